@@ -2,12 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use icdc_metrics::{Endpoint, Format, Handshake, RefusedReason, ServeMetrics, SessionKind, SessionResult};
-use icdc_units::{ByteCount, Span};
 
 use crate::http;
+use crate::support::daemon::Daemon;
 use crate::support::network::Pair;
 use crate::support::process::{Run, eventually};
 use crate::support::relay::{Relay, connect, echo, exchange};
@@ -41,7 +38,7 @@ impl Part {
 
 /// Every part that can run here, after it has done something.
 pub(crate) fn all(site: &Site) -> Vec<Part> {
-    let parts = [Some(copy(site)), Some(relay(site)), Some(serve()), pace(site)];
+    let parts = [Some(copy(site)), Some(relay(site)), Some(serve(site)), pace(site)];
     parts.into_iter().flatten().collect()
 }
 
@@ -72,21 +69,19 @@ fn relay(site: &Site) -> Part {
     Part { name: "relay", place: Place::Endpoint(address.trim().parse().unwrap()), _keeps: Box::new(relay) }
 }
 
-/// The metrics of a daemon with a session of each kind behind it.
-fn serve() -> Part {
-    let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
-    metrics.session_begins(SessionKind::Receive).end(SessionResult::Complete, Span::from_secs(2));
-    metrics.received(ByteCount::from_mib(5));
-    metrics.sent(ByteCount::from_kib(1));
-    metrics.handshake(Handshake::Ok);
-    metrics.refused(RefusedReason::UnknownKey);
-    metrics.set_authorized_keys(3);
-    metrics.audit_written();
-    let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let place = Place::Endpoint(endpoint.address());
-    let shown = Arc::clone(&metrics);
-    endpoint.serve(move |format: Format| shown.text(format)).unwrap();
-    Part { name: "serve", place, _keeps: Box::new(metrics) }
+/// A daemon that has received and refused.
+fn serve(site: &Site) -> Part {
+    let root = site.directory("served");
+    let daemon = Daemon::adapted(site, &format!("root=\"{}\",rights=w", root.display()), |command| {
+        command.args(["--metrics", "127.0.0.1:0", "--audit"]).arg(site.path("audit.log"));
+    });
+    std::fs::write(site.path("delivered"), vec![7; 5 << 20]).unwrap();
+    site.copy(&["delivered"]).arg(daemon.location("delivered")).run().expect_code(0);
+    site.copy(&[]).arg(daemon.location("delivered")).arg("back").run().expect_code(3);
+    let log = daemon.run().stderr();
+    let (_, address) = log.lines().find_map(|line| line.split_once("at /metrics address=")).unwrap();
+    let place = Place::Endpoint(address.trim().parse().unwrap());
+    Part { name: "serve", place, _keeps: Box::new(daemon) }
 }
 
 /// A wire pacer at work in a namespace; `None` where there cannot be one.

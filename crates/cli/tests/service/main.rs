@@ -7,6 +7,9 @@
 mod audit;
 mod booted;
 mod manager;
+mod many;
+#[path = "../support/peer.rs"]
+mod peer;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
