@@ -73,6 +73,7 @@ impl Wire {
     /// The next frame; `None` if none has come for a moment.
     pub(crate) fn frame(&mut self) -> Option<Vec<u8>> {
         loop {
+            self.take_clear();
             if let Some(length) = frame_length(&self.clear).filter(|length| *length <= self.clear.len()) {
                 return Some(self.clear.drain(..length).collect());
             }
@@ -81,23 +82,24 @@ impl Wire {
             }
             match self.tls.read_tls(&mut self.stream) {
                 Ok(0) => self.ended = true,
-                Ok(_) => {
-                    self.tls.process_new_packets().unwrap();
-                    let mut chunk = [0; 16 << 10];
-                    loop {
-                        match self.tls.reader().read(&mut chunk) {
-                            Ok(0) => self.ended = true,
-                            Ok(count) => {
-                                self.clear.extend_from_slice(&chunk[..count]);
-                                continue;
-                            }
-                            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
-                        }
-                        break;
-                    }
-                }
+                Ok(_) => drop(self.tls.process_new_packets().unwrap()),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Takes what has been decrypted.
+    fn take_clear(&mut self) {
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match self.tls.reader().read(&mut chunk) {
+                // The other end's farewell.
+                Ok(0) => return self.ended = true,
+                Ok(count) => self.clear.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.ended = true,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -111,6 +113,19 @@ impl Wire {
 
     fn flush(&mut self) {
         while self.tls.wants_write() && self.tls.write_tls(&mut self.stream).is_ok() {}
+    }
+
+    /// Waits for a frame, which [`frame`](Self::frame) then answers; false if none comes.
+    pub(crate) fn has_frame(&mut self) -> bool {
+        let begun = Instant::now();
+        while !self.has_ended() {
+            if let Some(frame) = self.frame() {
+                self.clear.splice(0..0, frame);
+                return true;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the other end says nothing");
+        }
+        false
     }
 
     /// Whether nothing more can come.
