@@ -60,6 +60,7 @@ stage_common() {
     done
     cp -R "$top/packages/maintainer" "$top/packages/etc" "$top/packages/copyright" "$top/packages/capabilities" \
         "$top/packages/sysusers.conf" "$top/packages/lintian" "$top/LICENSE-MIT" "$top/LICENSE-APACHE" "$stage/"
+    cp "$top/docs/config.toml" "$stage/etc/"
     gzip -9nc "$top/CHANGELOG.md" >"$stage/changelog.gz"
     cat >"$stage/changelog.yaml" <<CHANGELOG
 - semver: $VERSION
