@@ -17,8 +17,7 @@ use crate::config::settings;
     after_long_help = page()
 )]
 pub(crate) struct ConfigArguments {
-    /// Show what counts for this host: [USER@]HOST, which ssh reaches, or icdc://HOST[:PORT], a
-    /// daemon
+    /// Show what counts for this host: HOST or USER@HOST, which ssh reaches, or icdc://HOST, a daemon
     #[arg(long, value_name = "HOST", value_hint = ValueHint::Hostname)]
     pub(crate) explain: Option<OsString>,
 

@@ -132,8 +132,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) metrics: Option<PathBuf>,
 
-    /// Push the same metrics to a Prometheus Pushgateway: http://HOST[:PORT], or
-    /// http://HOST[:PORT]/metrics/job/JOB for a group of your own. TLS is not supported
+    /// Push the same metrics to a Prometheus Pushgateway: http://HOST:PORT, or
+    /// http://HOST:PORT/metrics/job/JOB for a group of your own. TLS is not supported
     #[arg(long, value_name = "URL", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::Url)]
     pub(crate) metrics_push: Option<Gateway>,
 

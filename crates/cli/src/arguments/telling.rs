@@ -38,7 +38,7 @@ pub(crate) struct TellingArguments {
     #[arg(long, value_name = "EXPERIMENT.ACTIVITY", help_heading = "Telling others")]
     pub(crate) scitags: Option<String>,
 
-    /// File with the numbers of names, as https://www.scitags.org/api.json has them
+    /// File with the numbers of names, as www.scitags.org/api.json has them
     #[arg(long, value_name = "FILE", requires = "scitags", help_heading = "Telling others", value_hint = ValueHint::FilePath)]
     pub(crate) scitags_registry: Option<PathBuf>,
 
