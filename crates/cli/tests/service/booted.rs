@@ -16,7 +16,7 @@ const SOCKET: &str = include_str!("../../../../systemd/icdc.socket");
 const SETUP: &str = r#"
 useradd --system --user-group --home-dir /var/lib/icdc --no-create-home --shell /usr/sbin/nologin icdc
 useradd --user-group --create-home alice
-install -d -m 0750 -g icdc /etc/icdc
+install -d -m 0751 -g icdc /etc/icdc
 icdc keygen --identity /etc/icdc/identity
 chown icdc: /etc/icdc/identity
 key() {
