@@ -43,7 +43,7 @@ fn the_filter_refuses_what_is_newer_and_nothing_else() {
             let as_expected = [pacing, limit, buffer, nodelay].into_iter().all(|(level, name, refused)| {
                 let value = 1;
                 let set = libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4);
-                (set == 0).then_some(None).unwrap_or(io::Error::last_os_error().raw_os_error()) == refused
+                (if set == 0 { None } else { io::Error::last_os_error().raw_os_error() }) == refused
             });
             if random == (-1, Some(libc::ENOSYS)) && as_expected { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
         });
