@@ -98,7 +98,7 @@ build_libraries() {
 #define HAVE_VISIBILITY 1
 #include <eu-config.h>
 CONFIG
-    compile="$zig cc -target $1-linux-musl -c -O2 -g -w -fno-sanitize=all -ffile-prefix-map=$sources=libbpf-sys -ffile-prefix-map=$target=target"
+    compile="$zig cc -target $1-linux-musl -c -Os -g -w -fno-sanitize=all -ffile-prefix-map=$sources=libbpf-sys -ffile-prefix-map=$target=target"
     # shellcheck disable=SC2086 # a command with its words
     (cd "$libraries/elf" && $compile -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -I. -I"$sources/elfutils/lib" -I"$sources/elfutils/libelf" -I"$sources/zlib" \
         "$sources"/elfutils/libelf/*.c && "$zig" ar rcsD ../libelf.a ./*.o) || return 1
