@@ -178,7 +178,10 @@ pub fn serve(
         .map_err(ServeError::AuthorizedKeys)?;
     let (listeners, inheritance) = match std::mem::take(&mut config.listeners) {
         Listeners::Own => (vec![listen(config.listen)?], None),
-        Listeners::Passed(listeners) => (listeners, None),
+        Listeners::Passed(listeners) => {
+            listeners.iter().for_each(give_buffer);
+            (listeners, None)
+        }
         Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
     };
     let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
@@ -246,6 +249,13 @@ pub fn serve(
     }
     daemon.record(&Line { event: "stop", ..Line::default() });
     Ok(())
+}
+
+/// Connections to a listener that somebody else opened get the receive buffer that those to an own one have.
+fn give_buffer(listener: &TcpListener) {
+    if let Err(error) = icdc_tcp::set_buffers(listener, ByteCount::ZERO, receive_buffer()) {
+        tracing::debug!("the receive buffer stays what it is: {error}");
+    }
 }
 
 /// A listener of this daemon's own.
