@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use icdc_remote::{AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, ServeConfig, Wishes};
+use icdc_remote::{
+    AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Prepared, ServeConfig, Tellers, Wishes,
+};
 use icdc_stop::StopSignal;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
@@ -48,16 +50,18 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
         congestion: AllowedCongestion::Named(arguments.allow_cc),
         audit,
         metrics: arguments.metrics,
-        ended: telling::of_sessions(&arguments.telling)?,
-        marker: telling::marker(&arguments.telling)?,
         // This very program, also once the file that it was started from has been replaced.
         session: ["/proc/self/exe", "session"].map(OsString::from).to_vec(),
         successor: successor(),
     };
+    let prepared = Prepared::new(config)?;
+    // Threads from here on: the rights that are not needed are given up.
+    let tellers =
+        Tellers { ended: telling::of_sessions(&arguments.telling)?, marker: telling::marker(&arguments.telling)? };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
     let manager = ServiceManager::default();
-    icdc_remote::serve(config, &stop, &wishes, &|notice| manager.tell(&notice))?;
+    prepared.serve(tellers, &stop, &wishes, &|notice| manager.tell(&notice))?;
     Ok(())
 }
 

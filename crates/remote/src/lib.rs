@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`copy()`](copy()), [`measure()`](measure()), [`measure_pipeline()`] | a client's runs, connected again after a cut |
 //! | [`Far`] | a far end that can be connected: by ssh, or as a daemon |
-//! | [`serve()`](serve()) | the daemon |
+//! | [`Prepared`] | the daemon |
 //! | [`session_process()`](session_process()) | a session of the daemon, in a process of its own |
 //! | [`far_end()`](far_end()) | what ssh starts on the far side |
 //! | [`Location`] | where something is: here, behind ssh, or behind a daemon |
@@ -51,7 +51,7 @@ pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use rights::AllowedCongestion;
 pub use serve::{
-    AuditConfig, AuditPlace, EndSink, Inheritance, Listeners, Notice, ServeConfig, ServeError, SessionEnd, WhenFull,
-    Wishes, serve,
+    AuditConfig, AuditPlace, EndSink, Inheritance, Listeners, Notice, Prepared, ServeConfig, ServeError, SessionEnd,
+    Tellers, WhenFull, Wishes,
 };
 pub use worker::{SessionProcessError, session_process};

@@ -8,6 +8,7 @@
 //! writes must not decide how fast the daemon's privileged congestion control begins. So the file
 //! is read and written by the daemon itself ([`own_rights`]).
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, TcpStream};
@@ -76,13 +77,17 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
     let _lock = lock(&directory)?;
     let mut paths = load(file);
     let outcome = change(&mut paths);
-    replace(&directory, file, &serde_json::to_vec_pretty(&paths)?)?;
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    replace(&directory, ASIDE.as_ref(), name, &serde_json::to_vec_pretty(&paths)?)?;
     Ok(outcome)
 }
 
-/// The directory, made if it is missing, if it belongs to this user or root and others may not
-/// write to it.
-fn own_directory(path: &Path) -> io::Result<OwnedFd> {
+/// A directory for what a process remembers, made if it is missing, if it belongs to this user or root and
+/// others may not write to it.
+///
+/// # Errors
+/// It is another user's, others may write to it, or what the file system says.
+pub fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let found = fs::fstat(&directory)?;
@@ -115,17 +120,22 @@ fn lock(directory: &OwnedFd) -> io::Result<OwnedFd> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process keeps {LOCK} locked; try again")))
 }
 
-/// Puts `bytes` in the place of `file`, which is in `directory`, at once. The caller has the lock.
-fn replace(directory: &OwnedFd, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+/// Puts `bytes` in the place of `name`, which is in `directory`, at once and durably; until then they are
+/// called `aside`. Nobody else does so at the same time.
+///
+/// # Errors
+/// What the file system says.
+pub fn replace(directory: &OwnedFd, aside: &OsStr, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     // What a process left that was killed.
-    match fs::unlinkat(directory, ASIDE, AtFlags::empty()) {
+    match fs::unlinkat(directory, aside, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    File::from(fs::openat(directory, ASIDE, flags, OWNER_ONLY)?).write_all(bytes)?;
-    Ok(fs::renameat(directory, ASIDE, directory, name)?)
+    let mut file = File::from(fs::openat(directory, aside, flags, OWNER_ONLY)?);
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(fs::renameat(directory, aside, directory, name)?)
 }
 
 /// What a connection may start from that has just been made.

@@ -205,7 +205,10 @@ fn a_daemon_loads_for_the_user_that_it_acts_as() {
     let site = Site::new();
     let root = site.directory("srv");
     support::data::file(&root.join("file"), 100_000, 1);
-    let daemon = Daemon::named(&site, "daemon", &format!("root=\"{}\",rights=r,user=nobody", root.display()));
+    let options = format!("root=\"{}\",rights=r,user=nobody", root.display());
+    let daemon = Daemon::adapted(&site, &options, |command| {
+        command.args(["--allow-cc", NAME]);
+    });
     let ended = site.copy(&["--cc", NAME]).arg(daemon.location("file")).arg("pulled").run().expect_code(0);
     assert_eq!(ended.summary()["congestion"], KERNEL_NAME, "{ended}");
     assert_eq!(ended.stderr, "", "{ended}");

@@ -116,7 +116,8 @@ impl Site {
         const NOBODY: u32 = 65534;
         let program = self.path("icdc");
         if !program.exists() {
-            fs::copy(ICDC, &program).unwrap();
+            // By another process: while this one writes it, what other threads start would keep it open, too.
+            succeed(Command::new("cp").arg(ICDC).arg(&program));
         }
         let mut command = Command::new(program);
         if is_root() {

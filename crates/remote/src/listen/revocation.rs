@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -14,6 +15,8 @@ use icdc_units::{ByteCount, Span, Time};
 
 use super::usage::Usage;
 
+/// Sessions that a key may have at a time where its line does not say: each is a process.
+const MOST_SESSIONS: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
 /// How long a session that is asked to end may take to tell the other end.
 const PARTING: Span = Span::from_millis(400);
 
@@ -105,15 +108,14 @@ impl Connections {
     fn take(&self, number: u64, transfer: TransferId) -> Result<(), Refusal> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Ok(()) };
-        if let Some(most) = connection.grant.limits.max_sessions {
-            let others = state.open.iter().filter(|(other, held)| **other != number && held.owner == connection.owner);
-            let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).collect();
-            if !running.contains(&transfer) && running.len() >= most.get() as usize {
-                let reason = format!(
-                    "this key has as many sessions as it may have at a time, which is {most}; try again when one has ended"
-                );
-                return Err(Refusal::new(RefusalKind::Busy, reason));
-            }
+        let most = connection.grant.limits.max_sessions.unwrap_or(MOST_SESSIONS);
+        let others = state.open.iter().filter(|(other, held)| **other != number && held.owner == connection.owner);
+        let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).collect();
+        if !running.contains(&transfer) && running.len() >= most.get() as usize {
+            let reason = format!(
+                "this key has as many sessions as it may have at a time, which is {most}; try again when one has ended"
+            );
+            return Err(Refusal::new(RefusalKind::Busy, reason));
         }
         if let Some(connection) = state.open.get_mut(&number) {
             connection.transfer = Some(transfer);

@@ -4,16 +4,16 @@
 //! A kill costs what was moved in the last second. A file that makes no sense is put aside and told:
 //! counting begins anew, because nobody would be let in otherwise.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::digest;
 use icdc_tuning::known_paths;
 use icdc_units::{Span, Time};
+use rustix::fs::{Mode, OFlags};
 
 use super::usage::Usage;
 
@@ -90,7 +90,13 @@ impl Drop for UsageFile {
 
 fn load(path: &Path) -> Usage {
     let mut text = Vec::new();
-    match File::open(path).and_then(|file| file.take(MAX_LENGTH).read_to_end(&mut text)) {
+    let read = known_paths::own_directory(directory_of(path)).and_then(|directory| {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&directory, name, flags, Mode::empty())?);
+        file.take(MAX_LENGTH).read_to_end(&mut text)
+    });
+    match read {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Usage::default(),
         Err(error) => {
@@ -109,14 +115,15 @@ fn load(path: &Path) -> Usage {
 
 /// Writes a file in place of the one that is there, at once and durably.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
+    let directory = known_paths::own_directory(directory_of(path))?;
     let aside = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    fs::rename(&aside, path)
+    let (name, aside) = (path.file_name(), aside.file_name());
+    let (name, aside) = name.zip(aside).ok_or(io::ErrorKind::InvalidInput)?;
+    known_paths::replace(&directory, aside, name, text)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 #[cfg(test)]

@@ -250,7 +250,7 @@ struct Dated<'a> {
 
 /// What lines are written to.
 enum Sink {
-    File { file: File, length: u64, path: PathBuf, longest: ByteCount, kept: u32 },
+    File { file: File, length: u64, torn: bool, path: PathBuf, longest: ByteCount, kept: u32 },
     Journal(UnixDatagram),
 }
 
@@ -260,7 +260,7 @@ impl Sink {
             AuditPlace::File { path, longest, kept } => {
                 let file = open(path)?;
                 let length = file.metadata()?.len();
-                Ok(Self::File { file, length, path: path.clone(), longest: *longest, kept: *kept })
+                Ok(Self::File { file, length, torn: false, path: path.clone(), longest: *longest, kept: *kept })
             }
             AuditPlace::Journal => {
                 let socket = UnixDatagram::unbound()?;
@@ -272,7 +272,7 @@ impl Sink {
 
     fn write(&mut self, line: &Dated<'_>) -> io::Result<()> {
         match self {
-            Self::File { file, length, path, longest, kept } => {
+            Self::File { file, length, torn, path, longest, kept } => {
                 let mut text = serde_json::to_vec(line)?;
                 text.push(b'\n');
                 let after = *length + text.len() as u64;
@@ -280,19 +280,14 @@ impl Sink {
                     rotate(path, *kept)?;
                     (*file, *length) = (open(path)?, 0);
                 }
-                let begin = *length;
-                match file.write(&text) {
-                    Ok(count) if count == text.len() => {
-                        *length += count as u64;
-                        Ok(())
-                    }
-                    // A full disk took a part of it: no half of a line stays.
-                    Ok(_) => {
-                        file.set_len(begin)?;
-                        Err(io::ErrorKind::StorageFull.into())
-                    }
-                    Err(error) => Err(error),
+                if *torn {
+                    text.insert(0, b'\n');
                 }
+                let count = file.write(&text)?;
+                *length += count as u64;
+                // A full disk took a part of it: the next line begins on a line of its own.
+                *torn = count < text.len();
+                if *torn { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
             }
             Self::Journal(socket) => {
                 let entry = journal_entry(&serde_json::to_value(line)?);

@@ -72,10 +72,6 @@ pub struct ServeConfig {
     pub audit: Option<AuditConfig>,
     /// Where metrics are told, at `/metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Hears of every session that has ended.
-    pub ended: Option<EndSink>,
-    /// Tells networks whose the data connections are.
-    pub marker: Option<Arc<Marker>>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
     pub session: Vec<OsString>,
@@ -154,101 +150,135 @@ pub enum ServeError {
     Start(io::Error),
 }
 
-/// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no connection
-/// is accepted any more, running sessions make durable what they have, and it returns.
-///
-/// # Errors
-/// See [`ServeError`].
-pub fn serve(
-    mut config: ServeConfig,
-    stop: &StopSignal,
-    wishes: &Wishes,
-    notify: &dyn Fn(Notice),
-) -> Result<(), ServeError> {
-    icdc_tcp::raise_descriptor_limit();
-    let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
-    let root = match &config.root {
-        Some(root) => {
-            let real = root.canonicalize();
-            Some(real.map_err(|cause| ServeError::Root { root: root.clone(), cause })?)
-        }
-        None => None,
-    };
-    let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
-        .map_err(ServeError::AuthorizedKeys)?;
-    let (listeners, inheritance) = match std::mem::take(&mut config.listeners) {
-        Listeners::Own => (vec![listen(config.listen)?], None),
-        Listeners::Passed(listeners) => {
-            listeners.iter().for_each(give_buffer);
-            (listeners, None)
-        }
-        Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
-    };
-    let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
-    let keys = admission.standing_keys();
-    privileges::give_up(&keys).map_err(ServeError::Start)?;
-    for listener in &listeners {
-        let address = listener.local_addr().map_err(ServeError::Start)?;
-        tracing::info!(%address, keys = keys.len(), "listening");
-    }
-    let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
-    let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
-    if let Some(endpoint) = endpoint {
-        tracing::info!(address = %endpoint.address(), "metrics are told at /metrics");
-        let told = Arc::clone(&metrics);
-        endpoint.serve(move |format| told.text(format))?;
-    }
-    let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics));
-    daemon.record(&Line { event: "start", ..Line::default() });
+/// A daemon that listens, and has not begun to accept. It has given up the rights that it does not need: threads
+/// that are started from now on have no more.
+pub struct Prepared {
+    config: ServeConfig,
+    identity: Identity,
+    admission: Admission,
+    listeners: Vec<TcpListener>,
+    inheritance: Option<Inheritance>,
+    endpoint: Option<Endpoint>,
+}
 
-    let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>().map_err(ServeError::Start)?;
-    let mut guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
-    match inheritance {
-        None => notify(Notice::Ready),
-        // The service has been ready since the first daemon, and its manager hears of this one by the one before.
-        Some(inheritance) => inheritance.accept(),
+/// Whom a daemon tells of its sessions.
+#[derive(Clone, Default)]
+pub struct Tellers {
+    /// Hears of every session that has ended.
+    pub ended: Option<EndSink>,
+    /// Tells networks whose the data connections are.
+    pub marker: Option<Arc<Marker>>,
+}
+
+impl Prepared {
+    /// Reads the files of a daemon, opens its sockets, and gives up rights. To be called before there are other
+    /// threads.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn new(mut config: ServeConfig) -> Result<Self, ServeError> {
+        icdc_tcp::raise_descriptor_limit();
+        let identity = Identity::load(&config.identity).map_err(ServeError::Identity)?;
+        let root = match &config.root {
+            Some(root) => {
+                let real = root.canonicalize();
+                Some(real.map_err(|cause| ServeError::Root { root: root.clone(), cause })?)
+            }
+            None => None,
+        };
+        let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
+            .map_err(ServeError::AuthorizedKeys)?;
+        let (listeners, inheritance) = match std::mem::take(&mut config.listeners) {
+            Listeners::Own => (vec![listen(config.listen)?], None),
+            Listeners::Passed(listeners) => {
+                listeners.iter().for_each(give_buffer);
+                (listeners, None)
+            }
+            Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
+        };
+        let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
+        let keys = admission.standing_keys();
+        privileges::give_up(&keys).map_err(ServeError::Start)?;
+        for listener in &listeners {
+            let address = listener.local_addr().map_err(ServeError::Start)?;
+            tracing::info!(%address, keys = keys.len(), "listening");
+        }
+        Ok(Self { config, identity, admission, listeners, inheritance, endpoint })
     }
-    let mut told_alive = clock::now();
-    while !stop.wait(CHECK) {
-        let now = clock::now();
-        if wishes.reload.swap(false, Ordering::Relaxed) {
-            notify(Notice::Reloading);
-            daemon.reload(&config, now);
-            notify(Notice::Ready);
+
+    /// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no connection is
+    /// accepted any more, running sessions make durable what they have, and it returns.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn serve(
+        self,
+        tellers: Tellers,
+        stop: &StopSignal,
+        wishes: &Wishes,
+        notify: &dyn Fn(Notice),
+    ) -> Result<(), ServeError> {
+        let Self { config, identity, admission, listeners, inheritance, endpoint } = self;
+        let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
+        let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
+        if let Some(endpoint) = endpoint {
+            tracing::info!(address = %endpoint.address(), "metrics are told at /metrics");
+            let told = Arc::clone(&metrics);
+            endpoint.serve(move |format| told.text(format))?;
         }
-        daemon.admission.look(now);
-        if now >= told_alive + LIFE_SIGN && guard.is_alive() {
-            notify(Notice::Alive(daemon.sessions.count()));
-            daemon.metrics.set_unauthenticated(guard.unauthenticated());
-            daemon.metrics.set_authorized_keys(daemon.admission.standing_keys().len());
-            told_alive = now;
+        let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, tellers));
+        daemon.record(&Line { event: "start", ..Line::default() });
+
+        let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>();
+        let accepted = accepted.map_err(ServeError::Start)?;
+        let mut guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
+        match inheritance {
+            None => notify(Notice::Ready),
+            // The service has been ready since the first daemon, and its manager hears of this one by the one before.
+            Some(inheritance) => inheritance.accept(),
         }
-        if wishes.succeed.swap(false, Ordering::Relaxed) {
-            match succession::succeed(&config.successor, &listeners) {
-                Ok(process) => {
-                    tracing::info!(process, "the next daemon accepts; this one ends with its last session");
-                    notify(Notice::Successor(process));
-                    wishes.drain.store(true, Ordering::Relaxed);
+        let mut told_alive = clock::now();
+        while !stop.wait(CHECK) {
+            let now = clock::now();
+            if wishes.reload.swap(false, Ordering::Relaxed) {
+                notify(Notice::Reloading);
+                daemon.reload(&config, now);
+                notify(Notice::Ready);
+            }
+            daemon.admission.look(now);
+            if now >= told_alive + LIFE_SIGN && guard.is_alive() {
+                notify(Notice::Alive(daemon.sessions.count()));
+                daemon.metrics.set_unauthenticated(guard.unauthenticated());
+                daemon.metrics.set_authorized_keys(daemon.admission.standing_keys().len());
+                told_alive = now;
+            }
+            if wishes.succeed.swap(false, Ordering::Relaxed) {
+                match succession::succeed(&config.successor, &listeners) {
+                    Ok(process) => {
+                        tracing::info!(process, "the next daemon accepts; this one ends with its last session");
+                        notify(Notice::Successor(process));
+                        wishes.drain.store(true, Ordering::Relaxed);
+                    }
+                    Err(error) => tracing::error!("no daemon succeeds this one, which goes on: {error}"),
                 }
-                Err(error) => tracing::error!("no daemon succeeds this one, which goes on: {error}"),
+            }
+            if wishes.drain.load(Ordering::Relaxed) {
+                guard.close();
+                if guard.wait_until_served(Span::ZERO) {
+                    break;
+                }
             }
         }
-        if wishes.drain.load(Ordering::Relaxed) {
-            guard.close();
-            if guard.wait_until_served(Span::ZERO) {
-                break;
-            }
+        notify(Notice::Stopping);
+        tracing::info!(sessions = daemon.sessions.count(), "stopping");
+        guard.close();
+        daemon.sessions.interrupt_all();
+        if !guard.wait_until_served(SETTLE) {
+            tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
         }
+        daemon.record(&Line { event: "stop", ..Line::default() });
+        Ok(())
     }
-    notify(Notice::Stopping);
-    tracing::info!(sessions = daemon.sessions.count(), "stopping");
-    guard.close();
-    daemon.sessions.interrupt_all();
-    if !guard.wait_until_served(SETTLE) {
-        tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
-    }
-    daemon.record(&Line { event: "stop", ..Line::default() });
-    Ok(())
 }
 
 /// Connections to a listener that somebody else opened get the receive buffer that those to an own one have.
@@ -345,11 +375,12 @@ impl Daemon {
         admission: Admission,
         audit: Audit,
         metrics: Arc<ServeMetrics>,
+        Tellers { ended, marker }: Tellers,
     ) -> Self {
         let admission = Arc::new(admission);
         let sessions = Sessions::admitting_by(Arc::clone(&admission));
-        let workers = Workers::new(&config.session, config.marker.clone());
-        let (tls, refused, ended) = (Mutex::new(tls_of(identity)), Mutex::default(), config.ended.clone());
+        let workers = Workers::new(&config.session, marker);
+        let (tls, refused) = (Mutex::new(tls_of(identity)), Mutex::default());
         Self { tls, admission, sessions, workers, refused, audit, metrics, ended }
     }
 
@@ -428,12 +459,14 @@ impl Performer for Client<'_> {
                 false if is_copy => self.daemon.metrics.sent(fresh),
                 false => {}
             }
-            if let Some(place) = &rights.place {
-                place.has_moved(ByteCount::new(done.bytes));
-            }
             work.tell(done);
         };
-        self.daemon.workers.perform(link, request, rights, registered, &sessions.measurements, &hear)
+        let carried = |bytes| {
+            if let Some(place) = &rights.place {
+                place.has_moved(ByteCount::new(bytes));
+            }
+        };
+        self.daemon.workers.perform(link, request, rights, registered, &sessions.measurements, &hear, &carried)
     }
 }
 

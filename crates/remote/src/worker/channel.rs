@@ -7,7 +7,7 @@
 //! Both ends are the same program: a message that cannot be read is a mistake, or an end that somebody
 //! else has taken over. It ends the channel.
 
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +15,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use icdc_tcp::clock;
+use icdc_units::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
@@ -24,7 +27,14 @@ use serde::de::DeserializeOwned;
 /// Longest message, in bytes: the state of a link has what arrived unread, 1 MiB at most.
 const LONGEST: usize = 2 << 20;
 /// Each end reads all the time. One that does not for so long has been stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Span = Span::from_secs(1);
+
+/// What has come within a time.
+pub(crate) enum Received<T> {
+    Message(T),
+    Nothing,
+    End,
+}
 
 /// One end.
 #[derive(Debug)]
@@ -37,7 +47,7 @@ pub(crate) struct Channel {
 impl Channel {
     /// This end of a socket.
     pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE.into()))?;
         Ok(Self { socket, sending: Mutex::default() })
     }
 
@@ -50,27 +60,52 @@ impl Channel {
     /// Sends a message, and a descriptor with it. One that the other end does not take in time ends
     /// the channel.
     pub(crate) fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let body = postcard::to_allocvec(message).map_err(io::Error::other)?;
-        if body.len() > LONGEST {
-            return Err(io::Error::other("the message is too long"));
-        }
+        let frame = frame(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = self.send_length(body.len(), descriptor).and_then(|()| (&self.socket).write_all(&body));
-        sent.inspect_err(|_| self.close())
+        let deadline = clock::now() + PATIENCE;
+        let mut sent = self.send_some(&frame, descriptor, SendFlags::NOSIGNAL);
+        while let Ok(count) = sent
+            && count < frame.len()
+        {
+            sent = match clock::now() < deadline {
+                true => self.send_some(&frame[count..], None, SendFlags::NOSIGNAL).map(|more| count + more),
+                false => Err(io::ErrorKind::TimedOut.into()),
+            };
+        }
+        sent.map(drop).inspect_err(|_| self.close())
     }
 
-    fn send_length(&self, length: usize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let length = (length as u32).to_le_bytes();
+    /// As [`send`](Self::send), and does not wait: for threads that others depend on. An end that does not take it
+    /// at once ends the channel.
+    pub(crate) fn send_at_once(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let frame = frame(message)?;
+        let sent = match self.sending.try_lock() {
+            Ok(_turn) => self.send_some(&frame, descriptor, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let whole = match sent {
+            Ok(count) if count == frame.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error),
+        };
+        whole.inspect_err(|_| self.close())
+    }
+
+    /// Sends what the socket takes, with the descriptor; how much.
+    fn send_some(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>, flags: SendFlags) -> io::Result<usize> {
         let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         }
-        let slice = [IoSlice::new(&length)];
-        let sent = rustix::net::sendmsg(&self.socket, &slice, &mut ancillary, SendFlags::NOSIGNAL)?;
-        // The descriptor goes with the first byte.
-        (&self.socket).write_all(&length[sent..])
+        loop {
+            // The descriptor goes with the first byte.
+            match rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
+        }
     }
 
     /// The next message, and the descriptor that came with it; `None` at the end.
@@ -82,6 +117,19 @@ impl Channel {
         let mut body = vec![0; length];
         (&self.socket).read_exact(&mut body)?;
         Ok(Some((postcard::from_bytes(&body).map_err(io::Error::other)?, descriptor)))
+    }
+
+    /// As [`receive`](Self::receive), for so long at most.
+    pub(crate) fn receive_within<T: DeserializeOwned>(&self, patience: Duration) -> io::Result<Received<T>> {
+        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut watched, Timespec::try_from(patience).ok().as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Received::Nothing),
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        // The rest of a message follows its beginning at once.
+        self.socket.set_read_timeout(Some(PATIENCE.into()))?;
+        Ok(self.receive()?.map_or(Received::End, |(message, _)| Received::Message(message)))
     }
 
     fn receive_length(&self) -> io::Result<Option<(usize, Option<OwnedFd>)>> {
@@ -118,6 +166,18 @@ impl Channel {
     pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))
     }
+}
+
+/// A message with its length.
+fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
+    let length = frame.len() - 4;
+    if length > LONGEST {
+        return Err(io::Error::other("the message is too long"));
+    }
+    let mut frame = frame;
+    frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(frame)
 }
 
 impl AsFd for Channel {
@@ -176,6 +236,16 @@ mod tests {
     fn an_end_that_reads_nothing_ends_the_channel() {
         let (near, _far) = Channel::pair().unwrap();
         while near.send(&vec![0_u8; 1 << 20], None).is_ok() {}
+        assert!(near.receive::<String>().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_must_not_wait_ends_the_channel_instead() {
+        let (near, far) = pair();
+        near.send_at_once(&"at once", None).unwrap();
+        assert_eq!(far.receive::<String>().unwrap().unwrap().0, "at once");
+        let (near, _far) = pair();
+        while near.send_at_once(&vec![0_u8; 1 << 16], None).is_ok() {}
         assert!(near.receive::<String>().unwrap().is_none());
     }
 }

@@ -4,7 +4,7 @@
 //! taken for the answer to the next. What it asks for is not believed: only sockets of TCP are touched,
 //! and only the congestion control that the daemon lends.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -93,17 +93,25 @@ impl congestion::Lender for Asking {
 }
 
 /// Does what a session's process asks for until that ends. `control` is its other channel.
-pub(super) fn lend(channel: &Channel, control: &Arc<Channel>, allowed: &AllowedCongestion, expected: &Expected) {
+/// Sockets count that lead to `peer`; to any host where that is `None`.
+pub(super) fn lend(
+    channel: &Channel,
+    control: &Arc<Channel>,
+    allowed: &AllowedCongestion,
+    expected: &Expected,
+    peer: Option<IpAddr>,
+) {
     // What was loaded for the session stays loaded as long as that lives, and so do its proofs.
-    let (mut holds, mut expecting) = (Vec::new(), Vec::new());
+    let (mut holds, mut expecting, mut expected_so_far) = (Vec::new(), Vec::new(), 0);
     while let Ok(Some((Numbered { number, wish }, socket))) = channel.receive::<Numbered>() {
-        let content = match (wish, socket.and_then(tcp)) {
+        let content = match (wish, socket.and_then(tcp).filter(|stream| is_of(stream, peer))) {
             (Wish::Expect(proofs), None) => {
-                if proofs.len() <= MOST_PROOFS && expecting.len() < MOST_PROOFS {
+                expected_so_far += proofs.len();
+                if expected_so_far <= MOST_PROOFS {
                     let control = Arc::clone(control);
                     expecting.push(expected.expect(proofs, move |Arrived { stream, said }| {
-                        // Without the process nobody expects it any more.
-                        let _ = control.send(&Order::Data(said), Some(stream.as_fd()));
+                        // The thread that accepts waits for no session; without the process nobody expects it any more.
+                        let _ = control.send_at_once(&Order::Data(said), Some(stream.as_fd()));
                     }));
                 }
                 Content::Done
@@ -121,6 +129,12 @@ pub(super) fn lend(channel: &Channel, control: &Arc<Channel>, allowed: &AllowedC
 fn tcp(socket: OwnedFd) -> Option<TcpStream> {
     let protocol = rustix::net::sockopt::socket_protocol(&socket).ok().flatten();
     (protocol == Some(rustix::net::ipproto::TCP)).then(|| TcpStream::from(socket))
+}
+
+/// Whether a socket leads to the peer of the session: what is learnt of other paths is none of its business.
+fn is_of(stream: &TcpStream, peer: Option<IpAddr>) -> bool {
+    let address = stream.peer_addr().map(|address| address.ip().to_canonical());
+    peer.is_none_or(|peer| address.is_ok_and(|address| address == peer.to_canonical()))
 }
 
 fn fulfil(wish: Wish, stream: &TcpStream, allowed: &AllowedCongestion, holds: &mut Vec<Hold>) -> Content {

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use icdc_link::Link;
+use icdc_link::{Link, LinkControl};
 use icdc_measure::{Arrived, Expected};
 use icdc_stop::StopSignal;
 use icdc_transfer::FurtherLink;
@@ -18,7 +18,7 @@ use super::lending::Lender;
 use super::messages::{Order, Report, Session};
 use crate::session::{perform, refuse};
 use crate::sessions::{Part, Sessions};
-use crate::work::Work;
+use crate::work::{Done, Work};
 
 /// How often the daemon hears how far it is: what a killed daemon or process had done is then in the
 /// log, but for the last second.
@@ -82,6 +82,8 @@ fn serve(
     let announce = Arc::clone(lending);
     let sessions = Sessions::with_measurements(Expected::announcing(move |proofs| announce.expect(proofs)));
     let link = Link::take_over(link, socket)?;
+    let connections = Connections::default();
+    connections.add(&link.control);
     let entered = sessions.enter(request.transfer, Part::of(&request.job), &link.control, &stop);
     let registered = match entered {
         Ok(registered) => registered,
@@ -92,11 +94,11 @@ fn serve(
     };
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let listener = {
-        let (control, sessions, transfer, stop) =
-            (Arc::clone(&control), sessions.clone(), request.transfer, stop.clone());
+        let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
+        let (transfer, stop) = (request.transfer, stop.clone());
         move || {
             while let Ok(Some((order, socket))) = control.receive::<Order>() {
-                obey(order, socket, &sessions, transfer, &stop);
+                obey(order, socket, (&sessions, &connections), transfer, &stop);
             }
             // The daemon is gone, or has nothing to do with this session any more.
             std::process::exit(ORPHANED);
@@ -105,11 +107,13 @@ fn serve(
     spawn("daemon").spawn(listener).map_err(system("clone"))?;
     let over = StopSignal::new();
     let reporter = {
-        let (control, work, over) = (Arc::clone(&control), Arc::clone(&work), over.clone());
+        let (control, work, connections, over) =
+            (Arc::clone(&control), Arc::clone(&work), connections.clone(), over.clone());
         move || {
             let mut last = work.done();
             while !over.wait(REPORT) {
                 let done = work.done();
+                let done = Done { bytes: done.bytes.max(connections.bytes()), ..done };
                 if done != last && control.send(&Report::So(done.clone()), None).is_ok() {
                     last = done;
                 }
@@ -121,15 +125,44 @@ fn serve(
     over.request();
     // It does not panic.
     let _ = reporter.join();
+    connections.forget();
     // Nobody hears it only if the daemon is gone.
     let _ = control.send(&Report::Ended(work.done(), ended), None);
     Ok(())
 }
 
-fn obey(order: Order, socket: Option<OwnedFd>, sessions: &Sessions, transfer: [u8; 16], stop: &StopSignal) {
+/// The connections of the session, for what they have carried.
+#[derive(Clone, Default)]
+struct Connections(Arc<Mutex<Vec<LinkControl>>>);
+
+impl Connections {
+    fn add(&self, control: &LinkControl) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(control.clone());
+    }
+
+    /// Payload so far, in both directions.
+    fn bytes(&self) -> u64 {
+        let controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        controls.iter().map(|control| (control.received() + control.delivered()).as_u64()).sum()
+    }
+
+    /// A connection that nobody holds any more is closed in order.
+    fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn obey(
+    order: Order,
+    socket: Option<OwnedFd>,
+    (sessions, connections): (&Sessions, &Connections),
+    transfer: [u8; 16],
+    stop: &StopSignal,
+) {
     match (order, socket) {
         (Order::Join { number, link }, Some(socket)) => match Link::take_over(link, socket) {
             Ok(link) => {
+                connections.add(&link.control);
                 if let Err((link, refusal)) = sessions.join(transfer, FurtherLink { number, link }) {
                     refuse(link, refusal);
                 }

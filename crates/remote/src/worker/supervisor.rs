@@ -6,18 +6,20 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
+use icdc_protocol::validate::clip;
 use icdc_scitags::{Flows, Marker};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
 use icdc_units::Span;
 
-use super::channel::Channel;
+use super::channel::{Channel, Received};
 use super::lending;
 use super::messages::{Order, Report, Session};
 use crate::ended::Ended;
@@ -30,6 +32,14 @@ use crate::work::Done;
 const FAREWELL: Span = Span::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Span = Span::from_millis(20);
+/// How often it is looked what a session has carried.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// How long a session may take to make durable what it has, once it is asked to end.
+const SETTLE: Span = Span::from_secs(60);
+/// The same when its client has left and nobody asks: disks and file servers may be slow.
+const SETTLE_GONE: Span = Span::from_secs(600);
+/// Longest text of a process that is believed: a summary has a few kB.
+const MOST_TEXT: usize = 64 << 10;
 
 /// Starts the processes of sessions.
 #[derive(Clone, Debug)]
@@ -46,7 +56,8 @@ impl Workers {
     }
 
     /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
-    /// measurement come by `expected`; `hear` is told what it has done so far.
+    /// measurement come by `expected`; `hear` is told what the
+    /// process says of it so far, and `carried` a few times a second what its connections have carried.
     pub(crate) fn perform(
         &self,
         link: Link,
@@ -55,6 +66,7 @@ impl Workers {
         registered: Registered<'_>,
         expected: &Expected,
         hear: &dyn Fn(Done),
+        carried: &dyn Fn(u64),
     ) -> Ended {
         let (control, lending, child) = match self.start(rights) {
             Ok(started) => started,
@@ -71,6 +83,10 @@ impl Workers {
         };
         let flows = self.flows(&request.job);
         mark(flows.as_ref(), &connection);
+        // A session that drives connects to another host.
+        let drives = matches!(request.job, Job::Drive(_) | Job::DriveKey);
+        let address = connection.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
+        let peer = address.filter(|_| !drives);
         let session = Session { request, rights: rights.clone(), link: state };
         if let Err(error) = control.send(&Order::Begin(Box::new(session)), Some(socket.as_fd())) {
             return Ended::Cut(format!("the session's process does not take it: {error}"));
@@ -79,13 +95,17 @@ impl Workers {
         let stop = {
             let control = Arc::clone(&control);
             // A process that does not take this is not waited for: its end of the channel is closed.
-            registered.stop.while_waiting(move || drop(control.send(&Order::Stop, None)))
+            registered.stop.while_waiting(move || drop(control.send_at_once(&Order::Stop, None)))
         };
+        let connections = Connections::default();
+        connections.add(connection);
         let told = std::thread::scope(|scope| {
-            let (joined, joining, flows) = (registered.joined.clone(), &control, flows.as_ref());
-            scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected));
+            let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
+            scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected, peer));
             scope.spawn(move || joined.iter().for_each(|further| join(joining, further, flows)));
-            let told = follow(&control, hear);
+            let follower =
+                Follower { control: &control, connections: &connections, stop: &registered.stop, hear, carried };
+            let told = follower.follow();
             control.close();
             lending.close();
             drop(registered);
@@ -93,9 +113,9 @@ impl Workers {
         });
         drop((stop, flows));
         let status = process.end();
-        // Until here a client could not have connected to a session that is ending.
-        drop(connection);
+        carried(connections.bytes());
         told.unwrap_or_else(|| {
+            hear(Done { bytes: connections.bytes(), ..Done::default() });
             let how = status.map_or_else(|error| error.to_string(), how);
             tracing::error!("the process of a session ended without a word: {how}");
             Ended::Cut(format!("the session's process ended: {how}"))
@@ -119,6 +139,9 @@ impl Workers {
         let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
         let child = Command::new(program)
             .args(arguments)
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_USEC")
+            .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(OwnedFd::from(far_control)))
             .stdout(Stdio::null())
             .spawn()?;
@@ -127,32 +150,111 @@ impl Workers {
     }
 }
 
-/// Reads what the process reports to the end of its channel.
-fn follow(control: &Channel, hear: &dyn Fn(Done)) -> Option<Ended> {
-    loop {
-        match control.receive::<Report>() {
-            Ok(Some((Report::So(done), _))) => hear(done),
-            Ok(Some((Report::Ended(done, ended), _))) => {
-                hear(done);
-                return Some(ended);
+/// Stays with a process to the end of its channel.
+struct Follower<'a> {
+    control: &'a Channel,
+    connections: &'a Connections,
+    stop: &'a StopSignal,
+    hear: &'a dyn Fn(Done),
+    carried: &'a dyn Fn(u64),
+}
+
+impl Follower<'_> {
+    /// Hears what the process reports; its last word, if there is one. Nothing of it is believed beyond what
+    /// the connections can have carried.
+    fn follow(&self) -> Option<Ended> {
+        let mut given_up = None;
+        loop {
+            match self.control.receive_within::<Report>(LOOK_AFTER) {
+                Ok(Received::Message(Report::So(done))) => (self.hear)(self.believed(done)),
+                Ok(Received::Message(Report::Ended(done, ended))) => {
+                    (self.hear)(self.believed(done));
+                    return Some(believed_end(ended));
+                }
+                Ok(Received::Nothing) => {}
+                Ok(Received::End) => return None,
+                Err(error) => {
+                    tracing::error!("the process of a session: {error}");
+                    return None;
+                }
             }
-            Ok(None) => return None,
-            Err(error) => {
-                tracing::error!("the process of a session: {error}");
+            (self.carried)(self.connections.bytes());
+            // One that is stopped, or hangs in a file system, is left behind.
+            let now = clock::now();
+            let patience = match self.stop.is_requested() {
+                true => Some(SETTLE),
+                false => self.connections.are_gone().then_some(SETTLE_GONE),
+            };
+            given_up = patience.map(|patience| given_up.unwrap_or(now + patience));
+            if given_up.is_some_and(|at| at <= now) {
+                tracing::error!("the process of a session does not end");
                 return None;
             }
         }
     }
+
+    fn believed(&self, done: Done) -> Done {
+        let is_short = |text: &String| text.len() <= MOST_TEXT;
+        Done {
+            bytes: done.bytes.min(self.connections.bytes()),
+            paths: done.paths.filter(is_short),
+            summary: done.summary.filter(is_short),
+        }
+    }
+}
+
+/// An end that a session can have.
+fn believed_end(ended: Ended) -> Ended {
+    match ended {
+        Ended::Cut(reason) => Ended::Cut(clip(reason)),
+        Ended::Refused(reason) => Ended::Refused(clip(reason)),
+        Ended::TurnedAway(refusal) => Ended::Refused(clip(refusal.reason)),
+        Ended::Joined => Ended::Cut("the session's process says that it joined another session".to_owned()),
+        ended @ (Ended::Finished | Ended::Interrupted) => ended,
+    }
+}
+
+/// The connections of a session, as the daemon sees them: they stay open here until the session has ended,
+/// so that what they have carried is known whatever becomes of its process.
+#[derive(Default)]
+struct Connections(Mutex<Vec<LinkControl>>);
+
+impl Connections {
+    fn add(&self, control: LinkControl) {
+        self.lock().push(control);
+    }
+
+    /// Bytes that they have carried in both directions, as TCP counts them.
+    fn bytes(&self) -> u64 {
+        let carried = |control: &LinkControl| {
+            control.tcp_info().map_or(0, |info| (info.bytes_acked + info.bytes_received).as_u64())
+        };
+        self.lock().iter().map(carried).sum()
+    }
+
+    /// Whether the peer has left all of them.
+    fn are_gone(&self) -> bool {
+        self.lock().iter().all(LinkControl::is_hung_up)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<LinkControl>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Passes a further connection on.
-fn join(control: &Channel, FurtherLink { number, link }: FurtherLink, flows: Option<&Flows>) {
+fn join(
+    (control, connections): (&Channel, &Connections),
+    FurtherLink { number, link }: FurtherLink,
+    flows: Option<&Flows>,
+) {
     match link.hand_over() {
         Ok(HandedOver { state, socket, control: connection }) => {
             if control.send(&Order::Join { number, link: state }, Some(socket.as_fd())).is_err() {
                 connection.shutdown();
             } else {
                 mark(flows, &connection);
+                connections.add(connection);
             }
         }
         Err(error) => tracing::debug!("a further connection: {error}"),
@@ -178,26 +280,27 @@ fn how(status: ExitStatus) -> String {
 struct Process(Child);
 
 impl Process {
-    /// Waits for its end, which its last word has announced.
+    /// Waits for its end, which its last word has announced, and ends it otherwise.
     fn end(&mut self) -> io::Result<ExitStatus> {
-        let (deadline, pause) = (clock::now() + FAREWELL, StopSignal::new());
-        while clock::now() < deadline {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(status);
+        for _ in 0..2 {
+            let (deadline, pause) = (clock::now() + FAREWELL, StopSignal::new());
+            while clock::now() < deadline {
+                if let Some(status) = self.0.try_wait()? {
+                    return Ok(status);
+                }
+                let _ = pause.wait(LOOK);
             }
-            let _ = pause.wait(LOOK);
+            self.0.kill()?;
         }
-        // One of another user may be out of reach; it has nothing more to do with the session.
-        let _ = self.0.kill();
-        self.0.wait()
+        Err(io::Error::other("it does not end, and has nothing more to do with the session"))
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !matches!(self.0.try_wait(), Ok(Some(_))) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        // One of another user may be out of reach.
+        if !matches!(self.0.try_wait(), Ok(Some(_))) && self.0.kill().is_ok() {
+            let _ = self.end();
         }
     }
 }

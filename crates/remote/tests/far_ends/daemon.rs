@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use icdc_remote::{AllowedCongestion, ConnectError, Far, Listeners, Location, ServeConfig, Wishes};
+use icdc_remote::{AllowedCongestion, ConnectError, Far, Listeners, Location, Prepared, ServeConfig, Tellers, Wishes};
 use icdc_stop::StopSignal;
 use icdc_transfer::Event;
 use icdc_trust::{Identity, KnownHosts, PublicKey};
@@ -40,8 +40,6 @@ impl Daemon {
             congestion: AllowedCongestion::Named(Vec::new()),
             audit: None,
             metrics: None,
-            ended: None,
-            marker: None,
             session: crate::session_program(),
             listeners: Listeners::default(),
             successor: Vec::new(),
@@ -49,7 +47,10 @@ impl Daemon {
         let stop = StopSignal::new();
         let thread = std::thread::spawn({
             let stop = stop.clone();
-            move || icdc_remote::serve(config, &stop, &Wishes::default(), &|_| ()).unwrap()
+            move || {
+                let prepared = Prepared::new(config).unwrap();
+                prepared.serve(Tellers::default(), &stop, &Wishes::default(), &|_| ()).unwrap();
+            }
         });
         assert!(crate::eventually(|| TcpStream::connect(free).is_ok()));
         Self { stop, thread: Some(thread), port: free.port(), directory, key: identity.public() }
