@@ -17,7 +17,8 @@ fn the_command_gets_the_result_as_json_and_in_its_environment() {
     for member in ["files", "bytes", "errors", "digest", "verified"] {
         assert_eq!(told[member], summary[member], "{member}: {told}");
     }
-    let expected = [("event", "copy_end"), ("result", "done"), ("destination", site.path("copied").to_str().unwrap())];
+    let copied = site.path("copied");
+    let expected = [("event", "copy_end"), ("result", "done"), ("destination", copied.to_str().unwrap())];
     assert!(expected.iter().all(|(member, value)| told[member] == *value), "{told}");
     assert_eq!((&told["exit_code"], &told["sources"][0]), (&0.into(), &site.path("big").to_str().unwrap().into()));
     let expected = [
