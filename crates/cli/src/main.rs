@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         },
         Command::Plan(arguments) => shards::run(*arguments, &console),
         Command::Slurm(arguments) => slurm::run(arguments, &console),
-        Command::Serve(arguments) => exit::finish(serve::run(arguments, &console), &console),
+        Command::Serve(arguments) => exit::finish(serve::run(*arguments, &console), &console),
         Command::Keygen(arguments) => exit::finish(keygen::run(arguments, &console), &console),
         Command::Lab(arguments) => lab::run(*arguments, &console),
         Command::Measure(arguments) => measure::run(*arguments, &console),

@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Copy(Box<CopyArguments>),
     Plan(Box<PlanArguments>),
     Slurm(SlurmArguments),
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     Keygen(KeygenArguments),
     Lab(Box<LabArguments>),
     Measure(Box<MeasureArguments>),
