@@ -67,7 +67,7 @@ impl Command {
             input: child.stdin.take(),
             unwritten: told.json().as_bytes(),
             output: Some(reader),
-            printed: Printed { lines, line: Vec::new(), left: MOST_PRINTED },
+            printed: Printed { lines, line: Vec::new(), left: MOST_PRINTED, is_cut: false },
         };
         let deadline = clock::now() + self.limit;
         let (status, killed) = loop {
@@ -146,7 +146,7 @@ impl Talk<'_> {
                 self.read();
             }
             // What prints without a pause must not keep the end from being seen.
-            if patience > Span::ZERO || self.printed.left == 0 {
+            if patience > Span::ZERO || self.printed.is_cut {
                 return;
             }
         }
@@ -177,6 +177,8 @@ struct Printed<'a> {
     lines: &'a Lines,
     line: Vec<u8>,
     left: usize,
+    /// That something is left out has been told.
+    is_cut: bool,
 }
 
 impl Printed<'_> {
@@ -186,7 +188,8 @@ impl Printed<'_> {
             if *byte == b'\n' { self.end() } else { self.line.push(*byte) }
         }
         self.left -= taken;
-        if taken < text.len() && taken > 0 {
+        if taken < text.len() && !self.is_cut {
+            self.is_cut = true;
             self.end();
             (self.lines)("… (what the command prints after this is left out)");
         }
