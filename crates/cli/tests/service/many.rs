@@ -30,7 +30,7 @@ fn scrape(address: SocketAddr) -> (String, Duration) {
 #[test]
 fn sessions_are_counted_while_they_run_and_when_they_have_ended() {
     let count: u8 = std::env::var("ICDC_SESSIONS").map_or(5, |text| text.parse::<u32>().unwrap().div_ceil(10) as u8);
-    let scene = Scene::with("", |_, command| {
+    let scene = Scene::with(",max-sessions=5000", |_, command| {
         command.args(["--metrics", "127.0.0.1:0"]);
     });
     let log = scene.log();

@@ -38,6 +38,13 @@ fn a_session_runs_as_the_keys_user_and_has_no_rights_besides() {
         };
         assert_eq!(kept >> bit & 1, 0, "{given_up}");
     }
+    // Each of its threads, those for signals included.
+    let threads = fs::read_dir(format!("/proc/{}/task", daemon.as_raw_nonzero())).unwrap();
+    for thread in threads.map(|entry| entry.unwrap().path()) {
+        let text = fs::read_to_string(thread.join("status")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        assert_eq!(u64::from_str_radix(line.trim(), 16).unwrap(), kept, "{text}");
+    }
     let run = scene.push(&["--rate", SLOW], "pushed").start();
     assert!(run.wait_for_bytes(1), "{}", run.stderr());
     let sessions = scene.daemon.run().sessions();
@@ -70,6 +77,24 @@ fn a_session_that_is_killed_takes_no_other_along_and_is_resumed() {
         assert_same(&scene.site.path("big"), &scene.site.path(name));
     }
     assert!(scene.log().contains("signal 9"), "{}", scene.log());
+}
+
+#[test]
+fn a_session_that_is_stopped_holds_nobody_up() {
+    let scene = Scene::new();
+    let run = scene.push(&["--rate", SLOW], "stopped").start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    let session = scene.daemon.run().sessions()[0];
+    kill_process(session, Signal::STOP).unwrap();
+    // Its key's line goes: the connection is cut, and the daemon has the next key at once.
+    let list = scene.site.path("daemon/authorized_keys");
+    let line = fs::read_to_string(&list).unwrap();
+    fs::write(&list, "").unwrap();
+    run.finish().expect_code(3);
+    fs::write(&list, line).unwrap();
+    scene.push(&[], "next").run().expect_code(0);
+    kill_process(session, Signal::CONT).unwrap();
+    assert!(eventually(|| !is_running(session)));
 }
 
 #[test]

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::process::kill_process;
+
 use crate::support::daemon::{Daemon, with_user};
 use crate::support::process::eventually;
-use crate::support::{Ended, MIB, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip, succeed};
+use crate::support::{
+    Ended, MIB, Signal, Site, Start, assert_no_leftovers, assert_same, data, has_program, skip, succeed,
+};
 
 /// A site with `root/in`, a file of some size to push, and a daemon whose line has these options.
 fn scene(options: &str) -> (Site, Daemon) {
@@ -185,6 +189,34 @@ fn a_session_is_no_faster_than_its_line_says() {
     // A measurement would heed no limit.
     let measured = site.icdc(&["measure", "--seconds", "1", &daemon.location("")]).run();
     assert!(measured.code != Some(0) && measured.stderr.contains("limited"), "{measured}");
+}
+
+#[test]
+fn a_session_ends_when_the_bytes_of_its_key_are_used_up() {
+    for push in [true, false] {
+        let (site, daemon) = scene("rights=rw,quota=10MB");
+        data::file(&site.path("long"), 60 * MIB, 4);
+        fs::copy(site.path("long"), site.path("root/long")).unwrap();
+        let mut copy = site.copy(&["--rate", "40mbit", "--streams", "2"]);
+        match push {
+            true => copy.arg(site.path("long")).arg(daemon.location("in/long")),
+            false => copy.arg(daemon.location("long")).arg("back"),
+        };
+        kept_out(copy.run(), "used up the bytes");
+        assert!(!site.path("root/in/long").exists() && !site.path("back").exists());
+    }
+}
+
+#[test]
+fn whoever_kills_a_session_is_counted_what_it_has_moved() {
+    let (site, daemon) = scene("rights=rw,quota=10MB");
+    data::file(&site.path("long"), 60 * MIB, 4);
+    let mut copy = site.copy(&["--rate", "40mbit"]);
+    let run = copy.arg(site.path("long")).arg(daemon.location("in/long")).start();
+    // Before the daemon has heard much of it.
+    assert!(run.wait_for_bytes(4 * MIB), "{}", run.stderr());
+    daemon.run().sessions().into_iter().for_each(|session| kill_process(session, Signal::KILL).unwrap());
+    kept_out(run.finish(), "used up the bytes");
 }
 
 #[test]
