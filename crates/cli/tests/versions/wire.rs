@@ -82,7 +82,9 @@ impl Wire {
             }
             match self.tls.read_tls(&mut self.stream) {
                 Ok(0) => self.ended = true,
-                Ok(_) => drop(self.tls.process_new_packets().unwrap()),
+                Ok(_) => {
+                    self.tls.process_new_packets().unwrap();
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
                 Err(error) => panic!("{error}"),

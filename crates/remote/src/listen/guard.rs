@@ -74,6 +74,11 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// its first message has arrived, the guard closes it at its deadline.
     fn serve(&self, link: Link);
 
+    /// Hears of a client without a common version of the protocol, which has been told so.
+    fn without_version(&self, peer: &str, error: &LinkError) {
+        tracing::debug!(peer, "no session: {error}");
+    }
+
     /// Takes a data connection of a measurement, which a client that is known has asked for: its
     /// opening ([`DATA_OPENING`]) has come and was not read. One with a wrong proof it closes.
     fn take_data(&self, stream: TcpStream);
@@ -431,9 +436,8 @@ impl AcceptLoop {
                     shared.wake();
                 }
                 Err(error) => {
-                    match error {
-                        // Only of an end whose key is let in.
-                        LinkError::OtherVersions { .. } => tracing::info!("no session: {error}"),
+                    match &error {
+                        LinkError::OtherVersions { peer, .. } => service.without_version(peer, &error),
                         _ => tracing::debug!("no handshake: {error}"),
                     }
                     shared.forget(number);

@@ -344,7 +344,7 @@ impl Service for Daemon {
         match self.admission.enter(&key, &link.control) {
             Err(Denied { reason, refusal }) => {
                 self.metrics.refused(reason);
-                self.tell_refused(&key, &peer, &refusal.reason);
+                self.tell_refused(Some(&key), &peer, &refusal.reason);
                 if let Err(error) = refuse(link, refusal) {
                     tracing::debug!("refusing: {error}");
                 }
@@ -357,6 +357,11 @@ impl Service for Daemon {
                 admitted.leave(answered.ended);
             }
         }
+    }
+
+    fn without_version(&self, peer: &str, error: &LinkError) {
+        self.metrics.refused(RefusedReason::Version);
+        self.tell_refused(None, peer, &error.to_string());
     }
 
     fn take_data(&self, stream: TcpStream) {
@@ -401,15 +406,16 @@ impl Daemon {
     }
 
     /// Tells of a client that was refused; a limit keeps clients from filling the logs.
-    fn tell_refused(&self, key: &PublicKey, peer: &str, reason: &str) {
+    fn tell_refused(&self, key: Option<&PublicKey>, peer: &str, reason: &str) {
         let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         let Some(left_out) = line else { return };
         if left_out > 0 {
             tracing::info!("{left_out} clients more were refused");
         }
-        tracing::info!(peer, key = key.fingerprint(), ?reason, "refused");
+        let key = key.map(PublicKey::fingerprint);
+        tracing::info!(peer, key, ?reason, "refused");
         let left_out = Some(left_out).filter(|left_out| *left_out > 0);
-        let (key, from, reason) = (Some(key.fingerprint()), Some(peer), Some(reason));
+        let (from, reason) = (Some(peer), Some(reason));
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
