@@ -121,7 +121,8 @@ fetch() {
     case $1 in
     https://* | http://127.0.0.1[:/]* | http://localhost[:/]*)
         if command -v curl >/dev/null 2>&1; then
-            curl -fsSL -o "$2" "$1"
+            # A redirect leads to https, too.
+            curl -fsSL --proto-redir =https -o "$2" "$1"
         elif command -v wget >/dev/null 2>&1; then
             wget -q -O "$2" "$1"
         else
@@ -158,7 +159,7 @@ uninstall_icdc() {
 remove_listed() {
     while read -r file; do
         case $file in
-        ./*/../* | *..) ;;
+        ./../* | ./*/../* | *..) ;;
         ./*) rm -f "$prefix/${file#./}" ;;
         esac
     done
