@@ -14,8 +14,8 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "4405ab5f"),
-        ("Accepted", "fa1fd278"),
+        ("Request", "799746aa"),
+        ("Accepted", "ba18aed3"),
         ("Begin", "bf54b3e4"),
         ("Entries", "4a59898d"),
         ("Block", "5d599d8e"),
@@ -41,8 +41,8 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
         ("Abort", "295675a6"),
-        ("Bootstrap", "d4c32dc9"),
-        ("Listening", "68a3c7ca"),
+        ("Bootstrap", "d0325d31"),
+        ("Listening", "062a2b16"),
         ("Relay", "b595ba48"),
         ("ConnectBack", "558dfd7b"),
         ("NotConnected", "1395a7bd"),

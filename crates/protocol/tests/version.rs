@@ -81,8 +81,7 @@ proptest! {
     fn any_line_is_read_without_a_panic(line in proptest::collection::vec(any::<u8>(), 0..60), tail in "[0-9+-]{0,24}") {
         prop_assert_eq!(Versions::parse_line(&line), None);
         if let Some(range) = Versions::parse_line(format!("ICDC-VERSIONS {tail}").as_bytes()) {
-            let line = range.line();
-            prop_assert_eq!(line.trim_end(), format!("ICDC-VERSIONS {tail}"));
+            prop_assert_eq!(range.line(), format!("ICDC-VERSIONS {tail}\n"));
         }
     }
 }
@@ -117,24 +116,13 @@ fn opening(message: Message) -> Vec<u8> {
 /// An end reads these before it knows the other one's version: no version may change them.
 #[test]
 fn the_first_messages_over_ssh_are_the_same_in_every_version() {
-    let bootstrap = opening(Message::Bootstrap(started(versions(2, 300))));
+    let bootstrap = opening(Message::Bootstrap(started(versions(260, 300))));
     let listening = Listening { features: Features::from_bits(5), version: "1.2.3".into(), key: [3; 32], port: 5001 };
     let refusal = Refusal { kind: RefusalKind::Internal, reason: "why".into() };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (twos, threes) = ("02".repeat(32), "03".repeat(32));
-    assert_eq!(
-        hex(&bootstrap),
-        format!("32000000000000001602ac020505312e322e3300{twos}8827922706"),
-        "Bootstrap has changed"
-    );
-    assert_eq!(
-        hex(&opening(Message::Listening(listening))),
-        format!("2a0000000000000017 0505312e322e33{threes}8927").replace(' ', ""),
-        "Listening has changed"
-    );
-    assert_eq!(
-        hex(&opening(Message::Refused(refusal))),
-        "060000000000000002050377 6879".replace(' ', ""),
-        "Refused has changed"
-    );
+    let release = "05312e322e33";
+    assert_eq!(hex(&bootstrap), format!("3200000000000000168402ac0205{release}00{twos}8827922706"));
+    assert_eq!(hex(&opening(Message::Listening(listening))), format!("2a000000000000001705{release}{threes}8927"));
+    assert_eq!(hex(&opening(Message::Refused(refusal))), "0600000000000000020503776879");
 }
