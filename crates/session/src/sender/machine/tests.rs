@@ -114,7 +114,10 @@ fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
         |needs| Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs };
     let ended = |needs, theirs| {
         let mut sender = Sender::new(order(needs), begin());
+        messages(&mut sender);
         sender.on_message(NOW, Message::Accepted(theirs));
+        messages(&mut sender);
+        sender.on_sent(NOW);
         actions(&mut sender).into_iter().find_map(|action| match action {
             Action::End(Err(SessionError::Refused(refusal))) => Some(refusal),
             _ => None,
