@@ -174,7 +174,7 @@ copies() {
     echo "root=/srv/in,rights=rw,user=somebody $(head -n 1 "$root/home/somebody/.config/icdc/identity.pub")" >>"$root/etc/icdc/authorized_keys"
     as_somebody sh -c "icdc keygen --trust $daemon '$(head -n 1 "$root/etc/icdc/identity.pub")'" >/dev/null
     # As the unit starts it: with a user of its own, it may still become the user of a key.
-    set -- env XDG_STATE_HOME=/var/lib
+    set -- env HOME=/var/lib/icdc XDG_STATE_HOME=/var/lib
     [ -z "$service_user" ] || set -- "$@" setpriv --reuid "$service_user" --regid "$service_user" --init-groups \
         --inh-caps +setuid,+setgid --ambient-caps +setuid,+setgid --bounding-set -all,+setuid,+setgid
     enter install -d -o "${service_user:-root}" /var/lib/icdc
