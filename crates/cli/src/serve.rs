@@ -61,6 +61,8 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
     let manager = ServiceManager::default();
+    // The last one waits until all has been told.
+    let _told = tellers.clone();
     prepared.serve(tellers, &stop, &wishes, &|notice| manager.tell(&notice))?;
     Ok(())
 }
