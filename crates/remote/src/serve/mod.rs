@@ -199,10 +199,6 @@ impl Prepared {
         let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
         let keys = admission.standing_keys();
         privileges::give_up(&keys).map_err(ServeError::Start)?;
-        for listener in &listeners {
-            let address = listener.local_addr().map_err(ServeError::Start)?;
-            tracing::info!(%address, keys = keys.len(), "listening");
-        }
         Ok(Self { config, identity, admission, listeners, inheritance, endpoint })
     }
 
@@ -219,6 +215,10 @@ impl Prepared {
         notify: &dyn Fn(Notice),
     ) -> Result<(), ServeError> {
         let Self { config, identity, admission, listeners, inheritance, endpoint } = self;
+        for listener in &listeners {
+            let address = listener.local_addr().map_err(ServeError::Start)?;
+            tracing::info!(%address, keys = admission.standing_keys().len(), "listening");
+        }
         let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
         let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
         if let Some(endpoint) = endpoint {
