@@ -45,15 +45,13 @@ impl Scene {
         self.daemon.run().stderr()
     }
 
-    /// Sends what `ExecReload=` of the unit says to the daemon, by the rules of systemd: `$MAINPID`
-    /// is replaced, no shell.
+    /// Sends what `ExecReload=` of the unit says to the daemon; `$MAINPID` is replaced, as systemd does.
     fn reload(&self) {
         let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/icdc.service");
         let unit = fs::read_to_string(unit).unwrap();
         let line = unit.lines().find_map(|line| line.strip_prefix("ExecReload=")).expect("the unit can be reloaded");
         let pid = self.daemon.run().pid().as_raw_nonzero().to_string();
-        let words: Vec<String> = line.split(' ').map(|word| word.replace("$MAINPID", &pid)).collect();
-        succeed(Command::new(&words[0]).args(&words[1..]));
+        succeed(Command::new("sh").args(["-c", &line.replace("$MAINPID", &pid)]));
     }
 }
 

@@ -24,7 +24,7 @@ fn kept_out(ended: Ended, words: &[&str]) {
     let ended = ended.expect_code(3);
     let own = |line: &&str| {
         let of_ssh = line.starts_with("icdc: far: ");
-        line.starts_with("icdc: ") && !of_ssh && !line.ends_with("using this one, from its cache directory")
+        line.starts_with("icdc: ") && !of_ssh && !line.ends_with("using one sent from here, in its cache directory")
     };
     let own: Vec<&str> = ended.stderr.lines().filter(own).collect();
     assert_eq!(own.len(), 1, "one sentence: {ended}");
