@@ -43,7 +43,7 @@ use crate::rights::{AllowedCongestion, Rights};
 use crate::session::{self, Answered, Beginning, Performer};
 use crate::sessions::{Registered, Sessions};
 use crate::work::{Done, Work};
-use crate::worker::Workers;
+use crate::worker::{Heard, Workers};
 
 /// How long sessions may take to make durable what they have when the daemon stops.
 const SETTLE: Span = Span::from_secs(60);
@@ -472,7 +472,14 @@ impl Performer for Client<'_> {
                 place.has_moved(ByteCount::new(bytes));
             }
         };
-        self.daemon.workers.perform(link, request, rights, registered, &sessions.measurements, &hear, &carried)
+        self.daemon.workers.perform(
+            link,
+            request,
+            rights,
+            registered,
+            &sessions.measurements,
+            Heard { hear: &hear, carried: &carried },
+        )
     }
 }
 

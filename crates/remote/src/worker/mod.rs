@@ -31,6 +31,6 @@ mod user_database;
 
 pub(crate) use channel::Channel;
 pub use process::{SessionProcessError, session_process};
-pub(crate) use supervisor::Workers;
+pub(crate) use supervisor::{Heard, Workers};
 use user::become_user;
 pub(crate) use user::{User, may_become_others};

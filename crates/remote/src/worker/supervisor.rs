@@ -41,6 +41,15 @@ const SETTLE_GONE: Span = Span::from_secs(600);
 /// Longest text of a process that is believed: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
 
+/// What the daemon hears of a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Heard<'a> {
+    /// What the process says that it has done so far, within what can be.
+    pub(crate) hear: &'a dyn Fn(Done),
+    /// A few times a second, bytes that the connections have carried, as TCP counts them.
+    pub(crate) carried: &'a dyn Fn(u64),
+}
+
 /// Starts the processes of sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers {
@@ -56,8 +65,7 @@ impl Workers {
     }
 
     /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
-    /// measurement come by `expected`; `hear` is told what the
-    /// process says of it so far, and `carried` a few times a second what its connections have carried.
+    /// measurement come by `expected`.
     pub(crate) fn perform(
         &self,
         link: Link,
@@ -65,8 +73,7 @@ impl Workers {
         rights: &Rights,
         registered: Registered<'_>,
         expected: &Expected,
-        hear: &dyn Fn(Done),
-        carried: &dyn Fn(u64),
+        Heard { hear, carried }: Heard<'_>,
     ) -> Ended {
         let (control, lending, child) = match self.start(rights) {
             Ok(started) => started,
