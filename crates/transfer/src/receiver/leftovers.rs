@@ -85,12 +85,17 @@ pub(super) fn claim(
         let Ok((file, _)) = directory.reopen_file(name) else { return Ok(Claimed { file: None, has_waited }) };
         has_waited |= lock(&file, what, has_failed).map_err(|error| error.to_string())?;
         let claimed = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
-        if directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (claimed.dev, claimed.ino)) {
+        if is_still_named(directory, name, &claimed) {
             return Ok(Claimed { file: Some(file), has_waited });
         }
         // Published or removed while the lock was waited for.
     }
     Err(busy(what))
+}
+
+/// Whether the name means this file.
+fn is_still_named(directory: &Directory, name: &Name, file: &Stat) -> bool {
+    directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (file.dev, file.ino))
 }
 
 /// Journal of the durable blocks of one file.
@@ -275,6 +280,8 @@ pub(super) struct RunLog {
     directory: Directory,
     name: Name,
     file: Option<File>,
+    /// One that was found and is of no use, locked; it is begun anew.
+    spent: Option<File>,
     published: Published,
     /// The last session that has written to it was one of the present run.
     continues: bool,
@@ -323,6 +330,7 @@ impl RunLog {
             directory: directory.clone(),
             name: purpose.found_again()[0].name(StagingKind::Run),
             file: None,
+            spent: None,
             published: codec.parse(&[]).published,
             codec,
             continues: false,
@@ -348,8 +356,10 @@ impl RunLog {
                 log.left_behind = parsed.staged;
                 log.resuming = true;
                 log.file = Some(file);
+                return Ok(log);
             }
         }
+        log.spent = Some(file);
         Ok(log)
     }
 
@@ -411,31 +421,60 @@ impl RunLog {
         Ok(())
     }
 
-    /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one.
-    pub(super) fn begin(&mut self, transfer: TransferId, has_failed: HasFailed<'_>) -> Result<(), String> {
-        match &self.file {
-            Some(file) => {
+    /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one. False
+    /// if another run of the job has come first since this one looked: it has to look again.
+    pub(super) fn begin(&mut self, transfer: TransferId) -> Result<bool, String> {
+        match (&self.file, self.spent.take()) {
+            (Some(file), _) => {
                 file.set_len(self.length).map_err(|error| self.failed("truncate", &error))?;
                 self.reserved = self.length;
             }
-            None => self.create(has_failed)?,
+            (None, Some(spent)) => {
+                spent.set_len(0).map_err(|error| self.failed("truncate", &error))?;
+                self.head(spent)?;
+            }
+            (None, None) => {
+                if !self.create()? {
+                    return Ok(false);
+                }
+            }
         }
         self.room = self.file.as_ref().map_or(0, room);
         self.note(&Record::Session { transfer });
-        self.write()
+        self.write()?;
+        Ok(true)
     }
 
-    fn create(&mut self, has_failed: HasFailed<'_>) -> Result<(), String> {
-        let create = |staging: Staging| self.directory.create_file(&staging.name(StagingKind::Run), 0o600);
+    /// Makes a new journal, in place of whatever cannot be one. False if another run has made one.
+    fn create(&mut self) -> Result<bool, String> {
+        let create = |staging: Staging| {
+            let name = staging.name(StagingKind::Run);
+            match self.directory.create_file(&name, 0o600) {
+                Err(error) if error.is_existing() && self.directory.reopen_file(&name).is_ok() => Ok(None),
+                made => made.map(Some),
+            }
+        };
         let made = make_under(&self.directory, &self.purpose, &[StagingKind::Run], create);
         let (file, staging) = made.map_err(Failure::into_reason)?;
+        let Some(file) = file else { return Ok(false) };
         self.name = staging.name(StagingKind::Run);
         if !staging.is_found_again() {
             // No later run could go on with it.
             let _ = self.directory.remove_file(&self.name);
-            return Ok(());
+            return Ok(true);
         }
-        lock(&file, &self.directory.path_of(&self.name), has_failed).map_err(|error| error.to_string())?;
+        // Another run may have found it before it was locked, and be through by now.
+        let is_locked = try_lock(&file).map_err(|error| self.failed("lock", &error))?;
+        let stat = Stat::of(&file).map_err(|error| self.failed("stat", &error))?;
+        if !is_locked || stat.size > 0 || !is_still_named(&self.directory, &self.name, &stat) {
+            return Ok(false);
+        }
+        self.head(file)?;
+        Ok(true)
+    }
+
+    /// Makes an empty file, which is locked, the journal of this run.
+    fn head(&mut self, file: File) -> Result<(), String> {
         // By it alone the next run knows that what this one makes is its own, even after a power
         // cut.
         file.write_all_at(self.codec.header(), 0).map_err(|error| self.failed("write", &error))?;
@@ -519,6 +558,34 @@ mod tests {
     use icdc_disk::tree::Tree;
 
     use super::*;
+
+    #[test]
+    fn of_two_runs_that_find_no_journal_the_first_to_make_one_keeps_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let find = || {
+            let id = RunId { job: &[1; 32], target: None, transfer: &[2; 16], whose: Whose::default() };
+            RunLog::find(&directory, id, true, &|| false).unwrap()
+        };
+        let (mut first, mut second) = (find(), find());
+        assert!(first.begin([2; 16]).unwrap());
+        assert!(!second.begin([3; 16]).unwrap());
+        let kept = first.file.as_ref().map(|file| Stat::of(file).unwrap()).unwrap();
+        assert!(is_still_named(&directory, &first.name, &kept), "the journal was taken from the run that made it");
+        first.remove();
+        let mut third = find();
+        assert!(third.begin([3; 16]).unwrap() && !third.resuming);
+
+        // One without a use is begun anew by whoever has locked it.
+        let name = third.name.clone();
+        third.remove();
+        drop(directory.create_file(&name, 0o600).unwrap());
+        let (mut fourth, inode) = (find(), directory.stat(&name).unwrap().ino);
+        assert!(fourth.begin([4; 16]).unwrap());
+        assert_eq!(directory.stat(&name).unwrap().ino, inode);
+        drop(fourth);
+        assert!(find().resuming);
+    }
 
     #[test]
     fn a_journal_stays_with_the_unfinished_file_that_it_is_about() {

@@ -286,7 +286,11 @@ impl Keeper<'_> {
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
         if let Some(run) = &mut self.run {
             opening.placement.check_rights().map_err(NotBegun::Failed)?;
-            run.begin(shared.order.transfer, &|| shared.has_failed()).map_err(local)?;
+            if !run.begin(shared.order.transfer).map_err(local)? {
+                self.run = opening.find_run(shared).map_err(NotBegun::Failed)?;
+                let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
+                return Err(NotBegun::HasWaited { resuming });
+            }
         }
         let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
         self.opening = None;
