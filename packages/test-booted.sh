@@ -9,6 +9,7 @@ set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 . "$setup_top/scripts/setup.sh"
 . "$setup_top/scripts/root.sh"
+. "$setup_top/packages/checks.sh"
 
 main() {
     [ $# -ge 1 ] || {
@@ -19,7 +20,7 @@ main() {
     suite=${2:-$(own_suite)}
     roots=$(cd "$setup_top" && mkdir -p "${CARGO_TARGET_DIR:-target}/roots" && realpath "${CARGO_TARGET_DIR:-target}/roots") || exit 1
     scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-booted.XXXXXX") || exit 1
-    root=$scratch/root failed=''
+    root=$scratch/root tested=booted said=$scratch/said failed=''
     trap clean_up EXIT
     trap 'exit 130' HUP INT TERM
     VERSION=0.0.9 "$setup_top/packages/build.sh" "$scratch/older" "$program" >"$scratch/log" &&
@@ -66,29 +67,6 @@ clean_up() {
     [ -z "${nspawn:-}" ] || wait "$nspawn" 2>/dev/null
     rm -rf --one-file-system "$scratch"
     exit "$status"
-}
-
-# check WHAT COMMAND...
-check() {
-    what=$1
-    shift
-    "$@" >"$scratch/said" 2>&1 && return
-    echo "booted: $what: failed: $*" && cat "$scratch/said"
-    failed=yes
-}
-
-not() {
-    ! "$@"
-}
-
-# soon COMMAND...: waits until it succeeds, for a minute at most.
-soon() {
-    tries=0
-    until "$@"; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || return 1
-        sleep 0.1
-    done
 }
 
 install_deb() {

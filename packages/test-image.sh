@@ -8,6 +8,7 @@
 # containers of this test only.
 set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+. "$setup_top/packages/checks.sh"
 . "$setup_top/packages/programs.sh"
 
 daemon=127.0.0.1:2633
@@ -34,7 +35,7 @@ main() {
 }
 
 inside() {
-    scratch=$2 failed=''
+    scratch=$2 tested=images said=$2/said failed=''
     ip link set lo up || exit 1
     machine=$(architecture "$scratch/icdc")
     store pull --quiet "oci-archive:$scratch/images/icdc-0.0.9-$machine.oci.tar" >"$scratch/icdc.id" &&
@@ -65,15 +66,6 @@ container_of() {
     echo "$name"
 }
 
-# check WHAT COMMAND...
-check() {
-    what=$1
-    shift
-    "$@" >"$scratch/said" 2>&1 && return
-    echo "images: $what: failed: $*" && cat "$scratch/said"
-    failed=yes
-}
-
 run() {
     running_in=$1
     shift
@@ -101,17 +93,12 @@ serves() {
     echo "root=/data/in,rights=rw $(head -n 1 "$scratch/data/client.pub")" >"$scratch/data/authorized_keys"
     check 'trust' run "$container" icdc keygen --known-hosts /data/known_hosts --trust "$daemon" "$(head -n 1 "$scratch/data/daemon.pub")"
     run "$container" icdc serve --listen "$daemon" --identity /data/daemon --authorized-keys /data/authorized_keys >"$scratch/daemon.log" 2>&1 &
-    tries=0
     # Port 2633 is 0A49, and state 0A is LISTEN.
-    until grep -q ':0A49 .* 0A ' /proc/net/tcp; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || {
-            echo 'images: the daemon does not listen:' && cat "$scratch/daemon.log"
-            failed=yes
-            return
-        }
-        sleep 0.1
-    done
+    soon grep -q ':0A49 .* 0A ' /proc/net/tcp || {
+        echo 'images: the daemon does not listen:' && cat "$scratch/daemon.log"
+        failed=yes
+        return
+    }
     check 'a copy to the daemon' run "$jobs" icdc copy --identity /data/client --known-hosts /data/known_hosts /data/source "icdc://$daemon/copied"
     check 'arrives' cmp "$scratch/data/source" "$scratch/data/in/copied"
 }

@@ -10,6 +10,7 @@ set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 . "$setup_top/scripts/setup.sh"
 . "$setup_top/scripts/root.sh"
+. "$setup_top/packages/checks.sh"
 
 older=0.0.9
 daemon=127.0.0.1:2633
@@ -82,7 +83,7 @@ cached_root() {
 
 # In a mount, PID and network namespace of its own.
 inside() {
-    format=$1 packages=$2 root=$2/root failed=''
+    format=$1 packages=$2 root=$2/root tested=$1 said=$2/said failed=''
     ip link set lo up && mount_root "$root" || exit 1
     mkdir "$root/tmp/packages" && mount --bind "$packages" "$root/tmp/packages" || exit 1
     stand_in_for_systemctl || exit 1
@@ -100,19 +101,6 @@ inside() {
 
 enter() {
     chroot "$root" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
-}
-
-# check WHAT COMMAND...
-check() {
-    what=$1
-    shift
-    "$@" >"$packages/said" 2>&1 && return
-    echo "$format: $what: failed: $*" && cat "$packages/said"
-    failed=yes
-}
-
-not() {
-    ! "$@"
 }
 
 # As seen from outside the root, whose own daemon is the process that $packages/daemon names.
@@ -188,16 +176,6 @@ copies() {
 
 as_somebody() {
     enter setpriv --reuid somebody --regid somebody --init-groups sh -c 'HOME=/home/somebody && export HOME && cd && exec "$@"' sh "$@"
-}
-
-# soon COMMAND...: waits until it succeeds, for a minute at most.
-soon() {
-    tries=0
-    until "$@"; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 600 ] || return 1
-        sleep 0.1
-    done
 }
 
 # Port 2633 is 0A49, and state 0A is LISTEN.

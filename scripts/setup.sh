@@ -29,6 +29,8 @@ test  chromium chromium        optional
 test  ssh      openssh-client  optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
+test  zsh      zsh             optional
+test  fish     fish            optional
 test  busybox  busybox         optional
 test  wget     wget            optional
 test  slurmctld slurm-wlm     optional

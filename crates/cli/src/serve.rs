@@ -56,13 +56,13 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     };
     let prepared = Prepared::new(config)?;
     // Threads from here on: the rights that are not needed are given up.
-    let tellers =
-        Tellers { ended: telling::of_sessions(&arguments.telling)?, marker: telling::marker(&arguments.telling)? };
+    // Dropped at the end, they wait until all has been told.
+    let hooks = telling::of_sessions(&arguments.telling)?;
+    let marker = telling::marker(&arguments.telling)?;
+    let tellers = Tellers { ended: hooks.as_ref().map(telling::end_sink), marker };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
     let manager = ServiceManager::default();
-    // The last one waits until all has been told.
-    let _told = tellers.clone();
     prepared.serve(tellers, &stop, &wishes, &|notice| manager.tell(&notice))?;
     Ok(())
 }

@@ -93,13 +93,17 @@ impl EndedCopy<'_> {
     }
 }
 
-/// Tells of every session of a daemon that has ended, beside those that run; `None` if nobody is to
-/// be told. Dropping the last clone waits for what is left to tell.
-pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option<EndSink>> {
+/// Hooks for the sessions of a daemon that have ended, beside those that run; `None` if nobody is to be told.
+pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option<HookQueue>> {
     let lines: Lines = Box::new(|line| tracing::info!(line, "--on-finish"));
     let Some(hooks) = hooks(arguments, lines)? else { return Ok(None) };
-    let queue = HookQueue::start(hooks).context("threads for --on-finish and --webhook")?;
-    Ok(Some(EndSink(Arc::new(move |end| queue.add(told(&end))))))
+    Ok(Some(HookQueue::start(hooks).context("threads for --on-finish and --webhook")?))
+}
+
+/// Tells these hooks of every session that has ended.
+pub(crate) fn end_sink(hooks: &HookQueue) -> EndSink {
+    let sender = hooks.sender();
+    EndSink(Arc::new(move |end| sender.add(told(&end))))
 }
 
 fn told(end: &SessionEnd) -> Told {

@@ -21,6 +21,6 @@ pub mod webhook;
 
 pub use command::{Command, CommandError, Lines};
 pub use hooks::Hooks;
-pub use queue::HookQueue;
+pub use queue::{HookQueue, HookSender};
 pub use told::Told;
 pub use webhook::{Secret, SecretError, Target, TargetError, Webhook, WebhookError};

@@ -1,10 +1,10 @@
 //! The hooks of a daemon: they run beside its sessions, a few at a time.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use icdc_stop::StopSignal;
 use icdc_units::Span;
 
@@ -18,13 +18,24 @@ const WAITING: usize = 1024;
 /// How long a daemon that ends waits for its hooks.
 const FAREWELL: Span = Span::from_secs(10);
 
-/// Hooks that run beside whoever adds to them.
+/// Hooks that run beside whoever adds to them. Dropping it waits for what is left to tell, whoever may still add.
 pub struct HookQueue {
-    waiting: Option<Sender<Told>>,
-    left_out: Arc<AtomicU64>,
+    waiting: Waiting,
     over: StopSignal,
     /// Closed once no hook runs any more.
     ended: Receiver<()>,
+}
+
+/// Adds to a queue.
+#[derive(Clone)]
+pub struct HookSender(Waiting);
+
+/// What waits.
+#[derive(Clone)]
+struct Waiting {
+    /// None once the queue takes no more.
+    room: Arc<Mutex<Option<Sender<Told>>>>,
+    left_out: Arc<AtomicU64>,
 }
 
 impl HookQueue {
@@ -53,14 +64,22 @@ impl HookQueue {
             };
             std::thread::Builder::new().name(format!("hook {number}")).spawn(work)?;
         }
-        Ok(Self { waiting: Some(waiting), left_out, over, ended })
+        Ok(Self { waiting: Waiting { room: Arc::new(Mutex::new(Some(waiting))), left_out }, over, ended })
     }
 
-    /// Tells this as soon as there is room, or leaves it out if too much waits.
+    /// What adds to it.
+    #[must_use]
+    pub fn sender(&self) -> HookSender {
+        HookSender(self.waiting.clone())
+    }
+}
+
+impl HookSender {
+    /// Tells this as soon as there is room, or leaves it out if too much waits or the queue has ended.
     pub fn add(&self, told: Told) {
-        let added = self.waiting.as_ref().map(|waiting| waiting.try_send(told));
-        if let Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) = added {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+        let room = self.0.room.lock().unwrap_or_else(PoisonError::into_inner);
+        if room.as_ref().is_none_or(|room| room.try_send(told).is_err()) {
+            self.0.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -68,13 +87,13 @@ impl HookQueue {
 impl Drop for HookQueue {
     /// Waits for what is left to tell, for a while; then kills what still runs.
     fn drop(&mut self) {
-        drop(self.waiting.take());
+        drop(self.waiting.room.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.ended.recv_timeout(FAREWELL.into()).is_err_and(|error| error.is_timeout()) {
             tracing::warn!("hooks that have not ended in {FAREWELL} are killed");
             self.over.request();
             let _ = self.ended.recv_timeout(FAREWELL.into());
         }
-        tell_left_out(&self.left_out);
+        tell_left_out(&self.waiting.left_out);
     }
 }
 
@@ -102,10 +121,13 @@ mod tests {
             lines: Box::new(move |line| lines.lock().unwrap().push(line.to_owned())),
         };
         let queue = HookQueue::start(hooks).unwrap();
+        let sender = queue.sender();
         for number in 0..20 {
-            queue.add(Told::new("{}".into()).with("N", &number.to_string()));
+            sender.add(Told::new("{}".into()).with("N", &number.to_string()));
         }
+        // It does not wait for those who may still add.
         drop(queue);
+        sender.add(Told::new("{}".into()).with("N", "late"));
         let mut printed = printed.lock().unwrap().clone();
         printed.sort();
         let mut expected: Vec<String> = (0..20).map(|number| format!("{{}} {number}")).collect();

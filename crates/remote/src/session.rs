@@ -46,6 +46,16 @@ pub(crate) struct Answered {
     pub(crate) ended: Ended,
 }
 
+/// A session that is allowed and registered.
+pub(crate) struct Entered<'a> {
+    pub(crate) link: Link,
+    pub(crate) request: Request,
+    pub(crate) rights: &'a Rights,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) registered: Registered<'a>,
+    pub(crate) work: &'a Work,
+}
+
 /// What serves the sessions of a process.
 pub(crate) trait Performer {
     /// Hears of a session that is allowed before it begins, and may refuse it.
@@ -53,31 +63,16 @@ pub(crate) trait Performer {
         Ok(())
     }
 
-    /// Serves a session that is allowed and registered, to its end.
-    fn perform(
-        &self,
-        link: Link,
-        request: Request,
-        rights: &Rights,
-        sessions: &Sessions,
-        registered: Registered<'_>,
-        work: &Work,
-    ) -> Ended;
+    /// Serves it to its end.
+    fn perform(&self, session: Entered<'_>) -> Ended;
 }
 
 /// Sessions are served by the process that listens.
 pub(crate) struct Here;
 
 impl Performer for Here {
-    fn perform(
-        &self,
-        link: Link,
-        request: Request,
-        rights: &Rights,
-        sessions: &Sessions,
-        registered: Registered<'_>,
-        work: &Work,
-    ) -> Ended {
+    fn perform(&self, session: Entered<'_>) -> Ended {
+        let Entered { link, request, rights, sessions, registered, work } = session;
         perform(link, request, rights, sessions, &registered, work)
     }
 }
@@ -148,7 +143,7 @@ fn carry_out(
         },
         Job::Admit { key, job } => drive::admit(link, sessions.admission.as_deref(), request.transfer, key, *job),
         _ => match sessions.enter(request.transfer, Part::of(&request.job), &link.control, stop) {
-            Ok(registered) => performer.perform(link, request, rights, sessions, registered, work),
+            Ok(registered) => performer.perform(Entered { link, request, rights, sessions, registered, work }),
             Err(refusal) => refuse(link, refusal),
         },
     }

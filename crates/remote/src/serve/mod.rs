@@ -20,7 +20,7 @@ use icdc_link::{Link, LinkError, receive};
 use icdc_metrics::{
     Endpoint, EndpointError, Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult,
 };
-use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_protocol::{Message, TransferId};
 use icdc_scitags::Marker;
 use icdc_stop::StopSignal;
@@ -39,10 +39,10 @@ use crate::ended::Ended;
 use crate::listen::admission::{Admission, Denied, reason_of};
 use crate::listen::guard::{Guard, Limits, Service};
 use crate::listen::refused::RefusedLines;
-use crate::rights::{AllowedCongestion, Rights};
-use crate::session::{self, Answered, Beginning, Performer};
-use crate::sessions::{Registered, Sessions};
-use crate::work::{Done, Work};
+use crate::rights::AllowedCongestion;
+use crate::session::{self, Answered, Beginning, Entered, Performer};
+use crate::sessions::Sessions;
+use crate::work::Done;
 use crate::worker::{Heard, Workers};
 
 /// How long sessions may take to make durable what they have when the daemon stops.
@@ -162,7 +162,7 @@ pub struct Prepared {
 }
 
 /// Whom a daemon tells of its sessions.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Tellers {
     /// Hears of every session that has ended.
     pub ended: Option<EndSink>,
@@ -447,15 +447,8 @@ impl Performer for Client<'_> {
         Ok(())
     }
 
-    fn perform(
-        &self,
-        link: Link,
-        request: Request,
-        rights: &Rights,
-        sessions: &Sessions,
-        registered: Registered<'_>,
-        work: &Work,
-    ) -> Ended {
+    fn perform(&self, session: Entered<'_>) -> Ended {
+        let Entered { link, request, rights, sessions, registered, work } = session;
         let (is_received, is_copy) =
             (matches!(request.job, Job::Receive { .. }), !matches!(request.job, Job::Measure(_)));
         let hear = |done: Done| {
@@ -501,7 +494,7 @@ impl<'a> Client<'a> {
     }
 
     /// Counts how a session ended, or what else a key was refused.
-    fn count_end(&self, Answered { work, ended, .. }: &Answered) {
+    fn count_end(&self, ended: &Ended, lasted: Span, outcome: &serde_json::Map<String, serde_json::Value>) {
         let result = match ended {
             Ended::TurnedAway(refusal) => {
                 if !self.is_refused.get() {
@@ -510,7 +503,6 @@ impl<'a> Client<'a> {
                 SessionResult::Failed
             }
             Ended::Finished | Ended::Joined => {
-                let outcome = Line::outcome_of(&work.done());
                 let is_complete = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0) == 0;
                 if is_complete { SessionResult::Complete } else { SessionResult::Incomplete }
             }
@@ -519,21 +511,22 @@ impl<'a> Client<'a> {
             Ended::Refused(_) => SessionResult::Failed,
         };
         if let Some(running) = self.running.take() {
-            running.end(result, clock::now() - work.start());
+            running.end(result, lasted);
         }
     }
 
     /// Notes how a session ended, or what else a key was refused.
     fn end(&self, answered: &Answered) {
-        self.count_end(answered);
         let Answered { transfer, job, work, ended } = answered;
+        let (done, lasted) = (work.done(), clock::now() - work.start());
+        let outcome = Line::outcome_of(&done);
+        self.count_end(ended, lasted, &outcome);
         let (event, (result, reason)) = match ended {
             // It belongs to a session, which has its own lines.
             Ended::Joined => return,
             Ended::TurnedAway(_) => ("refused", ended.told()),
             _ => ("session_end", ended.told()),
         };
-        let done = work.done();
         let line = Line {
             event,
             session: transfer.as_ref().map(hex),
@@ -541,9 +534,9 @@ impl<'a> Client<'a> {
             path: done.paths.as_deref(),
             result: Some(result),
             reason,
-            seconds: Some((clock::now() - work.start()).as_secs_f64()),
+            seconds: Some(lasted.as_secs_f64()),
             bytes: Some(done.bytes),
-            outcome: Line::outcome_of(&done),
+            outcome,
             ..self.line()
         };
         self.daemon.record(&line);
