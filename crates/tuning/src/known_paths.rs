@@ -8,33 +8,19 @@
 //! writes must not decide how fast the daemon's privileged congestion control begins. So the file
 //! is read and written by the daemon itself ([`own_rights`]).
 
-use std::ffi::OsStr;
-use std::fs::{DirBuilder, File};
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io;
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use icdc_rate::known_paths::{KnownPaths, Resumption};
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
 
+use crate::state_file::StateFile;
 use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
-/// Beside the file: what a process locks that changes it, and what the changed file is called until
-/// it takes its place.
-const LOCK: &str = "paths.lock";
-const ASIDE: &str = "paths.new";
-const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
-const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
-/// A change takes milliseconds; a connection that waits for longer does without.
-const LOCK_ATTEMPTS: u32 = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
-
 /// Where the paths of this user are remembered; `None` without a home.
 #[must_use]
 pub fn file() -> Option<PathBuf> {
@@ -70,72 +56,13 @@ fn load(file: &Path) -> KnownPaths {
 /// sense; two processes do so one after the other.
 ///
 /// # Errors
-/// What the file system says; that the directory is another user's, or one that others may write to; that another process has been
-/// changing it for longer than that takes.
+/// As of [`StateFile`].
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::Result<T> {
-    let directory = own_directory(file.parent().unwrap_or(Path::new("/")))?;
-    let _lock = lock(&directory)?;
+    let locked = StateFile::lock(file)?;
     let mut paths = load(file);
     let outcome = change(&mut paths);
-    let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    replace(&directory, ASIDE.as_ref(), name, &serde_json::to_vec_pretty(&paths)?)?;
+    locked.replace(&serde_json::to_vec_pretty(&paths)?)?;
     Ok(outcome)
-}
-
-/// A directory for what a process remembers, made if it is missing, if it belongs to this user or root and
-/// others may not write to it.
-///
-/// # Errors
-/// It is another user's, others may write to it, or what the file system says.
-pub fn own_directory(path: &Path) -> io::Result<OwnedFd> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let found = fs::fstat(&directory)?;
-    let owner = found.st_uid;
-    let reason = if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        format!("{} belongs to user {owner}; set XDG_STATE_HOME to a directory of your own", path.display())
-    } else if Mode::from_raw_mode(found.st_mode).intersects(OTHERS_WRITE) {
-        format!("others may write to {}; take that from them: chmod go-w", path.display())
-    } else {
-        return Ok(directory);
-    };
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
-}
-
-/// Keeps other processes from changing the file until it is dropped.
-///
-/// A file that only its owner can open is locked, not the directory: whoever may open a directory
-/// can lock it for ever.
-fn lock(directory: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = fs::openat(directory, LOCK, flags, OWNER_ONLY)?;
-    let pause = crossbeam_channel::never::<()>();
-    for _ in 0..LOCK_ATTEMPTS {
-        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(lock),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => drop(pause.recv_timeout(LOCK_PAUSE)),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process keeps {LOCK} locked; try again")))
-}
-
-/// Puts `bytes` in the place of `name`, which is in `directory`, at once and durably; until then they are
-/// called `aside`. Nobody else does so at the same time.
-///
-/// # Errors
-/// What the file system says.
-pub fn replace(directory: &OwnedFd, aside: &OsStr, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
-    // What a process left that was killed.
-    match fs::unlinkat(directory, aside, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(fs::openat(directory, aside, flags, OWNER_ONLY)?);
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(fs::renameat(directory, aside, directory, name)?)
 }
 
 /// What a connection may start from that has just been made.
@@ -184,10 +111,14 @@ fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::time::Duration;
 
     use icdc_units::{Rate, Span};
+    use rustix::fs::{self, FlockOperation};
 
     use super::*;
+
+    const LOCK: &str = "paths.lock";
 
     #[test]
     fn what_is_remembered_is_found_again_and_garbage_is_nothing() {
@@ -264,7 +195,7 @@ mod tests {
         let path = state.join("paths.json");
         std::fs::create_dir(&state).unwrap();
         std::fs::write(&victim, "precious").unwrap();
-        for name in [ASIDE, "paths.json"] {
+        for name in ["paths.new", "paths.json"] {
             symlink(&victim, state.join(name)).unwrap();
         }
         remember_one(&path).unwrap();

@@ -8,6 +8,7 @@
 //! | [`known_paths`] | the file that remembers paths between runs |
 //! | [`steering`], [`observation`] | the ceiling of a connection whose congestion control does not find the rate |
 //! | [`bundle`], [`member`] | the same of several connections |
+//! | [`state_file`] | a file that outlasts the processes that change it |
 //! | [`own_rights`] | what a process with more rights does for one with fewer |
 //!
 //! Everything here concerns a TCP socket, whatever it carries: transfers and measurements both use
@@ -22,6 +23,7 @@ pub mod known_paths;
 pub mod own_rights;
 mod sending_connection;
 mod stand_in;
+pub mod state_file;
 
 pub use ceiling::{bundle, member, observation, steering};
 pub use sending_connection::Tuned;

@@ -1,5 +1,7 @@
 //! How much each standing key has moved: on the present day of UTC, and in all. Without I/O: time is
-//! passed in, and who keeps it between runs of the daemon is told what to write.
+//! passed in, and who keeps it between runs of the daemon is told what to write. Several daemons may
+//! count at a time, as when one ends with its last session and the next has begun: each adds what it
+//! has counted to what the others have kept.
 //!
 //! The wall clock says which day it is. When it is set to another day, that day begins with nothing
 //! moved; what was moved in all stays.
@@ -22,7 +24,8 @@ const SECONDS_PER_DAY: u64 = 24 * 3600;
 #[derive(Default)]
 pub(crate) struct Usage {
     keys: HashMap<PublicKey, Moved>,
-    is_changed: bool,
+    /// The part of it that is kept nowhere yet.
+    unkept: HashMap<PublicKey, Moved>,
 }
 
 /// What one key has moved.
@@ -33,6 +36,9 @@ struct Moved {
     day: u64,
     on_that_day: ByteCount,
 }
+
+/// What is being kept.
+pub(crate) struct Unkept(HashMap<PublicKey, Moved>);
 
 /// As it is kept.
 #[derive(Serialize, Deserialize)]
@@ -64,31 +70,34 @@ impl Usage {
         if bytes == ByteCount::ZERO {
             return;
         }
-        if !self.keys.contains_key(key) {
-            self.make_room();
-        }
-        let today = day(now);
-        let moved = self.keys.entry(*key).or_default();
-        if moved.day != today {
-            (moved.day, moved.on_that_day) = (today, ByteCount::ZERO);
-        }
-        moved.in_all = ByteCount::new(moved.in_all.as_u64().saturating_add(bytes.as_u64()));
-        moved.on_that_day = ByteCount::new(moved.on_that_day.as_u64().saturating_add(bytes.as_u64()));
-        self.is_changed = true;
+        self.make_room(key);
+        let more = Moved { in_all: bytes, day: day(now), on_that_day: bytes };
+        self.keys.entry(*key).or_default().add(more);
+        self.unkept.entry(*key).or_default().add(more);
     }
 
-    fn make_room(&mut self) {
-        while self.keys.len() >= MAX_KEYS {
+    /// For this key, if it is a new one.
+    fn make_room(&mut self, key: &PublicKey) {
+        while self.keys.len() >= MAX_KEYS && !self.keys.contains_key(key) {
             let Some(oldest) = self.keys.iter().min_by_key(|(_, moved)| moved.day).map(|(key, _)| *key) else { return };
             self.keys.remove(&oldest);
+            self.unkept.remove(&oldest);
         }
     }
 
-    /// What is to be kept, if it is another than was given last.
-    pub(crate) fn changed(&mut self) -> Option<Vec<u8>> {
-        if !std::mem::take(&mut self.is_changed) {
-            return None;
-        }
+    /// Whether something was counted that is kept nowhere.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.unkept.is_empty()
+    }
+
+    /// What is kept, by whatever daemon, takes the place of what this one knew of it.
+    pub(crate) fn learn(&mut self, kept: Self) {
+        let unkept = std::mem::replace(self, kept).unkept;
+        self.add_unkept(unkept);
+    }
+
+    /// What is to be kept, and the part of it that was not. It counts as kept until it is given back.
+    pub(crate) fn take_unkept(&mut self) -> (Vec<u8>, Unkept) {
         let keys = self.keys.iter().map(|(key, moved)| KeptKey {
             key: key.to_string(),
             bytes: moved.in_all.as_u64(),
@@ -97,7 +106,27 @@ impl Usage {
         });
         let mut keys: Vec<_> = keys.collect();
         keys.sort_by(|one, other| one.key.cmp(&other.key));
-        serde_json::to_vec_pretty(&Kept { version: VERSION, keys }).ok()
+        // Plain data.
+        let text = serde_json::to_vec_pretty(&Kept { version: VERSION, keys }).unwrap_or_default();
+        (text, Unkept(std::mem::take(&mut self.unkept)))
+    }
+
+    /// It could not be kept.
+    pub(crate) fn give_back(&mut self, Unkept(unkept): Unkept) {
+        for (key, more) in unkept {
+            if self.keys.contains_key(&key) {
+                let newer = self.unkept.insert(key, more);
+                newer.into_iter().for_each(|newer| self.unkept.entry(key).or_default().add(newer));
+            }
+        }
+    }
+
+    fn add_unkept(&mut self, unkept: HashMap<PublicKey, Moved>) {
+        for (key, more) in unkept {
+            self.make_room(&key);
+            self.keys.entry(key).or_default().add(more);
+            self.unkept.insert(key, more);
+        }
     }
 
     /// Reads what was kept.
@@ -118,7 +147,20 @@ impl Usage {
             let moved = Moved { in_all: ByteCount::new(bytes), day, on_that_day: ByteCount::new(bytes_on_day) };
             keys.insert(key, moved);
         }
-        Ok(Self { keys, is_changed: false })
+        Ok(Self { keys, unkept: HashMap::new() })
+    }
+}
+
+impl Moved {
+    /// What was moved later: on its day, nothing else counts.
+    fn add(&mut self, later: Self) {
+        let sum = |one: ByteCount, other: ByteCount| ByteCount::new(one.as_u64().saturating_add(other.as_u64()));
+        let on_that_day = if self.day == later.day { self.on_that_day } else { ByteCount::ZERO };
+        *self = Self {
+            in_all: sum(self.in_all, later.in_all),
+            day: later.day,
+            on_that_day: sum(on_that_day, later.on_that_day),
+        };
     }
 }
 
@@ -173,10 +215,10 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_again_and_nonsense_is_told() {
         let mut usage = Usage::default();
-        assert_eq!(usage.changed(), None, "nothing is known");
+        assert!(!usage.is_changed(), "nothing is known");
         usage.add(&key(1), ByteCount::new(70), at(5, 0));
-        let text = usage.changed().unwrap();
-        assert_eq!(usage.changed(), None, "it is kept");
+        let (text, unkept) = usage.take_unkept();
+        assert!(!usage.is_changed(), "it is kept");
         let read = Usage::parse(&text).unwrap();
         assert_eq!(read.keys, usage.keys);
         assert_eq!(read.left(&key(1), &limits(Some(100), None), at(5, 9)), Some(ByteCount::new(30)));
@@ -184,6 +226,32 @@ mod tests {
             assert!(Usage::parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!(Usage::parse(&text[..text.len() / 2]).is_err());
+        usage.add(&key(1), ByteCount::new(7), at(5, 1));
+        usage.give_back(unkept);
+        assert!(usage.is_changed(), "it could not be kept");
+        usage.learn(Usage::default());
+        assert_eq!(usage.left(&key(1), &limits(Some(100), None), at(5, 9)), Some(ByteCount::new(23)));
+    }
+
+    #[test]
+    fn what_several_daemons_count_adds_up() {
+        let mut kept = Vec::new();
+        let mut daemons = [Usage::default(), Usage::default()];
+        let per_day = limits(Some(1000), None);
+        for round in 0..10 {
+            for (number, daemon) in daemons.iter_mut().enumerate() {
+                if !kept.is_empty() {
+                    daemon.learn(Usage::parse(&kept).unwrap());
+                }
+                daemon.add(&key(1), ByteCount::new(if number == 0 { 5 } else { 2 }), at(5, round));
+                kept = daemon.take_unkept().0;
+            }
+        }
+        let read = Usage::parse(&kept).unwrap();
+        assert_eq!(read.left(&key(1), &per_day, at(5, 9)), Some(ByteCount::new(1000 - 70)));
+        daemons[0].add(&key(1), ByteCount::new(9), at(6, 0));
+        daemons[0].learn(read);
+        assert_eq!(daemons[0].left(&key(1), &per_day, at(6, 0)), Some(ByteCount::new(991)), "another day has begun");
     }
 
     #[test]

@@ -2,18 +2,18 @@
 //! known of paths, where `ID` follows from the file of authorized keys.
 //!
 //! A kill costs what was moved in the last second. A file that makes no sense is put aside and told:
-//! counting begins anew, because nobody would be let in otherwise.
+//! counting begins anew with what this daemon knows, because nobody would be let in otherwise.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, io};
 
 use aws_lc_rs::digest;
 use icdc_tuning::known_paths;
+use icdc_tuning::state_file::StateFile;
 use icdc_units::{Span, Time};
-use rustix::fs::{Mode, OFlags};
 
 use super::usage::Usage;
 
@@ -27,9 +27,20 @@ pub(super) struct UsageFile {
     /// `None` where the daemon has no place for it: then it counts until it ends.
     path: Option<PathBuf>,
     usage: Mutex<Usage>,
-    /// When it may be written again, and why it could not be the last time.
-    written: Mutex<(Time, Option<String>)>,
+    kept: Mutex<Keeping>,
 }
+
+struct Keeping {
+    /// When it may be looked at again.
+    due: Time,
+    /// The file that was read or written last.
+    seen: Option<Seen>,
+    /// What was told last that went wrong.
+    told: Option<String>,
+}
+
+/// What is another once a file has been replaced: inode, and nanoseconds of its last change.
+type Seen = (u64, i64, i64);
 
 impl UsageFile {
     /// The file of the daemon with this file of authorized keys.
@@ -47,8 +58,14 @@ impl UsageFile {
     }
 
     fn open(path: Option<PathBuf>) -> Self {
-        let usage = path.as_deref().map(load).unwrap_or_default();
-        Self { path, usage: Mutex::new(usage), written: Mutex::new((Time::ORIGIN, None)) }
+        let kept = Keeping { due: Time::ORIGIN, seen: None, told: None };
+        let file = Self { path, usage: Mutex::default(), kept: Mutex::new(kept) };
+        file.exchange(&mut file.kept());
+        file
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Keeping> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something with what is counted.
@@ -56,74 +73,67 @@ impl UsageFile {
         act(&mut self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes what has changed, unless that was done just now.
+    /// Writes what has changed and reads what others have written, unless that was done just now.
     pub(super) fn store(&self, now: Time) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if now >= written.0 {
-            written.0 = now + INTERVAL;
-            self.write(&mut written.1);
+        let mut kept = self.kept();
+        if now >= kept.due {
+            kept.due = now + INTERVAL;
+            self.exchange(&mut kept);
         }
     }
 
-    /// Writes what has changed; each reason why that fails is told once.
-    fn write(&self, told: &mut Option<String>) {
-        let Some(path) = &self.path else { return };
-        let Some(text) = self.with(Usage::changed) else { return };
-        match replace(path, &text) {
-            Ok(()) => *told = None,
+    /// Each thing that goes wrong is told once.
+    fn exchange(&self, kept: &mut Keeping) {
+        let Some(path) = &self.path else {
+            // Nobody will want to know it.
+            self.with(|usage| drop(usage.take_unkept()));
+            return;
+        };
+        if !self.with(|usage| usage.is_changed()) && seen(path) == kept.seen {
+            return;
+        }
+        match self.read_and_write(path) {
+            Ok(()) => (kept.seen, kept.told) = (seen(path), None),
             Err(error) => {
                 let reason = error.to_string();
-                if told.as_ref() != Some(&reason) {
+                if kept.told.as_ref() != Some(&reason) {
                     tracing::error!("{}: what keys have moved is counted, but not kept: {reason}", path.display());
-                    *told = Some(reason);
+                    kept.told = Some(reason);
                 }
             }
         }
+    }
+
+    fn read_and_write(&self, path: &Path) -> io::Result<()> {
+        let file = StateFile::lock(path)?;
+        let text = file.read(MAX_LENGTH)?;
+        if let Some(kept) = text.and_then(|text| Usage::parse(&text).map_err(|reason| put_aside(path, &reason)).ok()) {
+            self.with(|usage| usage.learn(kept));
+        }
+        if !self.with(|usage| usage.is_changed()) {
+            return Ok(());
+        }
+        let (text, unkept) = self.with(Usage::take_unkept);
+        file.replace(&text).inspect_err(|_| self.with(|usage| usage.give_back(unkept)))
     }
 }
 
 impl Drop for UsageFile {
     fn drop(&mut self) {
-        self.write(&mut None);
+        self.exchange(&mut self.kept());
     }
 }
 
-fn load(path: &Path) -> Usage {
-    let mut text = Vec::new();
-    let read = known_paths::own_directory(directory_of(path)).and_then(|directory| {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&directory, name, flags, Mode::empty())?);
-        file.take(MAX_LENGTH).read_to_end(&mut text)
-    });
-    match read {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Usage::default(),
-        Err(error) => {
-            tracing::error!("{}: what keys have moved cannot be read, and counts anew: {error}", path.display());
-            return Usage::default();
-        }
-    }
-    Usage::parse(&text).unwrap_or_else(|reason| {
-        let aside = path.with_extension("damaged");
-        let kept = fs::rename(path, &aside);
-        let place = kept.map_or_else(|error| error.to_string(), |()| format!("it is kept as {}", aside.display()));
-        tracing::error!("{}: what keys have moved is damaged ({reason}), and counts anew; {place}", path.display());
-        Usage::default()
-    })
+fn seen(path: &Path) -> Option<Seen> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// Writes a file in place of the one that is there, at once and durably.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let directory = known_paths::own_directory(directory_of(path))?;
-    let aside = path.with_extension("new");
-    let (name, aside) = (path.file_name(), aside.file_name());
-    let (name, aside) = name.zip(aside).ok_or(io::ErrorKind::InvalidInput)?;
-    known_paths::replace(&directory, aside, name, text)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
+fn put_aside(path: &Path, reason: &str) {
+    let aside = path.with_extension("damaged");
+    let kept = fs::rename(path, &aside);
+    let place = kept.map_or_else(|error| error.to_string(), |()| format!("it is kept as {}", aside.display()));
+    tracing::error!("{}: what keys have moved is damaged ({reason}), and counts anew; {place}", path.display());
 }
 
 #[cfg(test)]
@@ -153,10 +163,29 @@ mod tests {
         drop(file);
         let file = UsageFile::open(Some(path.clone()));
         assert_eq!(left(&file), 40);
+        // Another daemon beside it, which has begun before.
+        let beside = UsageFile::open(Some(path.clone()));
+        file.with(|usage| usage.add(&key, ByteCount::new(10), now));
+        file.store(at(3));
+        beside.store(at(3));
+        assert_eq!(left(&beside), 30);
+        beside.with(|usage| usage.add(&key, ByteCount::new(10), now));
         drop(file);
+        drop(beside);
+        assert_eq!(left(&UsageFile::open(Some(path.clone()))), 20);
         fs::write(&path, "{ half").unwrap();
         assert_eq!(left(&UsageFile::open(Some(path.clone()))), 100);
         assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), b"{ half");
         assert_eq!(left(&UsageFile::open(None)), 100);
+        // What cannot be kept is counted, and kept as soon as it can be.
+        let file = UsageFile::open(Some(path.clone()));
+        let aside = path.with_extension("new");
+        fs::create_dir(&aside).unwrap();
+        file.with(|usage| usage.add(&key, ByteCount::new(1), now));
+        file.store(at(5));
+        assert_eq!((left(&file), path.exists()), (99, false));
+        fs::remove_dir(&aside).unwrap();
+        file.store(at(7));
+        assert_eq!(left(&UsageFile::open(Some(path))), 99);
     }
 }

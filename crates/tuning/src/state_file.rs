@@ -1,0 +1,107 @@
+//! Files in which the processes of a user keep what is to outlast them, each changed by one process at a time.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
+/// A change takes milliseconds; who waits for longer does without.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// A file that no other process changes until this is dropped.
+pub struct StateFile {
+    directory: OwnedFd,
+    name: OsString,
+    /// What the changed file is called until it takes its place.
+    aside: OsString,
+    _lock: OwnedFd,
+}
+
+impl StateFile {
+    /// The file may be missing; its directory is made if it is.
+    ///
+    /// # Errors
+    /// What the file system says; that the directory is another user's, or one that others may write to; that another process has been
+    /// changing the file for longer than that takes.
+    pub fn lock(path: &Path) -> io::Result<Self> {
+        let name_of = |path: &Path| path.file_name().map(OsString::from).ok_or(io::ErrorKind::InvalidInput);
+        let (name, aside) = (name_of(path)?, name_of(&path.with_extension("new"))?);
+        let directory = own_directory(path.parent().unwrap_or(Path::new("/")))?;
+        let lock = lock(&directory, &name_of(&path.with_extension("lock"))?)?;
+        Ok(Self { directory, name, aside, _lock: lock })
+    }
+
+    /// What it holds, at most so many bytes of it; `None` if it is not there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn read(&self, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Puts `bytes` in its place, at once and durably.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        // What a process left that was killed.
+        match fs::unlinkat(&self.directory, &self.aside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(fs::openat(&self.directory, &self.aside, flags, OWNER_ONLY)?);
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(fs::renameat(&self.directory, &self.aside, &self.directory, &self.name)?)
+    }
+}
+
+/// A directory, made if it is missing, if it belongs to this user or root and others may not write to it.
+fn own_directory(path: &Path) -> io::Result<OwnedFd> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fs::fstat(&directory)?;
+    let owner = found.st_uid;
+    let reason = if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        format!("{} belongs to user {owner}; set XDG_STATE_HOME to a directory of your own", path.display())
+    } else if Mode::from_raw_mode(found.st_mode).intersects(OTHERS_WRITE) {
+        format!("others may write to {}; take that from them: chmod go-w", path.display())
+    } else {
+        return Ok(directory);
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+/// A file of this name is locked that only its owner can open, not the directory: whoever may open a directory can lock it for ever.
+fn lock(directory: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = fs::openat(directory, name, flags, OWNER_ONLY)?;
+    let pause = crossbeam_channel::never::<()>();
+    for _ in 0..LOCK_ATTEMPTS {
+        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => drop(pause.recv_timeout(LOCK_PAUSE)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let reason = format!("another process keeps {} locked; try again", name.display());
+    Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+}
