@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
+use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_remote::Location;
@@ -234,6 +235,14 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span == Span::ZERO { Err("it needs some time".into()) } else { Ok(span) }
+}
+
+/// A web server that is told, or a file that names it.
+pub(crate) fn webhook(text: &str) -> Result<Target, TargetFileError> {
+    match text.strip_prefix('@') {
+        Some(path) => Target::read(path.as_ref()),
+        None => Ok(text.parse()?),
+    }
 }
 
 /// Where fireflies are collected.

@@ -23,4 +23,4 @@ pub use command::{Command, CommandError, Lines};
 pub use hooks::Hooks;
 pub use queue::{HookQueue, HookSender};
 pub use told::Told;
-pub use webhook::{Secret, SecretError, Target, TargetError, Webhook, WebhookError};
+pub use webhook::{Secret, SecretError, Target, TargetError, TargetFileError, Webhook, WebhookError};

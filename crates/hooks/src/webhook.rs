@@ -26,7 +26,7 @@ use ureq::{Agent, http};
 
 /// Pauses before the second and the third try.
 const PAUSES: [Span; 2] = [Span::from_secs(1), Span::from_secs(3)];
-/// Longest secret that is read, in bytes.
+/// Longest secret or URL that is read from a file, in bytes.
 const LONGEST_SECRET: u64 = 4096;
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
@@ -45,6 +45,17 @@ pub enum TargetError {
     Login,
 }
 
+/// Why a file names no web server.
+#[derive(Debug, Error)]
+pub enum TargetFileError {
+    /// It cannot be used.
+    #[error(transparent)]
+    File(#[from] SecretError),
+    /// What it holds is none.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
 impl FromStr for Target {
     type Err = TargetError;
 
@@ -60,6 +71,15 @@ impl FromStr for Target {
 }
 
 impl Target {
+    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the URL is no part of it.
+    ///
+    /// # Errors
+    /// See [`TargetFileError`].
+    pub fn read(path: &Path) -> Result<Self, TargetFileError> {
+        let bytes = read_private(path)?;
+        Ok(std::str::from_utf8(&bytes).map_err(|_| TargetError::Form)?.trim().parse()?)
+    }
+
     fn is_encrypted(&self) -> bool {
         self.0.scheme_str() == Some("https")
     }
@@ -98,7 +118,7 @@ pub enum SecretError {
         owner: u32,
     },
     /// It holds nothing, or more than any secret.
-    #[error("{0}: expected a secret of 1 to {LONGEST_SECRET} bytes")]
+    #[error("{0}: expected 1 to {LONGEST_SECRET} bytes")]
     Length(PathBuf),
 }
 
@@ -108,19 +128,8 @@ impl Secret {
     /// # Errors
     /// See [`SecretError`].
     pub fn read(path: &Path) -> Result<Self, SecretError> {
-        let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
-        let file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
-        if mode & 0o077 != 0 || ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
-            return Err(SecretError::Exposed { path: path.to_owned(), mode, owner });
-        }
-        let mut bytes = Vec::new();
-        file.take(LONGEST_SECRET + 2).read_to_end(&mut bytes).map_err(unreadable)?;
+        let bytes = read_private(path)?;
         let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        if secret.is_empty() || secret.len() as u64 > LONGEST_SECRET {
-            return Err(SecretError::Length(path.to_owned()));
-        }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
 
@@ -129,6 +138,21 @@ impl Secret {
         let tag = hmac::sign(&self.0, body.as_bytes());
         tag.as_ref().iter().fold("sha256=".to_owned(), |text, byte| text + &format!("{byte:02x}"))
     }
+}
+
+/// What is in a file that nobody else can read.
+fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
+    let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+    if mode & 0o077 != 0 || ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
+        return Err(SecretError::Exposed { path: path.to_owned(), mode, owner });
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST_SECRET + 2).read_to_end(&mut bytes).map_err(unreadable)?;
+    let length = bytes.strip_suffix(b"\n").unwrap_or(&bytes).len() as u64;
+    if (1..=LONGEST_SECRET).contains(&length) { Ok(bytes) } else { Err(SecretError::Length(path.to_owned())) }
 }
 
 /// A web server that is told.

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_hooks::Target;
 use icdc_units::Span;
 
-use crate::values::{collector, limit};
+use crate::values::{collector, limit, webhook};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TellingArguments {
@@ -20,8 +20,9 @@ pub(crate) struct TellingArguments {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = limit, requires = "on_finish", help_heading = "Telling others")]
     pub(crate) on_finish_timeout: Span,
 
-    /// Send the same JSON to this URL (http or https, POST) when a copy or session has ended
-    #[arg(long, value_name = "URL", help_heading = "Telling others", value_hint = ValueHint::Url)]
+    /// Send the same JSON to this URL (http or https, POST) when a copy or session has ended; @FILE reads
+    /// the URL from a file, since all users of a host see command lines
+    #[arg(long, value_name = "URL|@FILE", value_parser = webhook, help_heading = "Telling others", value_hint = ValueHint::Url)]
     pub(crate) webhook: Option<Target>,
 
     /// Sign it with the secret in this file: X-Icdc-Signature has the HMAC-SHA-256 of the body

@@ -19,8 +19,12 @@ use crate::{SIZE, daemon, local, push, site};
 const SECRET: &str = "correct horse battery staple";
 
 fn secret(site: &Site, mode: u32) -> String {
-    let path = site.path("secret");
-    fs::write(&path, format!("{SECRET}\n")).unwrap();
+    file(site, "secret", SECRET, mode)
+}
+
+fn file(site: &Site, name: &str, line: &str, mode: u32) -> String {
+    let path = site.path(name);
+    fs::write(&path, format!("{line}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -40,6 +44,23 @@ fn a_server_gets_the_json_signed_with_the_secret() {
     let told: Value = serde_json::from_str(&posted[0].body).unwrap();
     assert_eq!((&told["result"], &told["bytes"]), (&"done".into(), &SIZE.into()));
     assert!(!ended.stderr.contains("SECRET") && !ended.stderr.contains(SECRET), "{ended}");
+}
+
+#[test]
+fn a_url_with_a_token_is_read_from_a_file_of_the_user_s_own() {
+    let (site, server) = (site(), Server::start(|_, stream| status(stream, "204 No Content")));
+    let url = file(&site, "url", &server.url(), 0o600);
+    local(&site, &["--webhook", &format!("@{url}")]).run().expect_code(0);
+    assert_eq!(server.posted()[0].line, "POST /hook?token=SECRET HTTP/1.1");
+    for (name, line, mode, words) in [
+        ("open", server.url().as_str(), 0o640, "other users can read it"),
+        ("empty", "", 0o600, "expected 1 to"),
+        ("none", "ftp://127.0.0.1/", 0o600, "expected a URL"),
+    ] {
+        let refused = local(&site, &["--webhook", &format!("@{}", file(&site, name, line, mode))]).run().expect_code(2);
+        assert!(refused.stderr.contains(words) && !refused.stderr.contains("SECRET"), "{name}: {refused}");
+    }
+    assert_eq!(server.posted().len(), 1);
 }
 
 #[test]
