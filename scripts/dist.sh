@@ -15,7 +15,7 @@ cd "$setup_top" || exit 1
 # The tools' versions are a part of what makes two builds equal.
 zig_version=0.15.2
 zigbuild_version=0.24.1
-largest=17000000 # bytes of a program
+largest=15000000 # bytes of a program
 
 target=${CARGO_TARGET_DIR:-$setup_top/target}
 case $target in /*) ;; *) target=$setup_top/$target ;; esac
@@ -132,6 +132,8 @@ build_program() {
         flags="$flags --remap-path-prefix=$map"
         files="$files -ffile-prefix-map=$map"
     done
+    # Nothing unwinds through C.
+    files="$files -fno-asynchronous-unwind-tables -fno-unwind-tables"
     echo "dist: building icdc $version for $1"
     env "CARGO_ZIGBUILD_ZIG_PATH=$zig" "CARGO_TARGET_DIR=$target" CARGO_INCREMENTAL=0 \
         "CARGO_TARGET_${upper}_RUSTFLAGS=$flags" "CFLAGS_$variable=-I$libraries/include$files" \
@@ -225,10 +227,10 @@ make_root() {
 
 # Installs and copies in the root: within it, to a daemon and back, and by a stand-in for ssh.
 try() {
-    emulator=''
+    foreign=''
     [ "$1" = "$(uname -m)" ] || {
-        emulator=/qemu-$1-static
-        cp "$(command -v "qemu-$1-static")" "$scratch/root/" && cp "$scratch/icdc-$version-$1/bin/icdc" "$scratch/root/icdc-$1" || return 1
+        foreign=/icdc-$1
+        cp "$scratch/icdc-$version-$1/bin/icdc" "$scratch/root$foreign" || return 1
     }
     cat >"$scratch/root/try.sh" <<'TRY'
 set -eu
@@ -237,7 +239,7 @@ rm -rf "$HOME" /srv/* && mkdir -p "$HOME/.local/bin" && cd "$HOME"
 if [ -z "$1" ]; then
     sh /dist/install.sh
 else
-    printf '#!/bin/sh\nexec %s %s "$@"\n' "$1" "$2" >.local/bin/icdc && chmod +x .local/bin/icdc
+    cp "$1" .local/bin/icdc
 fi
 head -c 20000000 /dev/urandom >file
 printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >ssh && chmod +x ssh
@@ -261,9 +263,11 @@ icdc copy icdc://127.0.0.1/file fetched && cmp file fetched
 kill "$daemon"
 TRY
     # Its own network, processes and mounts: they end with it.
-    unshare --net --pid --mount --fork --kill-child --propagation private sh -c '
-        ip link set lo up && mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" sh /try.sh "$2" "$3"' \
-        sh "$scratch/root" "$emulator" "/icdc-$1" >"$scratch/log" 2>&1 || {
+    apart='unshare --net --pid --mount --fork --kill-child --propagation private'
+    [ -z "$foreign" ] || apart="scripts/emulate.sh $1"
+    # shellcheck disable=SC2016 # for the inner shell
+    $apart sh -c 'ip link set lo up && mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" sh /try.sh "$2"' \
+        sh "$scratch/root" "$foreign" >"$scratch/log" 2>&1 || {
         cat "$scratch/log" >&2
         echo "dist: the program for $1 fails in a bare Debian $suite" >&2
         return 1

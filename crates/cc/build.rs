@@ -5,8 +5,8 @@
 mod ebpf;
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The kernel's functions and the algorithms that every kernel has.
 const NATIVE_ONLY: &[&str] = &["native", "reno", "cubic", "bbr"];
@@ -24,7 +24,7 @@ fn main() {
         println!("cargo::rustc-env=ICDC_CC_WITHOUT_EBPF=this build has no eBPF objects: {reason}");
         for name in EBPF {
             for object in [object(&out, name), traced_object(&out, name)] {
-                fs::write(object, []).expect("OUT_DIR can be written");
+                fs::write(packed(&object), []).expect("OUT_DIR can be written");
             }
         }
     }
@@ -48,8 +48,10 @@ fn native() {
 fn objects(out: &Path) -> Result<(), String> {
     for name in EBPF {
         let source = format!("c/{name}.c");
-        ebpf::compile(&source, &object(out, name), &[])?;
-        ebpf::compile(&source, &traced_object(out, name), &["-DICDC_TRACE"])?;
+        for (object, flags) in [(object(out, name), &[][..]), (traced_object(out, name), &["-DICDC_TRACE"])] {
+            ebpf::compile(&source, &object, flags)?;
+            pack(&object).map_err(|error| format!("{}: {error}", object.display()))?;
+        }
     }
     Ok(())
 }
@@ -60,4 +62,18 @@ fn object(out: &Path, name: &str) -> PathBuf {
 
 fn traced_object(out: &Path, name: &str) -> PathBuf {
     out.join(format!("{name}.traced.bpf.o"))
+}
+
+/// As `src/packed.rs` reads it: the length (32 bits, little-endian), then zlib.
+fn pack(object: &Path) -> io::Result<()> {
+    let bytes = fs::read(object)?;
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let compressed = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, 9);
+    fs::write(packed(object), [&length.to_le_bytes()[..], &compressed].concat())
+}
+
+fn packed(object: &Path) -> PathBuf {
+    let mut name = object.as_os_str().to_owned();
+    name.push(".zlib");
+    name.into()
 }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use thiserror::Error;
 
 use crate::native::sys;
+use crate::packed::{EbpfObject, Packed};
 
 /// One algorithm.
 pub struct Algorithm {
@@ -20,12 +21,8 @@ enum Ebpf {
     /// Every kernel of interest has it.
     InKernel,
     /// Empty if this build could not make them.
-    Objects { plain: &'static [u8], traced: &'static [u8] },
+    Objects { plain: Packed, traced: Packed },
 }
-
-/// Loaders read structures in place.
-#[repr(C, align(8))]
-struct Aligned<Bytes: ?Sized>(Bytes);
 
 /// A value of an algorithm that can be set before it is loaded or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,16 +106,8 @@ macro_rules! loadable {
             // SAFETY: a constant of the C file, never written.
             native: unsafe { &sys::$native },
             ebpf: Ebpf::Objects {
-                plain: {
-                    static OBJECT: &Aligned<[u8]> =
-                        &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")));
-                    &OBJECT.0
-                },
-                traced: {
-                    static OBJECT: &Aligned<[u8]> =
-                        &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".traced.bpf.o")));
-                    &OBJECT.0
-                },
+                plain: Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o.zlib"))),
+                traced: Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".traced.bpf.o.zlib"))),
             },
         }
     };
@@ -146,28 +135,37 @@ impl Algorithm {
         }
     }
 
-    /// The eBPF object (ELF, aligned to 8 bytes): one `struct tcp_congestion_ops` in section
-    /// `.struct_ops`, parameters in `.rodata`.
+    /// Whether this build has its eBPF object.
     ///
     /// # Errors
     /// Why there is none, as a sentence for users.
-    pub fn object(&self) -> Result<&'static [u8], &'static str> {
-        match self.ebpf {
-            Ebpf::InKernel => Err("the kernel has it; there is nothing to load"),
-            Ebpf::Objects { plain: &[], .. } => Err(WITHOUT_EBPF),
-            Ebpf::Objects { plain, .. } => Ok(plain),
-        }
+    pub fn has_object(&self) -> Result<(), &'static str> {
+        self.objects().map(|_| ())
+    }
+
+    /// Its eBPF object: one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in `.rodata`.
+    ///
+    /// # Errors
+    /// As [`has_object`](Self::has_object).
+    pub fn object(&self) -> Result<EbpfObject, &'static str> {
+        self.objects().map(|(plain, _)| plain.unpack())
     }
 
     /// The same, named `icdct_NAME` in the kernel, with a [`TraceRecord`](crate::TraceRecord) of
     /// each operation in the ring buffer `icdc_trace`.
     ///
     /// # Errors
-    /// As [`object`](Self::object).
-    pub fn traced_object(&self) -> Result<&'static [u8], &'static str> {
+    /// As [`has_object`](Self::has_object).
+    pub fn traced_object(&self) -> Result<EbpfObject, &'static str> {
+        self.objects().map(|(_, traced)| traced.unpack())
+    }
+
+    /// The plain one and the traced one.
+    fn objects(&self) -> Result<(Packed, Packed), &'static str> {
         match self.ebpf {
-            Ebpf::Objects { traced, .. } if !traced.is_empty() => Ok(traced),
-            _ => self.object(),
+            Ebpf::InKernel => Err("the kernel has it; there is nothing to load"),
+            Ebpf::Objects { plain, traced } if plain.is_empty() || traced.is_empty() => Err(WITHOUT_EBPF),
+            Ebpf::Objects { plain, traced } => Ok((plain, traced)),
         }
     }
 

@@ -28,7 +28,9 @@
 
 mod algorithm;
 pub mod native;
+mod packed;
 mod trace;
 
 pub use algorithm::{Algorithm, Parameter, ParameterError, all, find};
+pub use packed::EbpfObject;
 pub use trace::{TraceRecord, TraceState};

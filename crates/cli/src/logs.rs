@@ -2,22 +2,26 @@
 
 use std::io;
 
-use tracing_subscriber::EnvFilter;
+pub(crate) use tracing::level_filters::LevelFilter as Level;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::prelude::*;
 
 use crate::console::Console;
 
 /// Starts logging; `usual` applies where `RUST_LOG` is not set. A filter that cannot be read is
 /// named and not used.
-pub(crate) fn start(console: &Console, usual: &str) {
+pub(crate) fn start(console: &Console, usual: Level) {
+    let usual = Targets::new().with_default(usual);
     let filter = match std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()) {
-        None => EnvFilter::new(usual),
-        Some(text) => EnvFilter::try_new(&text).unwrap_or_else(|error| {
+        None => usual,
+        Some(text) => text.parse().unwrap_or_else(|error| {
             console.complain(&format!("RUST_LOG={text}: {error}; write for example RUST_LOG=icdc=debug"));
-            EnvFilter::new(usual)
+            usual
         }),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Writer(console.clone())).init();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(Writer(console.clone()));
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// Writes log lines above the progress bar.

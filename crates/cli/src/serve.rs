@@ -24,7 +24,7 @@ const SUCCESSOR: &str = "--successor";
 
 /// Runs the daemon until a signal stops it.
 pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Result<()> {
-    logs::start(console, "info");
+    logs::start(console, logs::Level::INFO);
     // Before anything else: a signal may come as soon as the process is there, and would end it.
     let wishes = Wishes::default();
     for (signal, wish) in [(SIGHUP, &wishes.reload), (SIGUSR1, &wishes.drain), (SIGUSR2, &wishes.succeed)] {
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
 /// Runs one session of a daemon: the hidden subcommand that the daemon starts for each. What is asked of
 /// the terminal or of the system's service manager concerns the daemon.
 pub(crate) fn session(console: &Console) -> anyhow::Result<()> {
-    logs::start(console, "info");
+    logs::start(console, logs::Level::INFO);
     signals::leave_to_parent().context("signals cannot be watched")?;
     Ok(icdc_remote::session_process()?)
 }

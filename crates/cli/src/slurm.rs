@@ -32,7 +32,7 @@ const NOTICE: u32 = 60;
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: SlurmArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     let SlurmCommand::Submit(arguments) = arguments.command;
     let options = match Options::new(&arguments) {
         Ok(options) => options,

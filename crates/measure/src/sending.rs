@@ -30,7 +30,8 @@ const GRACE: Span = Span::from_secs(60);
 /// How long it may take when the user does not want to wait any longer.
 const STOP_GRACE: Span = Span::from_secs(10);
 
-static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+/// Zeros that are written at a time.
+const CHUNK: usize = 256 << 10;
 
 /// How it went.
 pub(super) struct Outcome {
@@ -103,14 +104,15 @@ pub(super) fn run(
 
 /// Writes until the budget of all connections is spent, and ends this one.
 fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
+    let zeros = vec![0; CHUNK];
     loop {
-        let chunk = ZEROS.len() as u64;
+        let chunk = CHUNK as u64;
         let claim = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(chunk)));
         let left = claim.unwrap_or_default().min(chunk);
         if left == 0 {
             return socket.shutdown(std::net::Shutdown::Write);
         }
-        match socket.write_all(&ZEROS[..left as usize]) {
+        match socket.write_all(&zeros[..left as usize]) {
             Ok(()) => {}
             // This end has ended it.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),

@@ -17,7 +17,7 @@ use crate::{exit, logs};
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CcArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     let result = match arguments.command {
         CcCommand::List(arguments) => {
             show::list(console, arguments.json);

@@ -38,7 +38,7 @@ pub(crate) const STOPPING: &str =
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     match CopyPlan::new(arguments) {
         Ok(plan) => {
             let stop = StopSignal::new();

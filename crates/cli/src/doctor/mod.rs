@@ -35,7 +35,7 @@ const STOPPING: &str = "stopping; what was found until now is told (again: stop 
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     let plan = match DoctorPlan::new(arguments) {
         Ok(plan) => plan,
         Err(error) => return console.give_up(&error, exit::USAGE),

@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
         LabCommand::Report(arguments) => view::write(&arguments),
         LabCommand::Sim(arguments) => return sim::run(*arguments, console),
         LabCommand::Wire => {
-            logs::start(console, "warn");
+            logs::start(console, logs::Level::WARN);
             icdc_lab::wire::main().map_err(Into::into)
         }
     };

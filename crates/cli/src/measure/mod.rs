@@ -33,7 +33,7 @@ const STOPPING: &str = "stopping; what was measured until now is told (again: st
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: MeasureArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     match MeasurePlan::new(arguments) {
         Ok(plan) => carry_out(plan, console),
         Err(error) => console.give_up(&error, exit::USAGE),

@@ -9,7 +9,7 @@ use crate::logs;
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: PaceArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     match arguments.command {
         PaceCommand::Policy(arguments) => policy::run(arguments, console),
         PaceCommand::Wire(arguments) => wire::run(&arguments, console),

@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: RelayArguments, console: &Console) -> u8 {
 }
 
 fn relay(arguments: &RunArguments, console: &Console) -> u8 {
-    logs::start(console, "info");
+    logs::start(console, logs::Level::INFO);
     let config = match plan::config(arguments) {
         Ok(config) => config,
         Err(error) => return console.give_up(&error, exit::USAGE),

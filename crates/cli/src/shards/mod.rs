@@ -27,7 +27,7 @@ use crate::logs;
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: PlanArguments, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     match arguments.command {
         Some(PlanCommand::Status(arguments)) => status::run(&arguments, console),
         Some(PlanCommand::Join(arguments)) => join::run(*arguments, console),
@@ -37,6 +37,6 @@ pub(crate) fn run(arguments: PlanArguments, console: &Console) -> u8 {
 
 /// `icdc copy --plan`: copies the shards of this process and returns the exit code.
 pub(crate) fn copy(arguments: &CopyArguments, plan: &Path, console: &Console) -> u8 {
-    logs::start(console, "off");
+    logs::start(console, logs::Level::OFF);
     part::run(arguments, plan, console)
 }

@@ -37,7 +37,7 @@ fn missing(names: &[&str]) -> String {
 
 /// The first obstacle for `algorithm`, if there is one.
 pub(super) fn obstacle(algorithm: &Algorithm) -> Option<Obstacle> {
-    match algorithm.object() {
+    match algorithm.has_object() {
         Err(reason) if cfg!(feature = "ebpf") => Some(Obstacle::NotBuilt(reason)),
         _ => ebpf_obstacle(),
     }

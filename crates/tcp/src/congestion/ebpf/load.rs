@@ -1,6 +1,6 @@
 //! From an object to a registered algorithm.
 
-use icdc_cc::{Algorithm, Parameter};
+use icdc_cc::{Algorithm, EbpfObject, Parameter};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder, OpenObject};
 
 use super::{holder, is_rodata, log_by_tracing, rodata, text};
@@ -48,7 +48,7 @@ pub(super) fn load_object(
     algorithm: &'static Algorithm,
     kernel_name: &str,
     settings: &[(&str, i64)],
-    bytes: Result<&'static [u8], &'static str>,
+    bytes: Result<EbpfObject, &'static str>,
 ) -> Result<Loaded, LoadError> {
     let name = algorithm.name;
     let values = algorithm.values(settings)?;
@@ -64,9 +64,9 @@ pub(super) fn load_object(
     let bytes = bytes.map_err(|reason| LoadError::Refused { name, step: "open", reason: reason.to_owned() })?;
     let mut open = ObjectBuilder::default()
         .name(name)
-        .and_then(|builder| builder.open_memory(bytes))
+        .and_then(|builder| builder.open_memory(&bytes))
         .map_err(refused("the object cannot be read"))?;
-    set(&mut open, bytes, &algorithm.parameters(), &values).map_err(|reason| LoadError::Refused {
+    set(&mut open, &bytes, &algorithm.parameters(), &values).map_err(|reason| LoadError::Refused {
         name,
         step: "a parameter cannot be set",
         reason,
