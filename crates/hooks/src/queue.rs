@@ -89,7 +89,7 @@ impl Drop for HookQueue {
     fn drop(&mut self) {
         drop(self.waiting.room.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.ended.recv_timeout(FAREWELL.into()).is_err_and(|error| error.is_timeout()) {
-            tracing::warn!("hooks that have not ended in {FAREWELL} are killed");
+            tracing::warn!("hooks that have not ended within {FAREWELL} are killed");
             self.over.request();
             let _ = self.ended.recv_timeout(FAREWELL.into());
         }
@@ -100,7 +100,7 @@ impl Drop for HookQueue {
 fn tell_left_out(left_out: &AtomicU64) {
     let count = left_out.swap(0, Ordering::Relaxed);
     if count > 0 {
-        tracing::warn!("{count} sessions have ended of which --on-finish and --webhook were not told: too many waited");
+        tracing::warn!("--on-finish and --webhook were skipped for {count} ended sessions: too many were waiting");
     }
 }
 

@@ -87,7 +87,7 @@ pub enum SecretError {
     },
     /// Others can read it.
     #[error(
-        "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and exchange the secret"
+        "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and replace the secret"
     )]
     Exposed {
         /// The file.
@@ -143,7 +143,7 @@ pub struct Webhook {
 pub enum WebhookError {
     /// No certificate could be verified.
     #[error(
-        "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file by SSL_CERT_FILE"
+        "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file with SSL_CERT_FILE"
     )]
     NoCertificates(String),
     /// It was not reached, or did not answer.
@@ -157,7 +157,7 @@ pub enum WebhookError {
         tries: usize,
     },
     /// It answered that it does not want the request.
-    #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed, name the place itself" } else { "" })]
+    #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed; use the final URL" } else { "" })]
     Refused {
         /// Who.
         target: String,

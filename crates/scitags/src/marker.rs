@@ -201,7 +201,7 @@ impl Shared {
         if let Err(error) = sent
             && !self.has_failed.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!("a firefly to {to} could not be sent, others may be missing too: {error}");
+            tracing::warn!("a firefly to {to} could not be sent; others may be missing as well: {error}");
         }
     }
 }

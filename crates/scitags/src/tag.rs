@@ -37,7 +37,7 @@ pub enum TagError {
         allowed: RangeInclusive<u16>,
     },
     /// A name, and nothing says which number it has.
-    #[error("{0:?} is no number; name the file with the numbers of names by --scitags-registry, or write a number")]
+    #[error("{0:?} is not a number; write a number, or name the registry of names with --scitags-registry FILE")]
     NoRegistry(String),
     /// A name that the registry does not have.
     #[error("the registry has no {what} {name:?}; it has {known}")]

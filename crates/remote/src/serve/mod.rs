@@ -70,7 +70,7 @@ pub struct ServeConfig {
     pub congestion: AllowedCongestion,
     /// Where the audit log goes.
     pub audit: Option<AuditConfig>,
-    /// Where metrics are told, at `/metrics`.
+    /// Where metrics are served, at `/metrics`.
     pub metrics: Option<SocketAddr>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
@@ -140,10 +140,10 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The audit log cannot be opened.
-    #[error("the audit log cannot be opened: {0}; name another file with --audit, or mend this one")]
+    #[error("the audit log cannot be opened: {0}; name another file with --audit, or repair this one")]
     Audit(io::Error),
-    /// Metrics cannot be told.
-    #[error("metrics: {0}")]
+    /// Metrics cannot be served.
+    #[error(transparent)]
     Metrics(#[from] EndpointError),
     /// A thread or descriptor could not be created.
     #[error("cannot start accepting connections: {0}")]
@@ -222,7 +222,7 @@ impl Prepared {
         let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
         let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
         if let Some(endpoint) = endpoint {
-            tracing::info!(address = %endpoint.address(), "metrics are told at /metrics");
+            tracing::info!(address = %endpoint.address(), "metrics are served at /metrics");
             let told = Arc::clone(&metrics);
             endpoint.serve(move |format| told.text(format))?;
         }
@@ -255,11 +255,14 @@ impl Prepared {
             if wishes.succeed.swap(false, Ordering::Relaxed) {
                 match succession::succeed(&config.successor, &listeners) {
                     Ok(process) => {
-                        tracing::info!(process, "the next daemon accepts; this one ends with its last session");
+                        tracing::info!(
+                            process,
+                            "the next daemon accepts connections; this one ends with its last session"
+                        );
                         notify(Notice::Successor(process));
                         wishes.drain.store(true, Ordering::Relaxed);
                     }
-                    Err(error) => tracing::error!("no daemon succeeds this one, which goes on: {error}"),
+                    Err(error) => tracing::error!("the next daemon has not started, and this one continues: {error}"),
                 }
             }
             if wishes.drain.load(Ordering::Relaxed) {
@@ -392,10 +395,10 @@ impl Daemon {
     /// Reads identity and authorized keys again; one that cannot be read stays as it was.
     fn reload(&self, config: &ServeConfig, now: Time) {
         let identity = Identity::load(&config.identity).inspect_err(|error| {
-            tracing::error!("the identity stays as it was: {error}");
+            tracing::error!("the identity cannot be read, and the old one is kept: {error}");
         });
         let keys = self.admission.reload(now).inspect_err(|error| {
-            tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+            tracing::error!("new clients are refused until this is repaired, and running sessions continue: {error}");
         });
         self.metrics.reloaded(identity.is_ok() && keys.is_ok());
         if let Ok(identity) = identity {
@@ -410,7 +413,7 @@ impl Daemon {
         let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         let Some(left_out) = line else { return };
         if left_out > 0 {
-            tracing::info!("{left_out} clients more were refused");
+            tracing::info!("{left_out} more clients were refused");
         }
         let key = key.map(PublicKey::fingerprint);
         tracing::info!(peer, key, ?reason, "refused");

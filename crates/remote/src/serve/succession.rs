@@ -86,7 +86,7 @@ pub(super) fn succeed(program: &[OsString], listeners: &[TcpListener]) -> io::Re
         channel.send(&Bequest::End, None)?;
         match channel.receive::<Ready>()? {
             Some(_) => Ok(()),
-            None => Err(io::Error::other("it ended before it listened; it has told why")),
+            None => Err(io::Error::other("it ended before it listened; its own messages say why")),
         }
     };
     match handed_over() {

@@ -67,7 +67,7 @@ impl Matches {
         }
         if !pattern.bytes().all(of_addresses) {
             return Err(format!(
-                "from= has {pattern:?}: names of hosts are not looked up, write addresses such as 192.0.2.7 or 2001:db8::/32"
+                "from= has {pattern:?}: host names are not looked up; write addresses such as 192.0.2.7 or 2001:db8::/32"
             ));
         }
         if !pattern.contains('/') && pattern.contains(['*', '?']) {
