@@ -1,4 +1,4 @@
-//! A request to a web server that something has ended.
+//! An HTTP request that reports that a copy or a session has ended.
 //!
 //! ```text
 //! POST URL
@@ -6,8 +6,8 @@
 //! X-Icdc-Signature: sha256=HEX        HMAC-SHA-256 of the body, with the secret
 //! ```
 //!
-//! A request that finds nobody, gets no answer in time, or is told to come again (408, 429, 5xx) is
-//! repeated twice. Redirects are not followed: the body would go to a place that nobody has named.
+//! A request that cannot connect, gets no answer in time, or gets 408, 429 or 5xx is repeated twice.
+//! Redirects are not followed: the body would go to a server that nobody has named.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -30,11 +30,11 @@ const PAUSES: [Span; 2] = [Span::from_secs(1), Span::from_secs(3)];
 const LONGEST_SECRET: u64 = 4096;
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
-/// Where requests go. Only host and port stand in messages: the rest may be secret.
+/// The URL of the requests. Messages have only host and port of it: the rest may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Uri);
 
-/// Why a text names no web server.
+/// Why a text is not such a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// It is no URL.
@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-/// What requests are signed with.
+/// The secret that signs requests.
 pub struct Secret(hmac::Key);
 
 /// Why a file has no secret.
@@ -103,7 +103,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Reads a file that nobody else can read; a newline at its end is no part of the secret.
+    /// Reads a file that nobody else can read; a newline at its end is not part of the secret.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -131,14 +131,14 @@ impl Secret {
     }
 }
 
-/// A web server that is told.
+/// A web server that gets the requests.
 pub struct Webhook {
     agent: Agent,
     target: Target,
     secret: Option<Secret>,
 }
 
-/// Why a server was not told.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum WebhookError {
     /// No certificate could be verified.
@@ -156,7 +156,7 @@ pub enum WebhookError {
         /// How often it was tried.
         tries: usize,
     },
-    /// It answered that it does not want the request.
+    /// It refused the request.
     #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed; use the final URL" } else { "" })]
     Refused {
         /// Who.
@@ -164,7 +164,7 @@ pub enum WebhookError {
         /// What it answered.
         status: http::StatusCode,
     },
-    /// It answered each time that it cannot just now.
+    /// It answered each time that it is not available.
     #[error("{target} answered {status} ({tries} tries)")]
     Busy {
         /// Who.
@@ -177,7 +177,7 @@ pub enum WebhookError {
 }
 
 impl Webhook {
-    /// Requests to `target`, each of which may take so long.
+    /// Requests to `target`, each with this time limit.
     ///
     /// # Errors
     /// [`WebhookError::NoCertificates`].
@@ -204,8 +204,8 @@ impl Webhook {
         Ok(Self { agent: config.into(), target, secret })
     }
 
-    /// Sends `body`, JSON, until it is taken, refused, or has been tried often enough; a request of `stop`
-    /// ends that.
+    /// Sends `body`, JSON, until it is accepted or refused, or all attempts have failed, or `stop` is
+    /// requested.
     ///
     /// # Errors
     /// See [`WebhookError`].
