@@ -13,7 +13,7 @@ main() {
     mkdir -p "$1" || return 1
     suite=$(own_suite) || return 1
     root=$1/systemd-$suite
-    # Of several that want it at the same time one makes it.
+    # If several need it at the same time, one makes it.
     exec 9>"$root.lock" && flock 9 || return 1
     [ -d "$root" ] || make || return 1
     echo "$root"

@@ -1,4 +1,4 @@
-//! Whom a copy or a daemon tells of itself, as typed: the same for both.
+//! Hooks and flow marking as typed: the same for a copy and a daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
