@@ -222,7 +222,7 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
         job if diskless(job).is_some() => true,
         Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {
             let reason = format!(
-                "this key may not {}: it has a limit of rate or bytes, which would not apply to that",
+                "this key may not {}: its rate or bytes are limited, and these limits would not apply",
                 job_name(job)
             );
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));

@@ -145,7 +145,7 @@ mod tests {
             ("", "empty pattern"),
             ("10.0.0.0/8,", "empty pattern"),
             ("!10.0.0.0/8", "admits nobody"),
-            ("*.example.org", "names of hosts"),
+            ("*.example.org", "host names"),
             ("10.0.0.1/8", "is 10.0.0.0/8 meant"),
             ("10.0.0.0/33", "no prefix"),
             ("10.0.0", "no prefix"),
