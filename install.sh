@@ -81,7 +81,7 @@ architecture() {
     case $(uname -m) in
     x86_64 | amd64) echo x86_64 ;;
     aarch64 | arm64) echo aarch64 ;;
-    *) fail "there is no program for the architecture $(uname -m); build it from source (README, \"Build and install\")" ;;
+    *) fail "there is no program for the architecture $(uname -m); build it from source (README, \"Build from source\")" ;;
     esac
 }
 

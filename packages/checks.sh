@@ -1,4 +1,4 @@
-# For the tests here: what they check. $tested is what of, $said the file for what a command says, and $failed is set when one fails.
+# Checks for the tests here. $tested names the test, $said is the file for a command's output, and $failed is set when a check fails.
 # shellcheck shell=sh disable=SC2154,SC2034 # what the tests set and use
 
 # check WHAT COMMAND...

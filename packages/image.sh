@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes OCI images of each program given, which is linked statically (a tar of make dist holds one): icdc-VERSION-MACHINE.oci.tar, from scratch, and
-# icdc-jobs-VERSION-MACHINE.oci.tar, with a shell for the jobs in kubernetes/ (busybox, from Debian's package).
+# Makes OCI images of each program given, which is linked statically (or an archive of make dist): icdc-VERSION-MACHINE.oci.tar
+# with nothing but the program, and icdc-jobs-VERSION-MACHINE.oci.tar with a shell (busybox, from Debian's package) for the jobs
+# in kubernetes/.
 #
 #   packages/image.sh DIRECTORY PROGRAM...
 #
@@ -80,7 +81,7 @@ image() {
     stage=$1
     shift
     archive=$out/$name-$version-$machine.oci.tar
-    # A store of its own, so that neither the user's images are touched nor two runs meet.
+    # A store of its own, so that the user's images are not touched and two runs do not interfere.
     set -- --quiet --isolation chroot --layers=false --platform "$(platform)" --timestamp "$epoch" --target "$stage" \
         --file "$setup_top/packages/Containerfile" --tag "localhost/$name:$version" "$@" "$scratch/context"
     store build "$@" >/dev/null

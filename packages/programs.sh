@@ -1,4 +1,4 @@
-# For the scripts here: what they are given to package.
+# For the scripts here: the programs to package.
 # shellcheck shell=sh
 
 # unpacked PROGRAM DIRECTORY: prints where the program is. PROGRAM is one, or a tar of make dist, which is unpacked in DIRECTORY.

@@ -108,7 +108,7 @@ unfinished() {
 }
 
 new_or_told() {
-    grep -q 'goes on with the program that it was started with' "$scratch/newer.log" ||
+    grep -q 'keeps running the old program' "$scratch/newer.log" ||
         [ "$(inside sh -c 'readlink "/proc/$(systemctl show --property MainPID --value icdc.service)/exe"')" = /usr/bin/icdc ]
 }
 

@@ -13,7 +13,7 @@ main() {
     mkdir -p "$1" || return 1
     suite=$(own_suite) || return 1
     root=$1/systemd-$suite
-    # Of several that want it at the same time one makes it.
+    # If several need it at the same time, one makes it.
     exec 9>"$root.lock" && flock 9 || return 1
     [ -d "$root" ] || make || return 1
     echo "$root"
@@ -22,9 +22,9 @@ main() {
 make() {
     rm -rf --one-file-system "$root.part"
     bare_root "$suite" "$root.part" "$root.log" --include=systemd || return 1
-    # An empty one: a number is made at each boot, which is not a first boot that would ask.
+    # An empty machine id: one is generated at each boot, and no first boot asks for settings.
     : >"$root.part/etc/machine-id"
-    # What needs a network, a terminal or a day.
+    # Units that need a network or a terminal, or that run daily.
     for unit in getty.target systemd-networkd-wait-online.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
         e2scrub_all.timer fstrim.timer systemd-timesyncd.service; do
         ln -sf /dev/null "$root.part/etc/systemd/system/$unit" || return 1

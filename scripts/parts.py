@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tells what the static program consists of: every crate that is linked in, and the C libraries that come inside one of them.
+"""Lists what the static program consists of: every crate that is linked in, and the C libraries that a crate brings along.
 
     scripts/parts.py bom TRIPLE ZIG         the list of parts (SBOM), CycloneDX 1.5, JSON
     scripts/parts.py licences TRIPLE ZIG    every licence text that the parts bring along

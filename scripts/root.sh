@@ -1,8 +1,8 @@
 # For scripts that need a root directory of their own; sourced after setup.sh.
 #
 # bare_root SUITE TARGET LOG [OPTION...]: makes a root directory, or a .tar of one, with no more than apt and what is essential
-# (mmdebstrap's variant minbase). SUITE is a release of Debian or Ubuntu, by its code name. This system's own release comes from where
-# its apt gets it, another one from MIRROR, or where mmdebstrap looks for it. Another distribution's needs its keyring:
+# (mmdebstrap's variant minbase). SUITE is a release of Debian or Ubuntu, by its code name. This system's own release comes from the
+# sources of its apt, another one from MIRROR or mmdebstrap's default. Another distribution needs its keyring:
 # debian-archive-keyring, ubuntu-keyring.
 # shellcheck shell=sh
 
@@ -32,7 +32,7 @@ bare_root() {
     }
 }
 
-# mount_root DIRECTORY: makes it fit to live in, within a mount namespace of its own, which everything mounted here ends with.
+# mount_root DIRECTORY: prepares it for chroot. Call it in a mount namespace of its own: the mounts end with that.
 mount_root() {
     mount --bind "$1" "$1" && mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount --rbind /dev "$1/dev" &&
         mount -t tmpfs -o mode=755 tmpfs "$1/run" && mount -t tmpfs tmpfs "$1/tmp" || return 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests what setup.sh asks of package managers that this machine does not have: stand-ins for them write down how they are called.
+# Tests what setup.sh asks of package managers that this machine does not have: stand-ins for them record how they are called.
 #
 #   scripts/setup-test.sh
 set -u

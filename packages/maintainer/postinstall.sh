@@ -12,7 +12,7 @@ esac
 identity=/etc/icdc/identity
 
 main() {
-    make_identity || echo "icdc: the daemon has no key of its own yet; make one with: icdc keygen --identity $identity" >&2
+    make_identity || echo "icdc: the daemon has no identity yet; make one: icdc keygen --identity $identity && chown icdc: $identity" >&2
     /usr/libexec/icdc/capabilities refresh
     if [ -d /run/systemd/system ]; then
         systemctl --system daemon-reload || true
@@ -27,8 +27,8 @@ make_identity() {
     [ -z "$user" ] || [ "$(stat -c %U "$identity")" != root ] || chown "$user:" "$identity"
 }
 
-# A daemon that runs starts the new program beside itself and hands the listening socket to it. Sessions that run end with the
-# program that they began with. A daemon that does not catch the signal would be ended by it, and its sessions with it.
+# A running daemon starts the new program beside itself and hands the listening socket to it. Running sessions end with the
+# program that they began with. An older daemon that does not catch the signal would be killed by it, with its sessions.
 hand_over() {
     daemon=$(systemctl show --property MainPID --value icdc.service 2>/dev/null) || return 0
     [ "${daemon:-0}" -gt 0 ] || return 0
@@ -36,7 +36,7 @@ hand_over() {
     # SIGUSR2 is number 12 here: bit 11 of the mask, the highest of its third hexadecimal digit from the end.
     case $caught in
     *[89abcdef]??) kill -USR2 "$daemon" ;;
-    *) echo 'icdc: the daemon goes on with the program that it was started with, until: systemctl restart icdc.service' >&2 ;;
+    *) echo 'icdc: the daemon keeps running the old program until: systemctl restart icdc.service' >&2 ;;
     esac
 }
 

@@ -4,7 +4,7 @@ set -e
 
 case ${1:-} in
 remove | 0) ;;
-# On upgrade the daemon and its sessions go on: see what follows the installation.
+# On upgrade the daemon and its sessions continue: see postinstall.sh.
 *) exit 0 ;;
 esac
 

@@ -1,4 +1,4 @@
-//! Whom a copy or a daemon tells of itself: hooks when something has ended, fireflies while it lasts.
+//! Hooks of a copy or a daemon, which run when a copy or a session has ended, and fireflies while it lasts.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -17,13 +17,13 @@ use crate::arguments::TellingArguments;
 use crate::console::Console;
 use crate::exit;
 
-/// Longest registry that is read, in bytes; that of scitags.org has some kB.
+/// Largest registry that is read, in bytes; that of scitags.org has some kB.
 const LONGEST_REGISTRY: u64 = 4 << 20;
-/// So many sources are named.
+/// Most sources that a report names.
 const NAMED: usize = 16;
 const APPLICATION: &str = concat!("icdc v", env!("CARGO_PKG_VERSION"));
 
-/// Where a copy is told when it has ended.
+/// The hooks of a copy.
 pub(crate) struct CopyHooks {
     hooks: Hooks,
     console: Console,
@@ -40,16 +40,16 @@ pub(crate) struct EndedCopy<'a> {
 }
 
 impl CopyHooks {
-    /// What the arguments ask for; `None` if that is nothing.
+    /// The hooks that the arguments name; `None` if there are none.
     pub(crate) fn new(arguments: &TellingArguments, console: &Console) -> anyhow::Result<Option<Self>> {
         let printed = console.clone();
         let lines: Lines = Box::new(move |line| printed.print(&format!("{line}\n")));
         Ok(hooks(arguments, lines)?.map(|hooks| Self { hooks, console: console.clone() }))
     }
 
-    /// Tells, and waits until that is done. Whether it works changes nothing of the copy.
+    /// Runs the hooks and waits for them. A failure does not change the result of the copy.
     pub(crate) fn tell(&self, ended: &EndedCopy<'_>, stop: &StopSignal) {
-        // A copy that was interrupted is told as well; a later interrupt ends the telling.
+        // The hooks of an interrupted copy run as well; a later interrupt ends them.
         let stop = if stop.is_requested() { StopSignal::new() } else { stop.clone() };
         for failed in self.hooks.run(&ended.told(), &stop) {
             self.console.complain(&failed);
@@ -80,7 +80,7 @@ impl EndedCopy<'_> {
             .with("ICDC_DESTINATION", &destination)
     }
 
-    /// In a word.
+    /// The result in a word.
     fn result(&self) -> &'static str {
         match (self.reason, self.exit_code) {
             (None, _) if self.summary.errors == 0 => "done",
@@ -93,14 +93,14 @@ impl EndedCopy<'_> {
     }
 }
 
-/// Hooks for the sessions of a daemon that have ended, beside those that run; `None` if nobody is to be told.
+/// Hooks for ended sessions of a daemon, which run beside its sessions; `None` if the arguments name none.
 pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option<HookQueue>> {
     let lines: Lines = Box::new(|line| tracing::info!(line, "--on-finish"));
     let Some(hooks) = hooks(arguments, lines)? else { return Ok(None) };
     Ok(Some(HookQueue::start(hooks).context("threads for --on-finish and --webhook")?))
 }
 
-/// Tells these hooks of every session that has ended.
+/// A sink that queues every ended session for these hooks.
 pub(crate) fn end_sink(hooks: &HookQueue) -> EndSink {
     let sender = hooks.sender();
     EndSink(Arc::new(move |end| sender.add(told(&end))))
@@ -131,7 +131,7 @@ fn hooks(arguments: &TellingArguments, lines: Lines) -> anyhow::Result<Option<Ho
     Ok(is_told.then_some(Hooks { command, webhook, lines }))
 }
 
-/// What marks data connections, if they are to be marked.
+/// The marker of data connections; `None` without `--scitags`.
 pub(crate) fn marker(arguments: &TellingArguments) -> anyhow::Result<Option<Arc<Marker>>> {
     let Some(text) = &arguments.scitags else { return Ok(None) };
     let registry = arguments.scitags_registry.as_deref().map(registry).transpose()?;

@@ -95,7 +95,7 @@ fn lines(host: &Host) -> Vec<String> {
     let features: Vec<String> = features().into_iter().map(str::to_owned).collect();
     let mut lines = vec![
         format!("icdc {VERSION}"),
-        line("commit", COMMIT.unwrap_or("not told by the build")),
+        line("commit", COMMIT.unwrap_or("unknown")),
         line("protocol", &icdc_protocol::VERSION.to_string()),
         line("target", &target()),
         line("libc", libc()),

@@ -1,6 +1,6 @@
-//! A shell command that is run when something has ended.
+//! A shell command that is run when a copy or a session has ended.
 //!
-//! It is a word of whoever started icdc, passed to `sh -c` as it is. What is told comes by standard
+//! Its text comes from whoever started icdc, and is passed to `sh -c` unchanged. The result is passed on standard
 //! input and in the environment. It has a process group of its own, which is killed after the time limit.
 
 use std::io::{self, PipeReader, Read as _, Write as _};
@@ -16,47 +16,47 @@ use thiserror::Error;
 
 use crate::told::Told;
 
-/// How often it is looked whether the command has ended.
+/// Interval at which the command is checked for its end.
 const LOOK: Span = Span::from_millis(20);
-/// So much of what a command prints is passed on, in bytes.
+/// Most output of a command that is passed on, in bytes.
 const MOST_PRINTED: usize = 64 << 10;
-/// What a pipe with room takes at once (`PIPE_BUF`).
+/// Largest write that a pipe with room takes at once (`PIPE_BUF`), in bytes.
 const AT_ONCE: usize = 4096;
 
-/// Takes a line that a command prints.
+/// Receives each line that a command prints.
 pub type Lines = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A shell command with a time limit.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// What `sh -c` runs.
+    /// The text that `sh -c` runs.
     pub text: String,
-    /// How long it may take.
+    /// Its time limit.
     pub limit: Span,
 }
 
-/// Why a command has not done its work.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// There is no shell, or no process.
+    /// There is no shell, or no process could be started.
     #[error("sh cannot be started: {0}")]
     Start(io::Error),
     /// It cannot be waited for.
     #[error("the command cannot be waited for: {0}")]
     Wait(io::Error),
-    /// It says that it has failed.
+    /// It ended with a failure.
     #[error("the command failed: {0}")]
     Failed(ExitStatus),
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     #[error("the command was killed after {0}; --on-finish-timeout gives it more time")]
     TimedOut(Span),
-    /// Somebody asked to stop.
+    /// icdc was asked to stop.
     #[error("the command was killed: icdc was asked to stop")]
     Stopped,
 }
 
 impl Command {
-    /// Runs it to its end, or until `stop` is requested. What it prints goes to `lines`.
+    /// Runs it to its end, or until `stop` is requested. Its output goes to `lines`.
     ///
     /// # Errors
     /// See [`CommandError`].

@@ -1,4 +1,4 @@
-//! Whoever is told that something has ended.
+//! The command and the webhook of a run.
 
 use icdc_stop::StopSignal;
 
@@ -6,18 +6,18 @@ use crate::command::{Command, Lines};
 use crate::told::Told;
 use crate::webhook::Webhook;
 
-/// What is told that something has ended.
+/// A command and a webhook, each if there is one.
 pub struct Hooks {
     /// A command.
     pub command: Option<Command>,
     /// A web server.
     pub webhook: Option<Webhook>,
-    /// Takes what the command prints.
+    /// Receives the output of the command.
     pub lines: Lines,
 }
 
 impl Hooks {
-    /// Runs the command and sends the request, side by side, until `stop` is requested; what failed.
+    /// Runs the command and sends the request, side by side, until `stop` is requested. Returns the failures.
     #[must_use]
     pub fn run(&self, told: &Told, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {

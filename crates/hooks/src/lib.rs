@@ -1,15 +1,15 @@
-//! Tells others that a copy or a session has ended: by a command, and by a webhook.
+//! Hooks that run when a copy or a session has ended: a command, and a webhook.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`told`] | what is told: JSON, and variables for a command's environment |
+//! | [`told`] | the report: JSON, and variables for a command's environment |
 //! | [`command`] | a shell command with a time limit |
-//! | [`webhook`] | an HTTP request with the JSON, perhaps signed |
+//! | [`webhook`] | an HTTP request with the JSON, signed if there is a secret |
 //! | [`hooks`] | both of them |
-//! | [`queue`] | the hooks of a daemon, beside its sessions |
+//! | [`queue`] | the hooks of a daemon, which run beside its sessions |
 //!
-//! Below is nothing that copies; above, the binary says what has ended. Nothing that comes from another
-//! host stands in a command line.
+//! This crate knows nothing of copies; the binary passes it the report. Values that come from another host are
+//! never part of a command line.
 
 #![forbid(unsafe_code)]
 

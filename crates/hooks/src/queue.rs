@@ -11,14 +11,14 @@ use icdc_units::Span;
 use crate::hooks::Hooks;
 use crate::told::Told;
 
-/// So many run at a time.
+/// Most hooks that run at a time.
 const AT_A_TIME: usize = 8;
-/// So many wait.
+/// Most hooks that wait.
 const WAITING: usize = 1024;
-/// How long a daemon that ends waits for its hooks.
+/// Time for which a daemon that ends waits for its hooks.
 const FAREWELL: Span = Span::from_secs(10);
 
-/// Hooks that run beside whoever adds to them. Dropping it waits for what is left to tell, whoever may still add.
+/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue, even if senders are left.
 pub struct HookQueue {
     waiting: Waiting,
     over: StopSignal,
@@ -26,20 +26,20 @@ pub struct HookQueue {
     ended: Receiver<()>,
 }
 
-/// Adds to a queue.
+/// Adds reports to a queue.
 #[derive(Clone)]
 pub struct HookSender(Waiting);
 
 /// What waits.
 #[derive(Clone)]
 struct Waiting {
-    /// None once the queue takes no more.
+    /// `None` once the queue is closed.
     room: Arc<Mutex<Option<Sender<Told>>>>,
     left_out: Arc<AtomicU64>,
 }
 
 impl HookQueue {
-    /// Starts with nothing to tell. Failures are logged.
+    /// Starts an empty queue. Failures are logged.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -67,7 +67,7 @@ impl HookQueue {
         Ok(Self { waiting: Waiting { room: Arc::new(Mutex::new(Some(waiting))), left_out }, over, ended })
     }
 
-    /// What adds to it.
+    /// A sender for this queue.
     #[must_use]
     pub fn sender(&self) -> HookSender {
         HookSender(self.waiting.clone())
@@ -75,7 +75,7 @@ impl HookQueue {
 }
 
 impl HookSender {
-    /// Tells this as soon as there is room, or leaves it out if too much waits or the queue has ended.
+    /// Queues this report. It is dropped if too many wait or the queue is closed.
     pub fn add(&self, told: Told) {
         let room = self.0.room.lock().unwrap_or_else(PoisonError::into_inner);
         if room.as_ref().is_none_or(|room| room.try_send(told).is_err()) {
@@ -85,11 +85,11 @@ impl HookSender {
 }
 
 impl Drop for HookQueue {
-    /// Waits for what is left to tell, for a while; then kills what still runs.
+    /// Waits for the hooks in the queue, for a limited time, then kills those that still run.
     fn drop(&mut self) {
         drop(self.waiting.room.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.ended.recv_timeout(FAREWELL.into()).is_err_and(|error| error.is_timeout()) {
-            tracing::warn!("hooks that have not ended in {FAREWELL} are killed");
+            tracing::warn!("hooks that have not ended within {FAREWELL} are killed");
             self.over.request();
             let _ = self.ended.recv_timeout(FAREWELL.into());
         }
@@ -100,7 +100,7 @@ impl Drop for HookQueue {
 fn tell_left_out(left_out: &AtomicU64) {
     let count = left_out.swap(0, Ordering::Relaxed);
     if count > 0 {
-        tracing::warn!("{count} sessions have ended of which --on-finish and --webhook were not told: too many waited");
+        tracing::warn!("--on-finish and --webhook were skipped for {count} ended sessions: too many were waiting");
     }
 }
 

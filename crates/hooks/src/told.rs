@@ -1,11 +1,11 @@
-//! What is told.
+//! The report that hooks get.
 
 /// Longest value of a variable, in bytes; the kernel takes 128 KiB.
 const LONGEST: usize = 4096;
-/// What a value that was cut ends with.
+/// End of a value that was cut.
 const CUT: &str = "…";
 
-/// What is told: JSON, and the same in variables.
+/// A report: JSON, and the same in environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     json: String,
@@ -13,13 +13,13 @@ pub struct Told {
 }
 
 impl Told {
-    /// Says `json`, one object, and no variables yet.
+    /// A report of `json`, one object, without variables.
     #[must_use]
     pub fn new(json: String) -> Self {
         Self { json, variables: Vec::new() }
     }
 
-    /// Says one more thing: control characters are escaped, and what is long is cut.
+    /// Adds a variable. Control characters are escaped, and a long value is cut.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, bounded(value)));

@@ -1,4 +1,4 @@
-//! A request to a web server that something has ended.
+//! An HTTP request that reports that a copy or a session has ended.
 //!
 //! ```text
 //! POST URL
@@ -6,8 +6,8 @@
 //! X-Icdc-Signature: sha256=HEX        HMAC-SHA-256 of the body, with the secret
 //! ```
 //!
-//! A request that finds nobody, gets no answer in time, or is told to come again (408, 429, 5xx) is
-//! repeated twice. Redirects are not followed: the body would go to a place that nobody has named.
+//! A request that cannot connect, gets no answer in time, or gets 408, 429 or 5xx is repeated twice.
+//! Redirects are not followed: the body would go to a server that nobody has named.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -30,11 +30,11 @@ const PAUSES: [Span; 2] = [Span::from_secs(1), Span::from_secs(3)];
 const LONGEST_SECRET: u64 = 4096;
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
-/// Where requests go. Only host and port stand in messages: the rest may be secret.
+/// The URL of the requests. Messages have only host and port of it: the rest may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Uri);
 
-/// Why a text names no web server.
+/// Why a text is not such a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// It is no URL.
@@ -91,7 +91,7 @@ impl Target {
     }
 }
 
-/// What requests are signed with.
+/// The secret that signs requests.
 pub struct Secret(hmac::Key);
 
 /// Why a file has no secret.
@@ -107,7 +107,7 @@ pub enum SecretError {
     },
     /// Others can read it.
     #[error(
-        "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and exchange the secret"
+        "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and replace the secret"
     )]
     Exposed {
         /// The file.
@@ -123,7 +123,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Reads a file that nobody else can read; a newline at its end is no part of the secret.
+    /// Reads a file that nobody else can read; a newline at its end is not part of the secret.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -140,7 +140,7 @@ impl Secret {
     }
 }
 
-/// What is in a file that nobody else can read.
+/// The contents of a file that nobody else can read.
 fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
     let file = File::open(path).map_err(unreadable)?;
@@ -155,19 +155,19 @@ fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     if (1..=LONGEST_SECRET).contains(&length) { Ok(bytes) } else { Err(SecretError::Length(path.to_owned())) }
 }
 
-/// A web server that is told.
+/// A web server that gets the requests.
 pub struct Webhook {
     agent: Agent,
     target: Target,
     secret: Option<Secret>,
 }
 
-/// Why a server was not told.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum WebhookError {
     /// No certificate could be verified.
     #[error(
-        "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file by SSL_CERT_FILE"
+        "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file with SSL_CERT_FILE"
     )]
     NoCertificates(String),
     /// It was not reached, or did not answer.
@@ -180,15 +180,15 @@ pub enum WebhookError {
         /// How often it was tried.
         tries: usize,
     },
-    /// It answered that it does not want the request.
-    #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed, name the place itself" } else { "" })]
+    /// It refused the request.
+    #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed; use the final URL" } else { "" })]
     Refused {
         /// Who.
         target: String,
         /// What it answered.
         status: http::StatusCode,
     },
-    /// It answered each time that it cannot just now.
+    /// It answered each time that it is not available.
     #[error("{target} answered {status} ({tries} tries)")]
     Busy {
         /// Who.
@@ -201,7 +201,7 @@ pub enum WebhookError {
 }
 
 impl Webhook {
-    /// Requests to `target`, each of which may take so long.
+    /// Requests to `target`, each with this time limit.
     ///
     /// # Errors
     /// [`WebhookError::NoCertificates`].
@@ -228,8 +228,8 @@ impl Webhook {
         Ok(Self { agent: config.into(), target, secret })
     }
 
-    /// Sends `body`, JSON, until it is taken, refused, or has been tried often enough; a request of `stop`
-    /// ends that.
+    /// Sends `body`, JSON, until it is accepted or refused, or all attempts have failed, or `stop` is
+    /// requested.
     ///
     /// # Errors
     /// See [`WebhookError`].

@@ -1,18 +1,18 @@
-//! Deadlines of requests: nothing is decided by them but when to give up.
+//! Deadlines of requests. They decide only when to give up.
 
 use std::time::{Duration, Instant};
 
-/// An instant by which something has to be done.
+/// A deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// So long from now.
+    /// The deadline that is this long from now.
     pub(crate) fn after(span: Duration) -> Self {
         Self(now() + span)
     }
 
-    /// Time until then; zero once it has passed.
+    /// Time until the deadline; zero once it has passed.
     pub(crate) fn left(self) -> Duration {
         self.0.saturating_duration_since(now())
     }

@@ -12,10 +12,10 @@ use crate::Format;
 use crate::clock::Deadline;
 use crate::request::{MAX_HEAD, Request};
 
-/// How long a connection may take, from its beginning to the end of its answer.
+/// Time limit of a connection, from its beginning to the end of its answer.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Connections at a time. A further one takes the place of the oldest: a scrape takes a moment, so
-/// whoever is in the way for long is no Prometheus.
+/// Connections at a time. A further one takes the place of the oldest: a scrape is short, so an old
+/// connection is not one.
 const MOST_CONNECTIONS: usize = 16;
 /// Pause after an accept has failed: without descriptors the next one would fail at once.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -35,9 +35,9 @@ pub enum EndpointError {
     /// The kernel refused it for another reason.
     #[error("metrics {address}: cannot {what}: {cause}")]
     System {
-        /// Where the metrics were to be served.
+        /// Address to serve the metrics at.
         address: SocketAddr,
-        /// What could not be done.
+        /// The operation.
         what: &'static str,
         /// Error of the kernel.
         cause: io::Error,
@@ -69,7 +69,7 @@ impl Endpoint {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens, with the port that was found for port 0.
+    /// Address that it listens at, with the port that the kernel chose for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -79,7 +79,7 @@ impl Endpoint {
     /// process ends.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub fn serve(self, metrics: impl Fn(Format) -> String + Send + 'static) -> Result<(), EndpointError> {
         let Self { listener, address } = self;
         let started = thread::Builder::new().name("metrics".to_owned()).spawn(move || {

@@ -13,8 +13,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the value of a request's `Accept` asks for; the classic one where none is
-    /// asked for.
+    /// The format for the value of a request's `Accept`; the classic one if it asks for none.
     pub(crate) fn accepted(accept: &str) -> Self {
         // A Prometheus before 2.49 names versions that differ in what they allow, not in what is
         // written here.
@@ -30,7 +29,7 @@ impl Format {
         }
     }
 
-    /// What is registered, as text.
+    /// The metrics of a registry, as text.
     pub(crate) fn text(self, registry: &Registry) -> String {
         let mut text = String::new();
         let encoded = match self {

@@ -14,11 +14,11 @@ use thiserror::Error;
 use crate::Format;
 use crate::clock::Deadline;
 
-/// The port of Pushgateways.
+/// Default port of Pushgateways.
 const PORT: u16 = 9091;
-/// Longest answer that is looked at, in bytes.
+/// Most of an answer that is read, in bytes.
 const MAX_ANSWER: u64 = 8 << 10;
-/// Most of it that is told.
+/// Most of an answer that an error shows.
 const MAX_TOLD: usize = 200;
 
 /// A Pushgateway, and the group of metrics there.
@@ -26,17 +26,17 @@ const MAX_TOLD: usize = 200;
 pub struct Gateway {
     host: String,
     port: u16,
-    /// From the first slash on.
+    /// Path of the URL, from the first slash on.
     path: String,
 }
 
-/// A URL is none of a Pushgateway.
+/// Why a URL is not that of a Pushgateway.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum GatewayError {
     /// TLS would be needed.
     #[error("https is not supported: push by http to a gateway, or a proxy that speaks TLS, on this host or network")]
     Tls,
-    /// A login in the URL would be seen by everybody on this host.
+    /// It has a user or password, which every user of this host could see.
     #[error("leave user and password out: a command line is seen by every user of this host")]
     Login,
     /// Something else is wrong.
@@ -52,7 +52,7 @@ pub enum PushError {
     System {
         /// The gateway.
         gateway: String,
-        /// What could not be done.
+        /// The operation.
         what: &'static str,
         /// Error of the resolver or the kernel.
         cause: io::Error,
@@ -97,7 +97,7 @@ impl FromStr for Gateway {
 }
 
 impl Gateway {
-    /// With the group `job` of `instance`, unless the URL names a group.
+    /// The gateway with the group of `job` and `instance`, unless the URL names a group.
     #[must_use]
     pub fn with_default_group(mut self, job: &str, instance: &str) -> Self {
         if !self.path.contains("/metrics/job") {

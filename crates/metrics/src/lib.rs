@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: names, text formats, and the ways by which they leave a process.
+//! Metrics for Prometheus: names, text formats, and how they leave a process.
 //!
 //! ```text
 //! Reading (values at one instant) ──┐                  ┌► Endpoint  GET /metrics (relay, serve)
@@ -6,9 +6,9 @@
 //!                                                      └► Gateway   a Pushgateway (copy)
 //! ```
 //!
-//! Names are `icdc_PART_WHAT_UNIT` in base units (`seconds`, `bytes`), and they are written whole
-//! where they are declared. Counters get `_total` from the encoder. Labels have few values, known
-//! beforehand: sessions, connections and paths are none.
+//! Names are `icdc_PART_WHAT_UNIT` in base units (`seconds`, `bytes`), and they are declared in full.
+//! The encoder appends `_total` to counters. Labels have few values, known beforehand: sessions,
+//! connections and paths are not among them.
 //!
 //! ```
 //! use icdc_metrics::{Format, Reading};

@@ -1,4 +1,4 @@
-//! The metrics of a part at one instant, read from what that part counts by itself.
+//! The metrics of a part at one instant, read from that part's own counters.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::Format;
 
-/// A number of a metric.
+/// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A count, exact however large.
+    /// A count, exact for all of `u64`.
     Count(u64),
-    /// Anything else.
+    /// Any other value.
     Real(f64),
 }
 
@@ -54,7 +54,7 @@ struct Family {
 const UNITS: [&str; 4] = ["bytes_per_second", "seconds", "bytes", "ratio"];
 
 impl Reading {
-    /// Nothing yet.
+    /// An empty reading.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -98,7 +98,7 @@ impl Reading {
         self.families.push(Family { name, help, kind, samples });
     }
 
-    /// All of it as text.
+    /// All metrics as text.
     #[must_use]
     pub fn text(self, format: Format) -> String {
         let mut registry = Registry::default();
@@ -109,7 +109,7 @@ impl Reading {
 
 /// Labels of one sample: `()` for none, or an array of names and values.
 pub trait IntoLabels {
-    /// Them, owned.
+    /// The labels, owned.
     fn into_labels(self) -> Vec<(&'static str, String)>;
 }
 
@@ -147,7 +147,7 @@ impl Collector for Reading {
     }
 }
 
-/// A name without its unit, and that: the encoder puts them together again, and tells the unit.
+/// Splits a name into the rest and its unit: the encoder joins them again, and writes the unit.
 pub(crate) fn split_unit(name: &str) -> (&str, Option<Unit>) {
     for unit in UNITS {
         if let Some(rest) = name.strip_suffix(unit).and_then(|rest| rest.strip_suffix('_')) {

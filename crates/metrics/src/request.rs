@@ -5,21 +5,21 @@ use crate::Format;
 /// Longest head of a request, in bytes.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 
-/// What a request asks for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The metrics, with or without their text (`HEAD`).
     Metrics { format: Format, is_head: bool },
-    /// Something that is not there.
+    /// Another path.
     OtherPath,
-    /// Something other than reading.
+    /// Another method than GET or HEAD.
     OtherMethod,
-    /// No request of HTTP/1, or a longer one than [`MAX_HEAD`].
+    /// Not a request of HTTP/1, or one longer than [`MAX_HEAD`].
     Invalid,
 }
 
 impl Request {
-    /// What these bytes ask for; `None` while the head has not ended.
+    /// Parses these bytes; `None` while the head is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return (bytes.len() >= MAX_HEAD).then_some(Self::Invalid);

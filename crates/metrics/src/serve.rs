@@ -14,7 +14,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use crate::Format;
 use crate::reading::split_unit;
 
-/// Upper bounds of the durations of sessions, in seconds: from a small file to days.
+/// Upper bounds of the buckets of session durations, in seconds: from a small file to days.
 const DURATIONS: [f64; 10] = [0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21_600.0, 86_400.0, 604_800.0];
 
 /// Metrics of a daemon. All methods may be called from any thread.
@@ -108,11 +108,11 @@ label! {
     pub enum RefusedReason as "reason" {
         /// No line of `authorized_keys` has its key.
         UnknownKey = "unknown_key",
-        /// Its key's time is over.
+        /// Its key has expired.
         ExpiredKey = "expired_key",
         /// Its key may not be used from this address.
         Address = "address",
-        /// Its key lacks the right for what it asks.
+        /// Its key may not do what the request asks for.
         NotAllowed = "not_allowed",
         /// Its key, or the daemon, has reached a limit (sessions, bytes, quota).
         Limit = "limit",
@@ -124,7 +124,7 @@ label! {
         Request = "request",
         /// The daemon is stopping.
         Draining = "draining",
-        /// The audit log cannot be written, and the daemon is told to refuse then.
+        /// The audit log cannot be written, and the daemon is configured to refuse requests then.
         Audit = "audit",
         /// The daemon failed.
         Internal = "internal",
@@ -136,7 +136,7 @@ label! {
     pub enum Handshake as "result" {
         /// Both ends know each other's key.
         Ok = "ok",
-        /// It did not come to that.
+        /// It failed.
         Failed = "failed",
     }
 }
@@ -150,7 +150,7 @@ label! {
 }
 
 impl ServeMetrics {
-    /// Nothing has happened yet to the daemon of this release.
+    /// The metrics of a new daemon of this release.
     #[must_use]
     pub fn new(version: &str) -> Self {
         let mut page = Page(Registry::default());
@@ -191,7 +191,7 @@ impl ServeMetrics {
         }
     }
 
-    /// A session begins. It counts as running until what is given back ends or is dropped.
+    /// A session begins. It counts as running until the returned value ends or is dropped.
     #[must_use]
     pub fn session_begins(&self, kind: SessionKind) -> RunningSession {
         let running = self.running.get_or_create_owned(&Label(kind));
@@ -220,12 +220,12 @@ impl ServeMetrics {
         self.handshakes.get_or_create(&Label(result)).inc();
     }
 
-    /// So many connections are not yet authenticated.
+    /// Sets the number of connections that are not yet authenticated.
     pub fn set_unauthenticated(&self, connections: usize) {
         self.unauthenticated.set(connections as u64);
     }
 
-    /// So many keys may connect.
+    /// Sets the number of keys that may connect.
     pub fn set_authorized_keys(&self, keys: usize) {
         self.keys.set(keys as u64);
     }
@@ -246,7 +246,7 @@ impl ServeMetrics {
         self.audit_lost.inc();
     }
 
-    /// All of it as text.
+    /// All metrics as text.
     #[must_use]
     pub fn text(&self, format: Format) -> String {
         format.text(&self.registry)
@@ -264,7 +264,7 @@ pub struct RunningSession {
 }
 
 impl RunningSession {
-    /// It has ended, after this time. One that is dropped without has failed.
+    /// Ends the session after this time. A session that is dropped without it counts as failed.
     pub fn end(mut self, result: SessionResult, duration: Span) {
         self.result = result;
         self.durations.observe(duration.as_secs_f64());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::Builder;
 
-/// Replaces the file at once, so that whoever reads it finds all of the old text or of the new.
+/// Replaces the file atomically: a reader finds the old text or the new one, complete.
 ///
 /// # Errors
 /// The directory is not there or may not be written, or the disk is full; what was there stays.

@@ -19,7 +19,7 @@ pub struct Address {
 /// All addresses of the devices.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn addresses() -> Result<Vec<Address>, NetlinkError> {
     let answers = ask("addresses", Wanted::All, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     Ok(answers.into_iter().filter_map(address_of).collect())
@@ -27,8 +27,8 @@ pub fn addresses() -> Result<Vec<Address>, NetlinkError> {
 
 fn address_of(message: RouteNetlinkMessage) -> Option<Address> {
     let RouteNetlinkMessage::NewAddress(message) = message else { return None };
-    // On a line between two hosts the first of these is this end's, and the other one the far
-    // end's.
+    // On a point-to-point link, the first of these is this end's address, the other one the
+    // peer's.
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),
         _ => None,

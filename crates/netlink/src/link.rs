@@ -16,28 +16,28 @@ pub struct Link {
     pub address: Vec<u8>,
     /// Largest packet in bytes.
     pub mtu: u32,
-    /// It is switched on.
+    /// Whether it is up.
     pub is_up: bool,
-    /// It is the loopback device.
+    /// Whether it is the loopback device.
     pub is_loopback: bool,
-    /// Its frames are Ethernet frames.
+    /// Whether its frames are Ethernet frames.
     pub is_ethernet: bool,
-    /// Of a virtual device: `veth`, `bridge` and so on.
+    /// Kind of a virtual device: `veth`, `bridge` and so on.
     pub kind: Option<String>,
     /// Most segments that TCP hands over at once (`gso_max_segs`).
     pub batch_segments: Option<u32>,
 }
 
-/// What is to be changed of a device; what is `None` stays.
+/// A change of a device; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkChange {
-    /// Switched on.
+    /// Up or down.
     pub up: bool,
     /// Hardware address.
     pub address: Option<Vec<u8>>,
     /// Largest packet in bytes.
     pub mtu: Option<u32>,
-    /// Packets that may wait (`txqueuelen`).
+    /// Length of its transmit queue in packets (`txqueuelen`).
     pub queue_length: Option<u32>,
     /// Most segments that TCP hands over at once (`gso_max_segs`).
     pub batch_segments: Option<u32>,
@@ -46,7 +46,7 @@ pub struct LinkChange {
 /// All devices.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn links() -> Result<Vec<Link>, NetlinkError> {
     let answers = ask("devices", Wanted::All, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     Ok(answers.into_iter().filter_map(link_of).collect())
@@ -55,7 +55,7 @@ pub fn links() -> Result<Vec<Link>, NetlinkError> {
 /// The device of this name; `None` if there is none.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn link(name: &str) -> Result<Option<Link>, NetlinkError> {
     // The kernel refuses names that are none with other errors.
     Ok(links()?.into_iter().find(|link| link.name == name))

@@ -7,14 +7,14 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, Neig
 use crate::Link;
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// A neighbour that somebody has set.
+/// A neighbour with a permanent entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour(NeighbourMessage);
 
 /// The permanent neighbours of a device.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn permanent_neighbours(device: &Link) -> Result<Vec<Neighbour>, NetlinkError> {
     let what = format!("neighbours of {}", device.name);
     let answers = ask(&what, Wanted::All, RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()))?;

@@ -5,30 +5,30 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// A queueing discipline for what leaves by a device.
+/// A queueing discipline of a device, for outgoing packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
     /// Number of the device.
     pub device: u32,
-    /// Where it is.
+    /// Its place.
     pub parent: Parent,
-    /// `fq`, `mq` and so on.
+    /// Its kind: `fq`, `mq` and so on.
     pub kind: String,
 }
 
-/// Where a discipline is.
+/// Place of a discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// It is the device's first.
+    /// The root of the device.
     Root,
-    /// It is within another one.
+    /// A child of another discipline.
     Other,
 }
 
-/// All queueing disciplines for what leaves.
+/// All queueing disciplines for outgoing packets.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn qdiscs() -> Result<Vec<Qdisc>, NetlinkError> {
     let answers = ask("disciplines", Wanted::All, RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
     Ok(answers.into_iter().filter_map(qdisc_of).collect())

@@ -13,12 +13,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use thiserror::Error;
 
-/// The kernel answers at once; it need not be waited for longer.
+/// Time limit for answers: the kernel answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Room for a datagram of answers: the kernel fills 32 KiB at most.
 const DATAGRAM: usize = 64 << 10;
 
-/// The kernel could not be asked, or refused.
+/// A request to the kernel failed.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
     /// It refused, or the socket failed.
@@ -40,13 +40,13 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// Whether another user, such as root, could do it.
+    /// Whether the kernel refused it for lack of privileges.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
         matches!(self, Self::System { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// Whether what was named is not there.
+    /// Whether the named object does not exist.
     #[must_use]
     pub(crate) fn is_absent(&self) -> bool {
         const GONE: [rustix::io::Errno; 3] =

@@ -18,12 +18,12 @@ pub enum Family {
     V6,
 }
 
-/// Where packets to an address go.
+/// The route of packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// Number of the device that they take.
+    /// Number of the outgoing device.
     pub device: u32,
-    /// The address is this host's own.
+    /// Whether the address is this host's own.
     pub is_local: bool,
 }
 
@@ -31,21 +31,21 @@ pub struct NextHop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route(RouteMessage);
 
-/// Where a route goes among those of its prefix with the same metric.
+/// Position of a route among those with the same prefix and metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Before them.
     First,
     /// Behind them.
     Last,
-    /// There must be none.
+    /// There must be no other.
     Only,
 }
 
-/// Where packets to `address` go; `None` if there is no route.
+/// The route of packets to `address`; `None` if there is none.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn next_hop(address: IpAddr) -> Result<Option<NextHop>, NetlinkError> {
     let mut message = RouteMessage::default();
     (message.header.address_family, message.header.destination_prefix_length) = match address {
@@ -72,7 +72,7 @@ pub fn next_hop(address: IpAddr) -> Result<Option<NextHop>, NetlinkError> {
 /// them.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The request to the kernel fails.
 pub fn routes(device: &Link, family: Family) -> Result<Vec<Route>, NetlinkError> {
     let mut message = RouteMessage::default();
     message.header.address_family = match family {

@@ -222,7 +222,7 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
         job if diskless(job).is_some() => true,
         Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {
             let reason = format!(
-                "this key may not {}: its rate or its bytes are limited, which holds for copies from and to the client",
+                "this key may not {}: its rate or bytes are limited, and these limits would not apply",
                 job_name(job)
             );
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));

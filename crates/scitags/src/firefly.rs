@@ -23,7 +23,7 @@ const PRIORITY: u8 = 134;
 /// How the specification writes a time.
 const TIME: &str = "%Y-%m-%dT%H:%M:%S.%6f+00:00";
 
-/// The two ends of a connection, by which way the data goes.
+/// The two ends of a connection, by the direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// The end that sends data.
@@ -32,7 +32,7 @@ pub struct Flow {
     pub destination: SocketAddr,
 }
 
-/// Where in its life a flow is.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It begins.
@@ -43,7 +43,7 @@ pub enum State {
     End,
 }
 
-/// What a flow has carried.
+/// Traffic of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes that the source has sent.
@@ -55,7 +55,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What the kernel of one end counts; `sends` if that is the source.
+    /// The counts of one end's kernel; `sends` if this end is the source.
     #[must_use]
     pub fn of(info: &TcpInfo, sends: bool) -> Self {
         let (out, back) = (info.bytes_acked.as_u64(), info.bytes_received.as_u64());
@@ -64,20 +64,20 @@ impl Usage {
     }
 }
 
-/// Everything that a datagram says.
+/// Contents of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Firefly<'a> {
     /// Whose it is.
     pub tag: Tag,
     /// The connection.
     pub flow: Flow,
-    /// Where in its life it is.
+    /// Its state.
     pub state: State,
-    /// When it began.
+    /// Time at which it began.
     pub start: Timestamp,
-    /// Now.
+    /// Time of the datagram.
     pub now: Timestamp,
-    /// What it has carried.
+    /// Its traffic.
     pub usage: Usage,
     /// Program and its version.
     pub application: &'a str,

@@ -12,8 +12,8 @@
 //! | [`firefly`] | the datagram; no I/O, time is a parameter |
 //! | [`marker`] | sends fireflies for connections as long as they last |
 //!
-//! The specification's other way, a label in the header of each IPv6 packet, is not here: the kernel
-//! takes one from a process only before it connects, and none for a connection that was accepted.
+//! The specification's other method, the flow label of IPv6 packets, is not supported: the kernel takes
+//! one from a process only before it connects, and not for a connection that was accepted.
 
 #![forbid(unsafe_code)]
 

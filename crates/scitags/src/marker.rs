@@ -15,27 +15,27 @@ use jiff::Timestamp;
 use crate::firefly::{Firefly, Flow, State, Usage, plain};
 use crate::tag::Tag;
 
-/// Where every host may listen for fireflies (SciTags technical specification).
+/// UDP port for fireflies (SciTags technical specification).
 pub const PORT: u16 = 10514;
-/// How often a flow that goes on is told.
+/// Interval of the fireflies of a flow that continues.
 pub const INTERVAL: Span = Span::from_secs(60);
-/// How often it is looked which flow is due, and which has ended.
+/// Interval at which flows are checked for being due or ended.
 const LOOK: Span = Span::from_secs(1);
 
-/// What fireflies say, and who gets them besides the other ends of connections.
+/// Contents of fireflies, and who gets them besides the other ends of connections.
 #[derive(Clone, Debug)]
 pub struct MarkerConfig {
-    /// Whose connections these are.
+    /// Experiment and activity of the connections.
     pub tag: Tag,
     /// Program and its version.
     pub application: String,
-    /// Gets every firefly, too.
+    /// A collector that gets every firefly as well.
     pub collector: Option<SocketAddr>,
-    /// How often a flow that goes on is told.
+    /// Interval of the fireflies of a flow that continues.
     pub interval: Span,
 }
 
-/// Sends fireflies; its last clone ends them.
+/// Sends fireflies until its last clone is dropped.
 pub struct Marker {
     shared: Arc<Shared>,
     over: StopSignal,
@@ -115,7 +115,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Tells that a connection begins. Its socket stays open, though it may be shut down, until
+    /// Adds a connection, which begins now. Its socket stays open, though it may be shut down, until
     /// its flow ends.
     pub fn add(&self, socket: &Arc<TcpStream>) {
         // One that is gone already has carried nothing.
@@ -201,7 +201,7 @@ impl Shared {
         if let Err(error) = sent
             && !self.has_failed.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!("a firefly to {to} could not be sent, others may be missing too: {error}");
+            tracing::warn!("a firefly to {to} could not be sent; others may be missing as well: {error}");
         }
     }
 }

@@ -13,7 +13,7 @@ const ACTIVITIES: RangeInclusive<u16> = 1..=63;
 /// So many names stand in an error.
 const NAMED: usize = 20;
 
-/// Whose traffic it is, and what for.
+/// Experiment and activity that traffic belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     experiment: u16,
@@ -23,30 +23,30 @@ pub struct Tag {
 /// Why a text is no tag.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TagError {
-    /// It has not two parts.
+    /// It does not have two parts.
     #[error("expected EXPERIMENT.ACTIVITY, such as 2.14 or, with a registry, atlas.production")]
     Form,
     /// A number that no experiment or activity can have.
     #[error("{what} {number}: expected a number from {} to {}", allowed.start(), allowed.end())]
     Range {
-        /// What it counts.
+        /// Experiment or activity.
         what: &'static str,
         /// The number.
         number: u16,
-        /// What it may be.
+        /// The numbers that are allowed.
         allowed: RangeInclusive<u16>,
     },
-    /// A name, and nothing says which number it has.
-    #[error("{0:?} is no number; name the file with the numbers of names by --scitags-registry, or write a number")]
+    /// A name, and there is no registry that has its number.
+    #[error("{0:?} is not a number; write a number, or name the registry of names with --scitags-registry FILE")]
     NoRegistry(String),
     /// A name that the registry does not have.
     #[error("the registry has no {what} {name:?}; it has {known}")]
     Unknown {
-        /// What was named.
+        /// Experiment or activity.
         what: &'static str,
         /// The name.
         name: String,
-        /// Names that it has.
+        /// Names that the registry has.
         known: String,
     },
     /// The registry cannot be read.

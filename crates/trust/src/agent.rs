@@ -41,7 +41,7 @@ pub(crate) struct AgentKey {
 /// Why an agent does not help.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    #[error("no ssh-agent is named by {SOCKET}; start one (`eval $(ssh-agent)`) and add the key with `ssh-add`")]
+    #[error("{SOCKET} names no ssh-agent; start one (`eval $(ssh-agent)`) and add the key with `ssh-add`")]
     None,
     #[error("the ssh-agent at {} does not answer: {cause}", socket.display())]
     Unreachable { socket: PathBuf, cause: io::Error },
@@ -49,9 +49,9 @@ pub(crate) enum AgentError {
     Silent { socket: PathBuf },
     #[error("the ssh-agent at {} does not have this key; add it with `ssh-add`", socket.display())]
     Lacks { socket: PathBuf },
-    #[error("the ssh-agent at {} has not signed: it is locked, or its user said no", socket.display())]
+    #[error("the ssh-agent at {} refused to sign: it is locked, or its user declined", socket.display())]
     Refused { socket: PathBuf },
-    #[error("the ssh-agent at {} answers with what is no answer", socket.display())]
+    #[error("the ssh-agent at {} sent an invalid answer", socket.display())]
     Wrong { socket: PathBuf },
 }
 

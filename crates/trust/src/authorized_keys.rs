@@ -222,7 +222,7 @@ mod tests {
             (format!("root=/a,expires=soon {good}"), "2027-01-31"),
             (format!("root=/a,expiry-time=soon {good}"), "YYYYMMDD"),
             (format!("root=/a,expires=2027-01-31,expiry-time=20270131Z {good}"), "twice"),
-            (format!("root=/a,from=dtn.example.org {good}"), "names of hosts"),
+            (format!("root=/a,from=dtn.example.org {good}"), "host names"),
             (format!("root=/a,max-rate=fast {good}"), "max-rate=fast"),
             (format!("root=/a,max-rate=0gbit {good}"), "allows nothing"),
             (format!("root=/a,max-sessions=0 {good}"), "a number from 1"),

@@ -58,7 +58,7 @@ pub enum TrustError {
         what: String,
     },
     /// The private half of a key is to be asked of an ssh-agent, which does not help.
-    #[error("{path} {what}, and its private key is to come from an agent: {reason}", path = path.display())]
+    #[error("{path} {what}, so ssh-agent must sign: {reason}", path = path.display())]
     Agent {
         /// The file.
         path: PathBuf,

@@ -48,7 +48,7 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) proxy_login: Option<PathBuf>,
 
-    /// Internet protocol of the connections
+    /// Address family of the connections
     #[arg(long, value_name = "FAMILY", default_value = "any", conflicts_with_all = ["ipv4", "ipv6"], help_heading = "Connection")]
     pub(crate) family: AddressFamily,
 
@@ -60,8 +60,8 @@ pub(crate) struct ConnectionArguments {
     #[arg(short = '6', help_heading = "Connection")]
     pub(crate) ipv6: bool,
 
-    /// Private key to present to daemons, of icdc or OpenSSH (Ed25519); of a public key or one with
-    /// a passphrase, ssh-agent uses the private half [default: ~/.config/icdc/identity]
+    /// Private key for daemons, of icdc or OpenSSH (Ed25519). For a public key, or a private key with
+    /// a passphrase, ssh-agent signs [default: ~/.config/icdc/identity]
     #[arg(long, value_name = "FILE", help_heading = "Connection", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 

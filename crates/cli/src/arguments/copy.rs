@@ -127,8 +127,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "FILE.html", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
 
-    /// Write metrics for the textfile collector of a Prometheus node exporter, while the copy runs
-    /// and when it ends; the name should end in .prom
+    /// Write metrics for the textfile collector of the Prometheus node exporter, while the copy runs
+    /// and when it ends. The collector reads only names that end in .prom
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) metrics: Option<PathBuf>,
 
@@ -137,7 +137,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "URL", conflicts_with = "dry_run", help_heading = "Output", value_hint = ValueHint::Url)]
     pub(crate) metrics_push: Option<Gateway>,
 
-    /// Time between two writes, or pushes, of metrics
+    /// Time between two writes or pushes of metrics
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = pause, help_heading = "Output")]
     pub(crate) metrics_interval: Span,
 

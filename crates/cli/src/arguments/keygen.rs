@@ -42,7 +42,7 @@ pub(crate) struct KeygenArguments {
     #[arg(long, value_name = "HOST[:PORT]", requires = "key", value_parser = daemon_address)]
     pub(crate) trust: Option<DaemonAddress>,
 
-    /// Print the public key of FILE and its fingerprints
+    /// Print the public key of FILE in both forms, and both fingerprints
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trust", "identity", "comment"], value_hint = ValueHint::FilePath)]
     pub(crate) show: Option<PathBuf>,
 

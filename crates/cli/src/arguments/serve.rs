@@ -16,22 +16,24 @@ use crate::values::{amount, listen_address};
     long_about = "Run a daemon. Clients connect with icdc://HOST[:PORT]/PATH. The file of authorized keys has one line per key; it \
         says which directory the key can access and what it may do there:\n\n\
         \x20   root=/srv/data,rights=rw,user=data icdc-ed25519 BASE64 someone@example.org\n\n\
-        The key may also have OpenSSH's form (ssh-ed25519 BASE64). root= is the only directory that it can access. rights= is r, w, \
-        rw (r if absent) or drop-box (make what is not there yet, and nothing else). user= is the system user that \
-        the daemon acts as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
-        and set-id bits. expires=2027-01-31 and from=\"10.0.0.0/8\" say until when and from where the key is accepted; \
-        max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit what it may use. The daemon watches the file: if a \
-        line is removed, changed, has expired or is used up, the running transfers of its key end within a second.\n\n\
+        The key may also have OpenSSH's form (ssh-ed25519 BASE64). root= is the only directory that the key can access. rights= is \
+        r, w, rw or drop-box (create new files, and nothing else); the default is r. user= is the system user that the sessions of \
+        the key run as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
+        and set-id bits. expires=2027-01-31 and from=\"10.0.0.0/8\" say until when and from which addresses the key is accepted. \
+        max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit its use. The daemon watches the file: if a line is \
+        removed or changed, expires, or has used up its bytes, the running transfers of its key end within a second.\n\n\
         Give the daemon's public key to its users. They add it with `icdc keygen --trust`.\n\n\
         Each session is a process of its own, which runs as the user of its key. The daemon itself gives up the rights of root that \
         no key needs.\n\n\
-        Signals: at SIGTERM or SIGINT, the daemon stops cleanly. At SIGHUP, it reads its identity and the authorized keys again and \
-        opens the audit log again; running transfers continue. At SIGUSR1, it accepts no more connections and ends with its last \
-        session. At SIGUSR2, it starts the program file that is there now, hands its listening sockets over, and ends with its last \
-        session: that is how a package is upgraded while copies run.\n\n\
-        As a service of systemd it tells when it is ready, how many sessions it has, and that it is alive; it uses the sockets that \
-        systemd opened for it, if there are any.",
+        Under systemd, the daemon reports that it is ready and alive (Type=notify, WatchdogSec=), and how many sessions it has. It \
+        uses the sockets that systemd passes to it, if any.",
     after_long_help = concat!(
+        "Signals:\n",
+        "  SIGTERM, SIGINT  stop: interrupt running transfers so that they can be resumed\n",
+        "  SIGHUP           reload: read identity and authorized keys again, reopen the audit log\n",
+        "  SIGUSR1          drain: accept no more connections, and end with the last session\n",
+        "  SIGUSR2          upgrade: start the program file as it is now, hand the listening sockets over,\n",
+        "                   and end with the last session\n\n",
         "Exit codes:\n",
         "  0  stopped by a signal\n",
         "  1  could not listen, or could not read its keys\n",
@@ -58,28 +60,28 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) identity: Option<PathBuf>,
 
-    /// Congestion control, beside what the kernel gives to any user, that clients may ask for by name (`--cc`);
-    /// for icdc's own ones this lets them have eBPF loaded
+    /// Congestion control that clients may ask for by name (`--cc`), besides what the kernel allows any user. icdc's
+    /// own algorithms are then loaded for them as eBPF
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) allow_cc: Vec<String>,
 
-    /// Write an audit log to this file, one line of JSON for each event; or to the system's journal
+    /// Write an audit log to this file, one JSON object per line for each event; or to systemd's journal
     #[arg(long, value_name = "FILE|journal", value_hint = ValueHint::FilePath, value_parser = audit_place)]
     pub(crate) audit: Option<AuditPlace>,
 
-    /// Rename the audit log to FILE.1 when it is so long
+    /// Rotate the audit log at this size: FILE is renamed to FILE.1
     #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = amount, requires = "audit")]
     pub(crate) audit_size: ByteCount,
 
-    /// So many renamed audit logs are kept
+    /// Number of rotated audit logs to keep
     #[arg(long, value_name = "N", default_value_t = 10, requires = "audit")]
     pub(crate) audit_keep: u32,
 
-    /// While the audit log cannot be written: refuse new sessions, or go on
+    /// While the audit log cannot be written: refuse new sessions, or continue without it
     #[arg(long, value_name = "refuse|continue", default_value = "refuse", value_parser = when_full, requires = "audit")]
     pub(crate) audit_full: WhenFull,
 
-    /// Tell metrics for Prometheus at this address, at /metrics
+    /// Serve metrics for Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     pub(crate) metrics: Option<SocketAddr>,
 

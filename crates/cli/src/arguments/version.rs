@@ -8,11 +8,11 @@ pub(crate) struct VersionArguments {
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
 
-    /// With --version: how this program was built, and what this host allows it
+    /// With --version: also print how the program was built, and what it can use on this host
     #[arg(long, requires = "version")]
     pub(crate) verbose: bool,
 
-    /// With --version: the same as one JSON object
+    /// With --version: print all of this as one JSON object
     #[arg(long, requires = "version")]
     pub(crate) json: bool,
 }

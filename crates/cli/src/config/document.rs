@@ -94,7 +94,7 @@ impl Document {
                 Err(error) => {
                     let place = error.span().unwrap_or(0..0);
                     let what = error.message();
-                    let again = "; this name stands above already, and its lines belong together";
+                    let again = "; it is defined above: put its lines together there";
                     let remedy = if what.contains("duplicate key") { again } else { "" };
                     reader.fault(place, format!("{what}{remedy}"));
                 }
@@ -231,7 +231,7 @@ impl Reader<'_> {
 fn unknown(name: &str, value: &DeValue<'_>, known: &[Setting], place: &str) -> String {
     let place = if place.is_empty() { String::new() } else { format!(" {place}") };
     if value.is_table() && place == " for hosts" {
-        return format!("unknown key {name} for hosts; a name with dots stands in quotes: [host.\"dtn.example.org\"]");
+        return format!("unknown key {name} for hosts; a name with dots must be in quotes: [host.\"dtn.example.org\"]");
     }
     let sections = [DEFAULT, HOST, SERVE].iter().filter(|_| place.is_empty()).copied();
     let names = known.iter().map(|setting| setting.key).chain(sections);

@@ -64,11 +64,11 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
         return Ok(());
     }
     for (path, is_read) in &layers.looked_at {
-        let state = if *is_read { "read" } else { "there is none" };
+        let state = if *is_read { "read" } else { "not found" };
         console.result(&format!("# {}: {state}", path.display()));
     }
     match (layers.has_variables, layers.looked_at.is_empty()) {
-        (false, _) => console.result("# neither files nor variables count"),
+        (false, _) => console.result("# neither files nor variables are used"),
         (true, true) => console.result("# no file is read"),
         (true, false) => {}
     }

@@ -81,7 +81,7 @@ impl Place {
         };
         ensure!(
             metadata.is_file(),
-            "{} is not a file{}; settings are in a file of text",
+            "{} is not a file{}; settings must be in a text file",
             path.display(),
             if metadata.is_dir() { " but a directory" } else { "" }
         );

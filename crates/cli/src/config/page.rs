@@ -12,15 +12,15 @@ const WIDTH: usize = 96;
 pub(super) fn example(root: &Command) -> String {
     let mut text = String::from(
         "# Settings of icdc: ~/.config/icdc/config.toml for one user, /etc/icdc/config.toml for all.\n\
-         # Options on the command line and variables ICDC_* go before what stands here.\n\
-         # `icdc config --explain HOST` tells which value counts for a host, and where it is from.\n\
+         # The command line and environment variables ICDC_* take precedence over this file.\n\
+         # `icdc config --explain HOST` shows the values in effect for a host, and where each comes from.\n\
          \n\
-         # What stands at the top is for all hosts.\n",
+         # Settings at the top are for all hosts.\n",
     );
     settings::REACH.iter().for_each(|setting| text += &lines(setting, root));
     text += "\n\
-             # For hosts whose names match: HOST of [USER@]HOST:PATH and icdc://HOST:PORT/PATH as typed. Of several\n\
-             # sections that match, each setting is taken from the most specific one that has it.\n\
+             # For hosts whose name matches, as typed in [USER@]HOST:PATH or icdc://HOST:PORT/PATH. If\n\
+             # several sections match, each setting is taken from the most specific one that has it.\n\
              #[host.\"dtn*.example.org\"]\n\
              #rate = \"900mbit\"\n\
              \n\

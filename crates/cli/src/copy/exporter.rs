@@ -20,14 +20,14 @@ use crate::copy::surface::Surface;
 use crate::copy::tally::RunResult;
 use crate::plan::MetricsOutput;
 
-/// How long a gateway has for each push.
+/// Time limit of each push.
 const PATIENCE: Span = Span::from_secs(5);
-/// How long the end of a run waits for the last push, whose host's name may have to be resolved.
+/// Time limit of the last push at the end of a run, whose host name may have to be resolved.
 const LAST_PATIENCE: Span = Span::from_secs(10);
-/// Most that is read of an earlier run's file: ours have some kilobytes.
+/// Most that is read of an earlier run's file, in bytes: ours have some kilobytes.
 const MOST_READ: u64 = 64 << 10;
 
-/// The thread that writes and pushes.
+/// The thread that writes and pushes metrics.
 pub(crate) struct Exporter {
     running: mpsc::Sender<Infallible>,
     through: mpsc::Receiver<Infallible>,
@@ -41,7 +41,7 @@ struct Job {
     console: Console,
     started: u64,
     last_success: Option<f64>,
-    /// What was told last, so as not to tell it again.
+    /// The failure that was reported last, so that it is not repeated.
     told: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Exporter {
     /// Writes the file for the first time, and from then on at every interval.
     ///
     /// # Errors
-    /// The file cannot be written. A gateway that cannot be reached is told, and tried again.
+    /// The file cannot be written. A gateway that cannot be reached is reported and tried again.
     pub(crate) fn start(output: MetricsOutput, surface: &Arc<Surface>, console: &Console) -> anyhow::Result<Self> {
         let started = seconds_since_1970();
         let last_success = output.file.as_deref().and_then(|path| last_success(path, started));
@@ -115,7 +115,7 @@ impl Job {
         reading
     }
 
-    /// Tells what failed, once in a row: it does not end the copy.
+    /// Reports a failure, unless it is the same as the last one. It does not end the copy.
     fn tell(&mut self, result: anyhow::Result<()>) {
         let Err(error) = result else { return };
         let why = format!("{error:#}");

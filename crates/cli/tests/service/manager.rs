@@ -136,7 +136,7 @@ fn a_next_daemon_that_cannot_begin_changes_nothing() {
     let scene = Scene::new();
     fs::rename(scene.site.path("daemon/identity"), scene.site.path("daemon/away")).unwrap();
     scene.daemon.run().signal(Signal::USR2);
-    assert!(scene.daemon.run().wait_for_words("no daemon succeeds this one"), "{}", scene.log());
+    assert!(scene.daemon.run().wait_for_words("the next daemon has not started"), "{}", scene.log());
     fs::rename(scene.site.path("daemon/away"), scene.site.path("daemon/identity")).unwrap();
     scene.push(&[], "pushed").run().expect_code(0);
 }

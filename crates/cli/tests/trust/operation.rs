@@ -103,7 +103,7 @@ fn a_hang_up_reloads_and_harms_nobody() {
     // What cannot be used is named, and the daemon goes on with what it had.
     fs::write(&identity, "no key").unwrap();
     scene.reload();
-    assert!(scene.daemon.run().wait_for_words("stays as it was"), "{}", scene.log());
+    assert!(scene.daemon.run().wait_for_words("the old one is kept"), "{}", scene.log());
     scene.copy(&[], "big", scene.daemon.location("third")).run().expect_code(0);
     scene.daemon.run().signal(Signal::TERM);
     assert!(eventually(|| scene.log().contains("stopping")));

@@ -181,18 +181,18 @@ impl Admission {
     fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Denied> {
         let now = clock::wall();
         if grant.has_expired(now) {
-            let reason = "this key has expired at the daemon; ask its operator for more time";
+            let reason = "this key has expired; ask the daemon's operator";
             return Err(Denied::new(RefusedReason::ExpiredKey, not_allowed(reason.to_owned())));
         }
         let address = control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
         if !grant.admits(address) {
-            let reason = "this key may not be used from this address; ask the daemon's operator for it";
+            let reason = "this key may not be used from this address; ask the daemon's operator";
             return Err(Denied::new(RefusedReason::Address, not_allowed(reason.to_owned())));
         }
         let left = self.usage.with(|usage| usage.left(owner, &grant.limits, now));
         if left == Some(ByteCount::ZERO) {
-            let reason = "this key has used up the bytes that it may move at the daemon; try again when there are more \
-                          (a day begins at 00:00 UTC), or ask its operator";
+            let reason = "this key has used up the bytes that it may transfer; a limit per day is renewed at 00:00 UTC, otherwise ask \
+                          the daemon's operator";
             return Err(Denied::new(RefusedReason::Limit, not_allowed(reason.to_owned())));
         }
         Ok(())
@@ -214,7 +214,7 @@ impl Admission {
     fn may_log(&self) -> bool {
         let line = self.failures.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         if let Some(left_out @ 1..) = line {
-            tracing::error!("{left_out} clients more were not let in for such a reason");
+            tracing::error!("{left_out} more clients were refused for such a reason");
         }
         line.is_some()
     }
@@ -303,7 +303,7 @@ fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
     match user.uid() == rustix::process::geteuid().as_raw() {
         true if user.uid() == 0 && privileges::have_been_given_up() => {
             Err("it acts as root, and the daemon has given up the rights of root because no key did when it started; \
-             restart it"
+             restart the daemon"
                 .to_owned())
         }
         true => Ok(None),

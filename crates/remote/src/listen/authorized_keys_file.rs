@@ -102,7 +102,7 @@ impl AuthorizedKeysFile {
     fn tell_unread(&self, found: Option<Stamp>, error: &TrustError) {
         let now = Some((found, error.to_string()));
         if std::mem::replace(&mut self.looks().told, now.clone()) != now {
-            tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+            tracing::error!("new clients are refused until this is repaired, and running sessions continue: {error}");
         }
     }
 

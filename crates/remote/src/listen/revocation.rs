@@ -74,7 +74,7 @@ impl Connections {
         self.end(now, |connection| {
             let granted = keys.find(&connection.owner);
             let stands = granted.is_some_and(|granted| granted.allows_the_same(&connection.grant));
-            (!stands).then_some("its line in authorized_keys has changed: it ends")
+            (!stands).then_some("the connection ends: its line in authorized_keys has changed")
         });
     }
 
@@ -83,10 +83,11 @@ impl Connections {
         self.state().open.values_mut().for_each(|connection| connection.count(usage, wall));
         self.end(now, |connection| {
             if connection.grant.has_expired(wall) {
-                return Some("its line in authorized_keys has expired: it ends");
+                return Some("the connection ends: its line in authorized_keys has expired");
             }
             let left = usage.left(&connection.owner, &connection.grant.limits, wall);
-            (left == Some(ByteCount::ZERO)).then_some("the bytes of its line in authorized_keys are used up: it ends")
+            (left == Some(ByteCount::ZERO))
+                .then_some("the connection ends: its key has used up the bytes that its line in authorized_keys allows")
         });
     }
 

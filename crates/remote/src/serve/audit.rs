@@ -1,8 +1,8 @@
 //! The audit log: who did what, from where, and how it ended, as one line of JSON for each event.
 //!
-//! A line is written at once and by one call, so that it outlasts the daemon's own end, whatever that is;
-//! once a second what has been written is made durable for the host's end. A file that has become too long
-//! is renamed, and so is one that was moved away when the daemon is told to reload.
+//! A line is written at once and by one call, so that it is kept however the daemon ends. Once a second the file is
+//! synchronized, in case the host fails. A file that has become too long is rotated; on a reload, a file that was moved
+//! away is replaced by a new one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,9 +20,9 @@ use serde_json::{Map, Value};
 
 use crate::work::Done;
 
-/// How often what was written is made durable, and a log that could not be written is tried again.
+/// Interval at which the log is synchronized, and tried again if it could not be written.
 const SYNC: Span = Span::from_secs(1);
-/// Where the service manager's log listens (systemd's native journal protocol).
+/// Socket of systemd's journal (native journal protocol).
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// Where the audit log goes.
@@ -30,7 +30,7 @@ const JOURNAL: &str = "/run/systemd/journal/socket";
 pub struct AuditConfig {
     /// File, or the system's journal.
     pub place: AuditPlace,
-    /// What happens while it cannot be written.
+    /// Policy while it cannot be written.
     pub when_full: WhenFull,
 }
 
@@ -41,21 +41,21 @@ pub enum AuditPlace {
     File {
         /// The file, made if it is missing.
         path: PathBuf,
-        /// Length from which on it is renamed to `PATH.1`.
+        /// Length at which it is renamed to `PATH.1`.
         longest: ByteCount,
-        /// How many renamed files stay.
+        /// Number of rotated files that are kept.
         kept: u32,
     },
     /// systemd's journal, a field for each member.
     Journal,
 }
 
-/// What a daemon does while its audit log cannot be written.
+/// Policy of a daemon while its audit log cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It lets no session begin. Running ones go on.
+    /// Refuse new sessions. Running ones continue.
     Refuse,
-    /// It goes on; how many lines are missing stands in the next one.
+    /// Continue; the next line has the number of missing ones.
     GoOn,
 }
 
@@ -170,7 +170,7 @@ impl Audit {
         if let Some(log) = &self.log
             && let Err(error) = log.lock().sink.reopen()
         {
-            tracing::error!("the audit log stays the file that it was: {error}");
+            tracing::error!("the audit log cannot be reopened, and the old file is kept: {error}");
         }
     }
 }
@@ -225,7 +225,7 @@ impl Log {
         if let Some(file) = file
             && let Err(error) = file.sync_data()
         {
-            tracing::error!("the audit log is not durable: {error}");
+            tracing::error!("the audit log cannot be synchronized: {error}");
         }
     }
 

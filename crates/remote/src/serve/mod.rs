@@ -1,7 +1,7 @@
 //! The daemon: serves clients whose keys are in `authorized_keys`, each within its own root.
 //!
-//! A client with another key completes the handshake, and is then told in one sentence which line
-//! the daemon's operator would have to add, and nothing else.
+//! A client with another key completes the handshake, and then gets one sentence with the line that the
+//! daemon's operator would have to add, and nothing else.
 
 mod audit;
 pub(crate) mod privileges;
@@ -45,22 +45,22 @@ use crate::sessions::Sessions;
 use crate::work::Done;
 use crate::worker::{Heard, Workers};
 
-/// How long sessions may take to make durable what they have when the daemon stops.
+/// Time for sessions to make durable what they have received when the daemon stops.
 const SETTLE: Span = Span::from_secs(60);
-/// How often the daemon checks whether its authorized keys have changed: a revoked key's sessions
+/// Interval at which the daemon checks its authorized keys for changes: a revoked key's sessions
 /// end within a second.
 const CHECK: Span = Span::from_millis(150);
-/// How often it tells that it is alive.
+/// Interval of the service manager's watchdog notification.
 const LIFE_SIGN: Span = Span::from_secs(1);
 
 /// Configuration of a daemon.
 #[derive(Debug)]
 pub struct ServeConfig {
-    /// Address and port to listen on; `[::]` serves IPv4 as well. Not where there are `listeners`.
+    /// Address and port to listen on; `[::]` serves IPv4 as well. Unused if there are `listeners`.
     pub listen: SocketAddr,
-    /// Sockets that listen already: opened by a service manager, or by the daemon before this one.
+    /// Listening sockets that a service manager or the previous daemon has opened.
     pub listeners: Listeners,
-    /// Confines all clients to this directory, on top of the root of each key.
+    /// Confines all clients to this directory, in addition to the root of each key.
     pub root: Option<PathBuf>,
     /// The file of authorized keys.
     pub authorized_keys: PathBuf,
@@ -70,7 +70,7 @@ pub struct ServeConfig {
     pub congestion: AllowedCongestion,
     /// Where the audit log goes.
     pub audit: Option<AuditConfig>,
-    /// Where metrics are told, at `/metrics`.
+    /// Where metrics are served, at `/metrics`.
     pub metrics: Option<SocketAddr>,
     /// What to run for each session, with its arguments: it calls
     /// [`session_process`](crate::session_process()).
@@ -79,19 +79,19 @@ pub struct ServeConfig {
     pub successor: Vec<OsString>,
 }
 
-/// Sockets that a daemon need not open.
+/// Listening sockets of a daemon.
 #[derive(Debug, Default)]
 pub enum Listeners {
     /// It opens its own.
     #[default]
     Own,
-    /// A service manager has opened them.
+    /// Opened by a service manager.
     Passed(Vec<TcpListener>),
-    /// The daemon before this one hands them over.
+    /// Handed over by the previous daemon.
     Inherited(Inheritance),
 }
 
-/// What a daemon is asked for while it runs; what it has done is cleared.
+/// Requests to a running daemon. It clears each one that it has carried out.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// Read identity and authorized keys again, and open the audit log again.
@@ -102,18 +102,18 @@ pub struct Wishes {
     pub succeed: Arc<AtomicBool>,
 }
 
-/// What a daemon tells the service manager.
+/// Notifications to the service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// It listens.
     Ready,
     /// It is alive, as every second; with the number of sessions.
     Alive(usize),
-    /// It reads its files again; [`Ready`](Self::Ready) follows.
+    /// It reloads its files; [`Ready`](Self::Ready) follows.
     Reloading,
-    /// It accepts no more.
+    /// It accepts no more connections.
     Stopping,
-    /// The process of this id is the daemon from now on, and only that one has anything to tell.
+    /// The process with this id is the daemon from now on, and the only one that sends notifications.
     Successor(u32),
 }
 
@@ -140,18 +140,18 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The audit log cannot be opened.
-    #[error("the audit log cannot be opened: {0}; name another file with --audit, or mend this one")]
+    #[error("the audit log cannot be opened: {0}; name another file with --audit, or repair this one")]
     Audit(io::Error),
-    /// Metrics cannot be told.
-    #[error("metrics: {0}")]
+    /// Metrics cannot be served.
+    #[error(transparent)]
     Metrics(#[from] EndpointError),
     /// A thread or descriptor could not be created.
     #[error("cannot start accepting connections: {0}")]
     Start(io::Error),
 }
 
-/// A daemon that listens, and has not begun to accept. It has given up the rights that it does not need: threads
-/// that are started from now on have no more.
+/// A daemon that listens and does not accept connections yet. It has given up the privileges that it does not need,
+/// also for all threads that are started from now on.
 pub struct Prepared {
     config: ServeConfig,
     identity: Identity,
@@ -161,17 +161,17 @@ pub struct Prepared {
     endpoint: Option<Endpoint>,
 }
 
-/// Whom a daemon tells of its sessions.
+/// Receivers of a daemon's reports on its sessions.
 #[derive(Default)]
 pub struct Tellers {
-    /// Hears of every session that has ended.
+    /// Gets every session that has ended.
     pub ended: Option<EndSink>,
-    /// Tells networks whose the data connections are.
+    /// Marks data connections with fireflies.
     pub marker: Option<Arc<Marker>>,
 }
 
 impl Prepared {
-    /// Reads the files of a daemon, opens its sockets, and gives up rights. To be called before there are other
+    /// Reads the files of a daemon, opens its sockets, and gives up privileges. Call it before there are other
     /// threads.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl Prepared {
         let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
         let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
         if let Some(endpoint) = endpoint {
-            tracing::info!(address = %endpoint.address(), "metrics are told at /metrics");
+            tracing::info!(address = %endpoint.address(), "metrics are served at /metrics");
             let told = Arc::clone(&metrics);
             endpoint.serve(move |format| told.text(format))?;
         }
@@ -255,11 +255,14 @@ impl Prepared {
             if wishes.succeed.swap(false, Ordering::Relaxed) {
                 match succession::succeed(&config.successor, &listeners) {
                     Ok(process) => {
-                        tracing::info!(process, "the next daemon accepts; this one ends with its last session");
+                        tracing::info!(
+                            process,
+                            "the next daemon accepts connections; this one ends with its last session"
+                        );
                         notify(Notice::Successor(process));
                         wishes.drain.store(true, Ordering::Relaxed);
                     }
-                    Err(error) => tracing::error!("no daemon succeeds this one, which goes on: {error}"),
+                    Err(error) => tracing::error!("the next daemon has not started, and this one continues: {error}"),
                 }
             }
             if wishes.drain.load(Ordering::Relaxed) {
@@ -389,13 +392,13 @@ impl Daemon {
         Self { tls, admission, sessions, workers, refused, audit, metrics, ended }
     }
 
-    /// Reads identity and authorized keys again; one that cannot be read stays as it was.
+    /// Reads identity and authorized keys again; if one cannot be read, the old one is kept.
     fn reload(&self, config: &ServeConfig, now: Time) {
         let identity = Identity::load(&config.identity).inspect_err(|error| {
-            tracing::error!("the identity stays as it was: {error}");
+            tracing::error!("the identity cannot be read, and the old one is kept: {error}");
         });
         let keys = self.admission.reload(now).inspect_err(|error| {
-            tracing::error!("nobody new is let in until this is mended, and running sessions go on: {error}");
+            tracing::error!("new clients are refused until this is repaired, and running sessions continue: {error}");
         });
         self.metrics.reloaded(identity.is_ok() && keys.is_ok());
         if let Ok(identity) = identity {
@@ -405,12 +408,12 @@ impl Daemon {
         self.record(&Line { event: "reload", ..Line::default() });
     }
 
-    /// Tells of a client that was refused; a limit keeps clients from filling the logs.
+    /// Logs a refused client; a limit keeps clients from filling the logs.
     fn tell_refused(&self, key: Option<&PublicKey>, peer: &str, reason: &str) {
         let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         let Some(left_out) = line else { return };
         if left_out > 0 {
-            tracing::info!("{left_out} clients more were refused");
+            tracing::info!("{left_out} more clients were refused");
         }
         let key = key.map(PublicKey::fingerprint);
         tracing::info!(peer, key, ?reason, "refused");

@@ -1,5 +1,5 @@
-//! What a daemon tells of a session that has ended: the last line of its audit log, whether it has one
-//! or not.
+//! The report of a session that has ended: its last line in the audit log, whether there is a log or
+//! not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::audit::Line;
 /// Longest JSON, in bytes: what a session's process says is not bounded otherwise.
 const LONGEST: usize = 32 << 10;
 
-/// A session that has ended, however.
+/// A session that has ended, whatever the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionEnd {
     /// The line of the audit log.
@@ -28,17 +28,17 @@ pub struct SessionEnd {
     pub key: String,
     /// Address and port of the client.
     pub from: String,
-    /// What was asked for.
+    /// The request.
     pub job: String,
-    /// What it was about, escaped.
+    /// The first path of the request, escaped.
     pub path: String,
-    /// Payload that travelled, in bytes.
+    /// Payload transferred, in bytes.
     pub bytes: u64,
-    /// Files that are complete; 0 for a session that is not.
+    /// Number of complete files; 0 if the session is not complete.
     pub files: u64,
 }
 
-/// Takes sessions that have ended; it does not block.
+/// Receiver of ended sessions; it must not block.
 #[derive(Clone)]
 pub struct EndSink(pub Arc<dyn Fn(SessionEnd) + Send + Sync>);
 

@@ -1,5 +1,5 @@
 //! A daemon starts the next one, of a newer release, and hands its listening sockets over. No connection
-//! is refused in between, and running sessions go on with the old one to their end.
+//! is refused in between, and running sessions continue in the old one to their end.
 //!
 //! ```text
 //! old ── starts ─► new: reads its files
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::worker::Channel;
 
-/// How long the next daemon may take to listen.
+/// Time limit for the next daemon to accept connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More listeners than any daemon has.
 const MOST: usize = 64;
@@ -86,7 +86,7 @@ pub(super) fn succeed(program: &[OsString], listeners: &[TcpListener]) -> io::Re
         channel.send(&Bequest::End, None)?;
         match channel.receive::<Ready>()? {
             Some(_) => Ok(()),
-            None => Err(io::Error::other("it ended before it listened; it has told why")),
+            None => Err(io::Error::other("it ended before it listened; its own messages say why")),
         }
     };
     match handed_over() {

@@ -96,7 +96,7 @@ impl Workers {
         let peer = address.filter(|_| !drives);
         let session = Session { request, rights: rights.clone(), link: state };
         if let Err(error) = control.send(&Order::Begin(Box::new(session)), Some(socket.as_fd())) {
-            return Ended::Cut(format!("the session's process does not take it: {error}"));
+            return Ended::Cut(format!("the session's process does not take the connection: {error}"));
         }
         drop(socket);
         let stop = {
@@ -181,7 +181,7 @@ impl Follower<'_> {
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => return None,
                 Err(error) => {
-                    tracing::error!("the process of a session: {error}");
+                    tracing::error!("the channel to the process of a session failed: {error}");
                     return None;
                 }
             }

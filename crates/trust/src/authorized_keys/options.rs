@@ -105,7 +105,7 @@ impl Options {
             "quota" => limits.quota.replace(quantity(name, &value, ByteCount::ZERO)?).is_some(),
             _ => return Err(unknown(name)),
         };
-        if again { Err(format!("option {name} stands there twice")) } else { Ok(()) }
+        if again { Err(format!("option {name} is given twice")) } else { Ok(()) }
     }
 }
 
@@ -113,7 +113,7 @@ impl Options {
 fn quantity<T: FromStr<Err: ToString> + PartialEq>(name: &str, value: &str, zero: T) -> Result<T, String> {
     match value.parse::<T>() {
         Ok(quantity) if quantity == zero => {
-            Err(format!("{name}={value} allows nothing: remove the line if its key is to do nothing"))
+            Err(format!("{name}={value} allows nothing; to refuse the key, remove its line"))
         }
         Ok(quantity) => Ok(quantity),
         Err(error) => Err(format!("{name}={value}: {}", error.to_string())),
@@ -123,8 +123,8 @@ fn quantity<T: FromStr<Err: ToString> + PartialEq>(name: &str, value: &str, zero
 fn unknown(name: &str) -> String {
     if ONLY_OF_OPENSSH.contains(&name) {
         return format!(
-            "option {name} of OpenSSH has no meaning here: leave it out, because a key has no shell, only files \
-             beneath its root=, by its rights="
+            "option {name} of OpenSSH has no meaning here; leave it out: a key has no shell, and reaches only files beneath \
+             its root="
         );
     }
     format!(

@@ -67,7 +67,7 @@ impl Matches {
         }
         if !pattern.bytes().all(of_addresses) {
             return Err(format!(
-                "from= has {pattern:?}: names of hosts are not looked up, write addresses such as 192.0.2.7 or 2001:db8::/32"
+                "from= has {pattern:?}: host names are not looked up; write addresses such as 192.0.2.7 or 2001:db8::/32"
             ));
         }
         if !pattern.contains('/') && pattern.contains(['*', '?']) {
@@ -145,7 +145,7 @@ mod tests {
             ("", "empty pattern"),
             ("10.0.0.0/8,", "empty pattern"),
             ("!10.0.0.0/8", "admits nobody"),
-            ("*.example.org", "names of hosts"),
+            ("*.example.org", "host names"),
             ("10.0.0.1/8", "is 10.0.0.0/8 meant"),
             ("10.0.0.0/33", "no prefix"),
             ("10.0.0", "no prefix"),
