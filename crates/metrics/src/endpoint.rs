@@ -2,10 +2,12 @@
 
 use std::io::{self, BufRead as _, Cursor, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use thiserror::Error;
 
 use crate::Format;
@@ -57,13 +59,28 @@ impl Endpoint {
     /// # Errors
     /// See [`EndpointError`].
     pub fn bind(address: SocketAddr) -> Result<Self, EndpointError> {
-        let failed = |what| move |cause| EndpointError::System { address, what, cause };
         let listener = TcpListener::bind(address).map_err(|cause| match cause.kind() {
             ErrorKind::AddrInUse => EndpointError::Taken(address),
             ErrorKind::AddrNotAvailable => EndpointError::NoSuchAddress(address),
             ErrorKind::PermissionDenied if address.port() < 1024 => EndpointError::Privileged(address),
-            _ => failed("listen")(cause),
+            _ => EndpointError::System { address, what: "listen", cause },
         })?;
+        Self::listening(listener, address)
+    }
+
+    /// As [`bind`](Self::bind), with the listener of another process if that one is bound to this address.
+    ///
+    /// # Errors
+    /// See [`EndpointError`].
+    pub fn inherit(listener: TcpListener, address: SocketAddr) -> Result<Self, EndpointError> {
+        let is_wanted = listener
+            .local_addr()
+            .is_ok_and(|bound| bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port()));
+        if is_wanted { Self::listening(listener, address) } else { Self::bind(address) }
+    }
+
+    fn listening(listener: TcpListener, address: SocketAddr) -> Result<Self, EndpointError> {
+        let failed = |what| move |cause| EndpointError::System { address, what, cause };
         listener.set_nonblocking(true).map_err(failed("listen without blocking"))?;
         let address = listener.local_addr().map_err(failed("find the port"))?;
         Ok(Self { listener, address })
@@ -75,18 +92,47 @@ impl Endpoint {
         self.address
     }
 
-    /// Answers requests with the text that `metrics` gives, on a thread of its own, until the
-    /// process ends.
+    /// Answers requests with the text that `metrics` gives, on a thread of its own, until
+    /// [`Serving::end`] or the end of the process.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn serve(self, metrics: impl Fn(Format) -> String + Send + 'static) -> Result<(), EndpointError> {
+    pub fn serve(self, metrics: impl Fn(Format) -> String + Send + 'static) -> Result<Serving, EndpointError> {
         let Self { listener, address } = self;
+        let failed = |what| move |cause| EndpointError::System { address, what, cause };
+        let end = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed("make an eventfd")(errno.into()))?;
+        let serving = Arc::new(Shared { listener, end });
+        let shared = Arc::clone(&serving);
         let started = thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            let error = answer_all(&listener, &metrics);
-            tracing::error!(%address, "metrics are not served any more: {error}");
+            if let Err(error) = answer_all(&shared, &metrics) {
+                tracing::error!(%address, "metrics are not served any more: {error}");
+            }
         });
-        started.map(drop).map_err(|cause| EndpointError::System { address, what: "start a thread", cause })
+        started.map_err(failed("start a thread"))?;
+        Ok(Serving(serving))
+    }
+}
+
+/// An endpoint that serves.
+pub struct Serving(Arc<Shared>);
+
+struct Shared {
+    listener: TcpListener,
+    /// Readable once the endpoint has to end.
+    end: OwnedFd,
+}
+
+impl Serving {
+    /// For the process that takes over.
+    #[must_use]
+    pub fn listener(&self) -> &TcpListener {
+        &self.0.listener
+    }
+
+    /// Accepts no more connections, and answers those that there are.
+    pub fn end(self) {
+        // It fails only when the counter is full, and then the thread ends anyway.
+        let _ = rustix::io::write(&self.0.end, &1_u64.to_ne_bytes());
     }
 }
 
@@ -99,41 +145,48 @@ struct Connection {
     deadline: Deadline,
 }
 
-/// Answers until waiting fails.
-fn answer_all(listener: &TcpListener, metrics: &impl Fn(Format) -> String) -> io::Error {
+/// Answers until it has to end, or waiting fails.
+fn answer_all(shared: &Shared, metrics: &impl Fn(Format) -> String) -> io::Result<()> {
+    let Shared { listener, end } = shared;
     let mut connections: Vec<Connection> = Vec::new();
     let mut pause: Option<Deadline> = None;
-    loop {
+    let mut ends = false;
+    while !ends || !connections.is_empty() {
         connections.retain(|connection| !connection.deadline.left().is_zero());
         pause = pause.filter(|pause| !pause.left().is_zero());
-        let ready = match wait(listener, &connections, pause) {
-            Ok(ready) => ready,
-            Err(error) => return error,
-        };
+        let ready = wait((!ends).then_some(end), (!ends && pause.is_none()).then_some(listener), &connections, pause)?;
         let mut at = ready.connections.into_iter();
         connections.retain_mut(|connection| {
             let is_ready = at.next().unwrap_or(false);
             !is_ready || connection.advance(metrics).is_ok_and(|ended| !ended)
         });
-        if ready.listener && !accept(listener, &mut connections) {
+        ends |= ready.end;
+        if ready.listener && !ends && !accept(listener, &mut connections) {
             pause = Some(Deadline::after(PAUSE));
         }
     }
+    Ok(())
 }
 
 /// Which descriptors have something to be done.
 struct Ready {
+    end: bool,
     listener: bool,
     connections: Vec<bool>,
 }
 
 /// Waits for a descriptor, or for the next deadline.
-fn wait(listener: &TcpListener, connections: &[Connection], pause: Option<Deadline>) -> io::Result<Ready> {
+fn wait(
+    end: Option<&OwnedFd>,
+    listener: Option<&TcpListener>,
+    connections: &[Connection],
+    pause: Option<Deadline>,
+) -> io::Result<Ready> {
     let wanted = |connection: &Connection| if connection.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
     let mut waited: Vec<PollFd<'_>> =
         connections.iter().map(|connection| PollFd::new(&connection.stream, wanted(connection))).collect();
-    let listening = if pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
-    waited.push(PollFd::new(listener, listening));
+    waited.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
+    waited.extend(end.map(|end| PollFd::new(end, PollFlags::IN)));
     let deadlines = connections.iter().map(|connection| connection.deadline).chain(pause);
     let timeout = deadlines.map(Deadline::left).min();
     let timeout =
@@ -143,8 +196,9 @@ fn wait(listener: &TcpListener, connections: &[Connection], pause: Option<Deadli
         Err(errno) => return Err(errno.into()),
     }
     let mut ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
-    let listener = ready.pop().unwrap_or(false) && pause.is_none();
-    Ok(Ready { listener, connections: ready })
+    let end = end.is_some() && ready.pop().unwrap_or(false);
+    let listener = listener.is_some() && ready.pop().unwrap_or(false);
+    Ok(Ready { end, listener, connections: ready })
 }
 
 /// Accepts all that wait; false if that failed.
@@ -211,7 +265,7 @@ mod tests {
         let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = endpoint.address();
         // More than a socket's buffers take at once.
-        endpoint.serve(|_| "icdc_x 1\n".repeat(1 << 20)).unwrap();
+        drop(endpoint.serve(|_| "icdc_x 1\n".repeat(1 << 20)).unwrap());
         address
     }
 
@@ -240,6 +294,24 @@ mod tests {
         }
         drop((silent, deaf));
         assert_eq!(scrape(address), 9 << 20);
+    }
+
+    #[test]
+    fn another_process_goes_on_with_the_listener() {
+        let any = ([127, 0, 0, 1], 0).into();
+        let first = Endpoint::bind(any).unwrap();
+        let address = first.address();
+        let first = first.serve(|_| "1\n".to_owned()).unwrap();
+        assert_eq!(scrape(address), 2);
+        let second = Endpoint::inherit(first.listener().try_clone().unwrap(), address).unwrap();
+        assert_eq!(second.address(), address);
+        first.end();
+        second.serve(|_| "1\n22\n".to_owned()).unwrap();
+        assert!((0..100_000).any(|_| scrape(address) == 5), "the second one answers");
+        assert_eq!([(); 20].map(|()| scrape(address)), [5; 20], "the first one answers no more");
+        let other = Endpoint::bind(any).unwrap().serve(|_| String::new()).unwrap();
+        let inherited = Endpoint::inherit(other.listener().try_clone().unwrap(), ([127, 0, 0, 2], 0).into()).unwrap();
+        assert_eq!(inherited.address().ip(), std::net::IpAddr::from([127, 0, 0, 2]), "it wants another address");
     }
 
     #[test]

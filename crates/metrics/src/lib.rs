@@ -29,7 +29,7 @@ mod request;
 mod serve;
 pub mod text_file;
 
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, Serving};
 pub use format::Format;
 pub use gateway::{Gateway, GatewayError, PushError};
 pub use reading::{Reading, Value};

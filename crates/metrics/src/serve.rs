@@ -116,14 +116,12 @@ label! {
         NotAllowed = "not_allowed",
         /// Its key, or the daemon, has reached a limit (sessions, bytes, quota).
         Limit = "limit",
-        /// It did not authenticate in time, or made room for others.
+        /// It did not authenticate in time, made room for others, or did not speak TLS.
         Unauthenticated = "unauthenticated",
         /// It speaks another release's protocol.
         Version = "version",
         /// It broke the protocol, or asked for something invalid.
         Request = "request",
-        /// The daemon is stopping.
-        Draining = "draining",
         /// The audit log cannot be written, and the daemon is configured to refuse requests then.
         Audit = "audit",
         /// The daemon failed.
@@ -142,7 +140,7 @@ label! {
 }
 
 label! {
-    /// How a reload of configuration and keys ended.
+    /// How a reload of identity and keys ended.
     enum Reload as "result" {
         Applied = "applied",
         Failed = "failed",
@@ -169,7 +167,7 @@ impl ServeMetrics {
         let unauthenticated =
             page.add("icdc_serve_unauthenticated_connections", "Connections not yet authenticated", Gauge::default());
         let keys = page.add("icdc_serve_authorized_keys", "Keys that may connect", Gauge::default());
-        let reloads = page.family("icdc_serve_reloads", "Reloads of configuration and keys", labels(Reload::ALL));
+        let reloads = page.family("icdc_serve_reloads", "Reloads of identity and keys", labels(Reload::ALL));
         let audit_written = page.add("icdc_serve_audit_records", "Audit records written", Counter::default());
         let audit_lost =
             page.add("icdc_serve_audit_lost_records", "Audit records that could not be written", Counter::default());

@@ -112,7 +112,8 @@ pub(crate) fn serve_metrics(address: SocketAddr, monitor: &Arc<Monitor>) -> Resu
     let endpoint = Endpoint::bind(address)?;
     tracing::info!(address = %endpoint.address(), "metrics");
     let monitor = Arc::clone(monitor);
-    Ok(endpoint.serve(move |format| reading(&monitor.totals()).text(format))?)
+    endpoint.serve(move |format| reading(&monitor.totals()).text(format))?;
+    Ok(())
 }
 
 fn reading(totals: &Totals) -> Reading {

@@ -170,7 +170,7 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     congestion::load(algorithm, &[]).unwrap().pin().unwrap();
     congestion::unload(algorithm).unwrap();
     let _ = std::fs::remove_file(PIN);
-    let mut open = ObjectBuilder::default().open_memory(algorithm.object().unwrap()).unwrap();
+    let mut open = ObjectBuilder::default().open_memory(&algorithm.object().unwrap()).unwrap();
     for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
         map.set_map_flags(map.map_flags() | libbpf_sys::BPF_F_LINK).unwrap();
     }

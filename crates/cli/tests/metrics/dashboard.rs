@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::http::{escaped, get};
 use crate::outputs::{self, Place};
 use crate::servers::{node_exporter, prometheus};
+use crate::support::http::{escaped, get};
 use crate::support::process::eventually;
 use crate::support::{Site, has_program, skip};
 

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::process::Command;
 
-use crate::http;
 use crate::servers::{Server, complaints};
+use crate::support::http;
 use crate::support::{Site, Start, has_program, skip};
 
 #[test]

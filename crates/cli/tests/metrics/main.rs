@@ -6,7 +6,6 @@
 mod copy;
 mod dashboard;
 mod gateway;
-mod http;
 mod names;
 mod outputs;
 mod servers;

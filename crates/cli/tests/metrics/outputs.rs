@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::http;
 use crate::support::daemon::Daemon;
+use crate::support::http;
 use crate::support::network::Pair;
 use crate::support::process::{Run, eventually};
 use crate::support::relay::{Relay, connect, echo, exchange};

@@ -88,6 +88,19 @@ fn a_log_that_cannot_be_written_lets_nobody_in_unless_the_operator_says_otherwis
 }
 
 #[test]
+fn a_log_that_cannot_be_opened_is_named() {
+    let site = Site::new();
+    succeed(&mut site.icdc(&["keygen", "--identity", "id"]));
+    fs::write(site.path("keys"), "").unwrap();
+    let mut daemon = site.icdc(&["serve", "--listen", "127.0.0.1:0", "--identity", "id", "--authorized-keys", "keys"]);
+    let ended = daemon.args(["--audit", "nowhere/audit.log"]).run();
+    assert!(
+        ended.code != Some(0) && ended.stderr.contains("the audit log nowhere/audit.log cannot be opened"),
+        "{ended}"
+    );
+}
+
+#[test]
 fn a_log_that_was_moved_away_is_opened_again_at_a_reload() {
     let scene = audited();
     let (log, moved) = (scene.site.path("audit.log"), scene.site.path("moved"));

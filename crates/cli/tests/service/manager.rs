@@ -2,6 +2,7 @@
 //! are open already, reloads, the next daemon.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, kill_process};
 
+use crate::support::http;
 use crate::support::process::{eventually, is_running};
 use crate::support::{HERE, Signal, Site, Start, assert_same, succeed};
 use crate::{SLOW, Scene};
@@ -48,12 +50,12 @@ impl Manager {
     }
 }
 
-/// A scene with a manager, which has heard that the daemon is ready.
-fn managed() -> (Scene, Manager) {
+/// A scene with a manager, which has heard that the daemon is ready; with further options of `serve`.
+fn managed(options: &[&str]) -> (Scene, Manager) {
     let mut manager = None;
     let site = std::cell::RefCell::new(&mut manager);
     let scene = Scene::with("", |place, command| {
-        command.env("NOTIFY_SOCKET", place.path("notify"));
+        command.env("NOTIFY_SOCKET", place.path("notify")).args(options);
         **site.borrow_mut() = Some(Manager::new(place));
     });
     let manager = manager.unwrap();
@@ -63,7 +65,7 @@ fn managed() -> (Scene, Manager) {
 
 #[test]
 fn the_manager_hears_of_readiness_life_sessions_reloads_and_the_end() {
-    let (scene, manager) = managed();
+    let (scene, manager) = managed(&[]);
     manager.wait_for("WATCHDOG=1");
     let run = scene.push(&["--rate", SLOW], "pushed").start();
     assert!(run.wait_for_bytes(1), "{}", run.stderr());
@@ -100,7 +102,7 @@ fn sockets_of_the_manager_are_used() {
 
 #[test]
 fn the_next_daemon_takes_over_and_running_copies_end_well() {
-    let (scene, manager) = managed();
+    let (scene, manager) = managed(&[]);
     let run = scene.push(&["--rate", "60mbit"], "running").start();
     assert!(run.wait_for_bytes(1), "{}", run.stderr());
     scene.daemon.run().signal(Signal::USR2);
@@ -117,6 +119,38 @@ fn the_next_daemon_takes_over_and_running_copies_end_well() {
     let old = scene.daemon.run().pid();
     assert!(eventually(|| !is_running(old)), "{}", scene.log());
     scene.push(&[], "third").run().expect_code(0);
+    kill_process(next.0, Signal::TERM).unwrap();
+    assert!(eventually(|| !is_running(next.0)));
+}
+
+#[test]
+fn the_next_daemon_goes_on_with_the_metrics() {
+    let (scene, manager) = managed(&["--metrics", "127.0.0.1:0"]);
+    let log = scene.log();
+    let (_, address) = log.lines().find_map(|line| line.split_once("at /metrics address=")).unwrap();
+    let address = address.trim().parse().unwrap();
+    let sum = |begin: &str| {
+        let text = http::get(address, "/metrics", "text/plain");
+        let lines = text.lines().filter(|line| line.starts_with(begin));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u32>().unwrap()).sum::<u32>()
+    };
+    let ended = || sum("icdc_serve_sessions_ended_total{kind=\"receive\"");
+    let mut stranger = std::net::TcpStream::connect((HERE, scene.daemon.port())).unwrap();
+    stranger.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    assert!(eventually(|| sum("icdc_serve_refused_total{reason=\"unauthenticated\"}") == 1));
+    scene.push(&[], "first").run().expect_code(0);
+    assert!(eventually(|| ended() == 1));
+    let run = scene.push(&["--rate", SLOW], "running").start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    scene.daemon.run().signal(Signal::USR2);
+    let next = Successor(Pid::from_raw(manager.wait_for("MAINPID=").parse().unwrap()).unwrap());
+    assert!(eventually(|| ended() == 0), "{}", scene.log());
+    // It alone answers, though the other has a session still.
+    assert_eq!([(); 20].map(|()| ended()), [0; 20]);
+    scene.push(&[], "second").run().expect_code(0);
+    assert!(eventually(|| ended() == 1), "{}", scene.log());
+    run.signal(Signal::INT);
+    run.finish();
     kill_process(next.0, Signal::TERM).unwrap();
     assert!(eventually(|| !is_running(next.0)));
 }

@@ -25,6 +25,7 @@
 //! | [`cgroup`] | cgroups, and sockets that belong to them |
 //! | [`daemon`] | an `icdc serve` with keys on both sides |
 //! | [`relay`] | a running `icdc relay`, and ends to talk through it |
+//! | [`http`] | as much of HTTP as asking servers on loopback takes |
 //! | [`terminal`] | a command at a terminal of its own |
 //! | [`system`] | a tree of files that looks like a system |
 //! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
@@ -44,6 +45,7 @@ pub mod cgroup;
 pub mod compare;
 pub mod daemon;
 pub mod data;
+pub mod http;
 pub mod lab;
 pub mod mounts;
 pub mod network;

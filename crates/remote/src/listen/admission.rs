@@ -290,7 +290,8 @@ fn not_allowed(reason: String) -> Refusal {
 }
 
 fn unknown(key: &PublicKey) -> Refusal {
-    let user = if rustix::process::geteuid().is_root() { ",user=NAME" } else { "" };
+    let names_user = rustix::process::geteuid().is_root() || may_become_others();
+    let user = if names_user { ",user=NAME" } else { "" };
     not_allowed(format!(
         "the daemon does not know this key; have its operator add this line to the authorized keys: root=/DIR,rights=rw{user} {key}"
     ))

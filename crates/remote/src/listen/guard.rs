@@ -70,6 +70,9 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// A handshake has ended; whether both ends know each other's key now.
     fn count_handshake(&self, _is_complete: bool) {}
 
+    /// A connection was closed that has not authenticated in time, has made room for others, or does not speak TLS.
+    fn count_unauthenticated(&self) {}
+
     /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
     /// its first message has arrived, the guard closes it at its deadline.
     fn serve(&self, link: Link);
@@ -372,7 +375,10 @@ impl AcceptLoop {
         match hello(stream) {
             // A port scan ends here: it has left, or reset the connection.
             _ if flags.intersects(gone) => self.turn_away(number, "closed before a handshake"),
-            Hello::Foreign => self.turn_away(number, "it does not speak TLS"),
+            Hello::Foreign => {
+                self.service.count_unauthenticated();
+                self.turn_away(number, "it does not speak TLS");
+            }
             Hello::Partial => {}
             Hello::Data => {
                 self.shared.state().unauthenticated.forget(number);
@@ -393,6 +399,7 @@ impl AcceptLoop {
 
     /// Closes a connection that [`Unauthenticated`] has removed.
     fn close(&mut self, number: u64) {
+        self.service.count_unauthenticated();
         if self.quiet.remove(&number).is_none() {
             self.shared.state().break_off(number);
         }

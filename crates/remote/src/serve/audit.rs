@@ -1,12 +1,13 @@
 //! The audit log: who did what, from where, and how it ended, as one line of JSON for each event.
 //!
 //! A line is written at once and by one call, so that it is kept however the daemon ends. Once a second the file is
-//! synchronized, in case the host fails. A file that has become too long is rotated; on a reload, a file that was moved
-//! away is replaced by a new one.
+//! synchronized, in case the host fails. A file that has become too long is rotated. Another daemon may do that as well, one that
+//! ends with its last sessions or the next one: a file that was moved away is replaced by the one that is there now.
 
-use std::fs::{File, OpenOptions};
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +49,15 @@ pub enum AuditPlace {
     },
     /// systemd's journal, a field for each member.
     Journal,
+}
+
+impl fmt::Display for AuditPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, .. } => path.display().fmt(f),
+            Self::Journal => JOURNAL.fmt(f),
+        }
+    }
 }
 
 /// Policy of a daemon while its audit log cannot be written.
@@ -250,7 +260,7 @@ struct Dated<'a> {
 
 /// What lines are written to.
 enum Sink {
-    File { file: File, length: u64, torn: bool, path: PathBuf, longest: ByteCount, kept: u32 },
+    File { file: File, torn: bool, path: PathBuf, longest: ByteCount, kept: u32 },
     Journal(UnixDatagram),
 }
 
@@ -259,8 +269,7 @@ impl Sink {
         match place {
             AuditPlace::File { path, longest, kept } => {
                 let file = open(path)?;
-                let length = file.metadata()?.len();
-                Ok(Self::File { file, length, torn: false, path: path.clone(), longest: *longest, kept: *kept })
+                Ok(Self::File { file, torn: false, path: path.clone(), longest: *longest, kept: *kept })
             }
             AuditPlace::Journal => {
                 let socket = UnixDatagram::unbound()?;
@@ -272,19 +281,24 @@ impl Sink {
 
     fn write(&mut self, line: &Dated<'_>) -> io::Result<()> {
         match self {
-            Self::File { file, length, torn, path, longest, kept } => {
+            Self::File { file, torn, path, longest, kept } => {
                 let mut text = serde_json::to_vec(line)?;
                 text.push(b'\n');
-                let after = *length + text.len() as u64;
-                if *length > 0 && after > longest.as_u64() {
+                // Where there can be no new one, the old one goes on; a reload tells why.
+                if !is_at(file, path)
+                    && let Ok(fresh) = open(path)
+                {
+                    (*file, *torn) = (fresh, false);
+                }
+                let length = file.metadata()?.len();
+                if length > 0 && length + text.len() as u64 > longest.as_u64() {
                     rotate(path, *kept)?;
-                    (*file, *length) = (open(path)?, 0);
+                    *file = open(path)?;
                 }
                 if *torn {
                     text.insert(0, b'\n');
                 }
                 let count = file.write(&text)?;
-                *length += count as u64;
                 // A full disk took a part of it: the next line begins on a line of its own.
                 *torn = count < text.len();
                 if *torn { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -299,9 +313,8 @@ impl Sink {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        if let Self::File { file, length, path, .. } = self {
-            let fresh = open(path)?;
-            (*length, *file) = (fresh.metadata()?.len(), fresh);
+        if let Self::File { file, path, .. } = self {
+            *file = open(path)?;
         }
         Ok(())
     }
@@ -311,6 +324,12 @@ impl Sink {
 fn open(path: &Path) -> io::Result<File> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
     OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
+}
+
+/// Whether the file is the one of this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: io::Result<Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    identity(file.metadata()) == identity(std::fs::symlink_metadata(path))
 }
 
 /// `PATH` becomes `PATH.1`, that becomes `PATH.2`, and the last one goes.
@@ -405,6 +424,24 @@ mod tests {
         let (first, last) = (found[0], *found.last().unwrap());
         assert!(first > 0 && last == 39 && found == (first..=last).collect::<Vec<_>>(), "{found:?}");
         assert!(!directory.path().join("audit.log.3").exists());
+    }
+
+    #[test]
+    fn two_daemons_rotate_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path(), 1000, WhenFull::Refuse);
+        let daemons = [(); 2].map(|()| open_log(&config));
+        for number in 0..30 {
+            let reason = number.to_string();
+            let line = Line { event: "refused", reason: Some(&reason), ..Line::default() };
+            // One of them writes less often.
+            daemons[usize::from(number % 5 == 0)].write(&line).unwrap();
+        }
+        let files = ["audit.log.2", "audit.log.1", "audit.log"].map(|name| lines(&directory.path().join(name)));
+        let found =
+            files.map(|lines| lines.iter().map(|line| line["reason"].as_str().unwrap().parse().unwrap()).collect());
+        let all: Vec<u32> = found.iter().flat_map(|lines: &Vec<u32>| lines.clone()).collect();
+        assert!(all == (all[0]..30).collect::<Vec<_>>() && found[0].len() == found[1].len(), "{found:?}");
     }
 
     #[test]

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_link::{Link, LinkError, receive};
 use icdc_metrics::{
-    Endpoint, EndpointError, Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult,
+    Endpoint, EndpointError, Handshake, RefusedReason, RunningSession, ServeMetrics, Serving, SessionKind,
+    SessionResult,
 };
 use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_protocol::{Message, TransferId};
@@ -125,7 +126,11 @@ pub enum ServeError {
     Identity(TrustError),
     /// The authorized keys cannot be loaded.
     #[error(
-        "{0}; a line of it reads `root=/DIR,rights=rw,user=NAME icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client"
+        "{0}{line}",
+        line = match .0 {
+            TrustError::Unsafe { .. } => "",
+            _ => "; a line of it reads `root=/DIR,rights=rw,user=NAME icdc-ed25519 BASE64 comment`, where the key is what `icdc keygen` prints on the client",
+        }
     )]
     AuthorizedKeys(TrustError),
     /// The directory of `--root` cannot be used.
@@ -140,8 +145,13 @@ pub enum ServeError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The audit log cannot be opened.
-    #[error("the audit log cannot be opened: {0}; name another file with --audit, or repair this one")]
-    Audit(io::Error),
+    #[error("the audit log {place} cannot be opened: {cause}; name another file with --audit, or repair this one")]
+    Audit {
+        /// Where it goes.
+        place: String,
+        /// Error of the kernel.
+        cause: io::Error,
+    },
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
@@ -188,7 +198,7 @@ impl Prepared {
         };
         let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
             .map_err(ServeError::AuthorizedKeys)?;
-        let (listeners, inheritance) = match std::mem::take(&mut config.listeners) {
+        let (listeners, mut inheritance) = match std::mem::take(&mut config.listeners) {
             Listeners::Own => (vec![listen(config.listen)?], None),
             Listeners::Passed(listeners) => {
                 listeners.iter().for_each(give_buffer);
@@ -196,7 +206,12 @@ impl Prepared {
             }
             Listeners::Inherited(mut inheritance) => (std::mem::take(&mut inheritance.listeners), Some(inheritance)),
         };
-        let endpoint = config.metrics.map(Endpoint::bind).transpose()?;
+        let inherited = inheritance.as_mut().and_then(|inheritance| inheritance.metrics.take());
+        let endpoint = config.metrics.map(|address| match inherited {
+            Some(listener) => Endpoint::inherit(listener, address),
+            None => Endpoint::bind(address),
+        });
+        let endpoint = endpoint.transpose()?;
         let keys = admission.standing_keys();
         privileges::give_up(&keys).map_err(ServeError::Start)?;
         Ok(Self { config, identity, admission, listeners, inheritance, endpoint })
@@ -220,12 +235,16 @@ impl Prepared {
             tracing::info!(%address, keys = admission.standing_keys().len(), "listening");
         }
         let metrics = Arc::new(ServeMetrics::new(env!("CARGO_PKG_VERSION")));
-        let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(ServeError::Audit)?;
-        if let Some(endpoint) = endpoint {
+        let audit = Audit::open(config.audit.as_ref(), Arc::clone(&metrics)).map_err(|cause| ServeError::Audit {
+            place: config.audit.as_ref().map(|audit| audit.place.to_string()).unwrap_or_default(),
+            cause,
+        })?;
+        let serve = |endpoint: Endpoint| {
             tracing::info!(address = %endpoint.address(), "metrics are served at /metrics");
             let told = Arc::clone(&metrics);
-            endpoint.serve(move |format| told.text(format))?;
-        }
+            endpoint.serve(move |format| told.text(format))
+        };
+        let mut endpoint = endpoint.map(serve).transpose()?;
         let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, tellers));
         daemon.record(&Line { event: "start", ..Line::default() });
 
@@ -253,8 +272,9 @@ impl Prepared {
                 told_alive = now;
             }
             if wishes.succeed.swap(false, Ordering::Relaxed) {
-                match succession::succeed(&config.successor, &listeners) {
+                match succession::succeed(&config.successor, &listeners, endpoint.as_ref().map(Serving::listener)) {
                     Ok(process) => {
+                        endpoint.take().into_iter().for_each(Serving::end);
                         tracing::info!(
                             process,
                             "the next daemon accepts connections; this one ends with its last session"
@@ -360,6 +380,10 @@ impl Service for Daemon {
                 admitted.leave(answered.ended);
             }
         }
+    }
+
+    fn count_unauthenticated(&self) {
+        self.metrics.refused(RefusedReason::Unauthenticated);
     }
 
     fn without_version(&self, peer: &str, error: &LinkError) {

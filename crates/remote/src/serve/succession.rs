@@ -32,6 +32,8 @@ enum Bequest {
     Listener,
     /// That was all.
     End,
+    /// With the socket that metrics are served at.
+    Metrics,
 }
 
 /// From the new daemon to the old one.
@@ -43,6 +45,8 @@ struct Ready;
 pub struct Inheritance {
     /// Its listening sockets.
     pub listeners: Vec<TcpListener>,
+    /// The socket that it serves metrics at.
+    pub metrics: Option<TcpListener>,
     predecessor: Channel,
 }
 
@@ -55,12 +59,13 @@ impl Inheritance {
         let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let predecessor = Channel::new(UnixStream::from(stdin))?;
         predecessor.set_patience(PATIENCE)?;
-        let mut listeners = Vec::new();
+        let (mut listeners, mut metrics) = (Vec::new(), None);
         let nobody = || io::Error::other("expected a daemon on standard input; it is for `icdc serve` to call");
         loop {
             match predecessor.receive::<Bequest>().map_err(|_| nobody())?.ok_or_else(nobody)? {
                 (Bequest::Listener, Some(socket)) if listeners.len() < MOST => listeners.push(socket.into()),
-                (Bequest::End, _) if !listeners.is_empty() => return Ok(Self { listeners, predecessor }),
+                (Bequest::Metrics, Some(socket)) => metrics = Some(socket.into()),
+                (Bequest::End, _) if !listeners.is_empty() => return Ok(Self { listeners, metrics, predecessor }),
                 _ => return Err(nobody()),
             }
         }
@@ -74,7 +79,11 @@ impl Inheritance {
 }
 
 /// Starts the next daemon and waits until it accepts; its process id.
-pub(super) fn succeed(program: &[OsString], listeners: &[TcpListener]) -> io::Result<u32> {
+pub(super) fn succeed(
+    program: &[OsString],
+    listeners: &[TcpListener],
+    metrics: Option<&TcpListener>,
+) -> io::Result<u32> {
     let (channel, far) = Channel::pair()?;
     channel.set_patience(PATIENCE)?;
     let (program, arguments) = program.split_first().ok_or_else(|| io::Error::other("no program"))?;
@@ -82,6 +91,9 @@ pub(super) fn succeed(program: &[OsString], listeners: &[TcpListener]) -> io::Re
     let handed_over = || -> io::Result<()> {
         for listener in listeners {
             channel.send(&Bequest::Listener, Some(listener.as_fd()))?;
+        }
+        if let Some(metrics) = metrics {
+            channel.send(&Bequest::Metrics, Some(metrics.as_fd()))?;
         }
         channel.send(&Bequest::End, None)?;
         match channel.receive::<Ready>()? {

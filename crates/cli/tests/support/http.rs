@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::support::relay::PATIENCE;
+use super::relay::PATIENCE;
 
 /// The body of the answer to `GET PATH`; `accept` is the format that is asked for.
-pub(crate) fn get(address: SocketAddr, path: &str, accept: &str) -> String {
+pub fn get(address: SocketAddr, path: &str, accept: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // HTTP/1.0 has no chunks.
@@ -19,7 +19,7 @@ pub(crate) fn get(address: SocketAddr, path: &str, accept: &str) -> String {
 }
 
 /// A query, escaped.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let escape = |byte: u8| {
         if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
