@@ -12,7 +12,7 @@
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
-//! | `telling` | hooks when something has ended, fireflies while it lasts |
+//! | `reporting` | hooks when something has ended, fireflies while it lasts |
 //! | `relay` | split TCP for hosts that cannot be tuned |
 //! | `lab` | the emulated long fat network |
 //! | `cc` | our own congestion control in the running kernel |
@@ -47,12 +47,12 @@ mod measure;
 mod pace;
 mod plan;
 mod relay;
+mod reporting;
 mod route;
 mod serve;
 mod shards;
 mod signals;
 mod slurm;
-mod telling;
 mod values;
 mod version;
 

@@ -14,10 +14,10 @@ use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
 
-use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode, TellingArguments};
+use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode, ReportingArguments};
 use crate::keygen::file_or_default;
+use crate::reporting;
 use crate::route::Route;
-use crate::telling;
 
 /// What `icdc copy` is going to do.
 pub(crate) struct CopyPlan {
@@ -25,7 +25,7 @@ pub(crate) struct CopyPlan {
     pub(crate) destination: Location,
     pub(crate) options: CopyOptions,
     pub(crate) output: Output,
-    pub(crate) telling: TellingArguments,
+    pub(crate) reporting: ReportingArguments,
 }
 
 /// How it is going to be shown.
@@ -121,10 +121,10 @@ impl CopyPlan {
         };
         options.retry_for = arguments.retry_for;
         ensure!(
-            arguments.telling.scitags.is_none() || !between_two && (by_ssh() || by_daemon),
+            arguments.reporting.scitags.is_none() || !between_two && (by_ssh() || by_daemon),
             "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
         );
-        options.marker = telling::marker(&arguments.telling)?;
+        options.marker = reporting::marker(&arguments.reporting)?;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -134,7 +134,7 @@ impl CopyPlan {
             metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
             summary: true,
         };
-        Ok(Self { sources, destination, options, output, telling: arguments.telling })
+        Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use icdc_remote::{
-    AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Prepared, ServeConfig, Tellers, Wishes,
+    AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Observers, OperatorRequests, Prepared,
+    ServeConfig,
 };
 use icdc_stop::StopSignal;
 use sd_notify::NotifyState;
@@ -16,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 use crate::arguments::ServeArguments;
 use crate::console::Console;
 use crate::keygen::file_or_default;
-use crate::{exit, logs, signals, telling};
+use crate::{exit, logs, reporting, signals};
 
 const STOPPING: &str = "stopping; running transfers make durable what they have (again: stop at once)";
 /// The option by which a daemon starts the next one.
@@ -26,9 +27,9 @@ const SUCCESSOR: &str = "--successor";
 pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::INFO);
     // Before anything else: a signal may come as soon as the process is there, and would end it.
-    let wishes = Wishes::default();
-    for (signal, wish) in [(SIGHUP, &wishes.reload), (SIGUSR1, &wishes.drain), (SIGUSR2, &wishes.succeed)] {
-        signal_hook::flag::register(signal, wish.clone()).context("signals cannot be watched")?;
+    let requests = OperatorRequests::default();
+    for (signal, request) in [(SIGHUP, &requests.reload), (SIGUSR1, &requests.drain), (SIGUSR2, &requests.succeed)] {
+        signal_hook::flag::register(signal, request.clone()).context("signals cannot be watched")?;
     }
     let audit = arguments.audit.map(|place| AuditConfig {
         place: match place {
@@ -57,13 +58,13 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     let prepared = Prepared::new(config)?;
     // Threads from here on: the rights that are not needed are given up.
     // Dropped at the end, they wait until all has been told.
-    let hooks = telling::of_sessions(&arguments.telling)?;
-    let marker = telling::marker(&arguments.telling)?;
-    let tellers = Tellers { ended: hooks.as_ref().map(telling::end_sink), marker };
+    let hooks = reporting::of_sessions(&arguments.reporting)?;
+    let marker = reporting::marker(&arguments.reporting)?;
+    let observers = Observers { ended: hooks.as_ref().map(reporting::end_sink), marker };
     let stop = StopSignal::new();
     signals::watch(&stop, console, STOPPING, exit::FAILED).context("signals cannot be watched")?;
     let manager = ServiceManager::default();
-    prepared.serve(tellers, &stop, &wishes, &|notice| manager.tell(&notice))?;
+    prepared.serve(observers, &stop, &requests, &|notice| manager.tell(&notice))?;
     Ok(())
 }
 

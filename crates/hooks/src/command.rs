@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use thiserror::Error;
 
-use crate::told::Told;
+use crate::report::Report;
 
 /// Interval at which the command is checked for its end.
 const LOOK: Span = Span::from_millis(20);
@@ -60,12 +60,12 @@ impl Command {
     ///
     /// # Errors
     /// See [`CommandError`].
-    pub fn run(&self, told: &Told, lines: &Lines, stop: &StopSignal) -> Result<(), CommandError> {
+    pub fn run(&self, report: &Report, lines: &Lines, stop: &StopSignal) -> Result<(), CommandError> {
         let (reader, writer) = io::pipe().map_err(CommandError::Start)?;
-        let mut child = self.start(told, writer).map_err(CommandError::Start)?;
+        let mut child = self.start(report, writer).map_err(CommandError::Start)?;
         let mut talk = Talk {
             input: child.stdin.take(),
-            unwritten: told.json().as_bytes(),
+            unwritten: report.json().as_bytes(),
             output: Some(reader),
             printed: Printed { lines, line: Vec::new(), left: MOST_PRINTED, is_cut: false },
         };
@@ -95,9 +95,9 @@ impl Command {
         }
     }
 
-    fn start(&self, told: &Told, output: io::PipeWriter) -> io::Result<Child> {
+    fn start(&self, report: &Report, output: io::PipeWriter) -> io::Result<Child> {
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", &self.text]).envs(told.variables()).process_group(0);
+        command.args(["-c", &self.text]).envs(report.variables()).process_group(0);
         command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
         command.spawn()
     }

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`told`] | the report: JSON, and variables for a command's environment |
+//! | [`report`] | the report: JSON, and variables for a command's environment |
 //! | [`command`] | a shell command with a time limit |
 //! | [`webhook`] | an HTTP request with the JSON, signed if there is a secret |
 //! | [`hooks`] | both of them |
@@ -16,11 +16,11 @@
 pub mod command;
 pub mod hooks;
 pub mod queue;
-pub mod told;
+pub mod report;
 pub mod webhook;
 
 pub use command::{Command, CommandError, Lines};
 pub use hooks::Hooks;
 pub use queue::{HookQueue, HookSender};
-pub use told::Told;
+pub use report::Report;
 pub use webhook::{Secret, SecretError, Target, TargetError, TargetFileError, Webhook, WebhookError};

@@ -9,7 +9,7 @@ use icdc_stop::StopSignal;
 use icdc_units::Span;
 
 use crate::hooks::Hooks;
-use crate::told::Told;
+use crate::report::Report;
 
 /// Most hooks that run at a time.
 const AT_A_TIME: usize = 8;
@@ -34,7 +34,7 @@ pub struct HookSender(Waiting);
 #[derive(Clone)]
 struct Waiting {
     /// `None` once the queue is closed.
-    room: Arc<Mutex<Option<Sender<Told>>>>,
+    room: Arc<Mutex<Option<Sender<Report>>>>,
     left_out: Arc<AtomicU64>,
 }
 
@@ -44,7 +44,7 @@ impl HookQueue {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(hooks: Hooks) -> io::Result<Self> {
-        let (waiting, next) = bounded::<Told>(WAITING);
+        let (waiting, next) = bounded::<Report>(WAITING);
         let (running, ended) = bounded::<()>(0);
         let (hooks, over, left_out) = (Arc::new(hooks), StopSignal::new(), Arc::new(AtomicU64::new(0)));
         for number in 0..AT_A_TIME {
@@ -54,10 +54,10 @@ impl HookQueue {
                 let _running = running;
                 // A daemon that may become other users does not pass that on. It fails where there is none.
                 let _ = rustix::thread::clear_ambient_capability_set();
-                for told in next {
+                for report in next {
                     match over.is_requested() {
                         true => drop(left_out.fetch_add(1, Ordering::Relaxed)),
-                        false => hooks.run(&told, &over).iter().for_each(|failed| tracing::warn!("{failed}")),
+                        false => hooks.run(&report, &over).iter().for_each(|failed| tracing::warn!("{failed}")),
                     }
                     tell_left_out(&left_out);
                 }
@@ -76,9 +76,9 @@ impl HookQueue {
 
 impl HookSender {
     /// Queues this report. It is dropped if too many wait or the queue is closed.
-    pub fn add(&self, told: Told) {
+    pub fn add(&self, report: Report) {
         let room = self.0.room.lock().unwrap_or_else(PoisonError::into_inner);
-        if room.as_ref().is_none_or(|room| room.try_send(told).is_err()) {
+        if room.as_ref().is_none_or(|room| room.try_send(report).is_err()) {
             self.0.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -123,11 +123,11 @@ mod tests {
         let queue = HookQueue::start(hooks).unwrap();
         let sender = queue.sender();
         for number in 0..20 {
-            sender.add(Told::new("{}".into()).with("N", &number.to_string()));
+            sender.add(Report::new("{}".into()).with("N", &number.to_string()));
         }
         // It does not wait for those who may still add.
         drop(queue);
-        sender.add(Told::new("{}".into()).with("N", "late"));
+        sender.add(Report::new("{}".into()).with("N", "late"));
         let mut printed = printed.lock().unwrap().clone();
         printed.sort();
         let mut expected: Vec<String> = (0..20).map(|number| format!("{{}} {number}")).collect();

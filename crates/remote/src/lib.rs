@@ -51,7 +51,7 @@ pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
 pub use rights::AllowedCongestion;
 pub use serve::{
-    AuditConfig, AuditPlace, EndSink, Inheritance, Listeners, Notice, Prepared, ServeConfig, ServeError, SessionEnd,
-    Tellers, WhenFull, Wishes,
+    AuditConfig, AuditPlace, EndSink, Inheritance, Listeners, Notice, Observers, OperatorRequests, Prepared,
+    ServeConfig, ServeError, SessionEnd, WhenFull,
 };
 pub use worker::{SessionProcessError, session_process};

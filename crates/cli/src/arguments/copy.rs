@@ -8,7 +8,7 @@ use icdc_metrics::Gateway;
 use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
-use super::{ConnectionArguments, TellingArguments};
+use super::{ConnectionArguments, ReportingArguments};
 use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, pause, preserve, ring, shard, streams};
 
 #[derive(Args, Clone, Debug)]
@@ -146,7 +146,7 @@ pub(crate) struct CopyArguments {
     pub(crate) progress: ProgressMode,
 
     #[command(flatten)]
-    pub(crate) telling: TellingArguments,
+    pub(crate) reporting: ReportingArguments,
 
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]

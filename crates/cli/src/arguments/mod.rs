@@ -17,12 +17,12 @@ pub(crate) mod pace;
 mod path;
 mod plan;
 pub(crate) mod relay;
+mod reporting;
 #[cfg_attr(not(feature = "experiments"), path = "run_missing.rs")]
 pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 mod slurm;
-mod telling;
 mod version;
 
 use clap::{Parser, Subcommand};
@@ -41,9 +41,9 @@ pub(crate) use measure::MeasureArguments;
 pub(crate) use pace::PaceArguments;
 pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent, StatusArguments};
 pub(crate) use relay::RelayArguments;
+pub(crate) use reporting::ReportingArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
-pub(crate) use telling::TellingArguments;
 pub(crate) use version::VersionArguments;
 
 /// The whole command line.

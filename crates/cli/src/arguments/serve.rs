@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use icdc_remote::{AuditPlace, WhenFull};
 use icdc_units::ByteCount;
 
-use super::TellingArguments;
+use super::ReportingArguments;
 use crate::values::{amount, listen_address};
 
 #[derive(Args, Debug)]
@@ -86,7 +86,7 @@ pub(crate) struct ServeArguments {
     pub(crate) metrics: Option<SocketAddr>,
 
     #[command(flatten)]
-    pub(crate) telling: TellingArguments,
+    pub(crate) reporting: ReportingArguments,
 
     /// Take over the listening sockets of the daemon that starts this one
     #[arg(long, hide = true)]

@@ -29,7 +29,7 @@ use crate::copy::exporter::Exporter;
 use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
 use crate::plan::{CopyPlan, ResultFile};
-use crate::telling::{CopyHooks, EndedCopy};
+use crate::reporting::{CopyHooks, EndedCopy};
 use crate::{exit, logs, signals};
 
 /// What the user is told at the first interrupt.
@@ -51,8 +51,8 @@ pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
 
 /// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came to its end, with or without failures.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
-    let CopyPlan { sources, destination, mut options, mut output, telling } = plan;
-    let hooks = match CopyHooks::new(&telling, console) {
+    let CopyPlan { sources, destination, mut options, mut output, reporting } = plan;
+    let hooks = match CopyHooks::new(&reporting, console) {
         Ok(hooks) => hooks.filter(|_| !output.dry_run),
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };

@@ -94,7 +94,7 @@ pub enum Listeners {
 
 /// Requests to a running daemon. It clears each one that it has carried out.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct OperatorRequests {
     /// Read identity and authorized keys again, and open the audit log again.
     pub reload: Arc<AtomicBool>,
     /// Accept no more connections, and end with the last session.
@@ -173,7 +173,7 @@ pub struct Prepared {
 
 /// Receivers of a daemon's reports on its sessions.
 #[derive(Default)]
-pub struct Tellers {
+pub struct Observers {
     /// Gets every session that has ended.
     pub ended: Option<EndSink>,
     /// Marks data connections with fireflies.
@@ -224,9 +224,9 @@ impl Prepared {
     /// See [`ServeError`].
     pub fn serve(
         self,
-        tellers: Tellers,
+        observers: Observers,
         stop: &StopSignal,
-        wishes: &Wishes,
+        requests: &OperatorRequests,
         notify: &dyn Fn(Notice),
     ) -> Result<(), ServeError> {
         let Self { config, identity, admission, listeners, inheritance, endpoint } = self;
@@ -245,7 +245,7 @@ impl Prepared {
             endpoint.serve(move |format| told.text(format))
         };
         let mut endpoint = endpoint.map(serve).transpose()?;
-        let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, tellers));
+        let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, observers));
         daemon.record(&Line { event: "start", ..Line::default() });
 
         let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>();
@@ -259,7 +259,7 @@ impl Prepared {
         let mut told_alive = clock::now();
         while !stop.wait(CHECK) {
             let now = clock::now();
-            if wishes.reload.swap(false, Ordering::Relaxed) {
+            if requests.reload.swap(false, Ordering::Relaxed) {
                 notify(Notice::Reloading);
                 daemon.reload(&config, now);
                 notify(Notice::Ready);
@@ -271,7 +271,7 @@ impl Prepared {
                 daemon.metrics.set_authorized_keys(daemon.admission.standing_keys().len());
                 told_alive = now;
             }
-            if wishes.succeed.swap(false, Ordering::Relaxed) {
+            if requests.succeed.swap(false, Ordering::Relaxed) {
                 match succession::succeed(&config.successor, &listeners, endpoint.as_ref().map(Serving::listener)) {
                     Ok(process) => {
                         endpoint.take().into_iter().for_each(Serving::end);
@@ -280,12 +280,12 @@ impl Prepared {
                             "the next daemon accepts connections; this one ends with its last session"
                         );
                         notify(Notice::Successor(process));
-                        wishes.drain.store(true, Ordering::Relaxed);
+                        requests.drain.store(true, Ordering::Relaxed);
                     }
                     Err(error) => tracing::error!("the next daemon has not started, and this one continues: {error}"),
                 }
             }
-            if wishes.drain.load(Ordering::Relaxed) {
+            if requests.drain.load(Ordering::Relaxed) {
                 guard.close();
                 if guard.wait_until_served(Span::ZERO) {
                     break;
@@ -407,7 +407,7 @@ impl Daemon {
         admission: Admission,
         audit: Audit,
         metrics: Arc<ServeMetrics>,
-        Tellers { ended, marker }: Tellers,
+        Observers { ended, marker }: Observers,
     ) -> Self {
         let admission = Arc::new(admission);
         let sessions = Sessions::admitting_by(Arc::clone(&admission));

@@ -27,7 +27,7 @@ const MOST: usize = 64;
 
 /// From the old daemon to the new one. Other releases must understand it.
 #[derive(Serialize, Deserialize)]
-enum Bequest {
+enum Handover {
     /// With the socket.
     Listener,
     /// That was all.
@@ -62,10 +62,10 @@ impl Inheritance {
         let (mut listeners, mut metrics) = (Vec::new(), None);
         let nobody = || io::Error::other("expected a daemon on standard input; it is for `icdc serve` to call");
         loop {
-            match predecessor.receive::<Bequest>().map_err(|_| nobody())?.ok_or_else(nobody)? {
-                (Bequest::Listener, Some(socket)) if listeners.len() < MOST => listeners.push(socket.into()),
-                (Bequest::Metrics, Some(socket)) => metrics = Some(socket.into()),
-                (Bequest::End, _) if !listeners.is_empty() => return Ok(Self { listeners, metrics, predecessor }),
+            match predecessor.receive::<Handover>().map_err(|_| nobody())?.ok_or_else(nobody)? {
+                (Handover::Listener, Some(socket)) if listeners.len() < MOST => listeners.push(socket.into()),
+                (Handover::Metrics, Some(socket)) => metrics = Some(socket.into()),
+                (Handover::End, _) if !listeners.is_empty() => return Ok(Self { listeners, metrics, predecessor }),
                 _ => return Err(nobody()),
             }
         }
@@ -90,12 +90,12 @@ pub(super) fn succeed(
     let mut child = Command::new(program).args(arguments).stdin(Stdio::from(OwnedFd::from(far))).spawn()?;
     let handed_over = || -> io::Result<()> {
         for listener in listeners {
-            channel.send(&Bequest::Listener, Some(listener.as_fd()))?;
+            channel.send(&Handover::Listener, Some(listener.as_fd()))?;
         }
         if let Some(metrics) = metrics {
-            channel.send(&Bequest::Metrics, Some(metrics.as_fd()))?;
+            channel.send(&Handover::Metrics, Some(metrics.as_fd()))?;
         }
-        channel.send(&Bequest::End, None)?;
+        channel.send(&Handover::End, None)?;
         match channel.receive::<Ready>()? {
             Some(_) => Ok(()),
             None => Err(io::Error::other("it ended before it listened; its own messages say why")),

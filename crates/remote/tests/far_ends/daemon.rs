@@ -7,7 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use icdc_remote::{AllowedCongestion, ConnectError, Far, Listeners, Location, Prepared, ServeConfig, Tellers, Wishes};
+use icdc_remote::{
+    AllowedCongestion, ConnectError, Far, Listeners, Location, Observers, OperatorRequests, Prepared, ServeConfig,
+};
 use icdc_stop::StopSignal;
 use icdc_transfer::Event;
 use icdc_trust::{Identity, KnownHosts, PublicKey};
@@ -49,7 +51,7 @@ impl Daemon {
             let stop = stop.clone();
             move || {
                 let prepared = Prepared::new(config).unwrap();
-                prepared.serve(Tellers::default(), &stop, &Wishes::default(), &|_| ()).unwrap();
+                prepared.serve(Observers::default(), &stop, &OperatorRequests::default(), &|_| ()).unwrap();
             }
         });
         assert!(crate::eventually(|| TcpStream::connect(free).is_ok()));

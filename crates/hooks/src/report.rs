@@ -7,12 +7,12 @@ const CUT: &str = "…";
 
 /// A report: JSON, and the same in environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Report {
     json: String,
     variables: Vec<(&'static str, String)>,
 }
 
-impl Told {
+impl Report {
     /// A report of `json`, one object, without variables.
     #[must_use]
     pub fn new(json: String) -> Self {
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn a_variable_is_bounded_and_has_no_control_characters() {
-        let told =
-            Told::new("{}".into()).with("A", "x\0y\n\u{1b}[2J").with("B", &"é".repeat(10_000)).with("C", "plain é");
-        let values: Vec<_> = told.variables().map(|(_, value)| value.to_owned()).collect();
+        let report =
+            Report::new("{}".into()).with("A", "x\0y\n\u{1b}[2J").with("B", &"é".repeat(10_000)).with("C", "plain é");
+        let values: Vec<_> = report.variables().map(|(_, value)| value.to_owned()).collect();
         assert_eq!(values[0], "x\\u{0}y\\n\\u{1b}[2J");
         assert!(values[1].len() <= LONGEST && values[1].ends_with("é…"), "{}", values[1].len());
         assert_eq!(values[2], "plain é");

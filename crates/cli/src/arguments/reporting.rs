@@ -10,7 +10,7 @@ use icdc_units::Span;
 use crate::values::{collector, limit, webhook};
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct TellingArguments {
+pub(crate) struct ReportingArguments {
     /// Shell command to run when the copy, or a session of the daemon, has ended, whatever the result.
     /// It gets the result as JSON on standard input, and in ICDC_RESULT and other environment variables
     #[arg(long, value_name = "CMD", help_heading = "Hooks and flow marking", value_hint = ValueHint::CommandString)]

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use icdc_hooks::{Command, HookQueue, Hooks, Lines, Secret, Told, Webhook};
+use icdc_hooks::{Command, HookQueue, Hooks, Lines, Report, Secret, Webhook};
 use icdc_remote::{EndSink, Location, SessionEnd};
 use icdc_scitags::{Marker, MarkerConfig, Registry, Tag};
 use icdc_stop::StopSignal;
 use icdc_transfer::Summary;
 use serde_json::{Value, json};
 
-use crate::arguments::TellingArguments;
+use crate::arguments::ReportingArguments;
 use crate::console::Console;
 use crate::exit;
 
@@ -41,7 +41,7 @@ pub(crate) struct EndedCopy<'a> {
 
 impl CopyHooks {
     /// The hooks that the arguments name; `None` if there are none.
-    pub(crate) fn new(arguments: &TellingArguments, console: &Console) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn new(arguments: &ReportingArguments, console: &Console) -> anyhow::Result<Option<Self>> {
         let printed = console.clone();
         let lines: Lines = Box::new(move |line| printed.print(&format!("{line}\n")));
         Ok(hooks(arguments, lines)?.map(|hooks| Self { hooks, console: console.clone() }))
@@ -51,14 +51,14 @@ impl CopyHooks {
     pub(crate) fn tell(&self, ended: &EndedCopy<'_>, stop: &StopSignal) {
         // The hooks of an interrupted copy run as well; a later interrupt ends them.
         let stop = if stop.is_requested() { StopSignal::new() } else { stop.clone() };
-        for failed in self.hooks.run(&ended.told(), &stop) {
+        for failed in self.hooks.run(&ended.report(), &stop) {
             self.console.complain(&failed);
         }
     }
 }
 
 impl EndedCopy<'_> {
-    fn told(&self) -> Told {
+    fn report(&self) -> Report {
         let Self { summary, reason, exit_code: code, .. } = self;
         let result = self.result();
         let sources: Vec<String> = self.sources.iter().take(NAMED).map(ToString::to_string).collect();
@@ -71,7 +71,7 @@ impl EndedCopy<'_> {
         if let (Value::Object(json), Ok(Value::Object(summary))) = (&mut json, serde_json::to_value(summary)) {
             json.extend(summary);
         }
-        Told::new(json.to_string())
+        Report::new(json.to_string())
             .with("ICDC_RESULT", result)
             .with("ICDC_EXIT_CODE", &code.to_string())
             .with("ICDC_BYTES", &summary.bytes.to_string())
@@ -94,7 +94,7 @@ impl EndedCopy<'_> {
 }
 
 /// Hooks for ended sessions of a daemon, which run beside its sessions; `None` if the arguments name none.
-pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option<HookQueue>> {
+pub(crate) fn of_sessions(arguments: &ReportingArguments) -> anyhow::Result<Option<HookQueue>> {
     let lines: Lines = Box::new(|line| tracing::info!(line, "--on-finish"));
     let Some(hooks) = hooks(arguments, lines)? else { return Ok(None) };
     Ok(Some(HookQueue::start(hooks).context("threads for --on-finish and --webhook")?))
@@ -103,11 +103,11 @@ pub(crate) fn of_sessions(arguments: &TellingArguments) -> anyhow::Result<Option
 /// A sink that queues every ended session for these hooks.
 pub(crate) fn end_sink(hooks: &HookQueue) -> EndSink {
     let sender = hooks.sender();
-    EndSink(Arc::new(move |end| sender.add(told(&end))))
+    EndSink(Arc::new(move |end| sender.add(report(&end))))
 }
 
-fn told(end: &SessionEnd) -> Told {
-    Told::new(end.json.clone())
+fn report(end: &SessionEnd) -> Report {
+    Report::new(end.json.clone())
         .with("ICDC_RESULT", &end.result)
         .with("ICDC_BYTES", &end.bytes.to_string())
         .with("ICDC_FILES", &end.files.to_string())
@@ -119,7 +119,7 @@ fn told(end: &SessionEnd) -> Told {
         .with("ICDC_PATH", &end.path)
 }
 
-fn hooks(arguments: &TellingArguments, lines: Lines) -> anyhow::Result<Option<Hooks>> {
+fn hooks(arguments: &ReportingArguments, lines: Lines) -> anyhow::Result<Option<Hooks>> {
     let command = arguments.on_finish.clone().map(|text| Command { text, limit: arguments.on_finish_timeout });
     let webhook = arguments.webhook.clone().map(|target| {
         let secret = arguments.webhook_secret.as_deref().map(Secret::read).transpose();
@@ -132,7 +132,7 @@ fn hooks(arguments: &TellingArguments, lines: Lines) -> anyhow::Result<Option<Ho
 }
 
 /// The marker of data connections; `None` without `--scitags`.
-pub(crate) fn marker(arguments: &TellingArguments) -> anyhow::Result<Option<Arc<Marker>>> {
+pub(crate) fn marker(arguments: &ReportingArguments) -> anyhow::Result<Option<Arc<Marker>>> {
     let Some(text) = &arguments.scitags else { return Ok(None) };
     let registry = arguments.scitags_registry.as_deref().map(registry).transpose()?;
     let config = MarkerConfig {
