@@ -104,6 +104,15 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("audit-keep", "ICDC_SERVE_AUDIT_KEEP", Form::Number, Concern::Daemon, SERVING, "10"),
     setting("audit-full", "ICDC_SERVE_AUDIT_FULL", Form::Text, Concern::Daemon, SERVING, "\"refuse\""),
     setting("metrics", "ICDC_SERVE_METRICS", Form::Text, Concern::Daemon, SERVING, "\"127.0.0.1:9633\""),
+    setting("on-finish", "ICDC_SERVE_ON_FINISH", Form::Text, Concern::Daemon, SERVING, "\"/usr/local/bin/catalogue\""),
+    setting("on-finish-timeout", "ICDC_SERVE_ON_FINISH_TIMEOUT", Form::Text, Concern::Daemon, SERVING, "\"60s\""),
+    setting("webhook", "ICDC_SERVE_WEBHOOK", Form::Text, Concern::Daemon, SERVING, "\"https://hooks.example.org/icdc\""),
+    setting("webhook-secret", "ICDC_SERVE_WEBHOOK_SECRET", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/webhook\""),
+    setting("webhook-timeout", "ICDC_SERVE_WEBHOOK_TIMEOUT", Form::Text, Concern::Daemon, SERVING, "\"10s\""),
+    setting("scitags", "ICDC_SERVE_SCITAGS", Form::Text, Concern::Daemon, SERVING, "\"2.14\""),
+    setting("scitags-registry", "ICDC_SERVE_SCITAGS_REGISTRY", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/scitags.json\""),
+    setting("scitags-collector", "ICDC_SERVE_SCITAGS_COLLECTOR", Form::Text, Concern::Daemon, SERVING, "\"192.0.2.9:10514\""),
+    setting("scitags-interval", "ICDC_SERVE_SCITAGS_INTERVAL", Form::Text, Concern::Daemon, SERVING, "\"1min\""),
 ];
 
 /// All of them.
