@@ -260,7 +260,8 @@ fn text_of(setting: &Setting, value: &DeValue<'_>) -> Result<String, String> {
             i64::from_str_radix(value.as_str(), value.radix()).ok().map(|number| number.to_string())
         }
         (Form::List, DeValue::Array(array)) => list(array),
-        (Form::Path, DeValue::String(text)) => return path(setting, text),
+        (Form::PathOr(word), DeValue::String(text)) if text == word => Some(word.to_owned()),
+        (Form::Path | Form::PathOr(_), DeValue::String(text)) => return path(setting, text),
         (Form::Text | Form::Number | Form::List, DeValue::String(text)) => Some(text.to_string()),
         _ => None,
     };
@@ -295,7 +296,8 @@ fn path(setting: &Setting, text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     let Some(rest) = text.strip_prefix("~/") else {
-        return Err(format!("{} takes an absolute path, or one that begins with ~/", setting.key));
+        let word = if let Form::PathOr(word) = setting.form { format!("{word}, ") } else { String::new() };
+        return Err(format!("{} takes {word}an absolute path, or one that begins with ~/", setting.key));
     };
     match std::env::var("HOME") {
         Ok(home) if home.starts_with('/') => Ok(format!("{}/{rest}", home.trim_end_matches('/'))),

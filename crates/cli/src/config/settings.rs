@@ -32,6 +32,8 @@ pub(crate) enum Form {
     List,
     /// `"/path"` or `"~/path"`.
     Path,
+    /// As a path, or this word.
+    PathOr(&'static str),
     /// `true` or `false`.
     Flag,
 }
@@ -99,7 +101,7 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("authorized-keys", "ICDC_SERVE_AUTHORIZED_KEYS", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/authorized_keys\""),
     setting("identity", "ICDC_SERVE_IDENTITY", Form::Path, Concern::Daemon, SERVING, "\"/etc/icdc/identity\""),
     setting("allow-cc", "ICDC_SERVE_ALLOW_CC", Form::List, Concern::Daemon, SERVING, "[\"highspeed\", \"htcp\"]"),
-    setting("audit", "ICDC_SERVE_AUDIT", Form::Path, Concern::Daemon, SERVING, "\"/var/log/icdc/audit.log\""),
+    setting("audit", "ICDC_SERVE_AUDIT", Form::PathOr("journal"), Concern::Daemon, SERVING, "\"/var/log/icdc/audit.log\""),
     setting("audit-size", "ICDC_SERVE_AUDIT_SIZE", Form::Text, Concern::Daemon, SERVING, "\"100MB\""),
     setting("audit-keep", "ICDC_SERVE_AUDIT_KEEP", Form::Number, Concern::Daemon, SERVING, "10"),
     setting("audit-full", "ICDC_SERVE_AUDIT_FULL", Form::Text, Concern::Daemon, SERVING, "\"refuse\""),
@@ -148,7 +150,7 @@ impl Setting {
             Form::Text => "a text",
             Form::Number => "a number or a text",
             Form::List => "a list of texts",
-            Form::Path => "a path as a text",
+            Form::Path | Form::PathOr(_) => "a path as a text",
             Form::Flag => "true or false",
         }
     }

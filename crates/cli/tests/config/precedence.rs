@@ -230,6 +230,15 @@ fn the_daemon_has_a_section_and_variables_of_its_own() {
 }
 
 #[test]
+fn the_audit_log_is_a_file_or_the_journal() {
+    let configured = Configured::new();
+    for place in ["journal", "/nonexistent/audit.log"] {
+        configured.write(&format!("[serve]\naudit = '{place}'\n"), "");
+        assert_eq!(value(&configured.explained(&[], &[]), "serve", "audit").0, place);
+    }
+}
+
+#[test]
 fn settings_that_contradict_each_other() {
     let configured = Configured::new();
     let of = |key: &str, text: &str| {
