@@ -39,7 +39,7 @@ pub struct CopyOptions {
     /// Options of the receiving end.
     pub receive: ReceiveOptions,
     /// Command that reaches a host, split into words as a shell does; called as
-    /// `CMD HOST COMMAND…`.
+    /// `CMD HOST COMMAND...`.
     pub ssh: String,
     /// The program at the far side, a word for the far side's shell. [`Self::REMOTE_ICDC`] is also
     /// looked for in `~/.local/bin` and `/usr/local/bin`.

@@ -10,7 +10,7 @@ use crate::values::{PortRange, egresses, port_range};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArguments {
-    /// Command that reaches a host; run as CMD HOST COMMAND…
+    /// Command that reaches a host; run as CMD HOST COMMAND...
     #[arg(long, value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]
     pub(crate) ssh: String,
 

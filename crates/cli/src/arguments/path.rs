@@ -61,11 +61,11 @@ pub(crate) struct PathArguments {
     burst: Option<f64>,
 
     /// Lose exactly these packets from a to b, numbered from 1 in order of arrival
-    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
     drop_list: Vec<u64>,
 
     /// Lose exactly these packets from b to a
-    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
+    #[arg(long, value_name = "N[,N...]", value_delimiter = ',', conflicts_with_all = ["loss", "burst"], help_heading = "Path")]
     drop_list_back: Vec<u64>,
 
     /// Rate of the lines between the hosts and the path; gap frames of the wire pacer end there

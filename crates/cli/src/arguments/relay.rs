@@ -246,11 +246,11 @@ pub(crate) struct SteeringArguments {
     pub(crate) listener: u16,
 
     /// Destination ports to redirect [default: all]
-    #[arg(long, value_name = "PORT,…", value_delimiter = ',')]
+    #[arg(long, value_name = "PORT[,PORT...]", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,
 
     /// Prefixes of clients [default: all]
-    #[arg(long, value_name = "PREFIX,…", value_delimiter = ',', value_parser = crate::values::prefix)]
+    #[arg(long, value_name = "PREFIX[,PREFIX...]", value_delimiter = ',', value_parser = crate::values::prefix)]
     pub(crate) from: Vec<Prefix>,
 
     /// Device on which clients' packets arrive [default: any]
