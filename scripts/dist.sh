@@ -54,7 +54,9 @@ build() {
         echo 'dist: this is no clone: set SOURCE_DATE_EPOCH to the date of the release (seconds since 1970)' >&2
         return 1
     }
-    export SOURCE_DATE_EPOCH
+    # What `icdc --version --verbose` names, unless something else than the last commit is built.
+    ICDC_COMMIT=$(git diff --quiet HEAD 2>/dev/null && git rev-parse HEAD) || ICDC_COMMIT=''
+    export SOURCE_DATE_EPOCH ICDC_COMMIT
     mkdir -p dist || return 1
     for architecture in "$@"; do
         build_libraries "$architecture" && build_program "$architecture" && pack "$architecture" || return 1
