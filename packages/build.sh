@@ -38,6 +38,7 @@ main() {
     for given in "$@"; do
         make_packages "$(unpacked "$given" "$stage/unpacked")"
     done
+    checksums "$out"
 }
 
 find_nfpm() {

@@ -40,6 +40,7 @@ main() {
         image icdc
         image jobs
     done
+    checksums "$out"
 }
 
 context() {

@@ -11,6 +11,7 @@ set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$setup_top" || exit 1
 . scripts/setup.sh
+. packages/programs.sh
 
 # The tools' versions are a part of what makes two builds equal.
 zig_version=0.15.2
@@ -61,7 +62,7 @@ build() {
     for architecture in "$@"; do
         build_libraries "$architecture" && build_program "$architecture" && pack "$architecture" || return 1
     done
-    cp install.sh dist/ && (cd dist && sha256sum ./*.gz ./*.json | sed 's|\./||' >SHA256SUMS) || return 1
+    cp install.sh dist/ && checksums dist || return 1
     cat dist/SHA256SUMS
 }
 

@@ -17,7 +17,7 @@ use crate::config::settings;
     after_long_help = page()
 )]
 pub(crate) struct ConfigArguments {
-    /// Show the settings for this host: [USER@]HOST for ssh, or icdc://HOST for a daemon
+    /// Show the settings for this host: HOST or USER@HOST for ssh, icdc://HOST for a daemon
     #[arg(long, value_name = "HOST", value_hint = ValueHint::Hostname)]
     pub(crate) explain: Option<OsString>,
 

@@ -179,7 +179,7 @@ fn a_request_made_before_a_change_of_its_line_counts_for_nothing_after_it() {
     assert!(scene.daemon.run().stderr().contains("listening"));
     std::thread::sleep(Duration::from_millis(300));
     scene.remove_line(holder.public());
-    assert!(scene.daemon.run().wait_for_words("has changed: it ends"));
+    assert!(scene.daemon.run().wait_for_words("the connection ends: its line in authorized_keys has changed"));
     peer.ask(transfer(), receive_job("in/late"));
     peer.say(begin(b"top", SourceKind::Item));
     peer.hear_end();

@@ -229,7 +229,9 @@ fn what_a_key_may_move_is_counted_and_used_up() {
     kept_out(site.copy(&["--"]).arg(daemon.location("in/a")).arg("back").run(), "used up the bytes");
     daemon.stop();
     let kept = fs::read_dir(site.path("home/.local/state/icdc")).unwrap().map(|entry| entry.unwrap().path());
-    let kept: Vec<_> = kept.filter(|path| path.to_string_lossy().contains("usage-")).collect();
+    let kept: Vec<_> = kept
+        .filter(|path| path.to_string_lossy().contains("usage-") && path.extension().is_some_and(|kind| kind == "json"))
+        .collect();
     let key = fs::read_to_string(site.path("home/.config/icdc/identity.pub")).unwrap();
     let key = key.split_whitespace().nth(1).unwrap();
     assert!(kept.len() == 1 && fs::read_to_string(&kept[0]).unwrap().contains(key), "{kept:?}");

@@ -1,7 +1,13 @@
 //! What the kernel lets this process do that makes transfers faster.
 
+use std::path::Path;
+
 use icdc_disk::{EngineKind, open_engine};
 use icdc_tcp::congestion::{self, Availability, Obstacle};
+
+/// The program as a package installs it, and the package's command that gives capabilities to the members of the group `icdc` only.
+const PACKAGED: &str = "/usr/bin/icdc";
+const OF_PACKAGE: &str = "/usr/libexec/icdc/capabilities";
 
 /// Both are used where they can be had, and done without where not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +51,10 @@ fn ebpf() -> Ability {
         Obstacle::Interpreted => Some("sysctl -w net.core.bpf_jit_enable=1".to_owned()),
         Obstacle::Capability(_) => {
             let program = std::env::current_exe().ok()?;
-            Some(format!("setcap cap_bpf,cap_perfmon,cap_net_admin+ep {}", program.display()))
+            Some(match program.as_path() == Path::new(PACKAGED) && Path::new(OF_PACKAGE).exists() {
+                true => format!("{OF_PACKAGE} on"),
+                false => format!("setcap cap_bpf,cap_perfmon,cap_net_admin+ep {}", program.display()),
+            })
         }
         _ => None,
     });

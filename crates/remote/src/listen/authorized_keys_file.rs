@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, TrustError};
 
+use crate::worker::User;
+
 /// The file, read again when it has changed.
 pub(super) struct AuthorizedKeysFile {
     path: PathBuf,
@@ -32,7 +34,9 @@ impl AuthorizedKeysFile {
     pub(super) fn open(path: &Path) -> Result<Self, TrustError> {
         let stamp = stamp(path)?;
         let looks = Mutex::new(Looks { last: Some(stamp), settled: Some(stamp), told: None });
-        Ok(Self { path: path.to_owned(), cached: Mutex::new((stamp, read(path)?)), looks })
+        let keys = read(path)?;
+        warn_of_missing(path, &keys);
+        Ok(Self { path: path.to_owned(), cached: Mutex::new((stamp, keys)), looks })
     }
 
     /// The keys as they stand in the file now. A file that cannot be read admits nobody, because a
@@ -132,6 +136,19 @@ fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
         }
     }
     Ok(Arc::new(keys))
+}
+
+/// Directories and users that lines name may be missing for now, such as a file system that is not mounted.
+fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
+    for grant in keys.grants() {
+        let place = format!("{}:{}", path.display(), grant.line);
+        if std::fs::metadata(&grant.root).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            tracing::warn!("{place}: root={} does not exist; create it, or correct the line", grant.root.display());
+        }
+        if let Some(Err(error)) = grant.user.as_deref().map(User::of_name) {
+            tracing::warn!("{place}: {error}");
+        }
+    }
 }
 
 /// Why this daemon does not serve a line, if it does not: files that it writes would be root's

@@ -598,7 +598,8 @@ fn log_session(who: &str, peer: &str, answered: &Answered) {
         Some(path) => {
             let bytes = done.bytes;
             let seconds = format!("{:.3}", (clock::now() - work.start()).as_secs_f64());
-            tracing::info!(?who, peer, path, bytes, seconds, ?result, "{job}");
+            let errors = Line::outcome_of(&done).get("errors").and_then(serde_json::Value::as_u64).filter(|n| *n > 0);
+            tracing::info!(?who, peer, path, bytes, seconds, errors, ?result, "{job}");
         }
         None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
         None => tracing::info!(?who, peer, ?result, "{job}"),

@@ -184,7 +184,8 @@ mod tests {
         assert!(begin_anew(&first, known));
         assert!(!begin_anew(&second, known), "it has another one");
         drop(chosen.hold);
-        assert!(!begin_anew(&first, known));
+        // Another process of this host may have loaded it as well.
+        assert!(!begin_anew(&first, known) || super::super::names::is_available(&chosen.name));
         assert_eq!(congestion(&first).unwrap(), chosen.name);
     }
 }
