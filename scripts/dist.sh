@@ -101,7 +101,7 @@ build_libraries() {
 #define HAVE_VISIBILITY 1
 #include <eu-config.h>
 CONFIG
-    compile="$zig cc -target $1-linux-musl -c -Os -g -w -fno-sanitize=all -ffile-prefix-map=$sources=libbpf-sys -ffile-prefix-map=$target=target"
+    compile="$zig cc -target $1-linux-musl -c -Os -g -w -fno-sanitize=all -ffile-prefix-map=$sources=libbpf-sys -ffile-prefix-map=$target=target -ffile-prefix-map=${zig%/*}=zig"
     # shellcheck disable=SC2086 # a command with its words
     (cd "$libraries/elf" && $compile -std=gnu11 -D_GNU_SOURCE -DHAVE_CONFIG_H -I. -I"$sources/elfutils/lib" -I"$sources/elfutils/libelf" -I"$sources/zlib" \
         "$sources"/elfutils/libelf/*.c && "$zig" ar rcsD ../libelf.a ./*.o) || return 1
@@ -135,14 +135,33 @@ build_program() {
         flags="$flags --remap-path-prefix=$map"
         files="$files -ffile-prefix-map=$map"
     done
+    files="$files -ffile-prefix-map=${zig%/*}=zig"
     # Nothing unwinds through C.
     files="$files -fno-asynchronous-unwind-tables -fno-unwind-tables"
     echo "dist: building icdc $version for $1"
-    env "CARGO_ZIGBUILD_ZIG_PATH=$zig" "CARGO_TARGET_DIR=$target" CARGO_INCREMENTAL=0 \
+    build_runtime && zigbuild --locked --package icdc || return 1
+    program=$target/$triple/dist/icdc
+}
+
+# zigbuild ARGUMENT...: cargo build for $triple with the profile dist.
+zigbuild() {
+    env "CARGO_ZIGBUILD_ZIG_PATH=$zig" "ZIG_GLOBAL_CACHE_DIR=$target/dist-zig" "CARGO_TARGET_DIR=$target" CARGO_INCREMENTAL=0 \
         "CARGO_TARGET_${upper}_RUSTFLAGS=$flags" "CFLAGS_$variable=-I$libraries/include$files" \
         "LIBBPF_SYS_LIBRARY_PATH_$variable=$libraries" \
-        cargo zigbuild --quiet --locked --profile dist --package icdc --target "$triple" || return 1
-    program=$target/$triple/dist/icdc
+        cargo zigbuild --quiet --profile dist --target "$triple" "$@"
+}
+
+# zig compiles its C library and its own runtime at the first link, with debug information that names the directory that zig is in.
+# An empty program is linked first, and then they lose that information.
+build_runtime() {
+    runtime=$target/dist-runtime
+    rm -rf "$target/dist-zig" && mkdir -p "$runtime/src" && echo 'fn main() {}' >"$runtime/src/main.rs" || return 1
+    {
+        printf '[package]\nname = "runtime"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n'
+        sed -n '/^\[profile.dist\]$/,/^$/p' Cargo.toml
+    } >"$runtime/Cargo.toml"
+    zigbuild --manifest-path "$runtime/Cargo.toml" &&
+        find "$target/dist-zig" -type f '(' -name '*.a' -o -name 'crt*.o' ')' -exec llvm-objcopy --strip-debug {} ';'
 }
 
 # The program, its debug information, its parts, and a tar with what belongs to it.
