@@ -296,7 +296,7 @@ TRY
     }
 }
 
-# The last commit, cloned to another place and built there: each file must have the checksum that it has in dist/.
+# The last commit, cloned to another place and built there by tools in another place: each file must have the checksum that it has in dist/.
 reproduce() {
     [ -f dist/SHA256SUMS ] || {
         echo 'dist: there is nothing to compare with: make dist first' >&2
@@ -309,8 +309,8 @@ reproduce() {
     get_tools "$@" || return 1
     scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-dist-elsewhere.XXXXXX") || return 1
     trap 'rm -rf --one-file-system "$scratch"' EXIT
-    git clone --quiet . "$scratch/clone" || return 1
-    (unset CARGO_TARGET_DIR && ICDC_DIST_TOOLS=$tools "$scratch/clone/scripts/dist.sh" build "$@" >"$scratch/log" 2>&1) || {
+    git clone --quiet . "$scratch/clone" && cp -R "$tools" "$scratch/tools" || return 1
+    (unset CARGO_TARGET_DIR && ICDC_DIST_TOOLS=$scratch/tools "$scratch/clone/scripts/dist.sh" build "$@" >"$scratch/log" 2>&1) || {
         tail -n 20 "$scratch/log" >&2
         return 1
     }
