@@ -14,7 +14,7 @@ use rustix::process::{Pid, kill_process};
 use crate::support::http;
 use crate::support::process::{eventually, is_running};
 use crate::support::{HERE, Signal, Site, Start, assert_same, succeed};
-use crate::{SLOW, Scene};
+use crate::{SIZE, SLOW, Scene};
 
 /// What a daemon tells its service manager, as it comes.
 struct Manager {
@@ -54,7 +54,7 @@ impl Manager {
 fn managed(options: &[&str]) -> (Scene, Manager) {
     let mut manager = None;
     let site = std::cell::RefCell::new(&mut manager);
-    let scene = Scene::with("", |place, command| {
+    let scene = Scene::with(",quota=1TB", |place, command| {
         command.env("NOTIFY_SOCKET", place.path("notify")).args(options);
         **site.borrow_mut() = Some(Manager::new(place));
     });
@@ -121,6 +121,16 @@ fn the_next_daemon_takes_over_and_running_copies_end_well() {
     scene.push(&[], "third").run().expect_code(0);
     kill_process(next.0, Signal::TERM).unwrap();
     assert!(eventually(|| !is_running(next.0)));
+    // Both have counted what the key has moved.
+    assert!(moved(&scene.site) >= 3 * SIZE, "{} of {SIZE}: {}", moved(&scene.site), scene.log());
+}
+
+/// What the daemons of a site have kept of what keys have moved, in bytes.
+fn moved(site: &Site) -> u64 {
+    let state = fs::read_dir(site.path("home/.local/state/icdc")).unwrap().map(|entry| entry.unwrap().path());
+    let kept = state.filter(|path| path.to_string_lossy().contains("usage-") && path.extension().unwrap() == "json");
+    let texts = kept.map(|path| serde_json::from_slice::<serde_json::Value>(&fs::read(path).unwrap()).unwrap());
+    texts.flat_map(|kept| kept["keys"].as_array().unwrap().clone()).map(|key| key["bytes"].as_u64().unwrap()).sum()
 }
 
 #[test]
