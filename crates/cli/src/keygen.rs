@@ -64,7 +64,8 @@ fn make(file: &Path, comment: &str, console: &Console) -> anyhow::Result<()> {
          private key  {private_shown} (stays here)\n\
          public key   {public_shown} (the first line above)\n\n\
          To be let in by a daemon, have this line put into the file authorized_keys of `icdc serve`\n\
-         (~/.config/icdc/authorized_keys there), with the directory and the rights that you are given:\n\
+         (~/.config/icdc/authorized_keys there, /etc/icdc/authorized_keys for the service), with the directory\n\
+         and the rights that you are given; without user= where an ordinary user runs the daemon:\n\
          root=/srv/data,rights=rw,user=NAME {line}\n\n\
          If this is the identity of a daemon, its users run:\n\
          icdc keygen --trust HOST '{public}'",
