@@ -7,9 +7,11 @@
 //! | `registered` | the kernel's registrations of a name, and who keeps them |
 //! | `trace` | the tracing build and its records |
 //! | `hint` | what is known of a socket's path and its bundle, told to the algorithm before the socket takes it |
+//! | `libelf` | what the static libelf of some distributions lacks |
 //! | `rodata` | parameters: read-only variables, found by name in the type information |
 
 mod hint;
+mod libelf;
 mod load;
 mod registered;
 mod rodata;
