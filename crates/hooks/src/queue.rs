@@ -18,7 +18,8 @@ const WAITING: usize = 1024;
 /// Time for which a daemon that ends waits for its hooks.
 const FAREWELL: Span = Span::from_secs(10);
 
-/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue, even if senders are left.
+/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue, even
+/// if senders are left.
 pub struct HookQueue {
     waiting: Waiting,
     over: StopSignal,

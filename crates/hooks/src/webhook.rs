@@ -71,7 +71,8 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the URL is no part of it.
+    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the URL
+    /// is not part of it.
     ///
     /// # Errors
     /// See [`TargetFileError`].

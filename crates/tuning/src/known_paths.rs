@@ -21,6 +21,7 @@ use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
+
 /// Where the paths of this user are remembered; `None` without a home.
 #[must_use]
 pub fn file() -> Option<PathBuf> {

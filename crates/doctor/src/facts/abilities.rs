@@ -5,8 +5,9 @@ use std::path::Path;
 use icdc_disk::{EngineKind, open_engine};
 use icdc_tcp::congestion::{self, Availability, Obstacle};
 
-/// The program as a package installs it, and the package's command that gives capabilities to the members of the group `icdc` only.
+/// The program as a package installs it.
 const PACKAGED: &str = "/usr/bin/icdc";
+/// The package's command that gives capabilities to the members of the group `icdc` only.
 const OF_PACKAGE: &str = "/usr/libexec/icdc/capabilities";
 
 /// Both are used where they can be had, and done without where not.

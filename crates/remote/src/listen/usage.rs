@@ -92,8 +92,11 @@ impl Usage {
 
     /// What is kept, by whatever daemon, takes the place of what this one knew of it.
     pub(crate) fn learn(&mut self, kept: Self) {
-        let unkept = std::mem::replace(self, kept).unkept;
-        self.add_unkept(unkept);
+        for (key, more) in std::mem::replace(self, kept).unkept {
+            self.make_room(&key);
+            self.keys.entry(key).or_default().add(more);
+            self.unkept.insert(key, more);
+        }
     }
 
     /// What is to be kept, and the part of it that was not. It counts as kept until it is given back.
@@ -118,14 +121,6 @@ impl Usage {
                 let newer = self.unkept.insert(key, more);
                 newer.into_iter().for_each(|newer| self.unkept.entry(key).or_default().add(newer));
             }
-        }
-    }
-
-    fn add_unkept(&mut self, unkept: HashMap<PublicKey, Moved>) {
-        for (key, more) in unkept {
-            self.make_room(&key);
-            self.keys.entry(key).or_default().add(more);
-            self.unkept.insert(key, more);
         }
     }
 

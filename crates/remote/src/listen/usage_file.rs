@@ -93,7 +93,7 @@ impl UsageFile {
             return;
         }
         match self.read_and_write(path) {
-            Ok(()) => (kept.seen, kept.told) = (seen(path), None),
+            Ok(seen) => (kept.seen, kept.told) = (seen, None),
             Err(error) => {
                 let reason = error.to_string();
                 if kept.told.as_ref() != Some(&reason) {
@@ -104,17 +104,18 @@ impl UsageFile {
         }
     }
 
-    fn read_and_write(&self, path: &Path) -> io::Result<()> {
+    /// The file that is there before another daemon can change it.
+    fn read_and_write(&self, path: &Path) -> io::Result<Option<Seen>> {
         let file = StateFile::lock(path)?;
         let text = file.read(MAX_LENGTH)?;
         if let Some(kept) = text.and_then(|text| Usage::parse(&text).map_err(|reason| put_aside(path, &reason)).ok()) {
             self.with(|usage| usage.learn(kept));
         }
-        if !self.with(|usage| usage.is_changed()) {
-            return Ok(());
+        if self.with(|usage| usage.is_changed()) {
+            let (text, unkept) = self.with(Usage::take_unkept);
+            file.replace(&text).inspect_err(|_| self.with(|usage| usage.give_back(unkept)))?;
         }
-        let (text, unkept) = self.with(Usage::take_unkept);
-        file.replace(&text).inspect_err(|_| self.with(|usage| usage.give_back(unkept)))
+        Ok(seen(path))
     }
 }
 

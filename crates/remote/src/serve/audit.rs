@@ -1,8 +1,9 @@
 //! The audit log: who did what, from where, and how it ended, as one line of JSON for each event.
 //!
 //! A line is written at once and by one call, so that it is kept however the daemon ends. Once a second the file is
-//! synchronized, in case the host fails. A file that has become too long is rotated. Another daemon may do that as well, one that
-//! ends with its last sessions or the next one: a file that was moved away is replaced by the one that is there now.
+//! synchronized, in case the host fails. A file that has become too long is rotated. Another daemon may do that as
+//! well, one that ends with its last sessions or the next one: a file that was moved away is replaced by the one that is
+//! there now.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};

@@ -375,7 +375,6 @@ impl Service for Daemon {
             Ok(admitted) => {
                 let client = Client::new(self, &key, &admitted.rights.label, &peer);
                 let answered = session::answer(link, &admitted.rights, &self.sessions, &admitted.stop, &client);
-                log_session(&admitted.rights.label, &peer, &answered);
                 client.end(&answered);
                 admitted.leave(answered.ended);
             }
@@ -521,7 +520,7 @@ impl<'a> Client<'a> {
     }
 
     /// Counts how a session ended, or what else a key was refused.
-    fn count_end(&self, ended: &Ended, lasted: Span, outcome: &serde_json::Map<String, serde_json::Value>) {
+    fn count_end(&self, ended: &Ended, lasted: Span, errors: u64) {
         let result = match ended {
             Ended::TurnedAway(refusal) => {
                 if !self.is_refused.get() {
@@ -529,10 +528,8 @@ impl<'a> Client<'a> {
                 }
                 SessionResult::Failed
             }
-            Ended::Finished | Ended::Joined => {
-                let is_complete = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0) == 0;
-                if is_complete { SessionResult::Complete } else { SessionResult::Incomplete }
-            }
+            Ended::Finished | Ended::Joined if errors == 0 => SessionResult::Complete,
+            Ended::Finished | Ended::Joined => SessionResult::Incomplete,
             Ended::Interrupted => SessionResult::Interrupted,
             Ended::Cut(_) => SessionResult::Lost,
             Ended::Refused(_) => SessionResult::Failed,
@@ -547,7 +544,9 @@ impl<'a> Client<'a> {
         let Answered { transfer, job, work, ended } = answered;
         let (done, lasted) = (work.done(), clock::now() - work.start());
         let outcome = Line::outcome_of(&done);
-        self.count_end(ended, lasted, &outcome);
+        let errors = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        self.log_end(answered, &done, lasted, errors);
+        self.count_end(ended, lasted, errors);
         let (event, (result, reason)) = match ended {
             // It belongs to a session, which has its own lines.
             Ended::Joined => return,
@@ -573,6 +572,25 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// One line about each session. Further connections of a session have none.
+    fn log_end(&self, answered: &Answered, done: &Done, lasted: Span, errors: u64) {
+        let (Self { who, peer, .. }, Answered { job, ended, .. }) = (self, answered);
+        let result = match ended.told() {
+            (result, Some(reason)) => format!("{result}: {reason}"),
+            (result, None) => result.to_owned(),
+        };
+        let job = job.unwrap_or("nothing asked");
+        match &done.paths {
+            Some(path) => {
+                let (bytes, errors) = (done.bytes, (errors > 0).then_some(errors));
+                let seconds = format!("{:.3}", lasted.as_secs_f64());
+                tracing::info!(?who, peer, path, bytes, seconds, errors, ?result, "{job}");
+            }
+            None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
+            None => tracing::info!(?who, peer, ?result, "{job}"),
+        }
+    }
+
     /// What every line about it has.
     fn line(&self) -> Line<'_> {
         let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
@@ -583,27 +601,6 @@ impl<'a> Client<'a> {
 /// A transfer's number as it stands in logs.
 fn hex(transfer: &TransferId) -> String {
     transfer.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// One line about each session. Further connections of a session have none.
-fn log_session(who: &str, peer: &str, answered: &Answered) {
-    let Answered { job, work, ended, .. } = answered;
-    let result = match ended.told() {
-        (result, Some(reason)) => format!("{result}: {reason}"),
-        (result, None) => result.to_owned(),
-    };
-    let job = job.unwrap_or("nothing asked");
-    let done = work.done();
-    match &done.paths {
-        Some(path) => {
-            let bytes = done.bytes;
-            let seconds = format!("{:.3}", (clock::now() - work.start()).as_secs_f64());
-            let errors = Line::outcome_of(&done).get("errors").and_then(serde_json::Value::as_u64).filter(|n| *n > 0);
-            tracing::info!(?who, peer, path, bytes, seconds, errors, ?result, "{job}");
-        }
-        None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
-        None => tracing::info!(?who, peer, ?result, "{job}"),
-    }
 }
 
 /// Answers the first message, whatever it is: the connection is then closed with nothing unread, so
