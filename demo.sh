@@ -45,8 +45,11 @@ main() {
     esac
     setup build demo || return 1
     target=${CARGO_TARGET_DIR:-$setup_top/target}
-    echo 'demo: building'
+    echo 'demo: building (the first time it takes minutes: three or so on two fast processors)'
+    build_began=$(date +%s)
     cargo build --release --locked --package icdc || return 1
+    build_took=$(($(date +%s) - build_began))
+    echo "demo: built in $((build_took / 60)) min $((build_took % 60)) s"
     mkdir -p "$target/demo" || return 1
     if [ -n "${1:-}" ]; then
         case $1 in

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing and runs everything that must hold: format, lints, documentation, tests, dependencies, fuzz seeds.
-# Ends with what was skipped and why; exit code 0 when nothing failed.
+# Ends with what was skipped and why, and each test that failed with the line that runs it again; exit code 0 when nothing failed.
 #
 #   ./test.sh          as root also the tests that need network namespaces
 set -u
@@ -10,6 +10,8 @@ cd "$setup_top" || exit 1
 
 skipped=''
 failed=''
+failed_tests=''
+counted=''
 
 main() {
     setup build test packages || exit 1
@@ -78,7 +80,8 @@ book() {
     make --no-print-directory docs
 }
 
-# A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown.
+# A test that cannot run here prints `skipped: WHY`; the output of tests that pass is read for that and not shown. After a program
+# with failed tests cargo names the options that select it.
 tests() {
     tests_found=$(mktemp -d) || return 1
     # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
@@ -90,17 +93,32 @@ tests() {
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output
         echo $? >"$tests_found/status"
-    } 2>&1 | $tests_awk -v found="$tests_found/skipped" '
+    } 2>&1 | $tests_awk -v found="$tests_found" '
         /^successes:$/ { passed = 1 }
         /^failures:$/ || /^test result:/ { passed = 0 }
         passed && /^---- .* stdout ----$/ { name = $2 }
-        passed && /^(skipped|SKIPPED): / { sub(/^[^:]*: /, ""); print name ": " $0 >found }
-        !passed { print; fflush() }'
+        passed && /^(skipped|SKIPPED): / { sub(/^[^:]*: /, ""); print name ": " $0 >(found "/skipped") }
+        !passed { print; fflush() }
+        # The names stand in the second of two lists, after what the tests have printed. Who crashes has no list.
+        /^ +(Running|Doc-tests) / { names = "" }
+        /^failures:$/ { names = ""; listing = 1 }
+        listing && /^    [^ ]/ { names = names substr($0, 5) "\n" }
+        /^test result:/ { listing = 0; good += $4; bad += $6 }
+        /^error: .*test failed, to rerun pass `/ {
+            gsub(/^[^`]*`|`[^`]*$/, "")
+            again = "cargo test " $0
+            failures = split(names, failure, "\n") - 1
+            if (failures < 1) print again >(found "/failed")
+            for (i = 1; i <= failures; i++) print again " -- --exact \047" failure[i] "\047" >(found "/failed")
+        }
+        END { printf "%d tests passed, %d failed\n", good, bad >(found "/counted") }'
     if [ -e "$tests_found/skipped" ]; then
         while read -r line; do
             skip "test ${line%%: *}" "${line#*: }"
         done <"$tests_found/skipped"
     fi
+    counted=$(cat "$tests_found/counted")
+    [ ! -e "$tests_found/failed" ] || failed_tests=$(sed 's/^/  /' "$tests_found/failed")
     tests_status=$(cat "$tests_found/status")
     rm -r "$tests_found"
     return "$tests_status"
@@ -164,7 +182,9 @@ fuzz_seeds() {
 summarize() {
     printf '\n== summary\n'
     [ -z "$skipped" ] || echo "skipped:$skipped"
+    [ -z "$counted" ] || echo "$counted"
     if [ -n "$failed" ]; then
+        [ -z "$failed_tests" ] || printf 'failed tests:\n%s\n' "$failed_tests"
         echo "failed:${failed%;}"
         exit 1
     fi

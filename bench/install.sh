@@ -14,7 +14,7 @@ setup_top=$PWD
 . scripts/root.sh
 
 if [ "${1:-}" = --inside ]; then
-    mount_root "$2/root" && mkdir "$2/root/tmp/out" && mount --bind "$2/out" "$2/root/tmp/out" && shift 2 && exec "$@"
+    mount_root "$2/root" && mkdir -p "$2/root/tmp/out" && mount --bind "$2/out" "$2/root/tmp/out" && shift 2 && exec "$@"
     exit 1
 fi
 

@@ -32,11 +32,21 @@ bare_root() {
     }
 }
 
-# mount_root DIRECTORY: prepares it for chroot. Call it in a mount namespace of its own: the mounts end with that.
+# mount_root DIRECTORY: prepares it for enter_root. Call it in a mount namespace of its own: the mounts end with that. /tmp stays in the
+# directory's own file system, which has what a tmpfs may lack (Direct I/O).
 mount_root() {
     mount --bind "$1" "$1" && mount -t proc proc "$1/proc" && mount --rbind /sys "$1/sys" && mount --rbind /dev "$1/dev" &&
-        mount -t tmpfs -o mode=755 tmpfs "$1/run" && mount -t tmpfs tmpfs "$1/tmp" || return 1
+        mount -t tmpfs -o mode=755 tmpfs "$1/run" || return 1
+    # As where a service manager runs; icdc mounts it only where it outlasts the mount namespace.
+    mountpoint -q "$1/sys/fs/bpf" || mount -t bpf bpf "$1/sys/fs/bpf" 2>/dev/null
     cp -L /etc/resolv.conf "$1/etc/resolv.conf" 2>/dev/null
     cp -L /etc/hosts "$1/etc/hosts" 2>/dev/null
     return 0
+}
+
+# enter_root DIRECTORY COMMAND...: runs a command there, with the directory as the root of its mounts: after a chroot the kernel would
+# refuse user namespaces.
+enter_root() {
+    # shellcheck disable=SC2016 # for the shell that is started
+    unshare --mount sh -c 'cd "$0" && pivot_root . mnt && cd / && umount -l /mnt && exec "$@"' "$@"
 }

@@ -44,10 +44,12 @@ test  promtool prometheus     optional
 test  prometheus-node-exporter prometheus-node-exporter optional
 test  prometheus-pushgateway prometheus-pushgateway optional
 test  unshare util-linux      optional
+test  git    git              optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
 packages py:ensurepip python3-venv optional
 packages strip binutils        needed
+packages git   git             needed
 packages mmdebstrap mmdebstrap optional
 packages unshare util-linux    optional
 packages ip    iproute2        optional

@@ -215,13 +215,6 @@ fn a_daemon_loads_for_the_user_that_it_acts_as() {
     wait_for_state(&kernel, "loadable");
 }
 
-/// A copy of the program that any user can run.
-fn program_for_anyone(site: &Site) -> String {
-    let path = site.path("icdc");
-    std::fs::copy(ICDC, &path).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn without_privilege_the_work_goes_on_with_another() {
     const NOBODY: u32 = 65534;
@@ -230,11 +223,12 @@ fn without_privilege_the_work_goes_on_with_another() {
     }
     let Some(_kernel) = Kernel::take() else { return };
     let site = Site::new();
-    let program = program_for_anyone(&site);
+    let program = site.icdc_for_anyone();
+    let program = program.to_str().unwrap();
     let place = site.directory("place");
     std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
     let as_nobody = |words: &[&str]| {
-        let mut command = site.settle(Command::new(&program));
+        let mut command = site.settle(Command::new(program));
         command.args(words).uid(NOBODY).gid(NOBODY).current_dir(&place);
         command
     };
@@ -249,7 +243,7 @@ fn without_privilege_the_work_goes_on_with_another() {
     let ssh = site.ssh();
     let far = |name: &str| format!("127.0.0.1:{}", place.join(name).display());
     for (from, to) in [("file".to_owned(), far("pushed")), (far("file"), "pulled".to_owned())] {
-        let words = ["copy", "--json", "--remote-icdc", &program, "--ssh", &ssh, "--cc", NAME, &from, &to];
+        let words = ["copy", "--json", "--remote-icdc", program, "--ssh", &ssh, "--cc", NAME, &from, &to];
         let ended = as_nobody(&words).run().expect_code(0);
         let used = ended.summary()["congestion"].as_str().unwrap();
         assert!(!used.is_empty() && used != KERNEL_NAME, "{ended}");
@@ -258,14 +252,14 @@ fn without_privilege_the_work_goes_on_with_another() {
         assert!(ended.stderr.contains("CAP_BPF"), "{ended}");
     }
     for reverse in [&[][..], &["--reverse"]] {
-        let words = ["measure", "--json", "--remote-icdc", &program, "--ssh", &ssh, "--cc", NAME, "--bytes", "100kB"];
+        let words = ["measure", "--json", "--remote-icdc", program, "--ssh", &ssh, "--cc", NAME, "--bytes", "100kB"];
         let ended = as_nobody(&[&words[..], reverse, &[support::HERE]].concat()).run().expect_code(0);
         assert_ne!(ended.summary()["cc"], KERNEL_NAME, "{ended}");
         assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
     }
     // Loaded by root, it is still root's to choose.
     let _pinned = cc(&site, &["load", NAME, "--pin"]).expect_code(0);
-    let words = ["copy", "--json", "--remote-icdc", &program, "--ssh", &ssh, "--cc", NAME, "file", &far("later")];
+    let words = ["copy", "--json", "--remote-icdc", program, "--ssh", &ssh, "--cc", NAME, "file", &far("later")];
     let ended = as_nobody(&words).run().expect_code(0);
     assert!(ended.stderr.contains("reserved for root"), "{ended}");
     cc(&site, &["unload", NAME]).expect_code(0);

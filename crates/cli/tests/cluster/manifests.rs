@@ -18,8 +18,8 @@ impl Manifests {
     /// Those of an overlay. `None` without a kubectl that reads them, with the reason on standard
     /// error.
     pub(crate) fn of_overlay(name: &str) -> Option<Self> {
-        if !has_kubectl() {
-            skip("manifests are rendered by kubectl 1.27 or newer");
+        if let Err(reason) = check_kubectl() {
+            skip(&reason);
             return None;
         }
         let rendered = kubectl(&["kustomize", &format!("{DIRECTORY}/overlays/{name}")], "");
@@ -49,13 +49,18 @@ impl Manifests {
     }
 }
 
-fn has_kubectl() -> bool {
+/// The error is why the manifests cannot be rendered here.
+fn check_kubectl() -> Result<(), String> {
     if !has_program("kubectl") {
-        return false;
+        return Err("kubectl is not installed".to_owned());
     }
     let version: Value = serde_json::from_str(&kubectl(&["version", "--client", "-o", "json"], "")).unwrap();
     let minor = version["clientVersion"]["minor"].as_str().unwrap();
-    minor.trim_end_matches('+').parse::<u32>().unwrap() >= OLDEST
+    if minor.trim_end_matches('+').parse::<u32>().unwrap() < OLDEST {
+        let found = version["clientVersion"]["gitVersion"].as_str().unwrap();
+        return Err(format!("kubectl {found} does not read these manifests, which need 1.{OLDEST} or newer"));
+    }
+    Ok(())
 }
 
 /// What kubectl answers to this input, without the user's configuration.

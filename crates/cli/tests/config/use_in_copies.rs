@@ -60,8 +60,7 @@ fn far_ends_read_neither_files_nor_variables() {
 #[test]
 fn a_system_file_counts_in_a_user_namespace() {
     let configured = Configured::new();
-    let program = configured.site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
+    let program = configured.site.icdc_for_anyone();
     configured.write("", "rate = '1gbit'\n");
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "--map-root-user"]).arg(&program).args(["config", "--json", "--explain", "there"]);

@@ -322,9 +322,7 @@ fn anybody_may_have_a_lab_where_user_namespaces_are_allowed() {
     let site = Site::new();
     let home = site.directory("somebody");
     std::os::unix::fs::chown(&home, Some(1000), Some(1000)).unwrap();
-    // The program under test may lie where only root may look.
-    let program = site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
+    let program = site.icdc_for_anyone();
     let name = unused_name();
     let run = |command: &str, words: &[&str]| {
         let mut icdc = Command::new(&program);

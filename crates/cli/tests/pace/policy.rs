@@ -357,8 +357,7 @@ fn without_privilege_it_says_what_is_missing() {
     }
     let Some(cgroup) = Cgroup::new() else { return };
     let site = Site::new();
-    let program = site.path("icdc");
-    std::fs::copy(ICDC, &program).unwrap();
+    let program = site.icdc_for_anyone();
     let rate = ["--rate", "80mbit", "--cgroup", cgroup.path()];
     let add = [&["add", "--to", "127.0.0.1"], &rate[..]].concat();
     for words in [&add[..], &["list"], &["remove", "--to", "127.0.0.1"], &["remove", "--all"], &["watch"]] {

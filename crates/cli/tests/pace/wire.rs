@@ -492,8 +492,7 @@ fn without_privilege_it_says_what_is_missing() {
         return skip("becoming another user needs root");
     }
     let site = Site::new();
-    let program = site.path("icdc");
-    fs::copy(ICDC, &program).unwrap();
+    let program = site.icdc_for_anyone();
     let file = write_classes(&site, "[[class]]\nname = \"a\"\n");
     let Some(pair) = Pair::new() else { return };
     let mut command = pair.near.command("setpriv");

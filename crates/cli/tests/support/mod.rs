@@ -112,16 +112,21 @@ impl Site {
         self.settle(command)
     }
 
-    /// `icdc` without privileges: as nobody, where the tests run as root. Its program is `icdc` in the
-    /// site's directory, because nobody may not get to [`ICDC`].
-    pub fn unprivileged(&self) -> Command {
-        const NOBODY: u32 = 65534;
+    /// The program as any user can run it: `icdc` in the site's directory. [`ICDC`] may lie where only its owner may
+    /// look.
+    pub fn icdc_for_anyone(&self) -> PathBuf {
         let program = self.path("icdc");
         if !program.exists() {
             // By another process: while this one writes it, what other threads start would keep it open, too.
             succeed(Command::new("cp").arg(ICDC).arg(&program));
         }
-        let mut command = Command::new(program);
+        program
+    }
+
+    /// `icdc` without privileges: as nobody, where the tests run as root.
+    pub fn unprivileged(&self) -> Command {
+        const NOBODY: u32 = 65534;
+        let mut command = Command::new(self.icdc_for_anyone());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
