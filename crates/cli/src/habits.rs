@@ -5,7 +5,9 @@
 //! `--no-resume`).
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Spellings of one habit, and what to do instead.
@@ -53,27 +55,74 @@ const COPY: &[Habit] = &[
     ),
     (&["--remove-source-files", "--move"], "nothing is ever removed at the source: remove it after exit code 0"),
     (
-        &["--resume", "--continue", "--append", "--append-verify", "--restart"],
+        &["--resume", "--continue", "--restart"],
         "not needed: the same command goes on where it stopped; --no-resume begins anew",
     ),
-    (&["--inplace", "-W", "--whole-file"], "not needed: a file appears under its name when it is complete"),
-    (&["-u", "--size-only", "--ignore-existing"], "write --update to skip what has equal size and modification time"),
-    (&["-c", "--checksum"], "not needed: every byte is checked on arrival; --verify also reads back from the medium"),
+    (
+        &["--append", "--append-verify"],
+        "there is none: data is never added to a file that is there, a file that has grown is sent whole; a copy of icdc that was \
+         interrupted goes on by the same command",
+    ),
+    (
+        &["--inplace"],
+        "there is none: a file that is there is never written into, so that nobody sees half of it; it needs room for the new one \
+         beside the old one until it is replaced",
+    ),
+    (&["-W", "--whole-file"], "not needed: files are always sent whole, there is no comparison by parts"),
+    (&["-u"], "write --update to skip what has equal size and modification time"),
+    (
+        &["--size-only", "--ignore-times", "--modify-window", "--ignore-existing", "--existing", "--backup", "-b"],
+        "there is none: --update skips what has equal size and modification time, and everything else is replaced",
+    ),
+    (
+        &["-c", "--checksum"],
+        "there is none: files are not chosen by their contents; without --update every file is sent, and every byte is checked on \
+         arrival; --verify also reads back from the medium",
+    ),
     (&["--bwlimit", "--limit-rate", "--max-rate"], "write --rate RATE, such as --rate 900mbit"),
     (&["-j", "--parallel", "--threads", "--transfers"], "rarely needed: write --streams N for several connections"),
-    (&["--include", "--exclude-from", "--filter", "-f"], "write --exclude GLOB, as often as needed"),
-    (&["-q", "--quiet", "-s", "--silent"], "write --progress never"),
+    (
+        &["--include", "--include-from"],
+        "there is none: everything is copied that no --exclude GLOB matches; name what you want as sources instead",
+    ),
+    (
+        &["--exclude-from", "--filter", "-f"],
+        "there is none: write --exclude GLOB for each pattern; patterns only leave out",
+    ),
+    (
+        &["--files-from"],
+        "there is none: name the sources on the command line, such as icdc copy $(cat LIST) DST for names without blanks",
+    ),
+    (
+        &["--max-size", "--min-size", "--max-age", "--min-age"],
+        "there is none: files are not chosen by size or age; name them, such as those that find -size or find -mtime lists",
+    ),
+    (
+        &["-x", "--one-file-system"],
+        "there is none: what is mounted below a source is copied, too; leave it out by --exclude /PATH, from the source's top",
+    ),
+    (
+        &["--link-dest", "--compare-dest", "--copy-dest"],
+        "there is none: files of an earlier copy are not linked; where the file system can, take a snapshot and copy into it with \
+         --update",
+    ),
+    (&["-s", "--silent"], "write --quiet"),
     (&["--info", "--stats", "--human-readable"], "not needed: a summary is always told; --json and --report have more"),
 ];
 
 /// Puts the right advice in place of the one by spelling. `words` are those of the command line.
-pub(crate) fn advise(mut error: clap::Error, words: impl Iterator<Item = OsString>) -> clap::Error {
+pub(crate) fn advise(error: clap::Error, root: &Command, words: &[OsString]) -> clap::Error {
+    let mut error = without_hidden(error, root);
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
-    let mut words = words.skip(1);
+    let mut words = words.iter().skip(1);
     if error.kind() != ErrorKind::UnknownArgument || words.next().is_none_or(|command| command != "copy") {
         return error;
     }
     let unknown = unknown.clone();
+    // An option is hardly the name of a file, unless there is such a file.
+    if unknown.starts_with('-') && Path::new(&unknown).symlink_metadata().is_err() {
+        error.remove(ContextKind::Suggested);
+    }
     let cluster = words.map(|word| word.to_string_lossy().into_owned()).find(|word| begins_with(word, &unknown));
     let options = match &cluster {
         Some(word) => letters(word),
@@ -90,6 +139,37 @@ pub(crate) fn advise(mut error: clap::Error, words: impl Iterator<Item = OsStrin
         error.remove(ContextKind::SuggestedArg);
         let advice = advice.into_iter().map(Into::into).collect();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
+    }
+    error
+}
+
+/// The command line with `icdc help [COMMAND]` and `icdc version` in this program's own words:
+/// `icdc [COMMAND] --help` and `icdc --version`.
+pub(crate) fn translated(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    match words.get(1).and_then(|word| word.to_str()) {
+        Some("help") => {
+            words.remove(1);
+            words.push("--help".into());
+        }
+        Some("version") => words[1] = "--version".into(),
+        _ => {}
+    }
+    words
+}
+
+/// Leaves out of the proposals the commands that are not for users.
+fn without_hidden(mut error: clap::Error, root: &Command) -> clap::Error {
+    let Some(proposed) = error.get(ContextKind::SuggestedSubcommand) else { return error };
+    let is_for_users = |name: &String| root.find_subcommand(name).is_none_or(|command| !command.is_hide_set());
+    let left: Vec<String> = match proposed {
+        ContextValue::Strings(names) => names.iter().filter(|name| is_for_users(name)).cloned().collect(),
+        ContextValue::String(name) => Some(name).filter(|name| is_for_users(name)).cloned().into_iter().collect(),
+        _ => return error,
+    };
+    error.remove(ContextKind::SuggestedSubcommand);
+    if !left.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(left));
     }
     error
 }

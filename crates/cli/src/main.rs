@@ -71,16 +71,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let definition = arguments::command();
-    let matches = match definition.clone().try_get_matches() {
+    let words = habits::translated(std::env::args_os());
+    let matches = match definition.clone().try_get_matches_from(&words) {
         Ok(matches) => matches,
-        Err(message) => return help_or_usage_error(habits::advise(message, std::env::args_os())),
+        Err(message) => return help_or_usage_error(habits::advise(message, &definition, &words)),
     };
     signals::survive_file_size_limit();
     let console = Console::new();
     if let Ok(arguments @ VersionArguments { version: true, .. }) = VersionArguments::from_arg_matches(&matches) {
         return ExitCode::from(version::run(&arguments, &console));
     }
-    let (matches, applied) = match config::apply(definition, matches, std::env::args_os()) {
+    let (matches, applied) = match config::apply(definition, matches, words.into_iter()) {
         Ok(configured) => configured,
         Err(ApplyError::Settings(error)) => return ExitCode::from(console.give_up(&error, exit::USAGE)),
         Err(ApplyError::CommandLine(message)) => return help_or_usage_error(message),

@@ -33,6 +33,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) dry_run: bool,
     pub(crate) verbose: bool,
+    /// Nothing but errors is told on standard error.
+    pub(crate) quiet: bool,
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
     pub(crate) metrics: Option<MetricsOutput>,
@@ -129,10 +131,14 @@ impl CopyPlan {
             json: arguments.json,
             dry_run: arguments.dry_run,
             verbose: arguments.verbose,
-            progress: progress(arguments.progress, std::io::stderr().is_terminal()),
+            quiet: arguments.quiet,
+            progress: match arguments.quiet {
+                true => Progress::Off,
+                false => progress(arguments.progress, std::io::stderr().is_terminal()),
+            },
             report: arguments.report.as_deref().map(|path| result_file(path, "--report")).transpose()?,
             metrics: metrics(arguments.metrics, arguments.metrics_push, arguments.metrics_interval),
-            summary: true,
+            summary: !arguments.quiet,
         };
         Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
     }

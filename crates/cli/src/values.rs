@@ -231,6 +231,28 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
     Ok(preserve)
 }
 
+/// A pattern of what is left out. What other copiers take for more than a pattern is refused: it
+/// would match nothing, without a word.
+pub(crate) fn exclude(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("an empty pattern matches nothing; leave it out".to_owned());
+    }
+    if let Some(rest) = text.strip_prefix('!') {
+        return Err(format!(
+            "patterns only leave out, and ! takes none of them back: everything is copied that no --exclude matches; for names \
+             that begin with ! write '\\!{rest}'"
+        ));
+    }
+    match text.get(..2) {
+        Some(rule @ ("- " | "+ ")) => Err(format!(
+            "this is a rule of a filter; write --exclude PATTERN without {:?}, for what is left out only; for names that begin so \
+             write '\\{text}'",
+            rule
+        )),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 /// How long something may take.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
@@ -340,6 +362,16 @@ mod tests {
         assert!(listed.xattr && listed.owner && !listed.mode && !listed.sparse);
         for text in ["", "mode,", "mode,all", "acl"] {
             assert!(preserve(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn patterns_only_leave_out() {
+        assert_eq!(exclude("*.o"), Ok("*.o".into()));
+        assert_eq!(exclude("[!a]*"), Ok("[!a]*".into()));
+        assert_eq!(exclude("\\!a"), Ok("\\!a".into()));
+        for text in ["", "!*.nc", "!", "- *.o", "+ *.nc"] {
+            assert!(exclude(text).is_err(), "{text}");
         }
     }
 

@@ -9,7 +9,9 @@ use icdc_protocol::message::Preserve;
 use icdc_units::{ByteCount, Span};
 
 use super::{ConnectionArguments, ReportingArguments};
-use crate::values::{Ceiling, Congestion, Shard, Streams, ceiling, congestion, pause, preserve, ring, shard, streams};
+use crate::values::{
+    Ceiling, Congestion, Shard, Streams, ceiling, congestion, exclude, pause, preserve, ring, shard, streams,
+};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -97,7 +99,7 @@ pub(crate) struct CopyArguments {
     pub(crate) dry_run: bool,
 
     /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
-    #[arg(long, value_name = "GLOB", help_heading = "What to copy and how")]
+    #[arg(long, value_name = "GLOB", value_parser = exclude, help_heading = "What to copy and how")]
     pub(crate) exclude: Vec<String>,
 
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
@@ -147,6 +149,11 @@ pub(crate) struct CopyArguments {
 
     #[command(flatten)]
     pub(crate) reporting: ReportingArguments,
+
+    /// Print errors only: no progress, no notices, no summary. What --json, --report and --dry-run print
+    /// stays
+    #[arg(short, long, conflicts_with_all = ["verbose", "progress"], help_heading = "Output")]
+    pub(crate) quiet: bool,
 
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]

@@ -8,7 +8,7 @@ use icdc_protocol::message::Preserve;
 use icdc_shards::plan::MAX_SHARDS;
 
 use super::ConnectionArguments;
-use crate::values::{Ceiling, ceiling, preserve};
+use crate::values::{Ceiling, ceiling, exclude, preserve};
 
 #[derive(Args, Debug)]
 #[command(
@@ -73,7 +73,7 @@ pub(crate) struct PlannedContent {
     pub(crate) rate: Ceiling,
 
     /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = exclude)]
     pub(crate) exclude: Vec<String>,
 
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none

@@ -4,7 +4,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct VersionArguments {
-    /// Print the version
+    /// Print the version, as icdc version does
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
 

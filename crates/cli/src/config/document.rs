@@ -19,6 +19,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::fault::{Fault, line_of};
+use super::option::Options;
 use super::pattern::Pattern;
 use super::settings::{self, Form, Setting};
 
@@ -30,9 +31,6 @@ const LIKENESS: f64 = 0.7;
 const DEFAULT: &str = "default";
 const HOST: &str = "host";
 const SERVE: &str = "serve";
-
-/// Says what is wrong with a text as the value of a setting.
-pub(super) type Check<'a> = &'a dyn Fn(&Setting, &str) -> Result<(), String>;
 
 /// What a file says.
 #[derive(Debug)]
@@ -86,8 +84,8 @@ impl Scope {
 impl Document {
     /// # Errors
     /// Everything that is wrong with the file, each with its place.
-    pub(super) fn parse(bytes: &[u8], path: &Path, check: Check<'_>) -> Result<Self, String> {
-        let mut reader = Reader { bytes, path, check, faults: Vec::new(), sections: Vec::new() };
+    pub(super) fn parse(bytes: &[u8], path: &Path, options: &Options<'_>) -> Result<Self, String> {
+        let mut reader = Reader { bytes, path, options, faults: Vec::new(), sections: Vec::new() };
         match std::str::from_utf8(bytes) {
             Ok(text) => match DeTable::parse(text) {
                 Ok(table) => reader.file(table.get_ref()),
@@ -111,7 +109,7 @@ impl Document {
 struct Reader<'a> {
     bytes: &'a [u8],
     path: &'a Path,
-    check: Check<'a>,
+    options: &'a Options<'a>,
     faults: Vec<Fault>,
     sections: Vec<Section>,
 }
@@ -209,12 +207,12 @@ impl Reader<'_> {
     ) -> Option<Entry> {
         let name = key.get_ref().as_ref();
         let Some(setting) = known.iter().find(|setting| setting.key == name) else {
-            let what = unknown(name, value.get_ref(), known, place);
+            let what = self.unknown(name, value.get_ref(), known, place);
             self.fault(key.span(), what);
             return None;
         };
         let text = text_of(setting, value.get_ref()).and_then(|text| {
-            (self.check)(setting, &text).map_err(|what| format!("{name}: {what}"))?;
+            self.options.check(setting, &text).map_err(|what| format!("{name}: {what}"))?;
             Ok(text)
         });
         match text {
@@ -225,29 +223,38 @@ impl Reader<'_> {
             }
         }
     }
-}
 
-/// What to say of a key that is none.
-fn unknown(name: &str, value: &DeValue<'_>, known: &[Setting], place: &str) -> String {
-    let place = if place.is_empty() { String::new() } else { format!(" {place}") };
-    if value.is_table() && place == " for hosts" {
-        return format!("unknown key {name} for hosts; a name with dots must be in quotes: [host.\"dtn.example.org\"]");
-    }
-    let sections = [DEFAULT, HOST, SERVE].iter().filter(|_| place.is_empty()).copied();
-    let names = known.iter().map(|setting| setting.key).chain(sections);
-    let written = name.to_lowercase().replace('_', "-");
-    let nearest = names
-        .map(|candidate| (strsim::jaro_winkler(&written, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|(first, _), (second, _)| first.total_cmp(second));
-    match nearest {
-        Some((_, nearest)) => format!("unknown key {name}{place}; did you mean {nearest}?"),
-        None if value.is_table() => {
-            format!("unknown section {name}{place}; there are [default], [host.\"PATTERN\"] and [serve]")
+    /// What to say of a key that is none.
+    fn unknown(&self, name: &str, value: &DeValue<'_>, known: &[Setting], place: &str) -> String {
+        let place = if place.is_empty() { String::new() } else { format!(" {place}") };
+        if value.is_table() && place == " for hosts" {
+            return format!(
+                "unknown key {name} for hosts; a name with dots must be in quotes: [host.\"dtn.example.org\"]"
+            );
         }
-        None => {
-            let all: Vec<&str> = known.iter().map(|setting| setting.key).collect();
-            format!("unknown key {name}{place}; there are {}", all.join(", "))
+        let sections = [DEFAULT, HOST, SERVE].iter().filter(|_| place.is_empty()).copied();
+        let written = name.to_lowercase().replace('_', "-");
+        if let [first, ..] = self.options.commands_with(&written).as_slice()
+            && !settings::all().any(|setting| setting.key == written)
+        {
+            return format!(
+                "{name} is no setting: write --{written} on the command line of icdc {first}, each time that it is wanted"
+            );
+        }
+        let names = known.iter().map(|setting| setting.key).chain(sections);
+        let nearest = names
+            .map(|candidate| (strsim::jaro_winkler(&written, candidate), candidate))
+            .filter(|(likeness, _)| *likeness >= LIKENESS)
+            .max_by(|(first, _), (second, _)| first.total_cmp(second));
+        match nearest {
+            Some((_, nearest)) => format!("unknown key {name}{place}; did you mean {nearest}?"),
+            None if value.is_table() => {
+                format!("unknown section {name}{place}; there are [default], [host.\"PATTERN\"] and [serve]")
+            }
+            None => {
+                let all: Vec<&str> = known.iter().map(|setting| setting.key).collect();
+                format!("unknown key {name}{place}; there are {}", all.join(", "))
+            }
         }
     }
 }
@@ -310,7 +317,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Document, String> {
-        Document::parse(text.as_bytes(), Path::new("/f"), &|_, _| Ok(()))
+        Document::parse(text.as_bytes(), Path::new("/f"), &Options(&clap::Command::new("icdc")))
     }
 
     #[test]

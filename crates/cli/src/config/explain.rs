@@ -41,7 +41,7 @@ fn explain(arguments: &ConfigArguments, root: &Command, console: &Console) -> an
         }
         None => None,
     };
-    let layers = Layers::read(&option::checker(root))?;
+    let layers = Layers::read(&option::Options(root))?;
     let mut explained = Vec::new();
     for command in first_commands() {
         let definition = option::command(root, command).with_context(|| format!("there is no icdc {command}"))?;

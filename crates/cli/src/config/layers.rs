@@ -12,8 +12,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::document::{Check, Document, Scope, Section};
+use super::document::{Document, Scope, Section};
 use super::file::{self, Place};
+use super::option::Options;
 use super::settings::{Form, Setting};
 
 /// A value that is set, and where.
@@ -63,7 +64,7 @@ impl Layers {
     ///
     /// # Errors
     /// A file that is there cannot be used.
-    pub(super) fn read(check: Check<'_>) -> anyhow::Result<Self> {
+    pub(super) fn read(options: &Options<'_>) -> anyhow::Result<Self> {
         let Some(places) = file::places() else { return Ok(Self::default()) };
         let mut layers = Self { has_variables: true, ..Self::default() };
         for place in places {
@@ -71,7 +72,7 @@ impl Layers {
             layers.looked_at.push((place.path.clone(), bytes.is_some()));
             if let Some(bytes) = bytes {
                 let Place { path, .. } = place;
-                layers.documents.push(Document::parse(&bytes, &path, check).map_err(anyhow::Error::msg)?);
+                layers.documents.push(Document::parse(&bytes, &path, options).map_err(anyhow::Error::msg)?);
             }
         }
         Ok(layers)

@@ -87,7 +87,7 @@ pub(crate) fn apply(
     let Some(command) = option::command(&root, &of_path).filter(|_| !settings.is_empty()) else {
         return Ok((matches, Applied::default()));
     };
-    let layers = Layers::read(&option::checker(&root)).map_err(ApplyError::Settings)?;
+    let layers = Layers::read(&option::Options(&root)).map_err(ApplyError::Settings)?;
     let trip = Trip::of(of_command);
     let choices =
         choose(settings.into_iter(), command, Some(of_command), &layers, Some(&trip)).map_err(ApplyError::Settings)?;

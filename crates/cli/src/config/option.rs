@@ -38,12 +38,33 @@ pub(super) fn built_in(argument: &Arg) -> String {
     "false".to_owned()
 }
 
-/// Says of a text whether it is a value of a setting: whether the setting's option takes it.
-pub(super) fn checker(root: &Command) -> impl Fn(&Setting, &str) -> Result<(), String> + '_ {
-    |setting, text| match first(root, setting) {
-        Some(argument) => check(argument, OsStr::new(text)),
-        // This build does not have the command.
-        None => Ok(()),
+/// The options of all commands, as files of settings are held against them.
+pub(super) struct Options<'a>(pub(super) &'a Command);
+
+impl Options<'_> {
+    /// Reads a text as the value of a setting.
+    ///
+    /// # Errors
+    /// The setting's option does not take it; says what it takes.
+    pub(super) fn check(&self, setting: &Setting, text: &str) -> Result<(), String> {
+        match first(self.0, setting) {
+            Some(argument) => check(argument, OsStr::new(text)),
+            // This build does not have the command.
+            None => Ok(()),
+        }
+    }
+
+    /// The commands, without those below others, that have an option `--name`.
+    pub(super) fn commands_with(&self, name: &str) -> Vec<&str> {
+        let has_it = |command: &&Command| {
+            command.get_arguments().any(|argument| argument.get_long() == Some(name) && !argument.is_hide_set())
+        };
+        self.0
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .filter(has_it)
+            .map(Command::get_name)
+            .collect()
     }
 }
 

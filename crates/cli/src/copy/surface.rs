@@ -20,11 +20,14 @@ pub(crate) struct Surface {
     json: bool,
     dry_run: bool,
     verbose: bool,
+    quiet: bool,
     summary: bool,
     state: Mutex<Display>,
 }
 
 struct Display {
+    /// The connection was lost, and does not stand again yet.
+    is_cut: bool,
     view: View,
     recorder: Option<Recorder>,
     tally: Tally,
@@ -33,12 +36,13 @@ struct Display {
 impl Surface {
     pub(crate) fn new(console: Console, output: &Output, record: bool) -> Self {
         let state = Display {
+            is_cut: false,
             view: View::new(output.progress, console.clone()),
             recorder: record.then(Recorder::default),
             tally: Tally::default(),
         };
-        let &Output { json, dry_run, verbose, summary, .. } = output;
-        Self { console, json, dry_run, verbose, summary, state: Mutex::new(state) }
+        let &Output { json, dry_run, verbose, quiet, summary, .. } = output;
+        Self { console, json, dry_run, verbose, quiet, summary, state: Mutex::new(state) }
     }
 
     /// Takes one event.
@@ -54,6 +58,13 @@ impl Surface {
         }
         state.view.show(&event);
         self.tell(&event);
+        match event {
+            Event::Reconnecting { .. } => state.is_cut = true,
+            Event::Connected { .. } if std::mem::take(&mut state.is_cut) && !self.quiet => {
+                self.console.complain("connected again");
+            }
+            _ => {}
+        }
         if self.json {
             self.json_line(&event);
         }
@@ -140,6 +151,7 @@ impl Surface {
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 self.console.complain(&format!("{route}{because}"));
             }
+            Event::Notice { .. } | Event::Reconnecting { .. } if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);

@@ -45,6 +45,17 @@ fn every_subcommand_explains_itself_with_an_example() {
 }
 
 #[test]
+fn help_and_version_are_commands_as_well() {
+    assert_eq!(succeed(&["help"]), succeed(&["--help"]));
+    assert_eq!(succeed(&["help", "copy"]), succeed(&["copy", "--help"]));
+    assert_eq!(succeed(&["help", "plan", "join"]), succeed(&["plan", "join", "--help"]));
+    assert_eq!(succeed(&["version"]), succeed(&["--version"]));
+    assert_eq!(succeed(&["version", "--json"]), succeed(&["--version", "--json"]));
+    let output = Command::new(ICDC).args(["help", "poems"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn the_options_of_copy_are_those_of_the_contract() {
     let help = succeed(&["copy", "--help"]);
     for option in [
@@ -68,6 +79,7 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--metrics-push <URL>",
         "--metrics-interval <TIME>",
         "--progress",
+        "--quiet",
         "-4",
         "-6",
         "--preserve",

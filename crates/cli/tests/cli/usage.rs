@@ -118,7 +118,16 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--recursive", "not needed"),
         ("--compress", "no compression"),
         ("--partial", "not needed"),
-        ("--checksum", "--verify"),
+        ("--checksum", "files are not chosen by their contents"),
+        ("-c", "files are not chosen by their contents"),
+        ("--include=*.nc", "no --exclude GLOB matches"),
+        ("--inplace", "there is none"),
+        ("--append", "there is none"),
+        ("--files-from=list", "there is none"),
+        ("--max-size=1m", "there is none"),
+        ("-x", "what is mounted below"),
+        ("--link-dest=old", "snapshot"),
+        ("--silent", "--quiet"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("there"), "data").unwrap();
@@ -133,7 +142,72 @@ fn options_of_other_copiers_get_what_does_it_here() {
         refused(&["copy", "-avzP", "there", "b"], advice);
     }
     refused(&["copy", "--verfy", "there", "b"], "'--verify'");
+    // Nobody means the name of a file that is not there.
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("there"), "data").unwrap();
+    let told = |words: &[&str]| String::from_utf8(run(directory.path(), words).stderr).unwrap();
+    let message = told(&["copy", "--fast", "there", "b"]);
+    assert!(!message.contains("as a value"), "{message}");
+    fs::write(directory.path().join("--fast"), "data").unwrap();
+    let message = told(&["copy", "--fast", "there", "b"]);
+    assert!(message.contains("-- --fast"), "{message}");
     refused(&["measure", "-n", "there"], "-n");
+}
+
+#[test]
+fn quiet_is_quiet_but_for_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+        fs::write(directory.path().join(name).join("x"), name).unwrap();
+    }
+    // Two of one name are told of without the option.
+    let output = run(directory.path(), &["copy", "a/", "b/", "aloud"]);
+    assert!(!output.stderr.is_empty() && !output.stdout.is_empty());
+    for option in ["-q", "--quiet"] {
+        let output = run(directory.path(), &["copy", option, "a/", "b/", "c"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty() && output.stdout.is_empty(), "{output:?}");
+        assert_eq!(fs::read_to_string(directory.path().join("c/x")).unwrap(), "b");
+        let output = run(directory.path(), &["copy", option, "missing", "a/x", "d/"]);
+        assert!(output.stdout.is_empty() && !output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("missing"), "{output:?}");
+    }
+    refused(&["copy", "-q", "-v", "there", "b"], "cannot be used with");
+}
+
+#[test]
+fn commands_that_are_not_for_users_are_not_proposed() {
+    let directory = tempfile::tempdir().unwrap();
+    for word in ["sesion", "versoin", "far-ends", "generat"] {
+        let output = run(directory.path(), &[word]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(!message.contains("similar"), "{message}");
+    }
+    refused(&["measur"], "'measure'");
+}
+
+#[test]
+fn patterns_that_take_something_back_are_refused() {
+    for pattern in ["!*.nc", "+ *.nc", "- *.o"] {
+        let option = format!("--exclude={pattern}");
+        refused(&["copy", &option, "there", "b"], "--exclude");
+        refused(&["copy", &option, "there", "b"], "'\\");
+        refused(&["plan", "--shards", "2", "--out", "plan", &option, "there", "b"], "'\\");
+    }
+    refused(&["copy", "--exclude", "!*.nc", "there", "b"], "everything is copied that no --exclude matches");
+    // As the message says.
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("a")).unwrap();
+    for name in ["!x", "+ x", "y"] {
+        fs::write(directory.path().join("a").join(name), name).unwrap();
+    }
+    let output = run(directory.path(), &["copy", "--exclude", "\\!*", "--exclude", "\\+ *", "a", "b"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> =
+        fs::read_dir(directory.path().join("b")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["y"]);
 }
 
 #[test]
