@@ -72,7 +72,10 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         Ok(exporter) => exporter,
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
-    let result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
+    let mut result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
+    if let (Ok(summary), true) = (&mut result, output.dry_run) {
+        (summary.verified, summary.read_back) = (false, false);
+    }
     let is_through = result.is_ok();
     let (ending, exit_code) = conclude(&surface, console, report, result);
     if let Some(exporter) = exporter {

@@ -22,9 +22,18 @@ const MEMORY: f64 = 3.0;
 const LINE_INTERVAL: f64 = 1.0;
 /// Steps of the bar.
 const STEPS: u64 = 1000;
-/// What the terminal's last line shows while there is nothing to measure, and then.
+/// What the terminal's last line shows while there is nothing to measure.
 const WORDS: &str = "{wide_msg}";
-const WORDS_AND_BAR: &str = "{msg}  [{wide_bar}]";
+/// Columns of the bar: fewer say nothing, and more take the place of words.
+const NARROWEST: usize = 20;
+const WIDEST: usize = 40;
+/// Columns round the bar, and between words.
+const FRAME: usize = 4;
+const GAP: usize = 2;
+/// Fewest columns in which a name is shown.
+const LEAST_NAME: usize = 12;
+/// Columns of a terminal that does not say.
+const USUAL_COLUMNS: usize = 80;
 /// From so many seconds on, that the other end does not answer is what there is to tell.
 const SILENT: f64 = 2.0;
 
@@ -58,18 +67,24 @@ impl View {
 
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
-            Event::Scanned { complete, .. } => self.meter.scan_complete = *complete,
+            Event::Scanned { files, complete, .. } => {
+                (self.meter.files, self.meter.scan_complete) = (*files, *complete);
+            }
+            Event::Item { path, .. } => self.meter.name = printable(path).into_owned(),
             Event::Connecting { to } => self.say(&format!("connecting to {to}…")),
             Event::Reconnecting { .. } => self.say("connection lost, connecting again…"),
             Event::Progress(sample) => {
                 self.meter.add(sample);
                 match &mut self.medium {
                     Medium::Nothing => {}
-                    Medium::Bar(bar) => {
-                        bar.set_style(style(WORDS_AND_BAR));
-                        bar.set_message(self.meter.text());
+                    Medium::Bar(bar) if is_drawn(bar) => {
+                        let line = self.meter.line(columns());
+                        bar.set_style(style(&line.template()));
+                        bar.set_message(line.words);
+                        bar.set_prefix(line.name);
                         bar.set_position((self.meter.share() * STEPS as f64) as u64);
                     }
+                    Medium::Bar(_) => {}
                     Medium::Lines { last } if sample.seconds - *last >= LINE_INTERVAL => {
                         *last = sample.seconds;
                         self.console.print(&format!("{}\n", self.meter.text()));
@@ -85,6 +100,7 @@ impl View {
     fn say(&self, words: &str) {
         match &self.medium {
             Medium::Nothing => {}
+            Medium::Bar(bar) if !is_drawn(bar) => {}
             Medium::Bar(bar) => {
                 bar.set_style(style(WORDS));
                 bar.set_message(printable(words).into_owned());
@@ -97,9 +113,67 @@ impl View {
     pub(crate) fn finish(&mut self) {
         if let Medium::Bar(bar) = &self.medium {
             self.console.set_bar(None);
+            is_drawn(bar);
             bar.finish_and_clear();
         }
     }
+}
+
+/// Settles whether the bar is drawn: not while this process is in the background, where it would
+/// write over what others show, and a terminal may stop whoever writes (`stty tostop`).
+fn is_drawn(bar: &ProgressBar) -> bool {
+    let is_in_front = rustix::termios::tcgetpgrp(std::io::stderr())
+        // Where the terminal is not the one that controls this process, it stops nobody.
+        .map_or(true, |group| group == rustix::process::getpgrp());
+    if is_in_front == bar.is_hidden() {
+        bar.set_draw_target(if is_in_front { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+    }
+    is_in_front
+}
+
+/// Columns of the terminal.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(USUAL_COLUMNS)
+}
+
+/// The terminal's last line.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    words: String,
+    /// Columns of the bar; 0 for none.
+    bar: usize,
+    /// Follows the bar where there is room.
+    name: String,
+}
+
+impl Line {
+    fn template(&self) -> String {
+        match (self.bar, self.name.is_empty()) {
+            (0, _) => WORDS.to_owned(),
+            (bar, true) => format!("{{msg}}  [{{bar:{bar}}}]"),
+            (bar, false) => format!("{{msg}}  [{{bar:{bar}}}]  {{prefix}}"),
+        }
+    }
+}
+
+/// Columns that a text may take: letters outside of ASCII may be two wide.
+fn width(text: &str) -> usize {
+    text.chars().map(|letter| if letter.is_ascii() { 1 } else { 2 }).sum()
+}
+
+/// The end of a name that is too long for so many columns.
+fn fitted(name: &str, room: usize) -> String {
+    if width(name) <= room {
+        return name.to_owned();
+    }
+    let mut rest = name;
+    while width(rest) + width("…") > room {
+        let mut letters = rest.chars();
+        letters.next();
+        rest = letters.as_str();
+    }
+    format!("…{rest}")
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -113,10 +187,34 @@ struct Meter {
     rate_sum: f64,
     weight: f64,
     stages: [f64; Stage::ALL.len()],
+    /// Files that the scan has found.
+    files: u64,
     scan_complete: bool,
+    /// Of the item that was finished last.
+    name: String,
 }
 
 impl Meter {
+    /// What fits into so many columns: with at least [`NARROWEST`] of the bar, what limits the run goes
+    /// first, and then the number of files.
+    fn line(&self, columns: usize) -> Line {
+        let [mut words, more @ ..] = self.parts();
+        for part in more.into_iter().filter(|part| !part.is_empty()) {
+            if width(&words) + GAP + width(&part) + FRAME + NARROWEST > columns {
+                break;
+            }
+            words = format!("{words}  {part}");
+        }
+        let left = columns.saturating_sub(width(&words) + FRAME);
+        if left < NARROWEST {
+            return Line { words, bar: 0, name: String::new() };
+        }
+        let bar = left.min(WIDEST);
+        let room = (left - bar).saturating_sub(GAP);
+        let name = if room < LEAST_NAME { String::new() } else { fitted(&self.name, room) };
+        Line { words, bar, name }
+    }
+
     fn add(&mut self, sample: &Sample) {
         let before = self.last.as_ref().map_or(0.0, |last| last.seconds);
         let fade = (-(sample.seconds - before).max(0.0) / MEMORY).exp();
@@ -147,25 +245,33 @@ impl Meter {
     }
 
     fn text(&self) -> String {
+        let parts = self.parts().into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("  ")
+    }
+
+    /// What there is to tell, the most important first; empty where there is nothing.
+    fn parts(&self) -> [String; 3] {
         let Some(sample) = &self.last else {
-            return "connecting".into();
+            return ["connecting".into(), String::new(), String::new()];
         };
         let (done, total) = (size(sample.bytes_done), size(sample.bytes_total));
         let share = (self.share() * 100.0).floor();
         let silent = sample.silent_ms as f64 / 1e3;
         let round_trip = sample.rtt_us as f64 / 1e6;
         if silent > SILENT.max(2.0 * round_trip) {
-            return format!("{share:>3.0}%  {done} of {total}  no answer for {silent:.0} s");
+            let words = format!("{share:>3.0}%  {done} of {total}  no answer for {silent:.0} s");
+            return [words, String::new(), String::new()];
         }
         let more = if self.scan_complete { "" } else { "+" };
         let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
         let left =
             if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
-        format!(
-            "{share:>3.0}%  {done} of {total}{more}  {}{left}  limited by {}",
-            megabits(self.rate() as u64),
-            self.limiting()
-        )
+        let files = match self.files {
+            0 | 1 => String::new(),
+            files => format!("{} of {files}{more} files", sample.files_done),
+        };
+        let words = format!("{share:>3.0}%  {done} of {total}{more}  {}{left}", megabits(self.rate() as u64));
+        [words, files, format!("limited by {}", self.limiting())]
     }
 }
 
@@ -182,6 +288,29 @@ mod tests {
         let mut meter = Meter { scan_complete: true, ..Meter::default() };
         meter.add(&sample(1.0, 250_000_000, 800_000_000, Stage::Network));
         assert_eq!(meter.text(), " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left  limited by network");
+    }
+
+    #[test]
+    fn the_bar_has_20_to_40_columns_and_what_limits_the_run_goes_first() {
+        let name = "a/directory/with/a/very/long/name/of/a/file.nc".to_owned();
+        let mut meter = Meter { scan_complete: true, files: 345, name, ..Meter::default() };
+        meter.add(&Sample { files_done: 12, ..sample(1.0, 250_000_000, 800_000_000, Stage::DestinationDisk) });
+        let words = " 25%  250MB of 1GB  800.0 Mbit/s  0:08 left";
+        let narrow = meter.line(80);
+        assert!(narrow.words == words && (NARROWEST..=WIDEST).contains(&narrow.bar), "{narrow:?}");
+        let wider = meter.line(90);
+        assert_eq!(wider.words, format!("{words}  12 of 345 files"));
+        let wide = meter.line(200);
+        assert_eq!(wide.words, format!("{words}  12 of 345 files  limited by destination disk"));
+        assert!(wide.bar == WIDEST && wide.name == meter.name, "{wide:?}");
+        assert_eq!(meter.line(40).bar, 0);
+        for columns in 0..250 {
+            let line = meter.line(columns);
+            assert!(line.bar == 0 || (NARROWEST..=WIDEST).contains(&line.bar), "{line:?}");
+            let gap = if line.name.is_empty() { 0 } else { GAP };
+            let all = width(&line.words) + FRAME + line.bar + gap + width(&line.name);
+            assert!(line.bar == 0 || all <= columns, "{columns}: {line:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use icdc_transfer::Summary;
 use icdc_units::ByteCount;
 
+/// Seconds from which on a run tells its rate, and what limited it.
+const BRIEF: f64 = 1.0;
+
 /// One line on the run and, for one file, one with its digest. `ended` tells whether the run came
 /// to its end.
 pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
@@ -12,6 +15,8 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
     let rate = megabits(summary.goodput_bps);
     let mut parts = match ended {
+        // A rate of so short a time tells of starting and ending.
+        true if summary.seconds < BRIEF => vec![format!("{files}, {bytes} in {time}")],
         true => vec![format!("{files}, {bytes} in {time} at {rate}")],
         // What was sent until then need not be of files that are complete.
         false => vec![format!("broken off after {time}: {files} complete, {bytes}"), format!("{sent} sent at {rate}")],
@@ -24,7 +29,7 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     }
     if summary.taken_over_files > 0 {
         parts.push(format!(
-            "{}, {}, taken over from an earlier run by size and time, NOT READ (--verify reads them)",
+            "{}, {}, taken over from an earlier run by size and time, NOT READ (to read them, too, run it again with --verify)",
             counted(summary.taken_over_files, "file"),
             size(summary.taken_over_bytes)
         ));
@@ -32,7 +37,9 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
     }
-    if let Some(limits) = limits(&summary.limited_by) {
+    if summary.seconds >= BRIEF
+        && let Some(limits) = limits(&summary.limited_by)
+    {
         parts.push(format!("limited by {limits}"));
     }
     if summary.retransmitted_segments > 0 {
@@ -127,6 +134,11 @@ mod tests {
     fn a_good_run_is_short_to_tell() {
         let told = lines(&summary(), true);
         assert_eq!(told, ["1 file, 1.25GB in 10.50 s at 952.4 Mbit/s; limited by network 81%, source disk 12%"]);
+    }
+
+    #[test]
+    fn a_run_of_a_moment_tells_no_rate() {
+        assert_eq!(lines(&Summary { seconds: 0.25, ..summary() }, true), ["1 file, 1.25GB in 0.25 s"]);
     }
 
     #[test]

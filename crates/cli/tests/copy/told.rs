@@ -156,3 +156,29 @@ fn what_was_done_until_a_break_is_told_as_such() {
     assert!(ended.text.starts_with("broken off after "), "{ended}");
     assert!(ended.text.contains(": 0 files complete, 0B; ") && ended.text.contains(" sent at "), "{ended}");
 }
+
+#[test]
+fn a_dry_run_claims_nothing_of_files() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::write(road.path("file"), "file").unwrap();
+        let ended = road.copy(&["--dry-run", "--verify"], &["file"], "copy").expect_code(0);
+        let summary = ended.all("summary").next().unwrap();
+        assert!(summary["verified"] == false && summary["read_back"] == false, "{way:?}: {ended}");
+    }
+}
+
+#[test]
+fn a_copy_in_the_background_draws_nothing_and_is_not_stopped() {
+    let site = Site::new();
+    data::file(&site.path("file"), 6 * MIB, 1);
+    let copy = format!("{ICDC} copy --rate 24mbit --remote-icdc {ICDC} --ssh {} file", site.ssh());
+    let destination = site.by_ssh("copy").into_string().unwrap();
+    let script = format!("stty tostop; set -m; {copy} {destination} >summary & wait $!; echo ended with $?");
+    let mut command = site.settle(std::process::Command::new("setsid"));
+    command.args(["--ctty", "--wait", "sh", "-c", &script]);
+    let terminal = Terminal::start(&mut command);
+    terminal.wait_for("ended with 0");
+    assert!(!terminal.screen().contains("copied") && !terminal.screen().contains('%'), "{}", terminal.screen());
+    assert_eq!(fs::read(site.path("copy")).unwrap(), fs::read(site.path("file")).unwrap());
+}
