@@ -32,6 +32,8 @@ pub(crate) fn page(report: &Report) -> String {
         let class = if report.failed { "outcome failed" } else { "outcome" };
         let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escaped(&report.outcome));
     }
+    // Whoever opens the page of a run that failed looks for these first.
+    failures(&mut page, report);
     if !report.command.is_empty() {
         let _ = writeln!(page, "<pre>{}</pre>", escaped(&report.command));
     }
@@ -46,7 +48,6 @@ pub(crate) fn page(report: &Report) -> String {
     for (index, plot) in report.plots.iter().enumerate() {
         page.push_str(&plot::draw(plot, index, end));
     }
-    failures(&mut page, report);
     data(&mut page, report);
     page.push_str("</main>\n</html>\n");
     page
@@ -213,6 +214,13 @@ mod tests {
         let page = Report::default().to_html();
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(!page.contains("<dl>") && !page.contains("<figure>"));
+    }
+
+    #[test]
+    fn failures_come_before_everything_else() {
+        let page = named("name").to_html();
+        let place = |mark: &str| page.find(mark).unwrap();
+        assert!(place("class=failures") < place("<pre>") && place("class=failures") < place("<dl>"));
     }
 
     #[test]
