@@ -1,10 +1,12 @@
 //! What a run has cost so far, over all its sessions.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
-use icdc_units::{Span, Time};
+use icdc_session::SessionError;
+use icdc_units::{ByteCount, Span, Time};
 
+use crate::allowance::Allowance;
 use crate::event::Stage;
 use crate::stages;
 
@@ -12,6 +14,7 @@ use crate::stages;
 pub struct Account {
     start: Time,
     sums: Mutex<Sums>,
+    allowance: OnceLock<Box<dyn Allowance>>,
 }
 
 #[derive(Default)]
@@ -26,13 +29,26 @@ impl Account {
     /// Nothing yet, of a run that began at `start`.
     #[must_use]
     pub fn new(start: Time) -> Self {
-        Self { start, sums: Mutex::default() }
+        Self { start, sums: Mutex::default(), allowance: OnceLock::new() }
     }
 
     /// Start of the run.
     #[must_use]
     pub fn start(&self) -> Time {
         self.start
+    }
+
+    /// From now on payload is reserved from `allowance` before it is moved; the first call counts.
+    pub fn limit(&self, allowance: Box<dyn Allowance>) {
+        let _ = self.allowance.set(allowance);
+    }
+
+    /// Reserves payload that is about to be moved.
+    pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<(), SessionError> {
+        match self.allowance.get().filter(|_| !bytes.is_zero()) {
+            Some(allowance) => allowance.reserve(bytes).map_err(SessionError::Local),
+            None => Ok(()),
+        }
     }
 
     /// Adds payload bytes that travelled.

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod allowance;
 mod clock;
 pub mod diskless;
 pub mod event;
@@ -29,6 +30,7 @@ pub mod summary;
 mod within_host;
 
 pub use account::Account;
+pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
 pub use rate_share::RateShare;

@@ -16,7 +16,7 @@ use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
-use icdc_units::{ByteCount, Time};
+use icdc_units::Time;
 
 use super::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use super::refused::RefusedLines;
@@ -36,7 +36,7 @@ pub(crate) struct Admission {
     congestion: AllowedCongestion,
     temporary: Temporary,
     connections: Arc<Connections>,
-    usage: UsageFile,
+    usage: Arc<UsageFile>,
     /// Lines about what the daemon cannot do for those who come.
     failures: Mutex<RefusedLines>,
 }
@@ -101,7 +101,7 @@ impl Admission {
             congestion,
             temporary: Temporary::default(),
             connections: Arc::default(),
-            usage: UsageFile::beside_known_paths(keys),
+            usage: Arc::new(UsageFile::beside_known_paths(keys)),
             failures: Mutex::default(),
         })
     }
@@ -130,7 +130,7 @@ impl Admission {
         let mut rights = self.rights(&owner, grant, temporary.as_ref().map(|temporary| (key, temporary)))?;
         let stop = StopSignal::new();
         let number = self.connections.enter(owner, grant.clone(), control.clone(), stop.clone());
-        rights.place = Some(Place::new(&self.connections, number));
+        rights.place = Some(Place::new(&self.connections, &self.usage, number));
         let temporary = temporary.is_some();
         if temporary {
             self.temporary.began(key, clock::now());
@@ -190,10 +190,9 @@ impl Admission {
             return Err(Denied::new(RefusedReason::Address, not_allowed(reason.to_owned())));
         }
         let left = self.usage.with(|usage| usage.left(owner, &grant.limits, now));
-        if left == Some(ByteCount::ZERO) {
-            let reason = "this key has used up the bytes that it may transfer; a limit per day is renewed at 00:00 UTC, otherwise ask \
-                          the daemon's operator";
-            return Err(Denied::new(RefusedReason::Limit, not_allowed(reason.to_owned())));
+        if let Some(left) = left.filter(|left| left.bytes.is_zero()) {
+            // Not a lack of rights: a run that began with bytes left ends as one that failed.
+            return Err(Denied::new(RefusedReason::Limit, Refusal::new(RefusalKind::Internal, left.used_up())));
         }
         Ok(())
     }
@@ -319,6 +318,7 @@ fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
 #[cfg(test)]
 mod tests {
     use icdc_protocol::message::{Message, Request};
+    use icdc_units::ByteCount;
 
     use super::*;
 
@@ -544,7 +544,7 @@ mod tests {
     fn a_key_that_has_used_up_its_bytes_is_not_let_in() {
         let (_directory, path) = file(&format!("root=/,quota=1kB {}\nroot=/ {}\n", key(1), key(2)));
         let admission = Admission {
-            usage: UsageFile::in_memory(),
+            usage: Arc::new(UsageFile::in_memory()),
             ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
         };
         let (link, _far) = icdc_link::memory_pair();
@@ -563,6 +563,39 @@ mod tests {
         let refused = rights(&admission, 1).unwrap_err();
         assert!(refused.reason.contains("used up"), "{}", refused.reason);
         assert!(rights(&admission, 2).is_ok());
+    }
+
+    #[test]
+    fn bytes_are_reserved_for_each_session_before_they_are_moved() {
+        let (_directory, path) = file(&format!("root=/,quota=20MB {}\nroot=/ {}\n", key(1), key(2)));
+        let admission = Admission {
+            usage: Arc::new(UsageFile::in_memory()),
+            ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
+        };
+        let (link, _far) = icdc_link::memory_pair();
+        let [first, second, free] = [1, 1, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
+        let place = |admitted: &Admitted<'_>| admitted.rights.place.clone().unwrap();
+        let (first_place, second_place) = (place(&first), place(&second));
+        let (mb, mut taken) = (|number: u64| ByteCount::new(number * 1_000_000), 0);
+        for place in [&first_place, &second_place].repeat(20) {
+            taken += place.reserve(mb(4)).map_or(0, ByteCount::as_u64);
+        }
+        assert!((16_000_000..=20_000_000).contains(&taken), "{taken}");
+        let refused = first_place.reserve(mb(4)).unwrap_err();
+        assert!(refused.contains("quota=20MB"), "{refused}");
+        assert_eq!(place(&free).reserve(mb(4)), Ok(ByteCount::MAX));
+        // What was reserved and not moved is there for others when its session has ended.
+        first.leave(Ended::Finished);
+        assert!(second_place.reserve(mb(4)).is_ok());
+        // What has arrived, and waits to be stored, is not counted twice.
+        let alone = Admission {
+            usage: Arc::new(UsageFile::in_memory()),
+            ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
+        };
+        let only = alone.enter(&key(1), &link.control).unwrap();
+        let place = place(&only);
+        place.has_moved(mb(19));
+        (0..4).for_each(|_| assert!(place.reserve(mb(4)).is_ok()));
     }
 
     #[test]

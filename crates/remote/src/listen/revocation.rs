@@ -1,7 +1,7 @@
 //! Connections that have been let in, each by the grant of one key: what ends them when that grant
 //! is gone, has expired or is used up, and how many sessions they make.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,21 @@ use std::time::SystemTime;
 use icdc_link::LinkControl;
 use icdc_protocol::message::{Refusal, RefusalKind, TransferId};
 use icdc_stop::StopSignal;
+use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey};
 use icdc_units::{ByteCount, Span, Time};
 
 use super::usage::Usage;
+use super::usage_file::UsageFile;
 
 /// Sessions that a key may have at a time where its line does not say: each is a process.
 const MOST_SESSIONS: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
+/// Most that a session reserves beyond what it is about to move.
+const AHEAD: ByteCount = ByteCount::from_mib(8);
+/// It reserves at most this share of what is left, for the sake of other sessions of the key.
+const SHARE_AHEAD: u64 = 16;
+/// Runs that are remembered because their limit is used up.
+const MOST_SPENT: usize = 256;
 /// How long a session that is asked to end may take to tell the other end.
 const PARTING: Span = Span::from_millis(400);
 
@@ -30,6 +38,8 @@ pub(super) struct Connections {
 struct Talking {
     next: u64,
     open: BTreeMap<u64, Connection>,
+    /// The last runs whose next bytes a limit does not allow, and that limit: they are not let in again.
+    spent: VecDeque<(PublicKey, TransferId, String)>,
 }
 
 struct Connection {
@@ -43,6 +53,8 @@ struct Connection {
     moved: ByteCount,
     /// So much of it is counted.
     counted: ByteCount,
+    /// So much payload it may move in all.
+    reserved: ByteCount,
     stop: StopSignal,
     /// When it is cut, once it was asked to end.
     cut_at: Option<Time>,
@@ -54,8 +66,10 @@ impl Connections {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        let (transfer, moved, counted, cut_at) = (None, ByteCount::ZERO, ByteCount::ZERO, None);
-        state.open.insert(number, Connection { owner, grant, control, transfer, moved, counted, stop, cut_at });
+        let (transfer, [moved, counted, reserved], cut_at) = (None, [ByteCount::ZERO; 3], None);
+        state
+            .open
+            .insert(number, Connection { owner, grant, control, transfer, moved, counted, reserved, stop, cut_at });
         number
     }
 
@@ -86,9 +100,38 @@ impl Connections {
                 return Some("the connection ends: its line in authorized_keys has expired");
             }
             let left = usage.left(&connection.owner, &connection.grant.limits, wall);
-            (left == Some(ByteCount::ZERO))
+            left.is_some_and(|left| left.bytes.is_zero())
                 .then_some("the connection ends: its key has used up the bytes that its line in authorized_keys allows")
         });
+    }
+
+    /// Reserves payload for the session of a connection: so much, and some ahead. Answers how much, which is without
+    /// bounds where bytes are not limited.
+    fn reserve(&self, number: u64, bytes: ByteCount, usage: &mut Usage, wall: SystemTime) -> Result<ByteCount, String> {
+        let mut state = self.state();
+        let Some(connection) = state.open.get(&number) else { return Err("the connection has ended".to_owned()) };
+        let (owner, limits, transfer) = (connection.owner, connection.grant.limits, connection.transfer);
+        // What the sockets have carried comes first: some of it may wait to be reserved.
+        let begun = connection.moved.max(connection.reserved);
+        let wanted = connection.reserved + bytes;
+        state.open.values_mut().for_each(|connection| connection.count(usage, wall));
+        let Some(left) = usage.left(&owner, &limits, wall) else { return Ok(ByteCount::MAX) };
+        let held = state.open.values().filter(|other| other.owner == owner).map(|other| other.reserved - other.moved);
+        let free = held.fold(left.bytes, |free, held| free - held);
+        let more = wanted - begun;
+        if more > free {
+            let reason = left.used_up();
+            state.spent.truncate(MOST_SPENT - 1);
+            if let Some(transfer) = transfer {
+                state.spent.push_front((owner, transfer, reason.clone()));
+            }
+            return Err(reason);
+        }
+        let ahead = AHEAD.min(ByteCount::new((free - more).as_u64() / SHARE_AHEAD));
+        if let Some(connection) = state.open.get_mut(&number) {
+            connection.reserved = wanted + ahead;
+        }
+        Ok(bytes + ahead)
     }
 
     /// Asks every connection to end for which there is a reason.
@@ -109,6 +152,10 @@ impl Connections {
     fn take(&self, number: u64, transfer: TransferId) -> Result<(), Refusal> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Ok(()) };
+        let owner = connection.owner;
+        if let Some((.., reason)) = state.spent.iter().find(|(key, spent, _)| (*key, *spent) == (owner, transfer)) {
+            return Err(Refusal::new(RefusalKind::Internal, reason.clone()));
+        }
         let most = connection.grant.limits.max_sessions.unwrap_or(MOST_SESSIONS);
         let others = state.open.iter().filter(|(other, held)| **other != number && held.owner == connection.owner);
         let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).collect();
@@ -153,12 +200,13 @@ impl Connection {
 #[derive(Clone)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
+    usage: Arc<UsageFile>,
     number: u64,
 }
 
 impl Place {
-    pub(super) fn new(connections: &Arc<Connections>, number: u64) -> Self {
-        Self { connections: Arc::clone(connections), number }
+    pub(super) fn new(connections: &Arc<Connections>, usage: &Arc<UsageFile>, number: u64) -> Self {
+        Self { connections: Arc::clone(connections), usage: Arc::clone(usage), number }
     }
 
     /// Its session has moved so many bytes, over all connections.
@@ -166,6 +214,14 @@ impl Place {
         if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
             connection.moved = bytes;
         }
+    }
+
+    /// Reserves payload that its session is about to move; answers how much that may move from now on.
+    ///
+    /// # Errors
+    /// The limit that is used up, for the client.
+    pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
+        self.usage.with(|usage| self.connections.reserve(self.number, bytes, usage, clock::wall()))
     }
 
     /// Belongs to `transfer` from now on, unless the key has as many other sessions as it may.

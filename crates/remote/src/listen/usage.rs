@@ -7,6 +7,7 @@
 //! moved; what was moved in all stays.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use icdc_trust::{Limits, PublicKey};
@@ -37,6 +38,40 @@ struct Moved {
     on_that_day: ByteCount,
 }
 
+/// What a limit leaves to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) bytes: ByteCount,
+    limit: Limit,
+}
+
+/// A limit of bytes, as it stands in `authorized_keys`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Daily(ByteCount),
+    Quota(ByteCount),
+}
+
+impl Left {
+    /// The sentence for a client that may move no more.
+    pub(super) fn used_up(self) -> String {
+        let remedy = match self.limit {
+            Limit::Daily(_) => "the limit is renewed at 00:00 UTC",
+            Limit::Quota(_) => "ask the daemon's operator",
+        };
+        format!("this key has used up the bytes that it may transfer ({}); {remedy}", self.limit)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Daily(most) => write!(f, "bytes-per-day={most}"),
+            Self::Quota(most) => write!(f, "quota={most}"),
+        }
+    }
+}
+
 /// What is being kept.
 pub(crate) struct Unkept(HashMap<PublicKey, Moved>);
 
@@ -56,13 +91,13 @@ struct KeptKey {
 }
 
 impl Usage {
-    /// How much a key may still move by these limits; `None` without limit.
-    pub(crate) fn left(&self, key: &PublicKey, limits: &Limits, now: SystemTime) -> Option<ByteCount> {
+    /// What the tighter of these limits leaves to a key; `None` without limit.
+    pub(super) fn left(&self, key: &PublicKey, limits: &Limits, now: SystemTime) -> Option<Left> {
         let moved = self.keys.get(key).copied().unwrap_or_default();
         let today = if moved.day == day(now) { moved.on_that_day } else { ByteCount::ZERO };
-        let of_day = limits.bytes_per_day.map(|most| most - today);
-        let of_quota = limits.quota.map(|most| most - moved.in_all);
-        [of_day, of_quota].into_iter().flatten().min()
+        let of_day = limits.bytes_per_day.map(|most| Left { bytes: most - today, limit: Limit::Daily(most) });
+        let of_quota = limits.quota.map(|most| Left { bytes: most - moved.in_all, limit: Limit::Quota(most) });
+        [of_quota, of_day].into_iter().flatten().min_by_key(|left| left.bytes)
     }
 
     /// A key has moved so much more.
@@ -72,8 +107,8 @@ impl Usage {
         }
         self.make_room(key);
         let more = Moved { in_all: bytes, day: day(now), on_that_day: bytes };
-        self.keys.entry(*key).or_default().add(more);
-        self.unkept.entry(*key).or_default().add(more);
+        self.keys.entry(*key).or_default().add(more, more.day);
+        self.unkept.entry(*key).or_default().add(more, more.day);
     }
 
     /// For this key, if it is a new one.
@@ -91,10 +126,10 @@ impl Usage {
     }
 
     /// What is kept, by whatever daemon, takes the place of what this one knew of it.
-    pub(crate) fn learn(&mut self, kept: Self) {
+    pub(crate) fn learn(&mut self, kept: Self, now: SystemTime) {
         for (key, more) in std::mem::replace(self, kept).unkept {
             self.make_room(&key);
-            self.keys.entry(key).or_default().add(more);
+            self.keys.entry(key).or_default().add(more, day(now));
             self.unkept.insert(key, more);
         }
     }
@@ -115,11 +150,11 @@ impl Usage {
     }
 
     /// It could not be kept.
-    pub(crate) fn give_back(&mut self, Unkept(unkept): Unkept) {
+    pub(crate) fn give_back(&mut self, Unkept(unkept): Unkept, now: SystemTime) {
         for (key, more) in unkept {
             if self.keys.contains_key(&key) {
                 let newer = self.unkept.insert(key, more);
-                newer.into_iter().for_each(|newer| self.unkept.entry(key).or_default().add(newer));
+                newer.into_iter().for_each(|newer| self.unkept.entry(key).or_default().add(newer, day(now)));
             }
         }
     }
@@ -147,15 +182,18 @@ impl Usage {
 }
 
 impl Moved {
-    /// What was moved later: on its day, nothing else counts.
-    fn add(&mut self, later: Self) {
+    /// Adds what was moved besides. Of two days, `today` counts, else the later one: what the daemon before this one
+    /// counts late, of the day before, does not renew the day that has begun since.
+    fn add(&mut self, other: Self, today: u64) {
         let sum = |one: ByteCount, other: ByteCount| ByteCount::new(one.as_u64().saturating_add(other.as_u64()));
-        let on_that_day = if self.day == later.day { self.on_that_day } else { ByteCount::ZERO };
-        *self = Self {
-            in_all: sum(self.in_all, later.in_all),
-            day: later.day,
-            on_that_day: sum(on_that_day, later.on_that_day),
+        let in_all = sum(self.in_all, other.in_all);
+        let (day, on_that_day) = if self.day == other.day {
+            (self.day, sum(self.on_that_day, other.on_that_day))
+        } else {
+            let counts = std::cmp::max_by_key(*self, other, |moved| (moved.day == today, moved.day));
+            (counts.day, counts.on_that_day)
         };
+        *self = Self { in_all, day, on_that_day };
     }
 }
 
@@ -185,11 +223,39 @@ mod tests {
         Limits { bytes_per_day: bytes(per_day), quota: bytes(quota), ..Limits::default() }
     }
 
+    fn bytes(left: Option<Left>) -> Option<u64> {
+        left.map(|left| left.bytes.as_u64())
+    }
+
+    #[test]
+    fn what_is_counted_late_of_the_day_before_does_not_renew_the_day() {
+        let (mut ending, mut next) = (Usage::default(), Usage::default());
+        let both = limits(Some(100), Some(1000));
+        ending.add(&key(1), ByteCount::new(30), at(5, 86_399));
+        next.add(&key(1), ByteCount::new(100), at(6, 0));
+        let kept = Usage::parse(&next.take_unkept().0).unwrap();
+        ending.learn(kept, at(6, 1));
+        let read = Usage::parse(&ending.take_unkept().0).unwrap();
+        next.learn(read, at(6, 1));
+        for usage in [&ending, &next] {
+            assert_eq!(bytes(usage.left(&key(1), &both, at(6, 1))), Some(0));
+            assert_eq!(bytes(usage.left(&key(1), &limits(None, Some(1000)), at(6, 1))), Some(870));
+        }
+        // What another daemon counted on a day that has not come, by a clock that was wrong, does not count today.
+        let mut ahead = Usage::default();
+        ahead.add(&key(2), ByteCount::new(1), at(9, 0));
+        let kept = Usage::parse(&ahead.take_unkept().0).unwrap();
+        next.add(&key(2), ByteCount::new(100), at(6, 2));
+        next.learn(kept, at(6, 2));
+        assert_eq!(bytes(next.left(&key(2), &both, at(6, 2))), Some(0));
+    }
+
     #[test]
     fn a_day_begins_anew_at_midnight_in_utc_and_the_quota_does_not() {
         let mut usage = Usage::default();
         let (daily, in_all, both) = (limits(Some(100), None), limits(None, Some(250)), limits(Some(100), Some(250)));
-        let left = |usage: &Usage, limits: &Limits, now| usage.left(&key(1), limits, now).map(ByteCount::as_u64);
+        let left =
+            |usage: &Usage, limits: &Limits, now| usage.left(&key(1), limits, now).map(|left| left.bytes.as_u64());
         assert_eq!(left(&usage, &Limits::default(), at(5, 0)), None);
         assert_eq!(left(&usage, &both, at(5, 0)), Some(100));
         usage.add(&key(1), ByteCount::new(60), at(5, 0));
@@ -201,7 +267,7 @@ mod tests {
         assert_eq!(left(&usage, &both, at(6, 1)), Some(10));
         usage.add(&key(1), ByteCount::new(u64::MAX), at(6, 1));
         assert_eq!(left(&usage, &both, at(7, 0)), Some(0));
-        assert_eq!(usage.left(&key(2), &both, at(6, 1)), Some(ByteCount::new(100)), "each key has its own");
+        assert_eq!(bytes(usage.left(&key(2), &both, at(6, 1))), Some(100), "each key has its own");
         // A clock that is set begins another day, and cannot undo the quota.
         assert_eq!(left(&usage, &daily, at(2, 0)), Some(100));
         assert_eq!(left(&usage, &in_all, at(2, 0)), Some(0));
@@ -216,16 +282,16 @@ mod tests {
         assert!(!usage.is_changed(), "it is kept");
         let read = Usage::parse(&text).unwrap();
         assert_eq!(read.keys, usage.keys);
-        assert_eq!(read.left(&key(1), &limits(Some(100), None), at(5, 9)), Some(ByteCount::new(30)));
+        assert_eq!(bytes(read.left(&key(1), &limits(Some(100), None), at(5, 9))), Some(30));
         for text in ["", "{}", "[1]", "{\"version\":9,\"keys\":[]}", &format!("{{\"version\":1,\"keys\":{}}}", "[7]")] {
             assert!(Usage::parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!(Usage::parse(&text[..text.len() / 2]).is_err());
         usage.add(&key(1), ByteCount::new(7), at(5, 1));
-        usage.give_back(unkept);
+        usage.give_back(unkept, at(5, 1));
         assert!(usage.is_changed(), "it could not be kept");
-        usage.learn(Usage::default());
-        assert_eq!(usage.left(&key(1), &limits(Some(100), None), at(5, 9)), Some(ByteCount::new(23)));
+        usage.learn(Usage::default(), at(5, 1));
+        assert_eq!(bytes(usage.left(&key(1), &limits(Some(100), None), at(5, 9))), Some(23));
     }
 
     #[test]
@@ -236,17 +302,17 @@ mod tests {
         for round in 0..10 {
             for (number, daemon) in daemons.iter_mut().enumerate() {
                 if !kept.is_empty() {
-                    daemon.learn(Usage::parse(&kept).unwrap());
+                    daemon.learn(Usage::parse(&kept).unwrap(), at(5, round));
                 }
                 daemon.add(&key(1), ByteCount::new(if number == 0 { 5 } else { 2 }), at(5, round));
                 kept = daemon.take_unkept().0;
             }
         }
         let read = Usage::parse(&kept).unwrap();
-        assert_eq!(read.left(&key(1), &per_day, at(5, 9)), Some(ByteCount::new(1000 - 70)));
+        assert_eq!(bytes(read.left(&key(1), &per_day, at(5, 9))), Some(1000 - 70));
         daemons[0].add(&key(1), ByteCount::new(9), at(6, 0));
-        daemons[0].learn(read);
-        assert_eq!(daemons[0].left(&key(1), &per_day, at(6, 0)), Some(ByteCount::new(991)), "another day has begun");
+        daemons[0].learn(read, at(6, 0));
+        assert_eq!(bytes(daemons[0].left(&key(1), &per_day, at(6, 0))), Some(991), "another day has begun");
     }
 
     #[test]

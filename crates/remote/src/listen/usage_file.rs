@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
 use aws_lc_rs::digest;
+use icdc_tcp::clock;
 use icdc_tuning::known_paths;
 use icdc_tuning::state_file::StateFile;
 use icdc_units::{Span, Time};
@@ -109,11 +110,11 @@ impl UsageFile {
         let file = StateFile::lock(path)?;
         let text = file.read(MAX_LENGTH)?;
         if let Some(kept) = text.and_then(|text| Usage::parse(&text).map_err(|reason| put_aside(path, &reason)).ok()) {
-            self.with(|usage| usage.learn(kept));
+            self.with(|usage| usage.learn(kept, clock::wall()));
         }
         if self.with(|usage| usage.is_changed()) {
             let (text, unkept) = self.with(Usage::take_unkept);
-            file.replace(&text).inspect_err(|_| self.with(|usage| usage.give_back(unkept)))?;
+            file.replace(&text).inspect_err(|_| self.with(|usage| usage.give_back(unkept, clock::wall())))?;
         }
         Ok(seen(path))
     }
@@ -152,7 +153,7 @@ mod tests {
         let path = directory.path().join("state/icdc/usage.json");
         let (key, now) = (PublicKey::from_bytes([7; 32]), UNIX_EPOCH + Duration::from_secs(1 << 30));
         let limits = Limits { quota: Some(ByteCount::new(100)), ..Limits::default() };
-        let left = |file: &UsageFile| file.with(|usage| usage.left(&key, &limits, now)).unwrap().as_u64();
+        let left = |file: &UsageFile| file.with(|usage| usage.left(&key, &limits, now)).unwrap().bytes.as_u64();
         let file = UsageFile::open(Some(path.clone()));
         file.with(|usage| usage.add(&key, ByteCount::new(30), now));
         let at = |seconds| Time::ORIGIN + Span::from_secs(seconds);

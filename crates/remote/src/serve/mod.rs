@@ -491,13 +491,14 @@ impl Performer for Client<'_> {
                 place.has_moved(ByteCount::new(bytes));
             }
         };
+        let reserve = |bytes| rights.place.as_ref().map_or(Ok(ByteCount::MAX), |place| place.reserve(bytes));
         self.daemon.workers.perform(
             link,
             request,
             rights,
             registered,
             &sessions.measurements,
-            Heard { hear: &hear, carried: &carried },
+            Heard { hear: &hear, carried: &carried, reserve: &reserve },
         )
     }
 }

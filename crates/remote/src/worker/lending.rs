@@ -13,7 +13,9 @@ use icdc_measure::{Arrived, Expected};
 use icdc_protocol::measure::Proof;
 use icdc_rate::known_paths::Resumption;
 use icdc_tcp::congestion::{self, BundleNumber, Hold, Told};
+use icdc_transfer::Allowance;
 use icdc_tuning::{buffers, known_paths, own_rights};
+use icdc_units::ByteCount;
 
 use super::channel::Channel;
 use super::messages::{Answer, Content, Numbered, Order, Wish};
@@ -47,6 +49,14 @@ impl Lender {
     pub(super) fn expect(&self, proofs: &[Proof]) {
         if self.ask(Wish::Expect(proofs.to_vec()), None).is_none() {
             tracing::warn!("the daemon does not hand on data connections: it does not answer");
+        }
+    }
+
+    /// Reserves payload that is about to move; how much may move from now on.
+    fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
+        match self.ask(Wish::Reserve(bytes.as_u64()), None) {
+            Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
+            _ => Err("the daemon does not say how much this key may still transfer; try again".to_owned()),
         }
     }
 
@@ -92,13 +102,45 @@ impl congestion::Lender for Asking {
     }
 }
 
+/// What the daemon has reserved for a session and has not moved yet.
+pub(super) struct Reserve {
+    lender: Arc<Lender>,
+    left: Mutex<ByteCount>,
+}
+
+impl Reserve {
+    pub(super) fn new(lender: &Arc<Lender>) -> Self {
+        Self { lender: Arc::clone(lender), left: Mutex::default() }
+    }
+}
+
+impl Allowance for Reserve {
+    fn reserve(&self, bytes: ByteCount) -> Result<(), String> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if *left < bytes {
+            *left = self.lender.reserve(bytes - *left)?.max(bytes - *left) + *left;
+        }
+        *left = *left - bytes;
+        Ok(())
+    }
+}
+
+/// What a session's daemon lends it.
+#[derive(Clone, Copy)]
+pub(super) struct Lent<'a> {
+    pub(super) allowed: &'a AllowedCongestion,
+    /// Proofs of data connections.
+    pub(super) expected: &'a Expected,
+    /// Reserves payload.
+    pub(super) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
+}
+
 /// Does what a session's process asks for until that ends. `control` is its other channel.
 /// Sockets count that lead to `peer`; to any host where that is `None`.
 pub(super) fn lend(
     channel: &Channel,
     control: &Arc<Channel>,
-    allowed: &AllowedCongestion,
-    expected: &Expected,
+    Lent { allowed, expected, reserve }: Lent<'_>,
     peer: Option<IpAddr>,
 ) {
     // What was loaded for the session stays loaded as long as that lives, and so do its proofs.
@@ -116,6 +158,7 @@ pub(super) fn lend(
                 }
                 Content::Done
             }
+            (Wish::Reserve(bytes), None) => Content::Reserved(reserve(ByteCount::new(bytes)).map(ByteCount::as_u64)),
             (wish, Some(stream)) => fulfil(wish, &stream, allowed, &mut holds),
             (_, None) => Content::Done,
         };
@@ -161,6 +204,6 @@ fn fulfil(wish: Wish, stream: &TcpStream, allowed: &AllowedCongestion, holds: &m
                 lent.is_told
             }))
         }
-        Wish::Expect(_) => Content::Done,
+        Wish::Expect(_) | Wish::Reserve(_) => Content::Done,
     }
 }

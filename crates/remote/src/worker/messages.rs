@@ -62,6 +62,8 @@ pub(super) enum Wish {
     },
     /// Hand on the data connections that show these proofs; without a socket.
     Expect(Vec<Proof>),
+    /// Reserve so many bytes of payload; without a socket.
+    Reserve(u64),
 }
 
 /// The answer to the wish of this number.
@@ -84,6 +86,8 @@ pub(super) enum Content {
     KnownPath(Option<Path>),
     /// Whether the algorithm has been told of the socket, or why the socket cannot have it.
     Congestion(Result<bool, String>),
+    /// How many bytes may move from now on, or the limit that is used up.
+    Reserved(Result<u64, String>),
 }
 
 /// What is known of a path.

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::become_user;
 use super::channel::Channel;
-use super::lending::Lender;
+use super::lending::{Lender, Reserve};
 use super::messages::{Order, Report, Session};
 use crate::session::{perform, refuse};
 use crate::sessions::{Part, Sessions};
@@ -79,6 +79,7 @@ fn serve(
 ) -> Result<(), SessionProcessError> {
     let system = |call| move |cause: io::Error| SessionProcessError::System { call, cause };
     let (stop, work) = (StopSignal::new(), Arc::new(Work::new()));
+    work.account.limit(Box::new(Reserve::new(lending)));
     let announce = Arc::clone(lending);
     let sessions = Sessions::with_measurements(Expected::announcing(move |proofs| announce.expect(proofs)));
     let link = Link::take_over(link, socket)?;

@@ -17,10 +17,10 @@ use icdc_scitags::{Flows, Marker};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
-use icdc_units::Span;
+use icdc_units::{ByteCount, Span};
 
 use super::channel::{Channel, Received};
-use super::lending;
+use super::lending::{self, Lent};
 use super::messages::{Order, Report, Session};
 use crate::ended::Ended;
 use crate::rights::Rights;
@@ -48,6 +48,8 @@ pub(crate) struct Heard<'a> {
     pub(crate) hear: &'a dyn Fn(Done),
     /// A few times a second, bytes that the connections have carried, as TCP counts them.
     pub(crate) carried: &'a dyn Fn(u64),
+    /// Payload that it is about to move: how much may move from now on, or the limit that is used up.
+    pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
 }
 
 /// Starts the processes of sessions.
@@ -73,7 +75,7 @@ impl Workers {
         rights: &Rights,
         registered: Registered<'_>,
         expected: &Expected,
-        Heard { hear, carried }: Heard<'_>,
+        Heard { hear, carried, reserve }: Heard<'_>,
     ) -> Ended {
         let (control, lending, child) = match self.start(rights) {
             Ok(started) => started,
@@ -108,7 +110,9 @@ impl Workers {
         connections.add(connection);
         let told = std::thread::scope(|scope| {
             let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
-            scope.spawn(|| lending::lend(&lending, &control, &rights.congestion, expected, peer));
+            let lent = Lent { allowed: &rights.congestion, expected, reserve };
+            let (lending, control_) = (&lending, &control);
+            scope.spawn(move || lending::lend(lending, control_, lent, peer));
             scope.spawn(move || joined.iter().for_each(|further| join(joining, further, flows)));
             let follower =
                 Follower { control: &control, connections: &connections, stop: &registered.stop, hear, carried };

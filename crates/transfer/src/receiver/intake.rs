@@ -76,6 +76,7 @@ impl Intake<'_> {
                 self.shared.connections().on_message(number, &parcel.message);
             }
             let length = ByteCount::from(parcel.payload_length());
+            self.account.reserve(length).map_err(LinkEnd::Failed)?;
             if let Flow::Goodbye(goodbye) = self.handle(parcel).map_err(LinkEnd::Failed)? {
                 return Ok(goodbye);
             }

@@ -21,6 +21,7 @@ use icdc_units::{ByteCount, Span, Time};
 use super::executor::Executor;
 use super::sending_link::tune_beside;
 use super::steering::Steering;
+use crate::account::Account;
 use crate::clock;
 use crate::event::EarlyEnd;
 use crate::further_links::FurtherLink;
@@ -40,6 +41,7 @@ const PING: Duration = Duration::from_secs(1);
 /// See the module's description.
 pub(super) struct Connections<'a> {
     executor: &'a Executor<'a>,
+    account: &'a Account,
     pub(super) steering: Steering<'a>,
     wake: Queue<()>,
     data: Queue<Parcel>,
@@ -97,7 +99,7 @@ impl Handed {
 
 impl<'a> Connections<'a> {
     pub(super) fn new(
-        executor: &'a Executor<'a>,
+        (executor, account): (&'a Executor<'a>, &'a Account),
         wake: Queue<()>,
         data: Queue<Parcel>,
         parts: Queue<Parcel>,
@@ -108,7 +110,7 @@ impl<'a> Connections<'a> {
         let (steering, congestion) = (Steering::new(executor, options, share, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
         let handed = std::array::from_fn(|_| Handed::default());
-        Self { executor, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
+        Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
     }
 
     /// Payload bytes handed to the sockets.
@@ -317,6 +319,11 @@ impl<'a> Connections<'a> {
     fn send(&self, number: u8, outlet: &mut dyn Outlet, parcel: Parcel) -> Result<(), LinkError> {
         let _busy = self.executor.stages.send.busy();
         let length = parcel.payload_length() as u64;
+        if let Err(error) = self.account.reserve(ByteCount::new(length)) {
+            // The session is over by this, which the first connection tells the receiver.
+            self.executor.fail(error);
+            return Ok(());
+        }
         self.handed[usize::from(number)].add(&parcel);
         outlet.send(parcel)?;
         self.handed[usize::from(number)].worked.store(clock::of_thread().as_nanos(), Ordering::Relaxed);

@@ -120,7 +120,7 @@ pub fn run(
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps, options, pool, (control.clone(), peer), tuned, events);
     let Queues { packs, reads, data, parts, wake } = queues;
-    let connections = Connections::new(&executor, wake, data, parts, options, share, joining.wanted);
+    let connections = Connections::new((&executor, account), wake, data, parts, options, share, joining.wanted);
     let (steps, steps_queue) = bounded(hashers.max(2));
 
     let mut path = PathWatch::default();

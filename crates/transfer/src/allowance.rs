@@ -1,0 +1,12 @@
+//! How much payload a session may still move, where that is limited.
+
+use icdc_units::ByteCount;
+
+/// Reserves payload before it is sent, or before what has arrived is stored.
+pub trait Allowance: Send + Sync {
+    /// Reserves this much more.
+    ///
+    /// # Errors
+    /// Why no more may be moved, for the user at the other end.
+    fn reserve(&self, bytes: ByteCount) -> Result<(), String>;
+}
