@@ -455,6 +455,12 @@ pub enum EntryKind {
     HardLink {
         /// That file.
         to: EntryId,
+        /// Length of the file in bytes.
+        size: u64,
+        /// As [`File::version`](Self::File::version), if it has to be a file of its own.
+        version: [u8; 16],
+        /// The file has holes worth keeping.
+        sparse: bool,
     },
 }
 
@@ -589,6 +595,9 @@ pub enum Want {
     Skip,
     /// Nothing: it failed; a `Done` tells why.
     Failed,
+    /// All of a hard link for which [`All`](Self::All) was answered before: it cannot be made, and
+    /// becomes a file of its own.
+    Contents,
 }
 
 /// State of the receiver.

@@ -195,7 +195,10 @@ fn entry(entry: &Entry) -> Checked {
             require(!target.is_empty(), "a symbolic link to nothing")?;
             path(target)?;
         }
-        EntryKind::HardLink { to } => require(*to < entry.id, "a hard link to a later entry")?,
+        EntryKind::HardLink { to, size, .. } => {
+            require(*to < entry.id, "a hard link to a later entry")?;
+            require(*size <= MAX_FILE_SIZE, "a file too large")?;
+        }
     }
     require(entry.mode <= 0o7777, "mode bits beyond 7777")?;
     require(entry.mtime_nanos < 1_000_000_000, "nanoseconds beyond a second")?;

@@ -165,6 +165,7 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         xattrs: xattrs.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
         ..entry.clone()
     };
+    let link = |to| EntryKind::HardLink { to, size: 5, version: [0; 16], sparse: false };
     let entries = [
         entry.clone(),
         changed(|entry| entry.mode = 0o600),
@@ -183,18 +184,8 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
     digests.push(item(b"Path", &entry, None, None));
     digests.push(item(b"path", &entry, None, Some(&FileDigest::Blake3([0; 32]))));
     digests.push(item(b"path", &entry, None, Some(&FileDigest::SparseMap([0; 32]))));
-    digests.push(item(
-        b"path",
-        &changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
-        Some(&first_name(b"a")),
-        None,
-    ));
-    digests.push(item(
-        b"path",
-        &changed(|entry| entry.kind = EntryKind::HardLink { to: 0 }),
-        Some(&first_name(b"b")),
-        None,
-    ));
+    digests.push(item(b"path", &Entry { kind: link(0), ..entry.clone() }, Some(&first_name(b"a")), None));
+    digests.push(item(b"path", &Entry { kind: link(0), ..entry.clone() }, Some(&first_name(b"b")), None));
     assert_all_differ(&digests);
 
     let same = changed(|entry| {
@@ -202,11 +193,9 @@ fn items_that_differ_in_anything_preserved_have_different_digests() {
         entry.kind = EntryKind::File { size: 5, version: [2; 16], sparse: true, linked: true };
     });
     assert_eq!(item(b"path", &same, None, None), digests[0], "what is not preserved does not count");
-    let link = |to, first: &[u8]| {
-        let entry = changed(|entry| entry.kind = EntryKind::HardLink { to: 0 });
-        item(b"path", &Entry { kind: EntryKind::HardLink { to }, ..entry }, Some(&first_name(first)), None)
-    };
-    assert_eq!(link(0, b"a"), link(1, b"a"), "nor do the numbers of entries");
+    let linked =
+        |to, first: &[u8]| item(b"path", &Entry { kind: link(to), ..entry.clone() }, Some(&first_name(first)), None);
+    assert_eq!(linked(0, b"a"), linked(1, b"a"), "nor do the numbers of entries");
 
     let tree = |items: &[Digest]| {
         let mut tree = TreeHasher::new();

@@ -17,7 +17,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Request", "799746aa"),
         ("Accepted", "ba18aed3"),
         ("Begin", "bf54b3e4"),
-        ("Entries", "4a59898d"),
+        ("Entries", "6a482cfb"),
         ("Block", "5d599d8e"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
@@ -32,7 +32,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "f2099fb8"),
+        ("Wants", "a78166db"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
@@ -265,13 +265,26 @@ fn entries() -> Vec<Entry> {
         Entry { owner: None, xattrs: vec![], ..entry(10, b"", Parent::Source(1), EntryKind::Directory) },
         entry(11, b"file", Parent::Directory(10), file),
         entry(12, b"link", Parent::Directory(10), EntryKind::Symlink { target: b"file".to_vec() }),
-        entry(13, b"name", Parent::Directory(10), EntryKind::HardLink { to: 11 }),
+        entry(
+            13,
+            b"name",
+            Parent::Directory(10),
+            EntryKind::HardLink { to: 11, size: 1 << 20, version: [9; 16], sparse: true },
+        ),
     ]
 }
 
 fn from_receiver() -> Vec<Message> {
     let digest = FileDigest::Blake3([1; 32]);
-    let answers = vec![Want::All, Want::Rest, Want::Have(digest), Want::TakenOver(digest), Want::Skip, Want::Failed];
+    let answers = vec![
+        Want::All,
+        Want::Rest,
+        Want::Have(digest),
+        Want::TakenOver(digest),
+        Want::Skip,
+        Want::Failed,
+        Want::Contents,
+    ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {
         Message::Feedback(Feedback { received: 500, durable: 400, ring_used: 3, ring_blocks: 64, write_rate })

@@ -158,7 +158,10 @@ fn entries_that_break_a_rule_are_refused_by_name() {
     refused(|entry| entry.mode = 0o10000, "mode bits");
     refused(|entry| entry.mtime_nanos = 1_000_000_000, "nanoseconds");
     refused(|entry| entry.owner = Some((0, u32::MAX)), "owner");
-    refused(|entry| entry.kind = EntryKind::HardLink { to: 7 }, "hard link to a later");
+    refused(
+        |entry| entry.kind = EntryKind::HardLink { to: 7, size: 1, version: [0; 16], sparse: false },
+        "hard link to a later",
+    );
     refused(|entry| entry.kind = EntryKind::Symlink { target: Vec::new() }, "link to nothing");
     refused(|entry| entry.kind = EntryKind::Symlink { target: b"a\0".to_vec() }, "NUL");
     refused(|entry| entry.kind = EntryKind::Symlink { target: vec![b'a'; 4096] }, "path too long");

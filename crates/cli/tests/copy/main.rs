@@ -8,6 +8,7 @@ mod devices;
 mod fidelity;
 mod old_kernel;
 mod options;
+mod replaced;
 mod semantics;
 #[path = "../support/mod.rs"]
 mod support;

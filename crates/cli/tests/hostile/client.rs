@@ -222,7 +222,8 @@ fn links_made_during_the_run_lead_nowhere() {
         let mut peer = scene.push_into_directory();
         peer.say(child(1, b"link", symlink(&outside)));
         peer.say(child(2, b"directory", EntryKind::Directory));
-        peer.say(child(3, b"name", EntryKind::HardLink { to }));
+        let link = EntryKind::HardLink { to, size: 1, version: [0; 16], sparse: false };
+        peer.say(child(3, b"name", link));
         let answer = peer.hear_of(|message| match message {
             Message::Done(done) => done.iter().find(|done| done.id == 3).map(|done| done.outcome.clone()),
             _ => None,

@@ -137,10 +137,11 @@ impl StagingName {
 }
 
 /// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an
-/// item of that name is never accepted.
+/// item of that name is never accepted. Capital letters count as small ones, because some file
+/// systems take them for the same.
 #[must_use]
 pub fn is_staging(name: &[u8]) -> bool {
-    StagingName::parse(name).is_some()
+    StagingName::parse(&name.to_ascii_lowercase()).is_some()
 }
 
 /// `bytes` as text for a terminal or a log: what is printable stays; control characters,

@@ -310,7 +310,7 @@ pub(crate) fn entries() -> impl Strategy<Value = Vec<Entry>> {
             if let Parent::Directory(parent) = &mut entry.parent {
                 *parent %= id;
             }
-            if let EntryKind::HardLink { to } = &mut entry.kind {
+            if let EntryKind::HardLink { to, .. } = &mut entry.kind {
                 *to %= id;
             }
         }
@@ -348,11 +348,12 @@ fn entry() -> impl Strategy<Value = Entry> {
 
 fn entry_kind() -> impl Strategy<Value = EntryKind> {
     let file = (0..=MAX_FILE_SIZE, any::<[u8; 16]>(), any::<[bool; 2]>());
+    let link = (any::<u32>(), 0..=MAX_FILE_SIZE, any::<[u8; 16]>(), any::<bool>());
     prop_oneof![
         file.prop_map(|(size, version, [sparse, linked])| EntryKind::File { size, version, sparse, linked }),
         Just(EntryKind::Directory),
         vec(1_u8..=255, 1..300).prop_map(|target| EntryKind::Symlink { target }),
-        any::<u32>().prop_map(|to| EntryKind::HardLink { to }),
+        link.prop_map(|(to, size, version, sparse)| EntryKind::HardLink { to, size, version, sparse }),
     ]
 }
 
@@ -384,7 +385,8 @@ fn want() -> impl Strategy<Value = Want> {
         digest().prop_map(Want::Have),
         digest().prop_map(Want::TakenOver),
         Just(Want::Skip),
-        Just(Want::Failed)
+        Just(Want::Failed),
+        Just(Want::Contents)
     ]
 }
 

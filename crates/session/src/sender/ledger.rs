@@ -255,6 +255,18 @@ impl Ledger {
         }
     }
 
+    /// A hard link that the receiver has asked for becomes a file of its own; gives its length.
+    /// `None` if it is none, or was not asked for.
+    pub(super) fn link_becomes_file(&mut self, id: EntryId) -> Option<ByteCount> {
+        let Open { item, stage: Stage::Asked, .. } = self.open_mut(id)? else { return None };
+        let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return None };
+        item.entry.kind = EntryKind::File { size, version, sparse, linked: false };
+        item.first = None;
+        self.counts.totals.files += 1;
+        self.counts.totals.bytes += size;
+        Some(ByteCount::new(size))
+    }
+
     /// Notes that a block which the receiver holds is damaged. `None` if the item is settled; false
     /// if there is no such block, or if the receiver has named more blocks than it holds.
     pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {

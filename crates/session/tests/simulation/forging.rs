@@ -156,7 +156,7 @@ fn entry(items: &Items, random: &mut Random) -> Entry {
     let kind = match random.below(4) {
         // In the place of a file it would stay there.
         0 if name == b"forged" && matches!(parent, Parent::Directory(_)) => EntryKind::Directory,
-        1 => EntryKind::HardLink { to: any_id(items, random) },
+        1 => EntryKind::HardLink { to: any_id(items, random), size: 5, version: [7; 16], sparse: false },
         2 => EntryKind::File { size: random.below(1 << 40), version: [5; 16], sparse: random.once_in(2), linked: true },
         _ => EntryKind::Symlink { target: b"forged".to_vec() },
     };

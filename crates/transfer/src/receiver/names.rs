@@ -20,7 +20,8 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
 use icdc_disk::tree::{Directory, Name, TreeError, is_staging};
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest};
+use icdc_protocol::limits::MAX_LINKED;
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
     Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
@@ -31,6 +32,7 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
+pub(super) use look::FileIdentity;
 use look::{Look, header};
 
 use super::disk_rate::Arrived;
@@ -61,6 +63,9 @@ pub(super) struct Keeper<'a> {
     /// What examinations have claimed, until it is expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
+    /// What was published or found under the first name of each file with several, as many as the
+    /// book knows.
+    first_files: ById<FileIdentity>,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
     /// Likewise.
@@ -92,6 +97,7 @@ impl<'a> Keeper<'a> {
             new_destination: false,
             claimed: ById::default(),
             staged: ById::default(),
+            first_files: ById::default(),
             store: Some(store),
             compare: Some(compare),
         }
@@ -197,10 +203,11 @@ impl<'a> Keeper<'a> {
                 let made = self.make_symlink(id);
                 self.book.on_link_made(id, made);
             }
-            Action::MakeLink { id, first } => {
-                let made = self.make_link(id, &first);
-                self.book.on_link_made(id, made);
-            }
+            Action::MakeLink { id, first } => match self.make_link(id, &first) {
+                Ok(Linked::ToFirst) => self.book.on_link_made(id, Ok(())),
+                Ok(Linked::ToAnother) => self.book.on_link_to_another(id),
+                Err(failure) => self.book.on_link_made(id, Err(failure)),
+            },
             Action::Flush(file_systems) => {
                 let flushed = self.directories.flush(&file_systems).map_err(|error| failure::of_tree(&error));
                 self.book.on_flushed(flushed);
@@ -328,6 +335,19 @@ impl Keeper<'_> {
     }
 }
 
+/// The file that a further name was made of.
+enum Linked {
+    /// The one that was published or found under the first name.
+    ToFirst,
+    /// None: another file has that name by now.
+    ToAnother,
+}
+
+/// Whether further names of this item may follow.
+fn is_first_name(item: &Item) -> bool {
+    matches!(item.entry.kind, EntryKind::File { linked: true, .. })
+}
+
 impl Opening {
     /// The run's journal, if it has one and the directory for it is there.
     fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
@@ -380,10 +400,22 @@ impl Keeper<'_> {
         let has_failed = || self.shared.has_failed();
         let mut look = Look::at(item, directory, &name, self.run.as_ref(), self.shared.whose(), &has_failed);
         let verdict = self.book.decide(examination, &mut look)?;
-        if let Some(claimed) = look.claimed {
+        let (found, claimed) = (look.identity, look.claimed);
+        let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Taken(_));
+        if let Some(found) = found.filter(|_| is_found && is_first_name(item)) {
+            self.remember_first(examination.id, found);
+        }
+        if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
         }
         Ok(verdict)
+    }
+
+    /// Notes which file has the first name of one with several.
+    fn remember_first(&mut self, id: EntryId, file: FileIdentity) {
+        if self.first_files.len() < MAX_LINKED || self.first_files.contains_key(&id) {
+            self.first_files.insert(id, file);
+        }
     }
 
     fn expect(&mut self, id: EntryId, held: Option<BlockMap>) {
@@ -443,18 +475,22 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    fn make_link(&mut self, id: EntryId, first: &FirstName) -> Result<(), Failure> {
+    fn make_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
+        let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
+        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::ToAnother) };
         let (directory, name) = self.place(item)?;
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
+        let whose = self.shared.whose();
         let staged = if first.place == item.place.directory {
-            Staged::hard_link(directory, name, (directory, &first_name), self.shared.whose())?
+            Staged::hard_link(directory, name, (directory, &first_name), file, whose)?
         } else {
             let first = self.directories.of_first(first, &first_name)?;
-            Staged::hard_link(directory, name, (&first, &first_name), self.shared.whose())?
+            Staged::hard_link(directory, name, (&first, &first_name), file, whose)?
         };
+        let Some(staged) = staged else { return Ok(Linked::ToAnother) };
         self.staged.insert(id, staged);
-        Ok(())
+        Ok(Linked::ToFirst)
     }
 
     /// Gives items their final names.
@@ -475,6 +511,12 @@ impl Keeper<'_> {
         });
         let keep = |(publication, renamed): (&Publication, Result<(), Failure>)| {
             let id = publication.id;
+            if renamed.is_ok()
+                && self.book.item(id).is_some_and(is_first_name)
+                && let Some(file) = self.staged.get(&id).and_then(Staged::identity)
+            {
+                self.remember_first(id, file);
+            }
             if renamed.is_ok() && self.staged.get(&id).is_some_and(|staged| !staged.is_durable()) {
                 self.staged.remove(&id);
             }

@@ -17,7 +17,7 @@ use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, TreeError, is_stagin
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
-use icdc_session::receiver::book::resume::taken;
+use icdc_session::receiver::book::resume::{cannot_replace, taken};
 
 use super::leftovers::RunLog;
 use super::staging::Whose;
@@ -61,6 +61,9 @@ impl Placement {
         begin: &Begin,
         only_new: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
+        if destination.split(|byte| *byte == b'/').any(is_staging) {
+            return Err(refuse_staging(destination));
+        }
         let located = tree.resolve(destination).map_err(refuse_destination)?;
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
@@ -83,6 +86,9 @@ impl Placement {
             }
             None => {
                 let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
+                if let (None, Some(Kind::Other(what))) = (only_new, located.stat.map(|stat| stat.kind)) {
+                    return Err(refusal(cannot_replace(&located.path(), what).into_reason()));
+                }
                 if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
                     && source.kind == SourceKind::Directory
                     && (stat.kind == Kind::File || only_new.is_some() && stat.kind != Kind::Directory)
@@ -184,10 +190,13 @@ fn existing_directory(located: &Located) -> Result<Option<Directory>, SessionErr
 fn name_of(source: &Source) -> Result<Name, SessionError> {
     let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
     if is_staging(name.as_bytes()) {
-        let shown = path_text(&source.name);
-        return Err(refusal(format!("{shown}: its name is one that icdc keeps for unfinished files")));
+        return Err(refuse_staging(&source.name));
     }
     Ok(name)
+}
+
+fn refuse_staging(path: &[u8]) -> SessionError {
+    refusal(format!("{}: its name is one that icdc keeps for unfinished files", path_text(path)))
 }
 
 /// Names under which sources cannot go into one directory.

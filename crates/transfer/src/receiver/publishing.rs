@@ -5,14 +5,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use icdc_disk::DiskFile;
-use icdc_disk::tree::{Directory, Metadata, Name, Stat, TreeError};
+use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::taken;
+use icdc_session::receiver::book::resume::{cannot_replace, taken};
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 use super::leftovers;
+use super::names::FileIdentity;
 use super::pending::metadata;
 use super::staging::{Staging, Whose};
 
@@ -30,21 +31,20 @@ pub(super) struct Made {
     /// until it is renamed, because its lock keeps others away from the name.
     durable: Option<Durable>,
     bytes: ByteCount,
-    /// Device and inode, for what must not be mixed up with the work of another copy to the same
-    /// place.
-    inode: Option<(u64, u64)>,
+    /// For what must not be mixed up with the work of another copy to the same place.
+    identity: Option<FileIdentity>,
 }
 
 impl Made {
-    /// A link, or anything else without contents of its own to flush.
+    /// Something without contents of its own to flush.
     fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: None, bytes: ByteCount::ZERO, inode: None }
+        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None }
     }
 
     /// `file`, which has `bytes` bytes that are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
-        Ok(Self { staging, durable: None, bytes, inode: Some((stat.dev, stat.ino)) })
+        Ok(Self { staging, durable: None, bytes, identity: Some(identity_of(&stat)) })
     }
 
     /// `file`, which is durable and has a journal of blocks where a later run finds one.
@@ -63,6 +63,18 @@ impl Made {
     pub(super) fn bytes(&self) -> ByteCount {
         self.bytes
     }
+}
+
+/// Refuses a name of something that is neither a file nor a directory nor a link.
+fn refuse_special(directory: &Directory, name: &Name) -> Result<(), Failure> {
+    match directory.stat(name) {
+        Ok(Stat { kind: Kind::Other(what), .. }) => Err(cannot_replace(&directory.path_of(name), what)),
+        _ => Ok(()),
+    }
+}
+
+fn identity_of(stat: &Stat) -> FileIdentity {
+    FileIdentity { device: stat.dev, inode: stat.ino }
 }
 
 /// An item under its staging name.
@@ -121,16 +133,34 @@ impl Staged {
         }
     }
 
-    /// Makes a further name of the file `first` in `first_directory`.
+    /// Makes a further name of `file`, whose first name is `first` in `first_directory`. `None` if
+    /// that is the name of something else by now.
     pub(super) fn hard_link(
         directory: &Directory,
         name: Name,
         (first_directory, first): (&Directory, &Name),
+        file: FileIdentity,
         whose: Whose,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Option<Self>, Failure> {
+        let is_first = |stat: &Stat| identity_of(stat) == file && stat.kind == Kind::File;
+        if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) {
+            return Ok(None);
+        }
         let link = |part: &Name| directory.hard_link(first_directory, first, part);
         let ((), staging) = leftovers::make_part(directory, &name, whose, link)?;
-        Ok(Self::new(directory, name, Made::unsynced(staging)))
+        // Only what has been linked tells what had the name at that moment.
+        let linked = directory.stat(&staging).map_err(|error| failure::of_tree(&error))?;
+        if !is_first(&linked) {
+            let _ = directory.remove_file(&staging);
+            return Ok(None);
+        }
+        let made = Made { identity: Some(file), ..Made::unsynced(staging) };
+        Ok(Some(Self::new(directory, name, made)))
+    }
+
+    /// The file, if it is one.
+    pub(super) fn identity(&self) -> Option<FileIdentity> {
+        self.made.identity
     }
 
     /// Gives the item its final name, after a look at what the medium holds if `verified` has it:
@@ -145,6 +175,9 @@ impl Staged {
         }
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
+        }
+        if !only_new {
+            refuse_special(directory, name)?;
         }
         if only_new {
             // A name that is taken stays so: nothing is gained by keeping what lies beside it.
@@ -169,8 +202,8 @@ impl Staged {
     /// Another process that copies to the same place at the same time puts its own unfinished file
     /// under the staging name: that one must neither be published nor be removed.
     fn is_ours(&self) -> bool {
-        let Some(inode) = self.made.inode else { return true };
-        self.directory.stat(&self.made.staging).is_ok_and(|stat| (stat.dev, stat.ino) == inode)
+        let Some(identity) = self.made.identity else { return true };
+        self.directory.stat(&self.made.staging).is_ok_and(|stat| identity_of(&stat) == identity)
     }
 
     /// Reads a small file back from the medium.

@@ -197,11 +197,13 @@ impl<'a> Scan<'a> {
     }
 
     fn file_kind(&self, stat: &Stat) -> EntryKind {
+        let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
         let linked = match self.linked.look(stat) {
-            NameOf::Further(to, _) if self.preserve.links => return EntryKind::HardLink { to },
+            NameOf::Further(to, _) if self.preserve.links => {
+                return EntryKind::HardLink { to, size: stat.size, version: version(stat), sparse };
+            }
             name => self.preserve.links && name == NameOf::First,
         };
-        let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
         EntryKind::File { size: stat.size, version: version(stat), sparse, linked }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError};
+use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::selection::Selection;
@@ -11,6 +11,9 @@ use crate::path_text;
 /// What to do about a pattern that no shell has expanded.
 const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
                           name each item";
+
+/// Why a path through an unfinished file's name is refused.
+const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
 
 /// A source, found and classified.
 #[derive(Clone)]
@@ -67,6 +70,11 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut problems = Vec::new();
     for path in paths {
         match find_one(tree, path) {
+            Ok(root) if path.split(|byte| *byte == b'/').any(is_staging) => {
+                let reason = format!("{}: {UNFINISHED}", path_text(path));
+                problems.push(Problem { path: path.clone(), reason, error: true });
+                named.push(root.source);
+            }
             // It would fail later, when something was made for it.
             Ok(Root { stat: Stat { kind: Kind::Other(what), .. }, source, .. }) => {
                 let reason = format!("{}: {what} is not copied", path_text(path));

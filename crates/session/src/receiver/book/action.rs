@@ -64,8 +64,8 @@ pub enum Action<P> {
     },
     /// Make a symbolic link under its staging name: `on_link_made`.
     MakeSymlink(EntryId),
-    /// Make a further name of a file under its staging name:
-    /// `on_link_made`.
+    /// Make a further name of a file under its staging name: `on_link_made`, or
+    /// `on_link_to_another` where the first name is not that of the file that was published or found.
     MakeLink {
         /// The item.
         id: EntryId,
@@ -360,6 +360,11 @@ pub enum Told {
         size: ByteCount,
         /// Sentence for the user.
         reason: String,
+    },
+    /// A further name of a file is made as a file of its own: the first name was replaced.
+    Unlinked {
+        /// Path below the destination.
+        path: Vec<u8>,
     },
     /// What an earlier run published was altered since, and is replaced.
     Altered {

@@ -179,7 +179,7 @@ impl<P> Book<P> {
 
     /// The files' machine knows a large file before its first block can be asked for, and the sender
     /// what is held before it is told that the rest is wanted.
-    fn expect(&mut self, id: EntryId, size: u64, path: Vec<u8>, held: Option<BlockMap>) {
+    pub(super) fn expect(&mut self, id: EntryId, size: u64, path: Vec<u8>, held: Option<BlockMap>) {
         if let Some(held) = &held {
             for held in held.held(id) {
                 self.reply(Message::Held(held));
@@ -195,7 +195,7 @@ impl<P> Book<P> {
     /// Makes a further name of a file, unless it has to wait for the first one.
     pub(super) fn link(&mut self, id: EntryId) {
         let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
-        let EntryKind::HardLink { to } = item.entry.kind else { return };
+        let EntryKind::HardLink { to, .. } = item.entry.kind else { return };
         match self.links.link(id, to) {
             Linking::Waits => {}
             Linking::To(first) => self.ask(Action::MakeLink { id, first }),

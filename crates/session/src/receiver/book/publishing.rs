@@ -5,7 +5,7 @@ pub(super) mod batch;
 use std::collections::BTreeSet;
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem};
+use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem, Want};
 use icdc_protocol::run_journal::item_key;
 use icdc_units::{ByteCount, Time};
 
@@ -98,6 +98,31 @@ impl<P> Book<P> {
             Err(failure) => self.fail(id, failure),
         }
         self.go_on();
+    }
+
+    /// The file with the first name is not the one that was published or found: the contents of the
+    /// item are wanted after all, for a file of its own.
+    pub fn on_link_to_another(&mut self, id: EntryId) {
+        self.answered(Answer::LinkMade);
+        if self.phase.is_open() {
+            self.want_contents_of_link(id);
+        } else {
+            // Nobody is there to send them.
+            self.fail(id, Failure::Passing("the file it is a further name of was replaced".into()));
+        }
+        self.go_on();
+    }
+
+    fn want_contents_of_link(&mut self, id: EntryId) {
+        let Some(Tracked { item, .. }) = self.items.get_mut(&id) else { return };
+        let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return };
+        item.entry.kind = EntryKind::File { size, version, sparse, linked: false };
+        let path = item.path.clone();
+        self.tell(Told::Unlinked { path: path.clone() });
+        if size > PACK_FILE_LIMIT {
+            self.expect(id, size, path, None);
+        }
+        self.answer(id, vec![Want::Contents]);
     }
 
     /// An item lies complete under its staging name.

@@ -134,6 +134,12 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     contents(item, options, facts)
 }
 
+/// Why a device, a named pipe or a socket, described as `what`, is not replaced.
+#[must_use]
+pub fn cannot_replace(shown: &str, what: &str) -> Failure {
+    format!("{shown} is {what}, which is not replaced; remove it first, or choose another name").into()
+}
+
 /// Why something is not made where only what is not there yet may be made, whatever is there.
 #[must_use]
 pub fn taken(shown: &str) -> Failure {

@@ -66,6 +66,9 @@ impl Sender {
             }
             return Ok(());
         };
+        if want == Want::Contents {
+            return self.link_as_file(id, small);
+        }
         let (size, is_file) = (item.size(), item.is_file());
         let held = self.ledger.ask(id);
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
@@ -78,7 +81,7 @@ impl Sender {
                 self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
                 self.actions.push_back(Action::Read { id, held });
             }
-            Want::All | Want::Rest | Want::Failed => {}
+            Want::All | Want::Rest | Want::Failed | Want::Contents => {}
             Want::Have(digest) => {
                 self.ledger.resumed(size);
                 self.settle(id, &Settlement::Published(Some(digest)), Fate::Kept);
@@ -89,6 +92,21 @@ impl Sender {
             }
             Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
         }
+        Ok(())
+    }
+
+    /// The receiver cannot make a hard link: its contents are sent as those of a file.
+    fn link_as_file(&mut self, id: EntryId, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
+        let Some(size) = self.ledger.link_becomes_file(id) else {
+            return Err(SessionError::Protocol(format!("asks for the contents of item {id}, which is no hard link")));
+        };
+        if size <= ByteCount::new(PACK_FILE_LIMIT) {
+            small.push((id, size));
+        } else {
+            self.actions.push_back(Action::Read { id, held: None });
+        }
+        // More is to be sent than the receiver was told.
+        self.tell(Message::Totals(self.ledger.counts().totals));
         Ok(())
     }
 

@@ -79,7 +79,7 @@ impl Scan {
             Node::Symlink { target, mtime } => (EntryKind::Symlink { target: target.clone() }, *mtime),
             Node::Link { revision } => {
                 let to = self.files.get(revision).copied().expect("the first name comes first");
-                (EntryKind::HardLink { to }, 1_000_000 + *revision as i64)
+                (EntryKind::HardLink { to, size: 0, version: [0; 16], sparse: false }, 1_000_000 + *revision as i64)
             }
             Node::File(file) => {
                 let (size, version, sparse, linked) = (file.size(), file.version(), file.is_sparse(), file.linked);

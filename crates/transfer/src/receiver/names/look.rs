@@ -14,6 +14,15 @@ use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
 use super::super::staging::{Purpose, Whose};
 
+/// A file, whatever its names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::receiver) struct FileIdentity {
+    /// Number of its file system.
+    pub(in crate::receiver) device: u64,
+    /// Its number there.
+    pub(in crate::receiver) inode: u64,
+}
+
 /// Looks at the file system only when it is asked.
 pub(super) struct Look<'a> {
     item: &'a Item,
@@ -23,6 +32,8 @@ pub(super) struct Look<'a> {
     whose: Whose,
     has_failed: HasFailed<'a>,
     stat: Option<Option<Stat>>,
+    /// The file that has the name, if the file system was asked.
+    pub(super) identity: Option<FileIdentity>,
     /// What was claimed of an earlier run.
     pub(super) claimed: Option<Continued>,
 }
@@ -36,7 +47,7 @@ impl<'a> Look<'a> {
         whose: Whose,
         has_failed: HasFailed<'a>,
     ) -> Self {
-        Self { item, directory, name, run, whose, has_failed, stat: None, claimed: None }
+        Self { item, directory, name, run, whose, has_failed, stat: None, identity: None, claimed: None }
     }
 }
 
@@ -59,6 +70,7 @@ impl Facts for Look<'_> {
                 Kind::Symlink => StatKind::Symlink,
                 Kind::Other(_) => StatKind::Other,
             };
+            self.identity = Some(FileIdentity { device: found.dev, inode: found.ino });
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
             Some(Stat {
                 kind,

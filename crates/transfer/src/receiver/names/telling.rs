@@ -35,6 +35,13 @@ impl Shared<'_> {
                 self.report(&path, size, Outcome::Failed, None, Some(reason));
                 self.failed();
             }
+            Told::Unlinked { path } => {
+                tracing::warn!(
+                    path = %path_text(&path),
+                    "is copied as a file of its own and not as a hard link: its first name was replaced at the \
+                     destination"
+                );
+            }
             Told::Altered { path } => {
                 tracing::warn!(path = %path_text(&path), "what an earlier run published was altered; it is replaced");
             }

@@ -32,6 +32,8 @@ pub(super) struct Desk {
     pub(super) fails: HashMap<(&'static str, EntryId), Failure>,
     /// A small file whose contents do not match their digest.
     pub(super) damaged: Option<EntryId>,
+    /// A further name whose first one was replaced.
+    pub(super) replaced_first: Option<EntryId>,
     /// What the sender was told, since it looked.
     pub(super) replies: Vec<Message>,
     /// Files that are to be compared, since anybody looked.
@@ -85,7 +87,12 @@ pub(super) fn linked(id: EntryId, parent: EntryId, name: &str, size: u64) -> Ent
 }
 
 pub(super) fn link(id: EntryId, parent: EntryId, name: &str, to: EntryId) -> Entry {
-    entry(id, Parent::Directory(parent), name, EntryKind::HardLink { to })
+    entry(
+        id,
+        Parent::Directory(parent),
+        name,
+        EntryKind::HardLink { to, size: 7, version: [id as u8; 16], sparse: false },
+    )
 }
 
 impl Desk {
@@ -101,6 +108,7 @@ impl Desk {
             verdicts: BTreeMap::new(),
             fails: HashMap::new(),
             damaged: None,
+            replaced_first: None,
             replies: Vec::new(),
             compares: Vec::new(),
         }
@@ -248,7 +256,11 @@ impl Desk {
             }
             Action::MakeLink { id, first } => {
                 self.note(format!("link {id} {}", String::from_utf8_lossy(&first.name)));
-                self.book.on_link_made(id, self.outcome("link", id));
+                if self.replaced_first == Some(id) {
+                    self.book.on_link_to_another(id);
+                } else {
+                    self.book.on_link_made(id, self.outcome("link", id));
+                }
             }
             Action::NoteStaged { id, .. } => {
                 self.note(format!("note-staged {id}"));
@@ -341,6 +353,7 @@ fn want(want: &Want) -> &'static str {
         Want::TakenOver(_) => "taken-over",
         Want::Skip => "skip",
         Want::Failed => "failed",
+        Want::Contents => "contents",
     }
 }
 
@@ -353,6 +366,7 @@ fn tell(told: &Told) -> String {
         Told::Continued { held } => format!("continued {}", held.as_u64()),
         Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
         Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
+        Told::Unlinked { path } => format!("unlinked {}", shown(path)),
         Told::Altered { path } => format!("altered {}", shown(path)),
         Told::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }

@@ -390,3 +390,28 @@ fn many_directories_that_are_done_but_for_the_flush_do_not_wait_for_it() {
     desk.say(Message::DirEnd { id: 1024 });
     assert_eq!(desk.log()[..3], ["finish 1024", "flush [1]", "done 1"]);
 }
+
+#[test]
+fn a_further_name_whose_first_one_was_replaced_gets_contents_of_its_own() {
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0), linked(1, 0, "first", 7), link(2, 0, "other", 1)]);
+    desk.log();
+    desk.replaced_first = Some(2);
+    desk.pack(&[(1, 7)]);
+    desk.wait();
+    let log = desk.log();
+    assert!(log.ends_with(&["link 2 first".into(), "unlinked dst/other".into(), "wants 2 contents".into()]), "{log:?}");
+    desk.pack(&[(2, 7)]);
+    desk.wait();
+    let log = desk.log();
+    assert!(log.contains(&"stage [2]".into()) && log.contains(&"published dst/other".into()), "{log:?}");
+
+    // Nobody is there to send them.
+    let mut desk = Desk::begun();
+    desk.announce(&[source(0, 0), linked(1, 0, "first", 7), link(2, 0, "other", 1)]);
+    desk.replaced_first = Some(2);
+    desk.pack(&[(1, 7)]);
+    desk.over(false);
+    let log = desk.log();
+    assert!(log.iter().any(|line| line.starts_with("failed dst/other")), "{log:?}");
+}
