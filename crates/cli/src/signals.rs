@@ -30,10 +30,24 @@ pub(crate) fn leave_to_parent() -> io::Result<()> {
 /// Watches for signals on a thread of its own. `announcement` is what the user is told at the first
 /// one, `code` the exit code at the second.
 pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static str, code: u8) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    watch_for(&[SIGINT, SIGTERM], stop, console, announcement, code)
+}
+
+fn watch_for(
+    signals: &[i32],
+    stop: &StopSignal,
+    console: &Console,
+    announcement: &'static str,
+    code: u8,
+) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
     let (stop, console) = (stop.clone(), console.clone());
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in &mut signals {
+    icdc_limits::thread::start("signals", move || {
+        for signal in &mut signals {
+            // A shell and its terminal both send it.
+            if stop.is_requested() && signal == SIGHUP {
+                continue;
+            }
             if stop.is_requested() {
                 signal_hook::low_level::exit(code.into());
             }
@@ -44,10 +58,27 @@ pub(crate) fn watch(stop: &StopSignal, console: &Console, announcement: &'static
     Ok(())
 }
 
-/// The same for work that does not depend on it: where signals cannot be watched, one ends it at
-/// once.
+/// As [`watch_if_possible`]; the end of the terminal is a request to stop as well, unless it is ignored
+/// (`nohup`).
+pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
+    let signals: &[i32] = if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] };
+    tell_unwatched(watch_for(signals, stop, console, announcement, exit::INTERRUPTED), console);
+}
+
+/// Who started this process has it survive its terminal.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & (1 << (SIGHUP - 1)) != 0)
+}
+
+/// For work that does not depend on it: where signals cannot be watched, one ends it at once.
 pub(crate) fn watch_if_possible(stop: &StopSignal, console: &Console, announcement: &'static str) {
-    if let Err(error) = watch(stop, console, announcement, exit::INTERRUPTED) {
+    tell_unwatched(watch(stop, console, announcement, exit::INTERRUPTED), console);
+}
+
+fn tell_unwatched(watched: io::Result<()>, console: &Console) {
+    if let Err(error) = watched {
         console.complain(&format!("signals cannot be watched, Ctrl-C will end at once: {error}"));
     }
 }

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 31] = [
+const CRATES: [(&str, u8, Unsafe); 32] = [
     ("icdc", 6, Forbidden),
     ("icdc-remote", 5, ForTheKernel),
     ("icdc-shards", 5, Forbidden),
@@ -34,6 +34,7 @@ const CRATES: [(&str, u8, Unsafe); 31] = [
     ("icdc-link", 3, Forbidden),
     ("icdc-tuning", 3, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
+    ("icdc-limits", 2, Forbidden),
     ("icdc-metrics", 2, Forbidden),
     ("icdc-netlink", 2, Forbidden),
     ("icdc-packet", 2, ForTheKernel),

@@ -1,5 +1,6 @@
 //! The command and the webhook of a run.
 
+use icdc_limits::thread::start_scoped;
 use icdc_stop::StopSignal;
 
 use crate::command::{Command, Lines};
@@ -21,13 +22,17 @@ impl Hooks {
     #[must_use]
     pub fn run(&self, report: &Report, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {
-            let webhook = self.webhook.as_ref().map(|webhook| scope.spawn(|| webhook.post(report.json(), stop)));
+            let webhook = self.webhook.as_ref().map(|webhook| {
+                // One after the other where no thread can be had.
+                start_scoped(scope, "webhook", || webhook.post(report.json(), stop)).map_err(|_| webhook)
+            });
             let command = self.command.as_ref().map(|command| command.run(report, &self.lines, stop));
             let command = command.and_then(Result::err).map(|error| format!("--on-finish: {error}"));
-            let webhook = webhook.and_then(|webhook| match webhook.join() {
-                Ok(sent) => sent.err().map(|error| format!("--webhook: {error}")),
-                Err(panic) => std::panic::resume_unwind(panic),
+            let sent = webhook.map(|started| match started {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(webhook) => webhook.post(report.json(), stop),
             });
+            let webhook = sent.and_then(Result::err).map(|error| format!("--webhook: {error}"));
             command.into_iter().chain(webhook).collect()
         })
     }

@@ -1,24 +1,66 @@
 //! Threads that bear the name of what they do, for `top -H` and `perf`.
+//!
+//! A session first gets all threads that it cannot do without, and begins once it has them: where one
+//! cannot be had, nothing is under way yet that would have to be ended.
 
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use crossbeam_channel::{Sender, bounded};
+use icdc_limits::thread::{NoThread, start_scoped};
+use icdc_session::SessionError;
+
+type Work<'scope> = Box<dyn FnOnce() + Send + 'scope>;
+
+/// A thread that waits for its work, and ends without any when this is dropped.
+pub(crate) struct Ready<'scope> {
+    hand: Sender<Work<'scope>>,
+    thread: ScopedJoinHandle<'scope, ()>,
+}
+
+impl<'scope> Ready<'scope> {
+    /// Starts `work` on it.
+    pub(crate) fn run(self, work: impl FnOnce() + Send + 'scope) -> ScopedJoinHandle<'scope, ()> {
+        // It waits for just this.
+        let _ = self.hand.send(Box::new(work));
+        self.thread
+    }
+}
+
+/// A thread for each of `stages`, all of them or none.
+///
+/// # Errors
+/// The first one cannot be had.
+pub(crate) fn all_of<'scope, const COUNT: usize>(
+    scope: &'scope Scope<'scope, '_>,
+    stages: [&str; COUNT],
+) -> Result<[Ready<'scope>; COUNT], SessionError> {
+    let ready: Vec<_> = stages.iter().map(|stage| ready(scope, stage)).collect::<Result<_, _>>().map_err(local)?;
+    Ok(ready.try_into().unwrap_or_else(|_| unreachable!("one was started for each stage")))
+}
+
+fn ready<'scope>(scope: &'scope Scope<'scope, '_>, stage: &str) -> Result<Ready<'scope>, NoThread> {
+    let (hand, handed) = bounded::<Work<'scope>>(1);
+    let thread = try_start(scope, stage, move || {
+        if let Ok(work) = handed.recv() {
+            work();
+        }
+    })?;
+    Ok(Ready { hand, thread })
+}
 
 /// Starts `work` on a thread called `icdc-STAGE`.
 ///
-/// # Panics
-/// As [`Scope::spawn`]: where no thread can be had.
-pub(crate) fn start<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    stage: &str,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> ScopedJoinHandle<'scope, T> {
-    try_start(scope, stage, work).expect("a thread can be had")
-}
-
-/// The same for one that others can do without; `None` where no thread can be had.
+/// # Errors
+/// It cannot be had.
 pub(crate) fn try_start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stage: &str,
     work: impl FnOnce() -> T + Send + 'scope,
-) -> Option<ScopedJoinHandle<'scope, T>> {
-    Builder::new().name(format!("icdc-{stage}")).spawn_scoped(scope, work).ok()
+) -> Result<ScopedJoinHandle<'scope, T>, NoThread> {
+    start_scoped(scope, &format!("icdc-{stage}"), work)
+}
+
+/// The end of a session for want of a thread.
+pub(crate) fn local(error: NoThread) -> SessionError {
+    SessionError::Local(error.to_string())
 }

@@ -15,6 +15,7 @@ use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
 use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
+use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
 /// What is copied within this host, and how.
@@ -59,7 +60,8 @@ impl WithinHost<'_> {
         // The sender heeds the user's request to stop and tells the receiver.
         let never_asked = StopSignal::new();
         let sent = std::thread::scope(|scope| {
-            scope.spawn(|| receiver::run(far, nobody, &order, &receiving, &silent, &never_asked));
+            try_start(scope, "receiver", || receiver::run(far, nobody, &order, &receiving, &silent, &never_asked))
+                .map_err(local)?;
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
             sender::run(
                 SendingLink { link: near, tuned: None, peer: Features::OURS },

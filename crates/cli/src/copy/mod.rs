@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     match CopyPlan::new(arguments) {
         Ok(plan) => {
             let stop = StopSignal::new();
-            signals::watch_if_possible(&stop, console, STOPPING);
+            signals::watch_with_terminal(&stop, console, STOPPING);
             carry_out(plan, &stop, console).0
         }
         Err(error) => console.give_up(&error, exit::USAGE),

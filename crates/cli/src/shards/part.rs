@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     match shards {
         Ok(shards) => {
             let stop = StopSignal::new();
-            signals::watch_if_possible(&stop, console, copy::STOPPING);
+            signals::watch_with_terminal(&stop, console, copy::STOPPING);
             let mut code = 0;
             for shard in shards {
                 if stop.is_requested() {

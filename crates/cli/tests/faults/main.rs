@@ -13,6 +13,7 @@ mod interrupted;
 mod items;
 mod journals;
 mod kill;
+mod limits;
 mod network;
 mod progress;
 #[path = "../support/mod.rs"]

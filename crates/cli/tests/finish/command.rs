@@ -66,6 +66,21 @@ fn what_a_command_does_not_read_and_what_it_prints_without_end_hold_nobody_up() 
 }
 
 #[test]
+fn the_end_of_the_terminal_interrupts_and_is_told() {
+    let site = site();
+    let daemon = daemon(&site, &[]);
+    let mut command = crate::direct(site.copy(&["--rate", SLOW, "--on-finish", "cat > told"]));
+    command.arg(site.path("big")).arg(daemon.location("copied"));
+    let run = command.start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    // A shell and its terminal both send it.
+    run.signal(Signal::HUP);
+    run.signal(Signal::HUP);
+    run.finish().expect_code(4);
+    assert_eq!(json(&site.path("told"))["result"], "interrupted");
+}
+
+#[test]
 fn an_interrupted_copy_is_told_too_and_a_name_is_never_a_command() {
     let site = site();
     let name = "$(touch pwned);`touch pwned`'\"\n";

@@ -23,19 +23,24 @@ pub(super) struct ThreadEngine {
 }
 
 impl ThreadEngine {
-    /// Starts `depth` threads.
+    /// Starts `depth` threads, or as many as can be had.
     pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
         let (work, queue) = unbounded();
         let (finish, finished) = unbounded();
-        // Threads already started are joined by `drop` if a later one cannot be.
         let mut engine = Self { work: Some(work), finish, finished, in_flight: 0, workers: Vec::new() };
         for index in 0..depth {
             let (queue, finish) = (queue.clone(), engine.finish.clone());
             let worker = Builder::new()
                 .name(format!("disk-{index}"))
-                .spawn(move || serve(&queue, &finish))
-                .map_err(EngineUnavailable::Threads)?;
-            engine.workers.push(worker);
+                .spawn(move || serve(&queue, &finish));
+            match worker {
+                Ok(worker) => engine.workers.push(worker),
+                Err(error) if engine.workers.is_empty() => return Err(EngineUnavailable::Threads(error)),
+                Err(error) => {
+                    tracing::info!(%error, threads = engine.workers.len(), "fewer disk threads than wanted");
+                    break;
+                }
+            }
         }
         Ok(engine)
     }

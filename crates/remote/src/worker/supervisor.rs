@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use icdc_limits::thread::start_scoped;
 use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
@@ -111,11 +112,19 @@ impl Workers {
         let told = std::thread::scope(|scope| {
             let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
             let lent = Lent { allowed: &rights.congestion, expected, reserve };
-            let (lending, control_) = (&lending, &control);
-            scope.spawn(move || lending::lend(lending, control_, lent, peer));
-            scope.spawn(move || joined.iter().for_each(|further| join(joining, further, flows)));
+            let (lending, control) = (&lending, &control);
+            let lend = move || lending::lend(lending, control, lent, peer);
+            let join = move || joined.iter().for_each(|further| join(joining, further, flows));
+            let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
+            if let Err(error) = started {
+                tracing::error!("a session cannot be followed: {error}");
+                control.close();
+                lending.close();
+                drop(registered);
+                return None;
+            }
             let follower =
-                Follower { control: &control, connections: &connections, stop: &registered.stop, hear, carried };
+                Follower { control, connections: &connections, stop: &registered.stop, hear, carried };
             let told = follower.follow();
             control.close();
             lending.close();

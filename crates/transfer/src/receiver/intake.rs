@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
+use icdc_limits::thread::NoThread;
 use icdc_link::{Inlet, LinkError, Parcel};
 use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem, Refusal, RefusalKind};
 use icdc_session::SessionError;
@@ -63,6 +64,14 @@ impl Intake<'_> {
                 }
             }
             Err(LinkEnd::Failed(error)) => self.shared.fail(error),
+        }
+    }
+
+    /// Nothing can be received on the further connection of this number: the others carry all.
+    pub(super) fn cannot_receive(&self, number: u8, reason: &NoThread) {
+        tracing::debug!(%reason, number, "a further connection cannot be received on");
+        if self.ended(number) {
+            (self.shared.events)(Event::connection_ended(number, &EarlyEnd::Lost(reason.to_string())));
         }
     }
 

@@ -60,7 +60,7 @@ use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::once::watched;
 use crate::processors::hashers;
-use crate::stage_thread::{start, try_start};
+use crate::stage_thread::{all_of, try_start};
 use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk.
@@ -104,7 +104,7 @@ pub fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Received, SessionError> {
-    let Link { outlet, inlet, control } = link;
+    let Link { mut outlet, inlet, control } = link;
     let options = order.options;
     let pool = ring(options).map_err(|error| SessionError::Local(format!("memory for the ring: {error}")))?;
     let (replies, replies_queue) = bounded(4096);
@@ -140,25 +140,35 @@ pub fn run(
 
     std::thread::scope(|scope| {
         let shared = &shared;
+        let stages = all_of(scope, ["reply", "names", "hash", "compare", "store", "receive"]);
+        let [reply, names, hash, compare, store, receive] = match stages {
+            Ok(stages) => stages,
+            Err(error) => {
+                break_off(&mut *outlet, &error);
+                return Err(error);
+            }
+        };
         let keeper = Keeper::new(shared, to_store.clone(), to_compare);
         let (sends, sent) = watched();
-        start(scope, "reply", move || {
+        reply.run(move || {
             let _sends = sends;
             run_outlet(shared, outlet, &replies_queue);
         });
-        let keeper = start(scope, "names", move || keeper.run(&names_queue, &stored_queue));
+        let keeper = names.run(move || keeper.run(&names_queue, &stored_queue));
         for _ in 1..hashers {
             let (queue, to_store) = (hash_queue.clone(), to_store.clone());
-            try_start(scope, "hash", move || hash::run(shared, &queue, &to_store));
+            if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store)).is_err() {
+                break;
+            }
         }
-        start(scope, "hash", move || hash::run(shared, &hash_queue, &to_store));
+        hash.run(move || hash::run(shared, &hash_queue, &to_store));
         let compared = stored.clone();
-        start(scope, "compare", move || compare::run(shared, &compare_queue, &compared));
-        start(scope, "store", move || store::run(shared, &store_queue, stored));
+        compare.run(move || compare::run(shared, &compare_queue, &compared));
+        store.run(move || store::run(shared, &store_queue, stored));
         let intake = Intake { shared, account, names: to_names, hash: to_hash };
         let further = intake.clone();
         let (receives, first_ended) = watched();
-        start(scope, "receive", move || {
+        receive.run(move || {
             let _receives = receives;
             intake.run(inlet);
         });
@@ -172,7 +182,8 @@ pub fn run(
             std::panic::resume_unwind(panic);
         }
         supervise::take_leave(shared, &sent);
-    });
+        Ok(())
+    })?;
 
     account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
@@ -192,6 +203,14 @@ pub fn run(
         ),
         only: if files == 1 { only } else { None },
     })
+}
+
+/// Tells the sender why nothing is received.
+fn break_off(outlet: &mut dyn Outlet, error: &SessionError) {
+    if let Some(refusal) = error.refusal() {
+        let told = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
+        told.unwrap_or_else(|untold| tracing::debug!(%untold, "the sender is not told why the session ends"));
+    }
 }
 
 fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {

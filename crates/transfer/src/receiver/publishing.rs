@@ -169,8 +169,12 @@ impl Staged {
         let Self { directory, name, made } = self;
         if !self.is_ours() {
             let path = directory.path_of(name);
-            let reason =
-                "another copy has written it at the same time; run the same command again when that is through";
+            let reason = if directory.own_stat().is_ok_and(|stat| stat.nlink == 0) {
+                "the directory that it was to be in has been removed meanwhile; run the same command again"
+            } else {
+                "another program has replaced or removed what was written of it; run the same command again when that \
+                 is through"
+            };
             return Err(format!("{path}: {reason}").into());
         }
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {

@@ -28,8 +28,8 @@ pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R
         let mut done = part(first)();
         for (others, thread) in others {
             done.extend(match thread {
-                Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                None => part(others)(),
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(_) => part(others)(),
             });
         }
         done

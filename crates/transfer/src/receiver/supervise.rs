@@ -16,7 +16,7 @@ use super::shared::{Reply, Shared};
 use crate::clock;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, watched};
-use crate::stage_thread::start;
+use crate::stage_thread::try_start;
 
 /// What a session is watched by.
 pub(super) struct Watch<'a> {
@@ -139,9 +139,12 @@ fn add<'scope>(
     }
     shared.further.add(number, control);
     let intake = further.clone();
-    start(scope, "receive", move || {
+    let receiving = try_start(scope, "receive", move || {
         // Nothing is sent on a further connection; its sending half only has to stay open.
         let _open = outlet;
         intake.run_further(number, inlet);
     });
+    if let Err(error) = receiving {
+        further.cannot_receive(number, &error);
+    }
 }

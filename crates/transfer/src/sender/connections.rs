@@ -27,7 +27,7 @@ use crate::event::EarlyEnd;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
 use crate::rate_share::RateShare;
-use crate::stage_thread::start;
+use crate::stage_thread::try_start;
 
 /// Numbers that connections may have.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
@@ -189,10 +189,8 @@ impl<'a> Connections<'a> {
         });
         self.executor.pool.grow();
         self.executor.further.add(number, control);
-        self.steering.on_added();
         let (running, ended) = watched();
-        self.serving.lock().expect(NO_PANIC).push(ended);
-        start(scope, "send", move || {
+        let serving = try_start(scope, "send", move || {
             let _running = running;
             // Nothing comes back on a further connection; its receiving half only has to stay open.
             let _open = inlet;
@@ -200,6 +198,16 @@ impl<'a> Connections<'a> {
             let _tuned = tuned;
             self.run_further(number, outlet);
         });
+        if let Err(error) = serving {
+            // The others carry what it would have.
+            tracing::debug!(%error, number, "a further connection cannot be served");
+            self.executor.ends_early(number, EarlyEnd::Lost(error.to_string()));
+            return self.executor.with(|machine| {
+                machine.on_connection_ended(number);
+            });
+        }
+        self.steering.on_added();
+        self.serving.lock().expect(NO_PANIC).push(ended);
     }
 
     /// Waits a little until the connections after the first are closed in order, which tells the

@@ -37,9 +37,9 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
 use icdc_disk::BlockPool;
-use icdc_link::Link;
+use icdc_link::{Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Begin, Digest, FileDigest, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{Begin, Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
@@ -59,7 +59,7 @@ use crate::clock;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
 use crate::processors::hashers;
-use crate::stage_thread::{start, try_start};
+use crate::stage_thread::{all_of, try_start};
 use crate::stages::TICK;
 
 /// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for hashers and sockets.
@@ -104,7 +104,7 @@ pub fn run(
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
     if let Some(refusal) = nothing_found(&sources) {
-        outlet.send(icdc_protocol::Message::Abort(refusal.clone()).into())?;
+        outlet.send(Message::Abort(refusal.clone()).into())?;
         outlet.flush()?;
         return Err(SessionError::Refused(refusal));
     }
@@ -126,25 +126,34 @@ pub fn run(
     let mut path = PathWatch::default();
     let outcome = std::thread::scope(|scope| {
         let (executor, connections) = (&executor, &connections);
-        start(scope, "intake", move || intake::run(executor, inlet));
-        start(scope, "send", move || connections.run_first(outlet));
+        let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
+        let [intake, send, steer, pack, read, hash, scan] = match stages {
+            Ok(stages) => stages,
+            Err(error) => return Err(break_off(&mut *outlet, error)),
+        };
+        intake.run(move || intake::run(executor, inlet));
+        send.run(move || connections.run_first(outlet));
         if connections.steering.is_bundled() {
-            start(scope, "steer", move || connections.steering.run());
+            steer.run(move || connections.steering.run());
         }
         let (further_packs, further_steps, further_queue) = (packs.clone(), steps.clone(), steps_queue.clone());
-        start(scope, "pack", move || small::run(executor, &packs));
-        start(scope, "read", move || large::read(executor, 0, &reads, &steps));
-        start(scope, "hash", move || hashing::run(executor, &steps_queue));
+        pack.run(move || small::run(executor, &packs));
+        read.run(move || large::read(executor, 0, &reads, &steps));
+        hash.run(move || hashing::run(executor, &steps_queue));
         let selected = selection.clone();
-        start(scope, "scan", move || scan_sources(executor, roots, problems, options, selected));
+        scan.run(move || scan_sources(executor, roots, problems, options, selected));
         // Those that it can do without come last, where threads are few.
         for _ in 1..small::PACKERS {
             let packs = further_packs.clone();
-            try_start(scope, "pack", move || small::run(executor, &packs));
+            if try_start(scope, "pack", move || small::run(executor, &packs)).is_err() {
+                break;
+            }
         }
         for _ in 1..hashers {
             let steps = further_queue.clone();
-            try_start(scope, "hash", move || hashing::run(executor, &steps));
+            if try_start(scope, "hash", move || hashing::run(executor, &steps)).is_err() {
+                break;
+            }
         }
         start_readers(executor, scope, &further_steps);
         drop((further_packs, further_steps, further_queue));
@@ -178,11 +187,20 @@ fn start_readers<'scope, 'env>(
 ) {
     for number in 1..READERS {
         let ((to_reader, jobs), steps) = (unbounded(), steps.clone());
-        if try_start(scope, "read", move || large::read(executor, number, &jobs, &steps)).is_none() {
+        if try_start(scope, "read", move || large::read(executor, number, &jobs, &steps)).is_err() {
             return;
         }
         executor.has_reader(to_reader);
     }
+}
+
+/// Tells the receiver why nothing will come; the error for this end's caller.
+fn break_off(outlet: &mut dyn Outlet, error: SessionError) -> SessionError {
+    if let Some(refusal) = error.refusal() {
+        let told = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
+        told.unwrap_or_else(|untold| tracing::debug!(%untold, "the receiver is not told why the session ends"));
+    }
+    error
 }
 
 /// Of no source at all there is nothing to send, and nothing shall be made for it.

@@ -15,6 +15,7 @@ use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
 use super::selection::{Selected, SelectedState};
 use super::sources::{Root, Sources};
+use crate::stage_thread::try_start;
 
 /// Directories that are read at a time.
 const READERS: usize = 16;
@@ -96,9 +97,13 @@ pub fn survey(sources: &Sources, options: &SendOptions, stop: &StopSignal) -> Re
     let walk = Walk { options, exclude, stop, state: Mutex::default(), changed: Condvar::new() };
     let roots: Vec<_> = sources.roots.iter().map(|(number, root)| (*number, walk.begin(root))).collect();
     std::thread::scope(|scope| {
-        for _ in 0..READERS {
-            scope.spawn(|| walk.read());
+        for _ in 1..READERS {
+            if try_start(scope, "survey", || walk.read()).is_err() {
+                break;
+            }
         }
+        // With this one there is always one.
+        walk.read();
     });
     if stop.is_requested() {
         return Err(SessionError::Interrupted);

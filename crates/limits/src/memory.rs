@@ -1,0 +1,102 @@
+//! Memory that this process may still take.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use icdc_units::ByteCount;
+use rustix::process::{Resource, getrlimit};
+
+use crate::cgroup;
+
+/// Limit of the process's own: `ulimit -v` or `ulimit -d`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfProcess {
+    /// What it may have.
+    pub most: ByteCount,
+    /// What of it is left.
+    pub left: ByteCount,
+    /// How it is set.
+    pub option: &'static str,
+}
+
+/// Limit of a control group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfGroup {
+    /// Its directory.
+    pub group: PathBuf,
+    /// What it may have.
+    pub most: ByteCount,
+    /// What of it is left; what the kernel can take back at once counts as left.
+    pub left: ByteCount,
+}
+
+/// The tightest limit of memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// Of this process.
+    Process(OfProcess),
+    /// Of a control group.
+    Group(OfGroup),
+}
+
+impl Bound {
+    /// What is left.
+    #[must_use]
+    pub fn left(&self) -> ByteCount {
+        match self {
+            Self::Process(bound) => bound.left,
+            Self::Group(bound) => bound.left,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(bound) => write!(formatter, "the limit of this process's memory ({})", bound.option),
+            Self::Group(bound) => {
+                write!(formatter, "the memory limit of the control group {}", bound.group.display())
+            }
+        }
+    }
+}
+
+/// The tightest limit of all, `None` where there is none.
+#[must_use]
+pub fn bound() -> Option<Bound> {
+    let bounds = [of_process().map(Bound::Process), of_groups().map(Bound::Group)];
+    bounds.into_iter().flatten().min_by_key(Bound::left)
+}
+
+/// The tightest limit that `ulimit` sets to this process's own memory.
+#[must_use]
+pub fn of_process() -> Option<OfProcess> {
+    let used = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut used = used.split(' ').map(|pages| pages.trim().parse::<u64>().unwrap_or(0));
+    let page = rustix::param::page_size() as u64;
+    // The whole address space, and of it what is data.
+    let (all, data) = (used.next().unwrap_or(0) * page, used.nth(4).unwrap_or(0) * page);
+    let bound = |resource, used, option| {
+        let most = getrlimit(resource).current?;
+        let (most, used) = (ByteCount::new(most), ByteCount::new(used));
+        Some(OfProcess { most, left: most - used.min(most), option })
+    };
+    let bounds = [bound(Resource::As, all, "ulimit -v"), bound(Resource::Data, data, "ulimit -d")];
+    bounds.into_iter().flatten().min_by_key(|bound| bound.left)
+}
+
+/// The tightest limit of the control groups that this process is in.
+#[must_use]
+pub fn of_groups() -> Option<OfGroup> {
+    let bounds = cgroup::own_and_above().into_iter().filter_map(|group| {
+        let number = |file| cgroup::number(&group, file);
+        let most = [number("memory.max"), number("memory.high")].into_iter().flatten().min()?;
+        let used = number("memory.current").unwrap_or(0);
+        let keyed = |key| cgroup::keyed(&group, "memory.stat", key).unwrap_or(0);
+        let reclaimable: u64 = ["active_file", "inactive_file", "slab_reclaimable"].map(keyed).iter().sum();
+        let (most, used) = (ByteCount::new(most), ByteCount::new(used.saturating_sub(reclaimable)));
+        Some(OfGroup { group, most, left: most - used.min(most) })
+    });
+    bounds.min_by_key(|bound| bound.left)
+}

@@ -1,0 +1,137 @@
+//! Threads, and which limit is in the way of one that cannot be had.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+use rustix::process::{Resource, getrlimit, getuid};
+
+use crate::cgroup;
+use crate::memory;
+
+/// A thread cannot be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot start the thread {name:?}: {limit}")]
+pub struct NoThread {
+    name: String,
+    limit: Limit,
+}
+
+/// Limit that is in the way of a further thread.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Limit {
+    #[error(
+        "the control group {} may have {most} tasks (pids.max) and has them; raise it (TasksMax= of a systemd unit, \
+         the pids limit of a container)", .group.display()
+    )]
+    GroupTasks { group: PathBuf, most: u64 },
+    #[error("the limit of this process's memory, {most} bytes ({option}), leaves no room for its stack; raise it")]
+    AddressSpace { most: u64, option: &'static str },
+    #[error(
+        "the control group {} may have {most} bytes of memory (memory.max) and has them; raise it (MemoryMax= of a \
+         systemd unit, the memory limit of a container)", .group.display()
+    )]
+    GroupMemory { group: PathBuf, most: u64 },
+    #[error(
+        "this process has {count} memory areas, and may have {most}; raise it (`sysctl vm.max_map_count={}`)",
+        most.saturating_mul(2)
+    )]
+    MemoryAreas { count: u64, most: u64 },
+    #[error(
+        "user {user} may have {most} processes and threads at a time (`ulimit -u`, LimitNPROC= of a systemd unit) and \
+         has them; raise the limit or end other programs of this user"
+    )]
+    Processes { user: u32, most: u64 },
+    #[error(
+        "the host has as many threads as it may have ({cause}); end other programs, or raise \
+         `sysctl kernel.threads-max` and `kernel.pid_max`"
+    )]
+    Host { cause: String },
+}
+
+/// Starts `work` on a thread of this name.
+///
+/// # Errors
+/// The limit that is in the way.
+pub fn start<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, NoThread> {
+    Builder::new().name(name.to_owned()).spawn(work).map_err(|cause| NoThread::new(name, &cause))
+}
+
+/// Starts `work` on a thread of this name within `scope`.
+///
+/// # Errors
+/// The limit that is in the way.
+pub fn start_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, NoThread> {
+    Builder::new().name(name.to_owned()).spawn_scoped(scope, work).map_err(|cause| NoThread::new(name, &cause))
+}
+
+impl NoThread {
+    /// A thread of this name could not be had, for the reason `cause`.
+    #[must_use]
+    pub fn new(name: &str, cause: &io::Error) -> Self {
+        Self { name: name.to_owned(), limit: Limit::in_the_way(cause) }
+    }
+}
+
+impl From<NoThread> for io::Error {
+    fn from(error: NoThread) -> Self {
+        Self::other(error)
+    }
+}
+
+impl Limit {
+    /// The first one that is reached: those that can be compared with a count come first, since the
+    /// kernel gives the same answer for all.
+    fn in_the_way(cause: &io::Error) -> Self {
+        group_tasks()
+            .or_else(address_space)
+            .or_else(memory_areas)
+            .or_else(group_memory)
+            .or_else(processes)
+            .unwrap_or_else(|| Self::Host { cause: cause.to_string() })
+    }
+}
+
+fn group_tasks() -> Option<Limit> {
+    cgroup::own_and_above().into_iter().find_map(|group| {
+        let most = cgroup::number(&group, "pids.max")?;
+        // A thread that has just ended may have been counted before.
+        (cgroup::number(&group, "pids.current")? + 1 >= most).then_some(Limit::GroupTasks { group, most })
+    })
+}
+
+fn address_space() -> Option<Limit> {
+    /// Of a stack, with what a thread maps beside it.
+    const ROOM: u64 = 3 << 20;
+    let bound = memory::of_process()?;
+    (bound.left.as_u64() < ROOM).then_some(Limit::AddressSpace { most: bound.most.as_u64(), option: bound.option })
+}
+
+fn group_memory() -> Option<Limit> {
+    /// Less than this is not worth the kernel's search.
+    const ROOM: u64 = 1 << 20;
+    let bound = memory::of_groups()?;
+    (bound.left.as_u64() < ROOM).then_some(Limit::GroupMemory { group: bound.group, most: bound.most.as_u64() })
+}
+
+fn memory_areas() -> Option<Limit> {
+    let most = fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
+    let count = fs::read_to_string("/proc/self/maps").ok()?.lines().count() as u64;
+    // A stack and its guard page.
+    (count + 3 > most).then_some(Limit::MemoryAreas { count, most })
+}
+
+fn processes() -> Option<Limit> {
+    let most = getrlimit(Resource::Nproc).current?;
+    let user = getuid();
+    // The superuser is not held to it.
+    (!user.is_root()).then_some(Limit::Processes { user: user.as_raw(), most })
+}
