@@ -33,7 +33,10 @@ fn a_thread_that_cannot_be_had_ends_a_copy_with_the_name_of_the_limit() {
         let said = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
             // `timeout` has a process of its own, and where few threads do there may be enough.
-            Some(0) => assert_eq!(fs::read(site.path(&copy).join("small")).unwrap(), b"data"),
+            Some(0) => {
+                assert_eq!(fs::read(site.path(&copy).join("small")).unwrap(), b"data");
+                assert_eq!(fs::read(site.path(&copy).join("file")).unwrap(), vec![7; 5 << 20]);
+            }
             // `timeout` could not start it.
             Some(125 | 126) if most <= 2 => {}
             Some(1) => {

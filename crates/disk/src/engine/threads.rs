@@ -30,9 +30,7 @@ impl ThreadEngine {
         let mut engine = Self { work: Some(work), finish, finished, in_flight: 0, workers: Vec::new() };
         for index in 0..depth {
             let (queue, finish) = (queue.clone(), engine.finish.clone());
-            let worker = Builder::new()
-                .name(format!("disk-{index}"))
-                .spawn(move || serve(&queue, &finish));
+            let worker = Builder::new().name(format!("disk-{index}")).spawn(move || serve(&queue, &finish));
             match worker {
                 Ok(worker) => engine.workers.push(worker),
                 Err(error) if engine.workers.is_empty() => return Err(EngineUnavailable::Threads(error)),
@@ -115,7 +113,8 @@ fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
     }
 }
 
-fn perform(step: Step<'_>) -> Result<usize, Errno> {
+/// Carries out a step on this thread.
+pub(super) fn perform(step: Step<'_>) -> Result<usize, Errno> {
     match step {
         Step::Read(file, bytes, offset) => pread(file, bytes, offset),
         Step::Write(file, bytes, offset) => pwrite(file, bytes, offset),

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use super::contract::Engine;
 use super::error::{EngineError, EngineUnavailable};
 use super::job::{Completion, Job};
+use super::threads::perform;
 use super::work::{Step, Work};
 
 /// See the module.
@@ -94,6 +95,11 @@ impl UringEngine {
         while let Some((slot, outcome)) = self.posted() {
             let Some(work) = self.table[slot].as_mut() else {
                 continue;
+            };
+            // The kernel could not have a thread of its own for it: this one does it.
+            let outcome = match outcome {
+                Err(Errno::CANCELED) => perform(work.step()),
+                outcome => outcome,
             };
             match work.advance(outcome) {
                 None => self.request(slot),
