@@ -100,6 +100,9 @@ impl CopyPlan {
             "--via: between two remote hosts data goes from one to the other, direct or back; for other routes, copy to this \
              host first"
         );
+        if !by_ssh() && !by_daemon {
+            refuse_without_network(&arguments)?;
+        }
         let mut options = connection(arguments.connection, arguments.streams.0, by_daemon)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
@@ -142,6 +145,19 @@ impl CopyPlan {
         };
         Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
     }
+}
+
+/// Refuses options on connections in a copy that makes none.
+fn refuse_without_network(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let given = [
+        ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
+        ("--cc", arguments.cc.0.is_some(), "is TCP's congestion control"),
+        ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
+    ];
+    for (option, is_given, meaning) in given {
+        ensure!(!is_given, "{option} {meaning}, and a copy within this host makes no connection: leave it out");
+    }
+    Ok(())
 }
 
 impl CopyPlan {

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use icdc_disk::tree::Incarnation;
 use icdc_transfer::sender::selection::SelectedState;
 use icdc_transfer::sender::survey::Surveyed;
 
@@ -62,7 +63,7 @@ struct Piece {
 
 fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    let mut linked: HashMap<(u64, u64), usize> = HashMap::new();
+    let mut linked: HashMap<Incarnation, usize> = HashMap::new();
     for (place, item) in items.iter().enumerate() {
         if item.selected.state == SelectedState::Directory {
             continue;
@@ -96,12 +97,13 @@ fn level(mut parts: Vec<u128>, rest: u128) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use icdc_disk::tree::Stat;
     use icdc_transfer::sender::selection::Selected;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn file(place: usize, size: u64, linked: Option<(u64, u64)>) -> Surveyed {
+    fn file(place: usize, size: u64, linked: Option<Incarnation>) -> Surveyed {
         let path = format!("{place:06}").into_bytes();
         let state = SelectedState::Other { size, mtime: (0, 0) };
         Surveyed { selected: Selected { source: 0, path, state }, data: size, linked }
@@ -125,7 +127,8 @@ mod tests {
 
     #[test]
     fn names_of_one_file_stay_together() {
-        let linked = Some((1, 2));
+        let stat = Stat::of(std::fs::File::open(".").expect("it is there")).expect("it is open");
+        let linked = Some(Incarnation::new(&stat, None));
         let items = [file(0, 1 << 20, linked), file(1, 1 << 20, None), file(2, 1 << 20, linked), file(3, 1, linked)];
         let shards = divide(&items, 2);
         assert!(shards.contains(&vec![0, 2, 3]) && shards.contains(&vec![1]), "{shards:?}");

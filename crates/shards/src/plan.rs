@@ -22,10 +22,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use icdc_disk::tree::{Kind, Name, Stat, Tree, TreeError};
+use icdc_disk::tree::{Directory, Incarnation, Kind, Name, Stat, Tree, TreeError};
 use icdc_protocol::message::{Digest, Preserve};
 use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
-use icdc_transfer::sender::survey::{Surveyed, data_of};
+use icdc_transfer::sender::survey::{Surveyed, data_of, names_of};
 use icdc_units::Rate;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use serde::{Deserialize, Serialize};
@@ -559,7 +559,7 @@ impl Plan {
         joining.take_in(&list.places, digests);
         let mut left = 0;
         for (place, item) in list.places.into_iter().zip(list.items) {
-            let is_there = |found: Stat| found.kind == Kind::Directory;
+            let is_there = |(found, _): (Stat, _)| found.kind == Kind::Directory;
             left += u64::from(!joining.is_done(place) && self.find(&item)?.is_some_and(is_there));
         }
         Ok(left)
@@ -629,7 +629,7 @@ impl Plan {
 
     /// What the file system tells of an item; `None` if it is gone. Paths may be longer than a
     /// system call takes.
-    fn find(&self, selected: &Selected) -> Result<Option<Stat>, PlanError> {
+    fn find(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, PlanError> {
         match self.walk_to(selected) {
             Ok(found) => Ok(found),
             Err(TreeError::NotADirectory { .. }) => Ok(None),
@@ -641,17 +641,23 @@ impl Plan {
         }
     }
 
-    fn walk_to(&self, selected: &Selected) -> Result<Option<Stat>, TreeError> {
+    fn walk_to(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, TreeError> {
         let Some(source) = self.text.sources.get(selected.source as usize) else { return Ok(None) };
         let source = Tree::unconfined(Path::new("/"))?.resolve(source.as_bytes())?;
+        let found = |directory: &Directory, name: &Name| {
+            names_of(directory, name, &directory.stat(name)?, self.text.preserve.links).map(Some)
+        };
         if selected.path.is_empty() {
-            return Ok(source.stat);
+            return match (&source.name, source.stat) {
+                (Some(name), Some(_)) => found(&source.directory, name),
+                (_, stat) => Ok(stat.map(|stat| (stat, None))),
+            };
         }
         let mut directory = source.open_directory()?;
         let mut names = selected.path.split(|byte| *byte == b'/').map(Name::new).peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() {
-                return directory.stat(&name?).map(Some);
+                return found(&directory, &name?);
             }
             directory = directory.open_directory(&name?)?;
         }
@@ -661,11 +667,9 @@ impl Plan {
     /// An item as it is now; `None` if it is gone, or something else has its name that is not
     /// planned as an item of a shard.
     fn look(&self, selected: &Selected) -> Result<Option<Surveyed>, PlanError> {
-        let is_item = |found: &Stat| matches!(found.kind, Kind::File | Kind::Symlink);
-        let Some(found) = self.find(selected)?.filter(is_item) else { return Ok(None) };
-        let Preserve { links, sparse, .. } = self.text.preserve;
-        let linked = (links && found.kind == Kind::File && found.nlink > 1).then_some((found.dev, found.ino));
-        let data = data_of(&found, sparse);
+        let is_item = |(found, _): &(Stat, _)| matches!(found.kind, Kind::File | Kind::Symlink);
+        let Some((found, linked)) = self.find(selected)?.filter(is_item) else { return Ok(None) };
+        let data = data_of(&found, self.text.preserve.sparse);
         let selected = Selected { state: SelectedState::of(&found), ..selected.clone() };
         Ok(Some(Surveyed { selected, data, linked }))
     }

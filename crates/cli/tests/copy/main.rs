@@ -6,6 +6,7 @@
 mod deep;
 mod devices;
 mod fidelity;
+mod inodes;
 mod old_kernel;
 mod options;
 mod replaced;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::support;
 use crate::support::daemon::free_port;
 use crate::support::process::Start;
-use crate::support::{Ended, KIB, MIB, Road, Shape, Signal, Way, assert_no_leftovers, assert_same, data, skip};
+use crate::support::{Ended, KIB, MIB, Road, Shape, Signal, Site, Way, assert_no_leftovers, assert_same, data, skip};
 
 /// The ways with a network in between.
 const FAR: [Way; 4] = [Way::Push, Way::Pull, Way::ToDaemon, Way::FromDaemon];
@@ -483,5 +483,26 @@ fn buffered_copies_go_through_the_page_cache_and_others_do_not() {
             assert!(stays_cached, "{way:?} {options:?}: not cached");
         }
         assert_same(&source, &road.path("buffered.bin"));
+    }
+}
+
+#[test]
+fn options_on_connections_are_refused_where_none_is_made() {
+    let site = Site::new();
+    fs::write(site.path("file"), "contents").unwrap();
+    for option in [["--streams", "4"], ["--cc", "cubic"], ["--port", "5000-5010"]] {
+        let ended = site.copy(&option).args(["file", "copy"]).run().expect_code(2);
+        assert!(ended.stderr.contains(option[0]) && ended.stderr.contains("within this host"), "{ended}");
+        assert!(!site.path("copy").exists());
+    }
+}
+
+#[test]
+fn open_files_of_a_process_are_refused_as_sources() {
+    let site = Site::new();
+    for source in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let ended = site.copy(&[source, "copy"]).run().expect_code(2);
+        assert!(ended.stderr.contains(source) && ended.stderr.contains("standard input"), "{ended}");
+        assert!(site.path("copy").symlink_metadata().is_err());
     }
 }

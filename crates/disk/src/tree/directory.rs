@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
 use super::listing::Listing;
-use super::metadata::{self, Metadata, Stat, Xattrs, permissions};
+use super::metadata::{self, Incarnation, Metadata, Stat, Xattrs, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
 use super::trail::Trail;
@@ -50,6 +50,14 @@ impl Directory {
     pub fn stat(&self, name: &Name) -> Result<Stat> {
         let found = rustix::fs::statat(self, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
         Ok(found.map_err(|errno| self.failed("fstatat", name, errno))?.into())
+    }
+
+    /// As [`stat`](Self::stat), and what tells it from others that had or will have its inode.
+    ///
+    /// # Errors
+    /// As [`stat`](Self::stat).
+    pub fn incarnation(&self, name: &Name) -> Result<(Stat, Incarnation)> {
+        metadata::incarnation(self, name.as_c_str()).map_err(|errno| self.failed("statx", name, errno))
     }
 
     /// What the directory itself is.

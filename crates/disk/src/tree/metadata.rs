@@ -7,7 +7,9 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use super::error::TreeError;
@@ -60,6 +62,29 @@ pub struct Stat {
     pub gid: u32,
     /// Space in use, in units of 512 bytes.
     pub blocks: u64,
+}
+
+/// A file in one of its states, for telling a further name of it from another file that has received
+/// its inode meanwhile, as file systems do at once. Where it was written to, linked or renamed in
+/// between, it counts as another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: FileTime,
+    changed: FileTime,
+    /// When the inode was taken into use; `None` where the file system does not tell.
+    born: Option<FileTime>,
+}
+
+impl Incarnation {
+    /// Of an item that came into being at `born`.
+    #[must_use]
+    pub fn new(stat: &Stat, born: Option<FileTime>) -> Self {
+        let Stat { dev: device, ino: inode, size, mtime: modified, ctime: changed, .. } = *stat;
+        Self { device, inode, size, modified, changed, born }
+    }
 }
 
 /// Extended attributes as (name, value).
@@ -141,6 +166,48 @@ impl From<rustix::fs::Stat> for Stat {
             uid: stat.st_uid,
             gid: stat.st_gid,
             blocks: stat.st_blocks as u64,
+        }
+    }
+}
+
+/// An item without following it, with the time of its birth.
+pub(super) fn incarnation(directory: impl AsFd, name: &std::ffi::CStr) -> Result<(Stat, Incarnation), Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    match rustix::fs::statx(&directory, name, flags, wanted) {
+        Ok(found) => {
+            let is_told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+            let stat = Stat::from(&found);
+            Ok((stat, Incarnation::new(&stat, is_told.then(|| time_of(found.stx_btime)))))
+        }
+        // An old kernel, or a filter of system calls that does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let stat = rustix::fs::statat(directory, name, flags)?.into();
+            Ok((stat, Incarnation::new(&stat, None)))
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn time_of(time: StatxTimestamp) -> FileTime {
+    FileTime { seconds: time.tv_sec, nanos: time.tv_nsec }
+}
+
+impl From<&Statx> for Stat {
+    fn from(found: &Statx) -> Self {
+        Self {
+            kind: Kind::from_file_type(FileType::from_raw_mode(found.stx_mode.into()))
+                .unwrap_or(Kind::Other("of an unknown type")),
+            size: found.stx_size,
+            mode: found.stx_mode & 0o7777,
+            mtime: time_of(found.stx_mtime),
+            ctime: time_of(found.stx_ctime),
+            dev: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+            ino: found.stx_ino,
+            nlink: found.stx_nlink.into(),
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            blocks: found.stx_blocks,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Files with several names: the first one is announced as a file, the further ones as links to it.
 //! Neither end keeps more than [`MAX_LINKED`] of them in mind.
+//!
+//! A file whose inode another one had when it was announced is a file of its own, as is one that has
+//! changed since: its first name may have arrived with other contents.
 
 use std::collections::HashMap;
 
-use icdc_disk::tree::Stat;
+use icdc_disk::tree::{Directory, Incarnation, Kind, Name, Stat, TreeError};
 use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Digest, EntryId};
@@ -23,8 +26,8 @@ pub(super) enum NameOf {
 
 /// See the module's description.
 pub(super) struct Linked {
-    /// First announced name of each file: (device, inode) → id, digest of the name.
-    first: HashMap<(u64, u64), (EntryId, Digest)>,
+    /// First announced name of each file: id, digest of the name.
+    first: HashMap<Incarnation, (EntryId, Digest)>,
     most: usize,
     is_told: bool,
 }
@@ -35,13 +38,30 @@ impl Default for Linked {
     }
 }
 
+/// An item whose description is `stat`, by which further names of it are known: looked at anew if it
+/// is a file with several, `None` if it is not, or its names are not copied as `links`.
+///
+/// # Errors
+/// Those of the look.
+pub fn names_of(
+    directory: &Directory,
+    name: &Name,
+    stat: &Stat,
+    links: bool,
+) -> Result<(Stat, Option<Incarnation>), TreeError> {
+    let has_several = |stat: &Stat| stat.kind == Kind::File && stat.nlink > 1;
+    if !links || !has_several(stat) {
+        return Ok((*stat, None));
+    }
+    let (stat, found) = directory.incarnation(name)?;
+    Ok((stat, has_several(&stat).then_some(found)))
+}
+
 impl Linked {
-    /// How the file is announced that the file system describes so.
-    pub(super) fn look(&self, stat: &Stat) -> NameOf {
-        if stat.nlink < 2 {
-            return NameOf::Single;
-        }
-        match self.first.get(&(stat.dev, stat.ino)) {
+    /// How the file is announced.
+    pub(super) fn look(&self, file: Option<Incarnation>) -> NameOf {
+        let Some(file) = file else { return NameOf::Single };
+        match self.first.get(&file) {
             Some((first, name)) => NameOf::Further(*first, *name),
             None if self.first.len() < self.most => NameOf::First,
             None => NameOf::OneTooMany,
@@ -49,8 +69,8 @@ impl Linked {
     }
 
     /// The first name of the file, `path`, has been announced.
-    pub(super) fn announced(&mut self, stat: &Stat, id: EntryId, path: &[u8]) {
-        self.first.insert((stat.dev, stat.ino), (id, first_name(path)));
+    pub(super) fn announced(&mut self, file: Incarnation, id: EntryId, path: &[u8]) {
+        self.first.insert(file, (id, first_name(path)));
     }
 
     /// What the user is told of a file that is one too many, the first time.
@@ -70,27 +90,54 @@ impl Linked {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+    use icdc_disk::tree::FileTime;
+
     use super::*;
+
+    /// A file with several names, and what tells it from others.
+    fn file(directory: &tempfile::TempDir, name: &str) -> (Stat, Incarnation) {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "").unwrap();
+        std::fs::hard_link(&path, directory.path().join(format!("{name}-again"))).unwrap();
+        let tree = icdc_disk::tree::Tree::open(directory.path()).unwrap();
+        tree.root().incarnation(&Name::new(name.as_bytes()).unwrap()).unwrap()
+    }
 
     #[test]
     fn files_beyond_the_bound_are_copied_once_for_each_name() {
         let directory = tempfile::tempdir().unwrap();
-        let stat_of = |name: &str| {
-            let path = directory.path().join(name);
-            std::fs::write(&path, "").unwrap();
-            std::fs::hard_link(&path, directory.path().join(format!("{name}-again"))).unwrap();
-            Stat::of(std::fs::File::open(path).unwrap()).unwrap()
-        };
-        let (a, b, c) = (stat_of("a"), stat_of("b"), stat_of("c"));
+        let files = ["a", "b", "c"].map(|name| file(&directory, name).1);
         let mut linked = Linked { most: 2, ..Linked::default() };
-        for (stat, id) in [(&a, 1), (&b, 2)] {
-            assert_eq!(linked.look(stat), NameOf::First);
-            linked.announced(stat, id, b"first");
+        for (file, id) in [(files[0], 1), (files[1], 2)] {
+            assert_eq!(linked.look(Some(file)), NameOf::First);
+            linked.announced(file, id, b"first");
         }
         assert_eq!(
-            [&a, &b, &c].map(|stat| linked.look(stat)),
+            files.map(|file| linked.look(Some(file))),
             [NameOf::Further(1, first_name(b"first")), NameOf::Further(2, first_name(b"first")), NameOf::OneTooMany]
         );
         assert!(linked.reason().unwrap().contains("more than 2 files") && linked.reason().is_none());
+    }
+
+    #[test]
+    fn a_file_that_has_the_inode_of_another_is_a_file_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let (stat, was) = file(&directory, "a");
+        let mut linked = Linked::default();
+        linked.announced(was, 1, b"a");
+        let time = |seconds| FileTime { seconds, nanos: 0 };
+        let born = Some(time(7));
+        let others = [
+            Incarnation::new(&Stat { size: 9, ..stat }, born),
+            Incarnation::new(&Stat { mtime: time(9), ..stat }, born),
+            Incarnation::new(&Stat { ctime: time(9), ..stat }, born),
+            Incarnation::new(&stat, Some(time(8))),
+            Incarnation::new(&Stat { dev: stat.dev + 1, ..stat }, born),
+        ];
+        linked.announced(Incarnation::new(&stat, born), 2, b"a");
+        for other in others {
+            assert_eq!(linked.look(Some(other)), NameOf::First, "{other:?}");
+        }
+        assert_eq!(linked.look(Some(Incarnation::new(&stat, born))), NameOf::Further(2, first_name(b"a")));
     }
 }

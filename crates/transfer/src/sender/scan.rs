@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use icdc_disk::tree::{CAPABILITY, Directory, Kind, Listing, Name, Stat, is_staging};
+use icdc_disk::tree::{CAPABILITY, Directory, Incarnation, Kind, Listing, Name, Stat, is_staging};
 use icdc_protocol::limits::MAX_XATTR_BYTES;
 use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::SessionError;
@@ -16,7 +16,7 @@ use icdc_session::sender::{Found, Need};
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
 use super::executor::Executor;
-use super::linked::{Linked, NameOf};
+use super::linked::{Linked, NameOf, names_of};
 use super::merging::Merging;
 use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
@@ -149,6 +149,10 @@ impl<'a> Scan<'a> {
         stat: &Stat,
         extent: &Extent,
     ) -> Option<()> {
+        let (stat, file) = match names_of(directory, &name, stat, self.preserve.links) {
+            Ok((stat, file)) => (&{ stat }, file),
+            Err(error) => return self.fail(path, error.to_string()),
+        };
         if let Some(reason) = self.differs(extent, stat) {
             return self.fail(path, reason);
         }
@@ -158,7 +162,7 @@ impl<'a> Scan<'a> {
         };
         let kind = match leaf(stat, self.preserve.links) {
             Err(not_copied) => return self.tell(not_copied.of(path)),
-            Ok(Leaf::File) => self.file_kind(stat),
+            Ok(Leaf::File) => self.file_kind(stat, file),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
                 Err(error) => return self.fail(path, error.to_string()),
@@ -175,34 +179,32 @@ impl<'a> Scan<'a> {
         if let Some(problem) = self.merging.note(&path) {
             self.tell(problem)?;
         }
-        if self.preserve.links
-            && stat.kind == Kind::File
-            && self.linked.look(stat) == NameOf::OneTooMany
+        if self.linked.look(file) == NameOf::OneTooMany
             && let Some(reason) = self.linked.reason()
         {
             self.leave_out(path.clone(), reason)?;
         }
-        let first = matches!(kind, EntryKind::File { linked: true, .. }).then(|| path.clone());
+        let first = file.filter(|_| matches!(kind, EntryKind::File { linked: true, .. })).zip(Some(path.clone()));
         let mut found = self.found(parent, wire_name, kind, stat, xattrs, path);
-        if let NameOf::Further(_, name) = self.linked.look(stat) {
+        if let NameOf::Further(_, name) = self.linked.look(file) {
             found.first = Some(name);
         }
         self.await_room()?;
         let id = self.executor.announce(found, directory, name, stat.dev);
-        if let Some(first) = first {
-            self.linked.announced(stat, id, &first);
+        if let Some((file, path)) = first {
+            self.linked.announced(file, id, &path);
         }
         self.note(extent, id);
         Some(())
     }
 
-    fn file_kind(&self, stat: &Stat) -> EntryKind {
+    fn file_kind(&self, stat: &Stat, file: Option<Incarnation>) -> EntryKind {
         let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
-        let linked = match self.linked.look(stat) {
-            NameOf::Further(to, _) if self.preserve.links => {
+        let linked = match self.linked.look(file) {
+            NameOf::Further(to, _) => {
                 return EntryKind::HardLink { to, size: stat.size, version: version(stat), sparse };
             }
-            name => self.preserve.links && name == NameOf::First,
+            name => name == NameOf::First,
         };
         EntryKind::File { size: stat.size, version: version(stat), sparse, linked }
     }

@@ -15,6 +15,10 @@ const UNEXPANDED: &str = "; patterns are not expanded there: name the directory 
 /// Why a path through an unfinished file's name is refused.
 const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
 
+/// Why a link to an open file is not copied.
+const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this process, which a copy does not read; \
+                          write the data to a file and name that";
+
 /// A source, found and classified.
 #[derive(Clone)]
 pub(crate) struct Root {
@@ -81,6 +85,13 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
                 problems.push(Problem { path: path.clone(), reason, error: true });
                 named.push(source);
             }
+            Ok(Root { stat: Stat { kind: Kind::Symlink, .. }, source, directory, name: Some(name) })
+                if is_descriptor(&directory, &name) =>
+            {
+                let reason = format!("{}{DESCRIPTOR}", path_text(path));
+                problems.push(Problem { path: path.clone(), reason, error: true });
+                named.push(source);
+            }
             Ok(root) => {
                 identify(&mut job, &root);
                 roots.push((named.len() as u32, root.clone()));
@@ -98,6 +109,17 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
         }
     }
     Sources { job: *job.finalize().as_bytes(), named, roots, problems, selection: None }
+}
+
+/// Whether a symbolic link stands for an open file of a process: `/dev/stdin`, `/dev/fd/63`.
+fn is_descriptor(directory: &Directory, name: &Name) -> bool {
+    const PROC: rustix::fs::FsWord = 0x9fa0;
+    let is_number = name.as_bytes().iter().all(u8::is_ascii_digit);
+    if is_number && rustix::fs::fstatfs(directory).is_ok_and(|found| found.f_type == PROC) {
+        return true;
+    }
+    let tables: [&[u8]; 3] = [b"/dev/fd/", b"/proc/self/fd/", b"/proc/thread-self/fd/"];
+    directory.read_link(name).is_ok_and(|target| tables.iter().any(|table| target.starts_with(table)))
 }
 
 fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {

@@ -6,13 +6,14 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use icdc_disk::tree::{Directory, Kind, Name, Stat, TreeError, is_staging};
+use icdc_disk::tree::{Directory, Incarnation, Kind, Name, Stat, TreeError, is_staging};
 use icdc_protocol::message::{Problem, SendOptions};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 
-use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
+use super::examination::{STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
+pub use super::linked::names_of;
 use super::selection::{Selected, SelectedState};
 use super::sources::{Root, Sources};
 use crate::stage_thread::try_start;
@@ -37,7 +38,7 @@ pub struct Surveyed {
     /// Bytes that are to be sent of it: those of its data, where holes are preserved.
     pub data: u64,
     /// What all names of a file with several have in common, if they are copied as links.
-    pub linked: Option<(u64, u64)>,
+    pub linked: Option<Incarnation>,
 }
 
 /// A directory to be read.
@@ -66,7 +67,7 @@ struct Found {
     name: Vec<u8>,
     state: SelectedState,
     data: u64,
-    linked: Option<(u64, u64)>,
+    linked: Option<Incarnation>,
     /// Of a directory.
     node: Option<usize>,
 }
@@ -138,7 +139,8 @@ impl Walk<'_> {
                 node: Some(node),
             });
         }
-        self.leaf(Vec::new(), &path, &root.stat)
+        let found = self.leaf(&root.directory, root.name.as_ref()?, &path, &root.stat)?;
+        Some(Found { name: Vec::new(), ..found })
     }
 
     fn add(&self, above: Directory, name: Option<Name>, path: Vec<u8>, depth: usize, paths: usize) -> usize {
@@ -152,19 +154,21 @@ impl Walk<'_> {
     }
 
     /// Anything but a directory.
-    fn leaf(&self, name: Vec<u8>, path: &[u8], stat: &Stat) -> Option<Found> {
+    fn leaf(&self, directory: &Directory, name: &Name, path: &[u8], stat: &Stat) -> Option<Found> {
         let links = self.options.preserve.links;
-        let leaf = match leaf(stat, links) {
-            Ok(leaf) => leaf,
-            Err(not_copied) => {
-                self.lock().problems.push(not_copied.of(path.to_vec()));
+        let (stat, linked) = match names_of(directory, name, stat, links) {
+            Ok(found) => found,
+            Err(error) => {
+                self.leave(path, error.to_string(), true);
                 return None;
             }
         };
-        let is_linked = links && leaf == Leaf::File && stat.nlink > 1;
-        let linked = is_linked.then_some((stat.dev, stat.ino));
-        let data = data_of(stat, self.options.preserve.sparse);
-        Some(Found { name, state: SelectedState::of(stat), data, linked, node: None })
+        if let Err(not_copied) = leaf(&stat, links) {
+            self.lock().problems.push(not_copied.of(path.to_vec()));
+            return None;
+        }
+        let data = data_of(&stat, self.options.preserve.sparse);
+        Some(Found { name: name.as_bytes().to_vec(), state: SelectedState::of(&stat), data, linked, node: None })
     }
 
     fn leave(&self, path: &[u8], reason: String, error: bool) {
@@ -229,7 +233,7 @@ impl Walk<'_> {
                 }
             };
             if stat.kind != Kind::Directory {
-                found.extend(self.leaf(entry.name.to_vec(), &path, &stat));
+                found.extend(self.leaf(&directory, &name, &path, &stat));
                 continue;
             }
             let (depth, paths) = (task.depth + 1, task.paths + task.path.len());
