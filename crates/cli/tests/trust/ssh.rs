@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::process::kill_process;
@@ -17,6 +17,9 @@ use crate::support::{
     succeed,
 };
 
+/// Said of a data port that keeps silent.
+const NOT_YET: &str = "has not answered within";
+
 /// Asserts that the run could not connect or was not let in, and that what icdc itself said is one
 /// sentence with `words` in it.
 #[track_caller]
@@ -24,7 +27,8 @@ fn kept_out(ended: Ended, words: &[&str]) {
     let ended = ended.expect_code(3);
     let own = |line: &&str| {
         let of_ssh = line.starts_with("icdc: far: ");
-        line.starts_with("icdc: ") && !of_ssh && !line.ends_with("using one sent from here, in its cache directory")
+        let is_notice = line.ends_with("using one sent from here, in its cache directory") || line.contains(NOT_YET);
+        line.starts_with("icdc: ") && !of_ssh && !is_notice
     };
     let own: Vec<&str> = ended.stderr.lines().filter(own).collect();
     assert_eq!(own.len(), 1, "one sentence: {ended}");
@@ -195,7 +199,8 @@ fn the_command_is_honoured_as_written() {
     let said = fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..6], ["two words", "-o", "Option=a b", "-p", "22", HERE], "{said}");
-    assert_eq!(lines[6], format!("{ICDC} far-end"));
+    assert_eq!(lines[6], format!("sh -c 'exec \"$1\" far-end' sh {ICDC}"));
+    assert_eq!(lines.len(), 7, "no option of OpenSSH's is given to another program: {said}");
 }
 
 #[test]
@@ -228,7 +233,9 @@ fn a_data_port_that_does_not_answer_is_told_with_what_to_do() {
     // One that swallows everything: the far host's answers find no way back.
     let mut back = hosts.far.command("ip");
     succeed(back.args(["route", "add", "blackhole", "10.77.0.1/32"]));
-    kept_out(push(&[]), &["was reached by ssh", "no answer", "--port LO-HI"]);
+    let ended = push(&[]);
+    assert_eq!(ended.stderr.matches(NOT_YET).count(), 1, "it is told before the end: {ended}");
+    kept_out(ended, &["was reached by ssh", "no answer", "--port LO-HI"]);
     assert!(!site.path("arrived").exists());
 }
 
@@ -385,6 +392,102 @@ fn send_self_where_there_is_no_room_for_it_is_told() {
     fs::write(&cache, "in the way").unwrap();
     attempts(&site, &ssh, &["--send-self"], &["cannot send icdc to"]);
     assert_eq!(fs::read(cache).unwrap(), b"in the way");
+}
+
+#[test]
+fn send_self_neither_makes_nor_runs_anything_beneath_a_directory_of_others() {
+    let site = Site::new();
+    let (ssh, cache) = bare(&site);
+    fs::write(site.path("file"), "file").unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let open = cache.parent().unwrap();
+    // Others get as far as that.
+    mode(site.root(), 0o755);
+    let attempt = |options: &[&str], destination: &str| {
+        let mut command = site.icdc(&["copy", "--json", "--send-self", "--ssh", &ssh]);
+        command.args(options).arg("file").arg(site.by_ssh(destination)).run()
+    };
+    for others_may_write in [0o777, 0o775] {
+        mode(open, others_may_write);
+        kept_out(
+            attempt(&[], "none"),
+            &["cannot send icdc", "others may write to", open.to_str().unwrap(), "chmod go-w"],
+        );
+        assert!(entries(open).is_empty(), "nothing is made there");
+    }
+    mode(open, 0o755);
+    attempt(&["--via", "ssh", "--streams", "2"], "one").expect_code(0);
+    assert_same(&site.path("file"), &site.path("one"));
+    // Nor is one run that was brought before.
+    mode(open, 0o777);
+    kept_out(attempt(&[], "none"), &["others may write to", open.to_str().unwrap()]);
+    assert!(!site.path("none").exists());
+}
+
+#[test]
+fn a_restricted_shell_starts_what_has_a_path_at_each_login() {
+    if !support::has_program("bash") {
+        return skip("bash is not installed");
+    }
+    let site = Site::new();
+    data::file(&site.path("file"), 9 * MIB, 2);
+    let beside = site.directory("far/home/.local/bin");
+    symlink(ICDC, beside.join("icdc")).unwrap();
+    let body = format!(
+        "shift\nHOME='{}' PATH=/usr/bin:/bin exec bash --restricted -c \"$*\"",
+        site.path("far/home").display()
+    );
+    let ssh = site.program("ssh-restricted", &body);
+    // Found there, named, and sent: each is known by its path at the logins that carry data.
+    for (name, options) in [("found", &[][..]), ("named", &["--remote-icdc", ICDC]), ("sent", &["--send-self"])] {
+        if name == "sent" {
+            fs::remove_file(beside.join("icdc")).unwrap();
+        }
+        let mut command = site.icdc(&["copy", "--ssh", &ssh, "--via", "ssh", "--streams", "2"]);
+        command.args(options).arg("file").arg(site.by_ssh(name)).run().expect_code(0);
+        assert_same(&site.path("file"), &site.path(name));
+    }
+}
+
+#[test]
+fn what_the_configuration_of_ssh_asks_of_a_login_to_work_in_does_no_harm() {
+    let site = Site::new();
+    let Some(sshd) = Sshd::start(&site, "") else { return };
+    data::file(&site.path("file"), 9 * MIB, 2);
+    let config = site.path("sshd/ssh_config");
+    let plain = fs::read_to_string(&config).unwrap();
+    // A port that another login forwards already.
+    let taken = TcpListener::bind((HERE, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let forwards = format!("LocalForward {HERE}:{port} {HERE}:22\n ExitOnForwardFailure yes");
+    let local = format!("PermitLocalCommand yes\n LocalCommand touch '{}'", site.path("touched").display());
+    let asked = ["RemoteCommand tmux new -A -s work", "RequestTTY force", &forwards, &local];
+    for (number, lines) in asked.iter().enumerate() {
+        fs::write(&config, format!("{plain} {lines}\n")).unwrap();
+        for via in ["direct", "ssh"] {
+            let name = format!("{via}-{number}");
+            let far = format!("far:{}", site.path(&name).display());
+            let options = ["--ssh", &sshd.command, "--via", via, "--streams", "2", "file", &far];
+            let ended = site.copy(&options).run().expect_code(0);
+            assert_same(&site.path("file"), &site.path(&name));
+            assert!(!ended.stderr.contains("start-up files"), "{lines}: {ended}");
+        }
+    }
+    assert!(!site.path("touched").exists());
+}
+
+#[test]
+fn data_takes_no_other_family_of_addresses_through_ssh() {
+    let site = Site::new();
+    let Some(sshd) = Sshd::start(&site, "") else { return };
+    fs::write(site.path("file"), "file").unwrap();
+    let far = format!("far:{}", site.path("arrived").display());
+    let copy = |option: &str| site.copy(&["--ssh", &sshd.command, "--via", "ssh", option, "file", &far]).run();
+    // The server has an address of IPv4 alone.
+    kept_out(copy("-6"), &["ssh to far failed"]);
+    assert!(!site.path("arrived").exists());
+    copy("-4").expect_code(0);
+    assert_same(&site.path("file"), &site.path("arrived"));
 }
 
 #[test]

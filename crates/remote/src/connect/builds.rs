@@ -7,17 +7,22 @@
 //! ```
 //!
 //! It is sent only if version and architecture are those wanted, and if nobody but root and this user may
-//! have written it: what is sent is run on the far side in the user's name.
+//! have written it or exchanged a directory that leads to it: what is sent is run on the far side in the user's
+//! name. The file that was looked at is the one that is sent.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use icdc_trust::{TrustError, open_settings};
 
 /// Processors for which builds are looked for, as `uname -m` names them: those of `make dist`.
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// The release of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Why a file that others may write to is not sent.
+const OTHERS_MAY_WRITE: &str = "others may have written it: it must be yours or root's, and nobody else's to write";
 /// Largest build that is read, with debug information.
 const LARGEST: u64 = 1 << 30;
 /// How much of it is looked at at a time.
@@ -50,6 +55,8 @@ pub(super) struct Build {
     /// Where it runs, as `uname -sm` says it.
     pub(super) machine: String,
     pub(super) path: PathBuf,
+    /// The file that was looked at.
+    pub(super) file: File,
 }
 
 /// Where builds for other machines are looked for.
@@ -94,8 +101,11 @@ impl Places {
     pub(super) fn others(&self, here: &str) -> Vec<Build> {
         let machines = ARCHITECTURES.into_iter().map(|architecture| (architecture, machine(architecture)));
         let found = machines.filter(|(_, machine)| machine != here).filter_map(|(architecture, machine)| {
-            let path = self.files(architecture).into_iter().find(|path| is_build(path, architecture).is_ok())?;
-            Some(Build { machine, path })
+            let mut files = self.files(architecture).into_iter();
+            files.find_map(|path| {
+                let file = open_build(&path, architecture).ok()?;
+                Some(Build { machine: machine.clone(), path, file })
+            })
         });
         found.collect()
     }
@@ -106,8 +116,8 @@ impl Places {
         if !ARCHITECTURES.contains(&architecture) || !machine.starts_with("Linux ") {
             return "there is no build of icdc for it".to_owned();
         }
-        let told = |path: &PathBuf| match is_build(path, architecture) {
-            Err(NoBuild::Missing) | Ok(()) => path.display().to_string(),
+        let told = |path: &PathBuf| match open_build(path, architecture) {
+            Err(NoBuild::Missing) | Ok(_) => path.display().to_string(),
             Err(NoBuild::Wrong(reason)) => format!("{} (not used: {reason})", path.display()),
         };
         let places: Vec<String> = self.files(architecture).iter().map(told).collect();
@@ -121,7 +131,7 @@ fn machine(architecture: &str) -> String {
 }
 
 /// Why a file is not taken for a build.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum NoBuild {
     Missing,
     Wrong(String),
@@ -136,35 +146,44 @@ impl From<io::Error> for NoBuild {
     }
 }
 
-/// Whether a file is a build of this release for a processor.
-fn is_build(path: &Path, architecture: &str) -> Result<(), NoBuild> {
+/// Opens a file if it is a build of this release for a processor.
+fn open_build(path: &Path, architecture: &str) -> Result<File, NoBuild> {
     let wrong = |reason: &str| Err(NoBuild::Wrong(reason.to_owned()));
     // A pipe must not keep this waiting.
     if !path.metadata()?.is_file() {
         return wrong("it is no file");
     }
-    let file = File::open(path)?;
+    let mut file = match open_settings(path) {
+        Ok(file) => file,
+        Err(TrustError::Io { cause, .. }) => return Err(cause.into()),
+        Err(TrustError::Unsafe { path: exposed, what, .. }) if exposed != path => {
+            return wrong(&format!("others may have exchanged it: {}: {what}", exposed.display()));
+        }
+        Err(_) => return wrong(OTHERS_MAY_WRITE),
+    };
     let metadata = file.metadata()?;
     let own = rustix::process::geteuid().as_raw();
     if !metadata.is_file() || metadata.len() > LARGEST {
         return wrong("it is no program");
     }
     if (metadata.uid() != own && metadata.uid() != 0) || metadata.mode() & 0o022 != 0 {
-        return wrong("others may have written it: it must be yours or root's, and nobody else's to write");
+        return wrong(OTHERS_MAY_WRITE);
     }
-    match marks(file)? {
+    let marks = marks(&mut file)?;
+    file.rewind()?;
+    match marks {
         found if found.is_empty() => wrong("it tells no version"),
         // A file with two marks could be either.
         found if found.iter().any(|(version, _)| version != VERSION) => wrong(&format!("it is icdc {}", found[0].0)),
         found if found.iter().any(|(_, built_for)| built_for != architecture) => {
             wrong(&format!("it is for {}", found[0].1))
         }
-        _ => Ok(()),
+        _ => Ok(file),
     }
 }
 
 /// Version and architecture of each mark in a file.
-fn marks(mut file: File) -> io::Result<Vec<(String, String)>> {
+fn marks(file: &mut File) -> io::Result<Vec<(String, String)>> {
     let (mut found, mut window) = (Vec::new(), Vec::new());
     loop {
         let read = file.by_ref().take(CHUNK).read_to_end(&mut window)?;
@@ -204,7 +223,7 @@ mod tests {
     }
 
     fn why_not(path: &Path) -> String {
-        match is_build(path, "aarch64") {
+        match open_build(path, "aarch64") {
             Err(NoBuild::Wrong(reason)) => reason,
             other => panic!("{other:?}"),
         }
@@ -218,7 +237,7 @@ mod tests {
         for before in [0, 1, 100, chunk - 200, chunk - 130, chunk - 50, chunk - 1, chunk, 2 * chunk - 7] {
             let contents =
                 [&vec![b'I'; before], b"ICDC-BUILD  and ICDC-BUILD without an end ".as_slice(), mark].concat();
-            assert_eq!(is_build(&file(&directory, &contents), "aarch64"), Ok(()), "{before}");
+            open_build(&file(&directory, &contents), "aarch64").unwrap_or_else(|why| panic!("{before}: {why:?}"));
         }
         assert!(MARK.ends_with(&format!("{} ICDC-BUILD-END", std::env::consts::ARCH)), "{MARK}");
     }
@@ -227,8 +246,9 @@ mod tests {
     fn what_is_no_build_of_this_release_says_why() {
         let directory = tempfile::tempdir().unwrap();
         let mark = mark!("aarch64");
-        assert_eq!(is_build(&directory.path().join("none"), "aarch64"), Err(NoBuild::Missing));
-        assert_eq!(is_build(&file(&directory, b"").join("within"), "aarch64"), Err(NoBuild::Missing));
+        let is_missing = |path: &Path| matches!(open_build(path, "aarch64"), Err(NoBuild::Missing));
+        assert!(is_missing(&directory.path().join("none")));
+        assert!(is_missing(&file(&directory, b"").join("within")));
         assert!(why_not(directory.path()).contains("no file"));
         assert!(why_not(&file(&directory, b"#!/bin/sh\n")).contains("no version"));
         assert!(why_not(&file(&directory, mark.replace(VERSION, "9.9.9").as_bytes())).contains("it is icdc 9.9.9"));
@@ -240,6 +260,24 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             assert!(why_not(&path).contains("others may have written it"));
         }
+    }
+
+    #[test]
+    fn a_build_that_others_could_have_exchanged_is_not_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = directory.path().join("open");
+        let inner = open.join("inner");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::rename(file(&directory, mark!("aarch64").as_bytes()), inner.join("build")).unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(directory.path(), 0o755);
+        for others_may_write in [0o777, 0o775] {
+            mode(&open, others_may_write);
+            let reason = why_not(&inner.join("build"));
+            assert!(reason.contains("exchanged it") && reason.contains(open.to_str().unwrap()), "{reason}");
+        }
+        mode(directory.path(), 0o700);
+        open_build(&inner.join("build"), "aarch64").expect("nobody else gets to it");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Why there is no link to a far end.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitStatus;
 
 use icdc_link::LinkError;
-use icdc_tcp::Egress;
+use icdc_tcp::{Egress, Family};
 use icdc_trust::TrustError;
 use icdc_units::Span;
 use thiserror::Error;
@@ -61,6 +61,19 @@ pub enum ConnectError {
         command: String,
         /// Last lines of its standard error.
         said: String,
+    },
+    /// The connection that ssh has made is of the family of addresses that the user does not want.
+    #[error(
+        "ssh goes to {host} by way of {address}, and only {family} is to be used; leave -4 or -6 out, or have ssh use \
+         that family for its jump hosts, too (AddressFamily in ~/.ssh/config)"
+    )]
+    OtherFamily {
+        /// `[USER@]HOST`.
+        host: String,
+        /// Of the first host that ssh connects to.
+        address: IpAddr,
+        /// The one that is wanted.
+        family: Family,
     },
     /// Another login has failed before, and this one would as well.
     #[error("{reason}")]

@@ -1,5 +1,6 @@
 //! The program on the far side: how it is called, what it says first, and why it does not.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::process::ExitStatus;
 
@@ -12,7 +13,7 @@ use super::error::ConnectError;
 use super::foreign_text;
 use super::patient::{self, PatientReader};
 use super::remote_shell::{LOGGED_IN, RemoteProcess, RemoteShell, quote};
-use super::send_self::{or_sent, program_found};
+use super::send_self::{Cache, Sent, program_found};
 use crate::options::CopyOptions;
 
 /// Begins the line by which a started far end tells itself from other output. The lowest version of the
@@ -44,8 +45,54 @@ const SEARCH: &str = concat!(
 #[derive(Clone)]
 pub(super) struct FarProgram {
     pub(super) shell: RemoteShell,
-    /// A word for the far side's shell. The default one is searched for.
-    pub(super) program: String,
+    pub(super) program: Program,
+}
+
+/// The program that is called on the far side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    /// It is looked for in the usual places.
+    Searched,
+    /// A word for the far side's shell.
+    Named(String),
+    /// It was brought there by this end.
+    Sent(Sent),
+}
+
+impl Program {
+    /// What the user has named, or the default.
+    pub(super) fn of(remote_icdc: &str) -> Self {
+        if remote_icdc == CopyOptions::REMOTE_ICDC { Self::Searched } else { Self::Named(remote_icdc.to_owned()) }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Searched => CopyOptions::REMOTE_ICDC,
+            Self::Named(word) => word,
+            Self::Sent(sent) => &sent.path,
+        })
+    }
+}
+
+/// Which of several programs was started, as the far side's shell tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// One that is installed at this place.
+    Installed(String),
+    /// The one in the cache directory that was to be brought.
+    InCache(String),
+}
+
+impl Found {
+    /// What starts it again.
+    pub(super) fn program(self, cache: Option<&Cache>) -> Program {
+        match (self, cache) {
+            (Self::InCache(path), Some(cache)) => Program::Sent(Sent { path, command: cache.start().into() }),
+            (Self::InCache(path) | Self::Installed(path), _) => Program::Named(path),
+        }
+    }
 }
 
 /// What a started far end that speaks `versions` prints first. The empty line ends an unfinished one of a
@@ -55,22 +102,14 @@ pub(crate) fn greeting(versions: Versions) -> String {
 }
 
 impl FarProgram {
-    /// What the far side's shell is to run.
+    /// What the far side's shell is to run. `sh` is what starts the program, each time: a restricted shell
+    /// (`rbash`) starts none by its path.
     pub(super) fn command_line(&self) -> String {
-        if self.is_searched() { SEARCH.to_owned() } else { format!("{} far-end", quote(&self.program)) }
-    }
-
-    fn is_searched(&self) -> bool {
-        self.program == CopyOptions::REMOTE_ICDC
-    }
-
-    /// The command line, or rather what [`send_self`](super::send_self) has brought there before, if that is
-    /// there.
-    pub(super) fn command_line_or_sent(&self) -> String {
-        or_sent(&self.command_line()).unwrap_or_else(|error| {
-            tracing::debug!("what was brought before is not looked for: {error}");
-            self.command_line()
-        })
+        match &self.program {
+            Program::Searched => SEARCH.to_owned(),
+            Program::Named(word) => format!(r#"sh -c 'exec "$1" far-end' sh {}"#, quote(word)),
+            Program::Sent(sent) => sent.command.to_string(),
+        }
     }
 
     /// The first message to it, which fits into any pipe.
@@ -98,7 +137,7 @@ impl FarProgram {
         let mut preamble = Preamble::default();
         let found = find_marker(output, &mut preamble, logged_in);
         // Messages name the program that was started.
-        let started = preamble.program.clone().map(|program| Self { program, ..self.clone() });
+        let started = preamble.found.clone().map(|found| Self { program: found.program(None), ..self.clone() });
         let started = started.as_ref().unwrap_or(self);
         match found {
             Ok(theirs) if Versions::OURS.common(theirs).is_some() => Ok(preamble),
@@ -120,8 +159,8 @@ impl FarProgram {
         match status.and_then(|status| status.code()) {
             Some(126 | 127) if self.shell.is_missing() => ConnectError::SshMissing { command },
             Some(126 | 127) => {
-                let searched = if self.is_searched() { SEARCHED } else { "" };
-                ConnectError::NoIcdc { host, program: self.program.clone(), searched, said }
+                let searched = if self.program == Program::Searched { SEARCHED } else { "" };
+                ConnectError::NoIcdc { host, program: self.program.to_string(), searched, said }
             }
             // OpenSSH keeps 255 for its own failures.
             Some(255) => ConnectError::SshFailed { host, command, said },
@@ -135,7 +174,7 @@ impl FarProgram {
                 let said = said.collect::<Vec<_>>().join("; ");
                 match status {
                     Some(how) if !how.success() => {
-                        ConnectError::EndedAtOnce { host, command, program: self.program.clone(), how, said }
+                        ConnectError::EndedAtOnce { host, command, program: self.program.to_string(), how, said }
                     }
                     _ => self.failed(describe(missing, status), said),
                 }
@@ -146,7 +185,7 @@ impl FarProgram {
     fn no_greeting(&self) -> ConnectError {
         ConnectError::NoGreeting {
             host: self.shell.host().to_owned(),
-            program: self.program.clone(),
+            program: self.program.to_string(),
             command: self.shell.command().to_owned(),
             patience: GREETING_PATIENCE,
         }
@@ -156,7 +195,7 @@ impl FarProgram {
         ConnectError::FarEndFailed {
             host: self.shell.host().to_owned(),
             command: self.shell.command().to_owned(),
-            program: self.program.clone(),
+            program: self.program.to_string(),
             how,
             said,
         }
@@ -199,8 +238,8 @@ pub(super) struct Preamble {
     first: String,
     /// Their last one.
     last: String,
-    /// Which of several programs was started, if that was left to the far side's shell.
-    pub(super) program: Option<String>,
+    /// Which program was started, if that was left to the far side's shell.
+    pub(super) found: Option<Found>,
     /// What the far end has told of its versions, in a line before the marker.
     versions: Option<Versions>,
 }
@@ -219,8 +258,10 @@ impl Preamble {
 
     fn add(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        if let Some(program) = program_found(&text).or_else(|| text.trim_end().strip_prefix(FOUND)) {
-            self.program = Some(program.to_owned());
+        if let Some(path) = program_found(&text) {
+            self.found = Some(Found::InCache(path.to_owned()));
+        } else if let Some(path) = text.trim_end().strip_prefix(FOUND) {
+            self.found = Some(Found::Installed(path.to_owned()));
         } else if let Some(versions) = Versions::parse_line(line) {
             self.versions = Some(versions);
         } else if !text.trim().is_empty() {

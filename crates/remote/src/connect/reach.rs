@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use super::error::ConnectError;
 
 /// Patience for a TCP connection.
-const CONNECT_PATIENCE: Span = Span::from_secs(15);
+pub(super) const CONNECT_PATIENCE: Span = Span::from_secs(15);
 /// Patience for a TLS handshake.
 const HANDSHAKE_PATIENCE: Span = Span::from_secs(15);
 

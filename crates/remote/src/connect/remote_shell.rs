@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use icdc_link::ForwardingProgram;
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
+use icdc_tcp::{Family, clock};
 use icdc_units::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -58,37 +58,42 @@ pub(super) enum Login {
     Shared,
 }
 
+/// What each login is without: whatever the user's configuration asks of a login to work in, as scp has it. A
+/// command of its own, a terminal or forwarded ports would keep the far end from starting, or change its output.
+const BARE: [&str; 3] = ["RemoteCommand=none", "RequestTTY=no", "ClearAllForwardings=yes"];
+
 impl Login {
-    /// Has `command` log in this way. A login beside the first one does nothing else that the
-    /// user's configuration asks of each: it would fail where the first one already forwards a
-    /// port.
+    /// Has `command` log in this way.
     fn choose(self, command: &mut Command) {
-        match self {
-            Self::AsConfigured => return,
-            Self::OfItsOwn => command.args(["-o", "ControlPath=none"]),
-            Self::Shared => command,
-        };
         command.args(["-x", "-a"]);
         let tells = format!("LocalCommand=echo {LOGGED_IN}");
-        for option in [
-            "BatchMode=yes",
-            "ClearAllForwardings=yes",
-            "PermitLocalCommand=yes",
-            tells.as_str(),
-            "RequestTTY=no",
-            "LogLevel=ERROR",
-            "ConnectTimeout=30",
-        ] {
+        let beside = ["BatchMode=yes", "PermitLocalCommand=yes", &tells, "LogLevel=ERROR", "ConnectTimeout=30"];
+        let own: &[&str] = match self {
+            Self::AsConfigured => &["PermitLocalCommand=no"],
+            Self::OfItsOwn | Self::Shared => &beside,
+        };
+        let path = (self == Self::OfItsOwn).then_some("ControlPath=none");
+        for option in path.iter().chain(&BARE).chain(own) {
             command.args(["-o", option]);
         }
-        // The ssh that a ProxyJump starts knows nothing of BatchMode: its questions go here.
-        command.envs([("SSH_ASKPASS_REQUIRE", "force"), ("SSH_ASKPASS", "/bin/false")]);
+        if self != Self::AsConfigured {
+            // The ssh that a ProxyJump starts knows nothing of BatchMode: its questions go here.
+            command.envs([("SSH_ASKPASS_REQUIRE", "force"), ("SSH_ASKPASS", "/bin/false")]);
+        }
     }
 }
 
 /// A line of output by which ssh itself tells that a login other than
 /// [`AsConfigured`](Login::AsConfigured) has been let in.
 pub(super) const LOGGED_IN: &str = "ICDC-LOGGED-IN";
+
+/// Where a command reads and writes.
+struct Streams {
+    stdin: Stdio,
+    stdout: Stdio,
+    /// They carry data of the transfer: the command ends as soon as it is dropped.
+    carries_data: bool,
+}
 
 /// The way to a shell on a host.
 #[derive(Clone)]
@@ -97,6 +102,8 @@ pub(crate) struct RemoteShell {
     host: String,
     /// OpenSSH's options for logins that carry data.
     for_data: Vec<String>,
+    /// Of the connections that carry data.
+    family: Family,
     heard: Heard,
     stop: StopSignal,
 }
@@ -111,7 +118,12 @@ impl RemoteShell {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
         let (command, host) = (command.to_owned(), host.to_owned());
-        Ok(Self { command, host, for_data: Vec::new(), heard, stop: stop.clone() })
+        Ok(Self { command, host, for_data: Vec::new(), family: Family::Any, heard, stop: stop.clone() })
+    }
+
+    /// The same shell, whose logins that carry data use this family of addresses only.
+    pub(super) fn with_data_over(self, family: Family) -> Self {
+        Self { family, ..self }
     }
 
     /// `[USER@]HOST`.
@@ -126,7 +138,8 @@ impl RemoteShell {
 
     /// Starts `command` on the host.
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
-        self.start(Login::AsConfigured, command, (Stdio::piped(), Stdio::piped()), EXIT_PATIENCE)
+        let streams = Streams { stdin: Stdio::piped(), stdout: Stdio::piped(), carries_data: false };
+        self.start(Login::AsConfigured, command, streams)
     }
 
     /// Starts `command` on the host, with a socket for its standard input and output. It is ended
@@ -139,21 +152,23 @@ impl RemoteShell {
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
         let (near, its) = UnixStream::pair().map_err(failed)?;
         let twin = its.try_clone().map_err(failed)?;
-        let streams = (OwnedFd::from(its).into(), OwnedFd::from(twin).into());
-        Ok((near, self.start(login, command, streams, Span::ZERO)?))
+        let (stdin, stdout) = (OwnedFd::from(its).into(), OwnedFd::from(twin).into());
+        Ok((near, self.start(login, command, Streams { stdin, stdout, carries_data: true })?))
     }
 
     fn start(
         &self,
         login: Login,
         command: &str,
-        (stdin, stdout): (Stdio, Stdio),
-        exit_patience: Span,
+        Streams { stdin, stdout, carries_data }: Streams,
     ) -> Result<RemoteProcess, ConnectError> {
         tracing::debug!(ssh = self.command, host = self.host, command, ?login, "starting");
         let failed = |cause| ConnectError::Start { command: self.command.clone(), cause };
         let mut local = self.local();
         if self.is_openssh() {
+            if carries_data {
+                self.choose_family(&mut local);
+            }
             login.choose(&mut local);
             if login != Login::AsConfigured {
                 for option in &self.for_data {
@@ -176,8 +191,20 @@ impl RemoteShell {
             send_at_once(child.id());
         }
         let stop = self.stop.clone();
+        let exit_patience = if carries_data { Span::ZERO } else { EXIT_PATIENCE };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Ok(RemoteProcess { stdin, stdout, child, ended, words, stop, exit_patience })
+    }
+
+    /// Has OpenSSH use the family of addresses that the user wants. A connection that is there already
+    /// (`ControlMaster`) may be of the other one.
+    fn choose_family(&self, local: &mut Command) {
+        let flag = match self.family {
+            Family::Any => return,
+            Family::V4 => "-4",
+            Family::V6 => "-6",
+        };
+        local.args([flag, "-o", "ControlPath=none"]);
     }
 
     /// Whether the program that the command begins with is missing on this side: a shell reports

@@ -31,7 +31,7 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
-use super::reach::{connecting, pinned, reach};
+use super::reach::{CONNECT_PATIENCE, connecting, pinned, reach};
 use super::through_ssh::Forwarder;
 use crate::options::Via;
 use crate::proxy::Proxy;
@@ -50,6 +50,11 @@ const DUE: u64 = 4;
 
 /// How long each has where they are tried to see which work.
 const MOST_TRIAL: Span = Span::from_secs(18);
+
+/// How long the port has, by the round trip to it, before other routes are tried.
+fn patience_of(round_trip: Span) -> Span {
+    (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE)
+}
 
 /// See the module's description.
 #[derive(Clone)]
@@ -87,7 +92,7 @@ impl Routes {
         let (link, route, reason) = match &self.via {
             Via::Direct => {
                 (self.events)(connecting(&self.host, self.port));
-                (self.first_by(Route::Direct, &self.stop)?, Route::Direct, String::new())
+                (self.first_directly()?, Route::Direct, String::new())
             }
             Via::Back => (self.first_by(Route::Back, &self.stop)?, Route::Back, "--via back".to_owned()),
             Via::Ssh => (self.through_ssh(&self.stop)?, Route::Ssh, "--via ssh".to_owned()),
@@ -100,6 +105,31 @@ impl Routes {
         (self.events)(Event::Route { via: route, reason });
         self.tell_of_egresses(route);
         Ok((link, route))
+    }
+
+    /// The first link to the port, which is the only route to be tried; tells if it does not answer when it
+    /// should.
+    fn first_directly(&self) -> Result<Link, ConnectError> {
+        let patience = patience_of(self.round_trip);
+        let (answered, answer) = bounded::<()>(0);
+        let carrier = std::thread::scope(|scope| {
+            let tell = move || {
+                if answer.recv_timeout(patience.into()) == Err(RecvTimeoutError::Timeout) {
+                    let (host, port) = (&self.host, self.port);
+                    let text = format!(
+                        "{host} port {port} has not answered within {patience}: a firewall may drop what is sent there; \
+                         --via direct allows no other route, and waits {CONNECT_PATIENCE} in all"
+                    );
+                    (self.events)(Event::Notice { text });
+                }
+            };
+            // Without it nothing is told before the end.
+            let _ = std::thread::Builder::new().name("patience".into()).spawn_scoped(scope, tell);
+            let carrier = self.carrier(Route::Direct, 0, &self.stop);
+            drop(answered);
+            carrier
+        });
+        self.first_over(carrier?, Route::Direct, &self.stop)
     }
 
     /// One link more, of this number in its session, over a route that has worked.
@@ -229,7 +259,6 @@ impl Routes {
                 routes.first_over(carrier, Route::Direct, stop)
             }
         });
-        let patience_of = |round_trip: Span| (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         let patience = patience_of(self.round_trip);
         let due = (self.round_trip * DUE_ROUND_TRIPS.0 / DUE_ROUND_TRIPS.1).max(patience / DUE).min(patience);
         let mut outcome = told.recv_timeout(due.into());

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! script → machine SYSTEM ARCHITECTURE                      (and ends if there is no build for it here)
-//! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | no-digest | want
+//! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | exposed DIRECTORY | foreign DIRECTORY |
+//!          no-digest | want
 //! here   → the program's bytes, then the end of input        (only after `want`)
 //! script → put PATH | stuck PATH | full DIRECTORY | broken
 //! ```
@@ -13,15 +14,20 @@
 //! The file is named by its digest, written aside and linked into place, so that nothing is ever
 //! overwritten and no unfinished program is ever run. A file that is there already is used only if
 //! it has the digest and is the user's own, and so is its directory, and nobody else may write to
-//! either: nobody can put another one in its place between the check and the start. Each answer
-//! stands on a line of its own behind a mark, so that the noise of start-up files is told apart.
+//! either. Nor may anybody but root and the user be able to exchange a directory that leads there:
+//! from the root down each belongs to one of them and is no other's to write, unless it is sticky or lies
+//! beneath one that nobody else may search, as `icdc_trust` has it for settings. The shell then stands in the
+//! directory, and checks and starts `./NAME`: no path is followed again. Each answer stands on a line
+//! of its own behind a mark, so that the noise of start-up files is told apart.
 //!
-//! A later run does not ask first: [`or_sent`] has the far side's shell start the program that it
-//! finds in the cache with the right digest, in the one login that is needed anyway.
+//! A later run does not ask first: [`Cache::or_sent`] has the far side's shell start the program that it
+//! finds in the cache with the right digest, in the one login that is needed anyway. Each further login of a
+//! run checks the same again ([`Cache::start`]).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use icdc_stop::StopSignal;
@@ -50,7 +56,8 @@ const PROGRAM: &str = "/proc/self/exe";
 struct Offer {
     /// As `uname -sm` says it there.
     machine: String,
-    path: PathBuf,
+    /// The file whose digest it is.
+    file: File,
     /// SHA-256, as hexadecimal digits.
     digest: String,
 }
@@ -58,54 +65,86 @@ struct Offer {
 /// `program`, which runs on machines like this one, and the builds for others in `places`.
 fn offers(program: &Path, places: &Places) -> io::Result<Vec<Offer>> {
     let here = local_machine();
-    let others = places.others(&here).into_iter().map(|build| (build.machine, build.path));
-    let all = [(here.clone(), program.to_owned())].into_iter().chain(others);
-    let offer = |(machine, path): (String, PathBuf)| {
+    let others = places.others(&here).into_iter().map(|build| (build.machine, build.path, Ok(build.file)));
+    let all = [(here.clone(), program.to_owned(), File::open(program))].into_iter().chain(others);
+    let offer = |(machine, path, file): (String, PathBuf, io::Result<File>)| {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let digest = File::open(&path).and_then(|mut file| sha256(&mut file)).map_err(named)?;
-        Ok(Offer { machine, path, digest })
+        let mut file = file.map_err(named)?;
+        let digest = sha256(&mut file).map_err(named)?;
+        Ok(Offer { machine, file, digest })
     };
     all.map(offer).collect()
 }
 
-/// A command that starts the far end from the cache if the program that would be sent is there, and
-/// otherwise does `command`, which is one program with its arguments.
-pub(super) fn or_sent(command: &str) -> io::Result<String> {
-    Ok(program_or_sent(command, &offers(Path::new(PROGRAM), &Places::of_this_program())?))
+/// The programs that may lie in a far side's cache directory, one for each kind of machine.
+pub(super) struct Cache {
+    offers: Vec<Offer>,
 }
 
-fn program_or_sent(command: &str, offers: &[Offer]) -> String {
-    let mut lines = finding(offers);
-    // One that cannot run there (another machine shares the home, no programs may run from it) must
-    // not hide a program that can.
-    lines.push(
-        r#"if test -n "$want" && safe && has "$file" && runs "$file" 2>/dev/null; then say "have $file"; exec "$file" far-end; fi"#
-            .to_owned(),
-    );
-    lines.push(r#"exec "$@""#.to_owned());
-    format!("sh -c '{}' sh {command}", lines.join("; "))
+impl Cache {
+    /// This program and its builds for other machines.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub(super) fn of_this_program() -> io::Result<Self> {
+        Ok(Self { offers: offers(Path::new(PROGRAM), &Places::of_this_program())? })
+    }
+
+    /// A command that starts the far end from the cache if the program that would be sent is there, and
+    /// otherwise does `command`, which is one program with its arguments.
+    pub(super) fn or_sent(&self, command: &str) -> String {
+        let mut lines = finding(&self.offers);
+        lines.push(r#"back=$(pwd)"#.to_owned());
+        // One that cannot run there (another machine shares the home, no programs may run from it) must
+        // not hide a program that can.
+        lines.push(
+            r#"if test -n "$want" && safe && has "./$name" && runs "./$name" 2>/dev/null; then say "have $real/$name"; exec "./$name" far-end; fi"#
+                .to_owned(),
+        );
+        lines.push(r#"cd -- "$back""#.to_owned());
+        lines.push(r#"exec "$@""#.to_owned());
+        format!("sh -c '{}' sh {command}", lines.join("; "))
+    }
+
+    /// A command that starts the far end from the cache, where the program was found before.
+    pub(super) fn start(&self) -> String {
+        let mut lines = finding(&self.offers);
+        lines.push(r#"if test -n "$want" && safe && has "./$name"; then exec "./$name" far-end; fi"#.to_owned());
+        lines.push(
+            r#"echo "the program, or a directory that leads to it, has been changed since it was checked" >&2"#
+                .to_owned(),
+        );
+        lines.push("exit 1".to_owned());
+        format!("sh -c '{}'", lines.join("; "))
+    }
 }
 
-/// What [`or_sent`] tells in a line of output: the program that it starts.
+/// A program in a far side's cache directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Absolute.
+    pub(super) path: String,
+    /// What starts it once it has been checked again.
+    pub(super) command: Arc<str>,
+}
+
+/// The program that [`Cache::or_sent`] starts, as it tells in a line of output.
 pub(super) fn program_found(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix(MARK)?.strip_prefix("have ")
 }
 
-/// Where the program came to lie on the far side, as an absolute path.
-pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<String, ConnectError> {
+/// Puts the program into the far side's cache directory, if it is not there.
+pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<Sent, ConnectError> {
     let put = put_program(shell, Path::new(PROGRAM), &Places::of_this_program(), stop);
     if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
 }
 
-fn put_program(
-    shell: &RemoteShell,
-    program: &Path,
-    places: &Places,
-    stop: &StopSignal,
-) -> Result<String, ConnectError> {
+fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &StopSignal) -> Result<Sent, ConnectError> {
     let fail = |reason: String| ConnectError::SendSelf { host: shell.host().to_owned(), reason };
-    let offers = offers(program, places).map_err(|error| fail(error.to_string()))?;
-    let mut process = shell.run(&script(&offers))?;
+    let cache = offers(program, places).map(|offers| Cache { offers });
+    let cache = cache.map_err(|error| fail(error.to_string()))?;
+    let offers = &cache.offers;
+    let mut process = shell.run(&script(offers))?;
     let stdout = process.stdout.take().expect("standard output is piped");
     let cannot_wait = |error| fail(format!("poll: {error}"));
     let deadline = clock::now() + PATIENCE;
@@ -129,8 +168,8 @@ fn put_program(
         Some(Answer::Want) => {
             let stdin = process.stdin.take().expect("standard input is piped");
             // If the far side breaks off, its own words say more than the broken pipe.
-            let sent = PatientWriter::new(&stdin, stop, deadline)
-                .and_then(|mut patient| send(&mut File::open(&offer.path)?, &mut patient));
+            let sent =
+                PatientWriter::new(&stdin, stop, deadline).and_then(|mut patient| send(&offer.file, &mut patient));
             drop(stdin);
             match (ask(), sent) {
                 (None, Err(error)) => {
@@ -142,32 +181,14 @@ fn put_program(
         other => other,
     };
     match outcome {
-        Some(Answer::Have(path) | Answer::Put(path)) => Ok(path),
-        Some(Answer::Differs(path)) => {
-            let reason =
-                format!("{path} is not what its name says, or others may write to it; look at it and remove it");
-            Err(fail(reason))
-        }
-        Some(Answer::Unsafe(directory)) => Err(fail(format!(
-            "{directory} must be a directory of your own, no link, that nobody else may write to; look at it and remove it, or take the right from others: chmod go-w"
-        ))),
-        Some(Answer::NoDigest) => Err(fail("it has neither sha256sum nor shasum to check the program with".to_owned())),
-        Some(Answer::Stuck(path)) => Err(fail(format!(
-            "{path} is there but does not run: {}; set XDG_CACHE_HOME there to a place from which programs may run, or \
-             install icdc there",
-            process.last_words()
-        ))),
-        Some(Answer::Full(directory)) => Err(fail(format!(
-            "{directory} does not take it: {}; make room there, or set XDG_CACHE_HOME there to another place",
-            process.last_words()
-        ))),
-        Some(Answer::Broken) => Err(fail("the program arrived damaged; try again".to_owned())),
+        Some(Answer::Have(path) | Answer::Put(path)) => Ok(Sent { path, command: cache.start().into() }),
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
             let words = process.last_words();
             let said = quoted(if words.is_empty() { &noise } else { &words });
             Err(fail(format!("the shell there did not do as it was told{status}{said}")))
         }
+        Some(obstacle) => Err(fail(obstacle.told(|| process.last_words()))),
     }
 }
 
@@ -177,12 +198,50 @@ enum Answer {
     Have(String),
     Differs(String),
     Unsafe(String),
+    Exposed(String),
+    Foreign(String),
     NoDigest,
     Want,
     Put(String),
     Stuck(String),
     Full(String),
     Broken,
+}
+
+impl Answer {
+    /// Why the program is not put there, or not run, and what to do; `words` are those of the shell.
+    fn told(&self, words: impl FnOnce() -> String) -> String {
+        match self {
+            Self::Differs(path) => {
+                format!("{path} is not what its name says, or others may write to it; look at it and remove it")
+            }
+            Self::Unsafe(directory) => format!(
+                "{directory} must be a directory of your own, no link, that nobody else may write to; look at it and \
+                 remove it, or take the right from others: chmod go-w"
+            ),
+            Self::Exposed(directory) => format!(
+                "others may write to {directory}, which leads to the cache directory, and could exchange the program; \
+                 take the right from them there (chmod go-w {directory}), or set XDG_CACHE_HOME there to a directory of \
+                 your own"
+            ),
+            Self::Foreign(directory) => format!(
+                "{directory}, which leads to the cache directory, is another user's, who could exchange the program; \
+                 set XDG_CACHE_HOME there to a directory of your own"
+            ),
+            Self::NoDigest => "it has neither sha256sum nor shasum to check the program with".to_owned(),
+            Self::Stuck(path) => format!(
+                "{path} is there but does not run: {}; set XDG_CACHE_HOME there to a place from which programs may \
+                 run, or install icdc there",
+                words()
+            ),
+            Self::Full(directory) => format!(
+                "{directory} does not take it: {}; make room there, or set XDG_CACHE_HOME there to another place",
+                words()
+            ),
+            Self::Broken => "the program arrived damaged; try again".to_owned(),
+            Self::Machine(_) | Self::Have(_) | Self::Want | Self::Put(_) => words(),
+        }
+    }
 }
 
 /// `noise` becomes the last line that is none.
@@ -206,6 +265,8 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
             "have" => Some(Answer::Have(rest)),
             "differs" => Some(Answer::Differs(rest)),
             "unsafe" => Some(Answer::Unsafe(rest)),
+            "exposed" => Some(Answer::Exposed(rest)),
+            "foreign" => Some(Answer::Foreign(rest)),
             "no-digest" => Some(Answer::NoDigest),
             "want" => Some(Answer::Want),
             "put" => Some(Answer::Put(rest)),
@@ -228,13 +289,17 @@ fn script(offers: &[Offer]) -> String {
     let further = [
         "umask 077",
         r#"if command -v sha256sum >/dev/null || command -v shasum >/dev/null; then :; else say no-digest; exit 0; fi"#,
+        // Nothing is made beneath a directory that another could exchange meanwhile.
+        r#"base=$dir; until test -d "${base:-/}"; do base=${base%/*}; done"#,
+        r#"if resolve "${base:-/}" && way "$real"; then :; else say "$why"; exit 0; fi"#,
         r#"mkdir -p "$dir" || exit 1"#,
-        r#"if safe; then :; else say "unsafe $dir"; exit 0; fi"#,
-        r#"there() { if runs "$file"; then say "$1 $file"; else say "stuck $file"; fi; }"#,
-        r#"if has "$file"; then there have; exit 0; fi"#,
-        r#"if test -e "$file" || test -h "$file"; then say "differs $file"; exit 0; fi"#,
-        r#"part="$file.$$""#,
-        r#"trap "rm -f \"\$part\"" EXIT"#,
+        r#"if safe; then :; else say "$why"; exit 0; fi"#,
+        r#"file="$real/$name""#,
+        r#"there() { if runs "./$name"; then say "$1 $file"; else say "stuck $file"; fi; }"#,
+        r#"if has "./$name"; then there have; exit 0; fi"#,
+        r#"if test -e "./$name" || test -h "./$name"; then say "differs $file"; exit 0; fi"#,
+        r#"part="./$name.$$""#,
+        r#"trap "rm -f $part" EXIT"#,
         r#"trap "exit 1" HUP INT TERM"#,
         r#"set -C"#,
         r#": >"$part" || exit 1"#,
@@ -242,34 +307,50 @@ fn script(offers: &[Offer]) -> String {
         r#"if cat >>"$part"; then :; else say "full $dir"; exit 0; fi"#,
         r#"if has "$part"; then :; else say broken; exit 0; fi"#,
         r#"chmod 700 "$part""#,
-        r#"ln "$part" "$file" 2>/dev/null"#,
-        r#"if has "$file"; then there put; else say "differs $file"; fi"#,
+        r#"ln "$part" "./$name" 2>/dev/null"#,
+        r#"if has "./$name"; then there put; else say "differs $file"; fi"#,
     ];
     lines.extend(further.map(str::to_owned));
     format!("sh -c '{}'", lines.join("; "))
 }
 
 /// The lines by which the program for that machine is found in the cache; `want` is empty if there is none.
+/// After `safe` the shell is in the cache directory, of which `real` is the path without links; else `why` is
+/// the answer.
 fn finding(offers: &[Offer]) -> Vec<String> {
     let choice = |Offer { machine, digest, .. }: &Offer| {
         let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
         format!(r#""{machine}") want={digest}; name={name};; "#)
     };
     let choices: String = offers.iter().map(choice).collect();
-    vec![
-        r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#.to_owned(),
-        r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#
-            .to_owned(),
+    let fixed = [
+        // Names are not taken for patterns, nor `cd` to another place.
+        "set -fu; unset CDPATH",
+        r#"say() { printf "\n"; printf "%s\n" "ICDC-SEND-SELF $1"; }"#,
+        r#"sum() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi <"$1" 2>/dev/null | cut -c1-64; }"#,
         // The sixth and the ninth character tell whether group and others may write.
-        r#"mine() { case "$(ls -ld "$2")" in $1????-??-*) test -O "$2" ;; *) false ;; esac; }"#.to_owned(),
-        r#"safe() { if test -h "$dir"; then false; else mine d "$dir"; fi 2>/dev/null; }"#.to_owned(),
-        r#"has() { mine - "$1" 2>/dev/null && test "$(sum "$1")" = "$want"; }"#.to_owned(),
-        r#"runs() { "$1" --version </dev/null >/dev/null; }"#.to_owned(),
-        "set -u".to_owned(),
-        format!(r#"case "$(uname -sm)" in {choices}*) want=; name=none;; esac"#),
-        r#"dir="${XDG_CACHE_HOME:-${HOME:-}/.cache}/icdc""#.to_owned(),
-        r#"file="$dir/$name""#.to_owned(),
-    ]
+        r#"mine() { case "$(ls -ld "$2")" in $1????-??-*) test -O "$2" ;; *) false ;; esac; }"#,
+        r#"has() { mine - "$1" 2>/dev/null && test "$(sum "$1")" = "$want"; }"#,
+        r#"runs() { "$1" --version </dev/null >/dev/null; }"#,
+        r#"case "${XDG_CACHE_HOME:-}" in /*) dir=$XDG_CACHE_HOME/icdc ;; *) dir=${HOME:-}/.cache/icdc ;; esac"#,
+        r#"case "$dir" in /*) ;; *) dir=$(pwd)/$dir ;; esac"#,
+        r#"why="unsafe $dir""#,
+        r#"resolve() { real=$(cd -P -- "$1" && pwd -P); }"#,
+        // In a user namespace those outside have one id in common; root is among them.
+        r#"me=$(id -u); root=0; case "$(echo $(cat /proc/self/uid_map 2>/dev/null))" in ""|"0 0 4294967295") ;; *) root=$(cat /proc/sys/kernel/overflowuid) ;; esac"#,
+        // Each directory from the root down to this one. Sticky ones end in `t`; one that others may not
+        // search closes what is beneath.
+        concat!(
+            r#"way() { at=; rest=${1%/}/; closed=; while :; do set -- $(ls -ldn "${at:-/}"); "#,
+            r#"case "${1:-} ${3:-}" in "d"*" 0"|"d"*" $me"|"d"*" $root") ;; *) why="foreign ${at:-/}"; return 1 ;; esac; "#,
+            r#"case "$closed$1" in closed*|?????-??-*|?????????[tT]*) ;; *) why="exposed ${at:-/}"; return 1 ;; esac; "#,
+            r#"case "$1" in ??????[-S]??[-T]*) closed=closed ;; esac; "#,
+            r#"rest=${rest#*/}; if test -z "$rest"; then return 0; fi; at=$at/${rest%%/*}; done; }"#,
+        ),
+        r#"safe() { if test -h "$dir"; then false; else resolve "$dir" && way "${real%/*}" && cd -P -- "$real" && mine d .; fi 2>/dev/null; }"#,
+    ];
+    let chosen = format!(r#"case "$(uname -sm)" in {choices}*) want=; name=none;; esac"#);
+    fixed.into_iter().map(str::to_owned).chain([chosen]).collect()
 }
 
 fn sha256(file: &mut File) -> io::Result<String> {
@@ -285,8 +366,8 @@ fn sha256(file: &mut File) -> io::Result<String> {
     Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn send(file: &mut File, to: &mut impl Write) -> io::Result<()> {
-    io::copy(file, to)?;
+fn send(mut file: &File, to: &mut impl Write) -> io::Result<()> {
+    io::copy(&mut file, to)?;
     to.flush()
 }
 
@@ -322,6 +403,10 @@ mod tests {
         /// A shell whose home is in the directory, that greets first and has `uname` replaced if
         /// asked to.
         fn put(&self, extra: &str) -> Result<String, ConnectError> {
+            Ok(self.put_whole(extra)?.path)
+        }
+
+        fn put_whole(&self, extra: &str) -> Result<Sent, ConnectError> {
             let home = self.directory.path().join("a home");
             let command = format!(
                 r#"env -u XDG_CACHE_HOME HOME="{}" sh -c 'shift; echo hello; {extra} eval "$1"' sh"#,
@@ -333,10 +418,16 @@ mod tests {
 
         /// The last line of what is started, if what says "instead" is the other choice.
         fn start_or_sent(&self) -> String {
-            let command = program_or_sent("echo instead", &offers(&self.program(), &Places::default()).unwrap());
-            let home = self.directory.path().join("a home");
+            let cache = Cache { offers: offers(&self.program(), &Places::default()).unwrap() };
+            self.shell(&cache.or_sent("echo instead"), "")
+        }
+
+        /// The last line that a command prints where `first` comes first in the PATH.
+        fn shell(&self, command: &str, first: &str) -> String {
+            let path = format!("{first}:{}", std::env::var("PATH").unwrap());
             let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", &command]).env_remove("XDG_CACHE_HOME").env("HOME", home);
+            shell.args(["-c", command]).env_remove("XDG_CACHE_HOME").env("PATH", path);
+            shell.env("HOME", self.directory.path().join("a home"));
             let output = String::from_utf8(shell.output().unwrap().stdout).unwrap();
             output.lines().next_back().unwrap_or_default().to_owned()
         }
@@ -429,6 +520,95 @@ mod tests {
         let directory = path.parent().unwrap();
         std::os::unix::fs::chown(directory, Some(12_345), None).unwrap();
         refuses(&far, directory);
+    }
+
+    /// Expects that neither end trusts the program because of `directory`, and that `words` are said.
+    fn refuses_way(far: &FarSide, directory: &Path, words: &str) {
+        let error = far.put("").unwrap_err().to_string();
+        assert!(error.contains(directory.to_str().unwrap()), "{error}");
+        assert!(error.contains(words) && error.contains("exchange the program"), "{error}");
+        assert_eq!(far.start_or_sent(), "instead");
+    }
+
+    #[test]
+    fn no_directory_that_leads_to_the_program_may_be_exchanged_by_others() {
+        let far = FarSide::new();
+        let sent = far.put_whole("").unwrap();
+        let home = far.directory.path().join("a home");
+        let cache = home.join(".cache");
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(far.directory.path(), 0o755);
+        for directory in [&home, &cache] {
+            for others_may_write in [0o777, 0o775] {
+                mode(directory, others_may_write);
+                refuses_way(&far, directory, "others may write to");
+                assert_ne!(far.shell(&sent.command, ""), "sent", "nor is it started again");
+            }
+            mode(directory, 0o1777);
+            assert_eq!(far.start_or_sent(), "sent", "none but its owner takes a directory out of a sticky one");
+            mode(directory, 0o755);
+        }
+        assert_eq!(far.shell(&sent.command, ""), "sent");
+        mode(&home, 0o777);
+        for nobody_may_search in [0o700, 0o744, 0o1766] {
+            mode(far.directory.path(), nobody_may_search);
+            assert_eq!(far.start_or_sent(), "sent", "others do not get there");
+        }
+        mode(far.directory.path(), 0o711);
+        assert_eq!(far.start_or_sent(), "instead");
+        mode(&home, 0o755);
+        // By a link, it is the directories beneath that count.
+        let elsewhere = far.directory.path().join("elsewhere");
+        std::fs::rename(&cache, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &cache).unwrap();
+        assert_eq!(far.start_or_sent(), "sent");
+        mode(&elsewhere, 0o777);
+        refuses_way(&far, &elsewhere, "others may write to");
+        mode(&elsewhere, 0o755);
+        if std::os::unix::fs::chown(&home, Some(12_345), None).is_err() {
+            eprintln!("skipped: only root can give directories away");
+            return;
+        }
+        std::fs::remove_file(&cache).unwrap();
+        std::fs::rename(&elsewhere, &cache).unwrap();
+        refuses_way(&far, &home, "another user's");
+    }
+
+    #[test]
+    fn nothing_is_made_where_others_could_exchange_it() {
+        let far = FarSide::new();
+        let home = far.directory.path().join("a home");
+        std::fs::create_dir(&home).unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(far.directory.path(), 0o755);
+        mode(&home, 0o777);
+        refuses_way(&far, &home, "others may write to");
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_program_that_was_checked_is_the_one_that_runs() {
+        let far = FarSide::new();
+        let path = PathBuf::from(far.put("").unwrap());
+        let directory = path.parent().unwrap();
+        // Once the digest is known another directory takes the place of the one that holds it.
+        let exchanged = far.directory.path().join("exchanged");
+        let bin = far.directory.path().join("bin");
+        std::fs::create_dir(&exchanged).unwrap();
+        std::fs::create_dir(&bin).unwrap();
+        let executable = |path: &Path, text: &str| {
+            std::fs::write(path, text).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        executable(&exchanged.join(path.file_name().unwrap()), "#!/bin/sh\necho stranger\n");
+        let (cache, away) = (directory.display(), far.directory.path().join("away"));
+        let swap = format!("mv '{cache}' '{}'; mv '{}' '{cache}'", away.display(), exchanged.display());
+        let real = ["/usr/bin/sha256sum", "/bin/sha256sum"].into_iter().find(|path| Path::new(path).exists()).unwrap();
+        executable(&bin.join("sha256sum"), &format!("#!/bin/sh\n{real}\n{swap}\n"));
+        let cache = Cache { offers: offers(&far.program(), &Places::default()).unwrap() };
+        let started = far.shell(&cache.or_sent("echo instead"), bin.to_str().unwrap());
+        assert!(away.exists(), "it was exchanged");
+        assert_eq!(started, "sent");
     }
 
     #[test]

@@ -27,11 +27,11 @@ use icdc_units::{Rate, Span};
 use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::error::ConnectError;
-use super::far_program::{FarProgram, GREETING_PATIENCE};
+use super::far_program::{FarProgram, GREETING_PATIENCE, Program};
 use super::patient::PatientReader;
 use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
-use super::send_self;
+use super::send_self::{self, Cache};
 use super::through_ssh::{Expected, Forwarder, channel, read_message};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
@@ -136,8 +136,8 @@ impl Starter {
         let heard = move |line: &str| (told.0)(Event::Notice { text: format!("{}: {line}", told.1) });
         Ok(Self {
             far: FarProgram {
-                shell: RemoteShell::new(&options.ssh, host, Arc::new(heard), stop)?,
-                program: options.remote_icdc.clone(),
+                shell: RemoteShell::new(&options.ssh, host, Arc::new(heard), stop)?.with_data_over(options.family),
+                program: Program::of(&options.remote_icdc),
             },
             send_self: options.send_self,
             has_started: false,
@@ -186,7 +186,7 @@ impl Starter {
                     self.far.shell.host()
                 );
                 (self.events)(Event::Notice { text });
-                self.far.program = send_self::put(&self.far.shell, &self.stop)?;
+                self.far.program = Program::Sent(send_self::put(&self.far.shell, &self.stop)?);
                 // What is there now need not be looked for.
                 self.send_self = false;
                 self.start_program(task)
@@ -198,7 +198,9 @@ impl Starter {
     }
 
     fn start_program(&mut self, task: FarTask) -> Result<Started, ConnectError> {
-        let command = if self.send_self { self.far.command_line_or_sent() } else { self.far.command_line() };
+        let cache = if self.send_self { cache() } else { None };
+        let command = self.far.command_line();
+        let command = cache.as_ref().map_or(command.clone(), |cache| cache.or_sent(&command));
         let far = self.far.clone();
         let shell = &far.shell;
         let begin = clock::now();
@@ -211,8 +213,8 @@ impl Starter {
         let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
         let preamble = far.await_marker(&mut output, &mut process, || {})?;
         preamble.notice(shell.host()).into_iter().for_each(|text| (self.events)(Event::Notice { text }));
-        if let Some(program) = preamble.program {
-            self.far.program = program;
+        if let Some(found) = preamble.found {
+            self.far.program = found.program(cache.as_ref());
         }
         let greeting = {
             let deadline = clock::now() + ANSWER_PATIENCE;
@@ -255,6 +257,12 @@ impl Starter {
             (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_words())),
         }
     }
+}
+
+/// The programs that may have been brought to the far side before.
+fn cache() -> Option<Cache> {
+    let not_read = |error: &io::Error| tracing::debug!("nothing that was sent before is looked for: {error}");
+    Cache::of_this_program().inspect_err(not_read).ok()
 }
 
 /// A far end started by ssh, and the route to it.

@@ -16,6 +16,7 @@
 //! dropped is tried again.
 
 use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use icdc_link::{Carrier, Forwarded, Together};
@@ -222,6 +223,7 @@ impl Opener {
         process.is_well();
         let (network, logins) = process.network().unzip();
         if let Some(network) = &network {
+            self.check_family(network)?;
             buffers::prepare_to_send(network);
         }
         let forwarded = Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process);
@@ -229,6 +231,18 @@ impl Opener {
             return Ok(forwarded.into());
         }
         Ok(forwarded.with_window(channel(logins.unwrap_or(1)).bytes, &self.together).into())
+    }
+}
+
+impl Opener {
+    /// Whether ssh, or the one that it has started to reach a jump host, uses the addresses that the user wants.
+    fn check_family(&self, network: &TcpStream) -> Result<(), ConnectError> {
+        let Ok(peer) = network.peer_addr() else { return Ok(()) };
+        if self.family.admits(peer.ip().to_canonical()) {
+            return Ok(());
+        }
+        let host = self.far.shell.host().to_owned();
+        Err(ConnectError::OtherFamily { host, address: peer.ip(), family: self.family })
     }
 }
 
@@ -274,6 +288,7 @@ fn is_drop(said: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::far_program::Program;
     use super::super::remote_shell::RemoteShell;
     use super::*;
 
@@ -281,7 +296,7 @@ mod tests {
     fn forwarder(expected: Expected) -> Forwarder {
         let stop = StopSignal::new();
         let shell = RemoteShell::new("cat; :", "host", Arc::new(|_: &str| {}), &stop).unwrap();
-        let far = FarProgram { shell, program: "icdc".to_owned() };
+        let far = FarProgram { shell, program: Program::Searched };
         Forwarder::new(far, 1, Family::Any, expected, &(Arc::new(|_| {}) as EventSink))
     }
 
