@@ -58,8 +58,8 @@ impl KeyFile {
                 path: path.to_owned(),
                 what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
                 remedy: format!(
-                    "name another file with --identity, make one with `icdc keygen --identity FILE`, or run `chown {user} {}` if the key may still be trusted",
-                    path.display()
+                    "name another file with --identity, make one with `icdc keygen --identity FILE`, or, if the key may still be trusted, {}",
+                    remedy_for_owner(path, metadata.uid(), user)
                 ),
             });
         }
@@ -165,8 +165,18 @@ fn check_owner(path: &Path, metadata: &Metadata, user: u32, unmapped: Option<u32
     if owner == 0 || owner == user || Some(owner) == unmapped {
         return Ok(());
     }
-    let (what, remedy) = (format!("it belongs to user {owner}"), format!("run `chown {user} {}`", path.display()));
+    let (what, remedy) = (format!("it belongs to user {owner}"), remedy_for_owner(path, owner, user));
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
+}
+
+/// What `user` does about a file of `owner`. sudo may have left root the home of who called it, where
+/// everything is rightly the caller's.
+fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
+    let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    if user == 0 && caller == Some(owner) {
+        return "run `sudo -H`, with which root has a home of its own".to_owned();
+    }
+    format!("run `chown {user} {}`", path.display())
 }
 
 /// Whether nobody but its owner can write to it.

@@ -94,7 +94,10 @@ fn a_file_of_somebody_else() {
         return crate::support::skip("giving files away needs root");
     }
     chown(configured.user_file(), Some(12345), None).unwrap();
-    refused(&configured, &["config.toml", "belongs to user 12345"]);
+    refused(&configured, &["config.toml", "belongs to user 12345", "chown 0 "]);
+    // sudo without -H leaves root the home of who has called it: everything there is rightly theirs.
+    let ended = configured.icdc(&["config"]).env("SUDO_UID", "12345").run().expect_code(2);
+    assert!(ended.stderr.contains("sudo -H") && !ended.stderr.contains("chown"), "{ended}");
 }
 
 #[test]
