@@ -64,7 +64,7 @@ fn the_owner_is_given_before_the_mode_that_it_would_clear() {
     let (_temporary, root) = root();
     let (name, file) = made(&root, 0o600);
     let owner = Some((12345, 23456));
-    let wanted = Metadata { mode: Some(0o6755), mtime: Some(THEN), owner, xattrs: &[] };
+    let wanted = Metadata { mode: Some(0o6755), mtime: Some(THEN), owner, xattrs: None };
     for _ in 0..2 {
         root.set_metadata(&name, &file, &wanted).unwrap();
         let stat = root.stat(&name).unwrap();
@@ -83,7 +83,7 @@ fn links_have_times_and_owners_of_their_own() {
     let link = Name::new(b"link").unwrap();
     root.make_symlink(b"target", &link).unwrap();
     let owner = is_root().then_some((12345, 23456));
-    let wanted = Metadata { mode: Some(0o600), mtime: Some(THEN), owner, xattrs: &[] };
+    let wanted = Metadata { mode: Some(0o600), mtime: Some(THEN), owner, xattrs: None };
     root.set_link_metadata(&link, &wanted).unwrap();
     let stat = root.stat(&link).unwrap();
     assert_eq!(stat.mtime, THEN);
@@ -112,7 +112,7 @@ fn attributes_travel_unless_they_would_give_rights() {
         (b"user.b".to_vec(), vec![7; 2000]),
         (b"user.empty".to_vec(), Vec::new()),
     ];
-    let wanted = Metadata { mode: Some(0o444), mtime: Some(THEN), owner: None, xattrs: &pairs };
+    let wanted = Metadata { mode: Some(0o444), mtime: Some(THEN), owner: None, xattrs: Some(&pairs) };
     match root.set_metadata(&name, &file, &wanted) {
         Err(TreeError::Attribute { attribute, .. }) => {
             eprintln!("skipped: the file system takes no {attribute}");
@@ -125,14 +125,14 @@ fn attributes_travel_unless_they_would_give_rights() {
     assert_eq!((stat.mode, stat.mtime), (0o444, THEN));
     for refused in ["security.selinux", "trusted.overlay.opaque", "system.other", "user", ""] {
         let pairs = vec![(refused.as_bytes().to_vec(), b"x".to_vec())];
-        let wanted = Metadata { xattrs: &pairs, ..Metadata::default() };
+        let wanted = Metadata { xattrs: Some(&pairs), ..Metadata::default() };
         let error = root.set_metadata(&name, &file, &wanted).unwrap_err();
         assert!(matches!(error, TreeError::Attribute { .. }), "{refused}: {error}");
     }
     assert_eq!(root.xattrs(&name, &file).unwrap(), pairs);
 
     let directory = root.make_directory(&Name::new(b"directory").unwrap(), 0o755).unwrap();
-    directory.set_own_metadata(&Metadata { xattrs: &pairs, ..Metadata::default() }).unwrap();
+    directory.set_own_metadata(&Metadata { xattrs: Some(&pairs), ..Metadata::default() }).unwrap();
     assert_eq!(directory.own_xattrs().unwrap(), pairs);
 }
 
@@ -150,7 +150,7 @@ fn an_acl_travels_and_keeps_the_mode() {
         acl.extend(id.to_le_bytes());
     }
     let pairs = vec![(b"system.posix_acl_access".to_vec(), acl)];
-    let wanted = Metadata { mode: Some(0o660), xattrs: &pairs, ..Metadata::default() };
+    let wanted = Metadata { mode: Some(0o660), xattrs: Some(&pairs), ..Metadata::default() };
     if let Err(error) = root.set_metadata(&name, &file, &wanted) {
         assert!(matches!(error, TreeError::Attribute { .. }), "{error}");
         eprintln!("skipped: {error}");

@@ -10,6 +10,7 @@ mod inodes;
 mod old_kernel;
 mod options;
 mod replaced;
+mod rights;
 mod semantics;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Small file systems in memory.
+//! Small file systems, in memory or in a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +26,32 @@ impl Mount {
             return None;
         }
         Some(Self { path })
+    }
+
+    /// An ext4 of `bytes` bytes at `path`, which is made; its image lies beside it. `None` where it cannot be
+    /// made or mounted, with the reason on standard error.
+    pub fn ext4(path: PathBuf, bytes: u64, options: &[&str]) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let image = path.with_extension("image");
+        std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        let run = |command: &mut Command| match command.output() {
+            Ok(output) if output.status.success() => true,
+            Ok(output) => {
+                skip(&format!("no ext4: {}", String::from_utf8_lossy(&output.stderr)));
+                false
+            }
+            Err(error) => {
+                skip(&format!("no ext4: {error}"));
+                false
+            }
+        };
+        let made = run(Command::new("/sbin/mkfs.ext4").args(["-q", "-F"]).args(options).arg(&image));
+        let mounted = made && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
+        mounted.then_some(Self { path })
     }
 
     /// Gives it another size, whatever it holds.

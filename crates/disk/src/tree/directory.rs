@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
@@ -72,12 +72,29 @@ impl Directory {
     /// tried.
     ///
     /// # Errors
-    /// [`TreeError::Denied`], [`TreeError::ReadOnly`].
+    /// [`TreeError::Denied`], [`TreeError::ReadOnly`], [`TreeError::AppendOnly`].
     pub fn permits_changes(&self) -> Result<()> {
+        let found = rustix::fs::statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
+        if found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND)) {
+            return Err(TreeError::AppendOnly { path: self.path(), call: "statx" });
+        }
         let wanted = Access::WRITE_OK | Access::EXEC_OK;
         match rustix::fs::accessat(self, ".", wanted, AtFlags::EACCESS) {
             Err(errno @ (Errno::ACCESS | Errno::ROFS)) => Err(self.own_failed("faccessat", errno)),
             _ => Ok(()),
+        }
+    }
+
+    /// Permissions of a file that is made here without asking for others: by this `umask`, or by the
+    /// default ACL of the directory, which takes its place.
+    #[must_use]
+    pub fn new_file_mode(&self, umask: u16) -> u16 {
+        let by_acl = self.readable().is_ok_and(metadata::has_default_acl);
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let made = || rustix::fs::openat(self, c".", flags, permissions(0o666)).and_then(rustix::fs::fstat);
+        match by_acl.then(made) {
+            Some(Ok(stat)) => Stat::from(stat).mode,
+            _ => 0o666 & !umask,
         }
     }
 

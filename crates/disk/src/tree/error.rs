@@ -75,17 +75,20 @@ pub enum TreeError {
     )]
     Denied { path: String, call: &'static str },
     /// `EPERM`.
-    #[error(
-        "{path}: the system does not permit this to this user; run as root, or leave \
-         what needs it (owner, xattr) out of --preserve"
-    )]
+    #[error("{path}: {}", not_permitted(.call))]
     NotPermitted { path: String, call: &'static str },
     /// `EPERM` of `symlinkat`.
     #[error(
-        "{path}: the file system there has no symbolic links; choose another destination, \
-         or leave links out of --preserve"
+        "{path}: the symbolic link is not permitted there: the file system has none, or the directory is \
+         immutable (lsattr -d shows it); choose another destination, or leave links out of --preserve"
     )]
     NoLinks { path: String, call: &'static str },
+    /// A directory in which names can be made and neither changed nor removed.
+    #[error(
+        "{path}: the directory is append-only (lsattr -d shows it): no file in it could get its name when it is \
+         complete; have that changed (chattr -a), or choose another destination"
+    )]
+    AppendOnly { path: String, call: &'static str },
     /// `EROFS`.
     #[error(
         "{path}: the file system is mounted read-only; remount it or choose another (a systemd service \
@@ -107,6 +110,46 @@ pub enum TreeError {
     /// Anything else that the kernel says.
     #[error("{path}: {}: {cause}", operation(.call))]
     System { path: String, call: &'static str, cause: io::Error },
+}
+
+/// What is not permitted where a system call gives `EPERM`, why that may be, and what to do. Root meets
+/// it as well: by file attributes, by file systems that cannot do it, and without capabilities.
+fn not_permitted(call: &str) -> &'static str {
+    match call {
+        "fchown" | "fchownat" => {
+            "its owner may not be set; run as root, or leave owner out of --preserve (not all file systems have owners)"
+        }
+        "fchmod" => {
+            "its mode may not be set: it belongs to another user, is immutable (lsattr shows it), or the file system \
+             has no modes; leave mode out of --preserve, or choose another destination"
+        }
+        "futimens" | "utimensat" => {
+            "its time may not be set: it belongs to another user, or is immutable or append-only (lsattr shows it); \
+             leave times out of --preserve, or choose another destination"
+        }
+        "linkat" => {
+            "the hard link is not permitted: the file system has none, or the file is immutable or another user's; \
+             leave links out of --preserve"
+        }
+        "renameat" => {
+            "it may not get this name: what has the name is immutable (lsattr shows it) or, in a sticky directory, \
+             another user's, or the directory is append-only (lsattr -d); remove what is in the way, or choose another \
+             destination"
+        }
+        "unlinkat" => {
+            "it may not be removed: it is immutable (lsattr shows it) or, in a sticky directory, another user's, or the \
+             directory is append-only (lsattr -d)"
+        }
+        "mkdirat" => {
+            "the directory may not be made: the one above it is immutable (lsattr -d shows it); have that changed, or \
+             choose another destination"
+        }
+        "openat" | "openat2" => {
+            "it may not be opened or made: it or its directory is immutable or append-only (lsattr, lsattr -d show it); \
+             have that changed, or choose another place"
+        }
+        _ => "the system does not permit this, not by rights that its mode shows; see its attributes (lsattr)",
+    }
 }
 
 /// What a system call was for, in words for people.

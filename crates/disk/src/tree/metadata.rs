@@ -100,8 +100,9 @@ pub struct Metadata<'a> {
     pub mtime: Option<FileTime>,
     /// Numeric owner and group.
     pub owner: Option<(u32, u32)>,
-    /// Extended attributes (name, value).
-    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    /// Extended attributes (name, value). With a mode, `Some` also takes away the ACLs that are not
+    /// among them, which a directory may have passed on to what was made in it.
+    pub xattrs: Option<&'a [(Vec<u8>, Vec<u8>)]>,
 }
 
 impl Stat {
@@ -224,7 +225,7 @@ impl Failure {
     pub(super) fn at(self, path: String) -> TreeError {
         let Self { call, attribute, errno } = self;
         match attribute {
-            Some(attribute) if !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS) => {
+            Some(attribute) if !matches!(errno, Errno::DQUOT | Errno::ROFS) => {
                 TreeError::Attribute { path, attribute, call, cause: errno.into() }
             }
             _ => TreeError::new(call, path, errno),
@@ -236,12 +237,16 @@ impl Failure {
 /// file, so that it is to be carried together with the owner only. A change of data or owner
 /// removes it.
 pub const CAPABILITY: &[u8] = b"security.capability";
+/// The attribute with the ACL of a file or directory.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+/// The attribute with the ACL that a directory passes on.
+const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 /// Restores `wanted` on an open file or directory, after its data is written.
 pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failure> {
     let file = file.as_fd();
-    let found = match (wanted.mode, wanted.owner) {
-        (None, None) => None,
+    let found = match (wanted.mode, wanted.owner, wanted.xattrs) {
+        (None, None, None) => None,
         _ => Some(Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?)),
     };
     let mut mode_holds = found.is_some_and(|found| wanted.mode == Some(found.mode));
@@ -252,11 +257,23 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
         rustix::fs::fchown(file, Some(uid), Some(gid)).map_err(at("fchown"))?;
         mode_holds = false;
     }
-    for (name, value) in wanted.xattrs {
-        set_xattr(file, name, value)?;
-        mode_holds = false;
+    let mut mode = wanted.mode;
+    if let (Some(xattrs), Some(found)) = (wanted.xattrs, &found) {
+        // Attributes of what is read-only can be set by root alone.
+        if !xattrs.is_empty() && found.mode & 0o200 == 0 {
+            rustix::fs::fchmod(file, permissions(found.mode | 0o200)).map_err(at("fchmod"))?;
+            mode = mode.or(Some(found.mode));
+            mode_holds = false;
+        }
+        for (name, value) in xattrs {
+            set_xattr(file, name, value)?;
+            mode_holds = false;
+        }
+        if wanted.mode.is_some() {
+            mode_holds &= !remove_other_acls(file, found.kind, xattrs)?;
+        }
     }
-    if let Some(mode) = wanted.mode
+    if let Some(mode) = mode
         && !mode_holds
     {
         rustix::fs::fchmod(file, permissions(mode)).map_err(at("fchmod"))?;
@@ -309,14 +326,40 @@ pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
 }
 
 fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> {
+    let file = file.as_fd();
     let outcome =
         if is_carried(name) { rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) } else { Err(Errno::PERM) };
-    let attribute = || Some(printable(name));
-    outcome.map_err(|errno| Failure { call: "fsetxattr", attribute: attribute(), errno })
+    outcome.map_err(|errno| {
+        // Said of a full disk, and of more attributes than the file system keeps of one file.
+        let is_full = errno == Errno::NOSPC && rustix::fs::fstatvfs(file).is_ok_and(|disk| disk.f_bavail == 0);
+        Failure { call: "fsetxattr", attribute: (!is_full).then(|| printable(name)), errno }
+    })
+}
+
+/// Takes the ACLs away that are not among `xattrs`. True if there was one.
+fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<bool, Failure> {
+    let file = file.as_fd();
+    let acls = if kind == Kind::Directory { &[ACCESS_ACL, DEFAULT_ACL][..] } else { &[ACCESS_ACL] };
+    let mut has_removed = false;
+    for acl in acls.iter().filter(|acl| xattrs.iter().all(|(name, _)| name != *acl)) {
+        match rustix::fs::fremovexattr(file, *acl) {
+            Ok(()) => has_removed = true,
+            Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(errno) => {
+                return Err(Failure { call: "fremovexattr", attribute: Some(printable(acl)), errno });
+            }
+        }
+    }
+    Ok(has_removed)
+}
+
+/// Whether what is made in a directory receives an ACL from it.
+pub(super) fn has_default_acl(directory: impl AsFd) -> bool {
+    rustix::fs::fgetxattr(directory, DEFAULT_ACL, &mut [0_u8; 0][..]).is_ok()
 }
 
 fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default" | CAPABILITY)
+    name.starts_with(b"user.") || [ACCESS_ACL, DEFAULT_ACL, CAPABILITY].contains(&name)
 }
 
 /// Reads what has no known length into a buffer that grows until it fits. The kernel bounds both

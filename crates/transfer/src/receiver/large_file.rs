@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use icdc_disk::tree::{Directory, Name};
+use icdc_disk::tree::{Directory, Metadata, Name};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -165,11 +165,15 @@ impl LargeFile {
     /// Sets length and metadata.
     pub(super) fn finish(&self, preserve: Preserve) -> Result<(), Failure> {
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
-        let mut wanted = metadata(&self.entry, preserve);
-        wanted.mode = wanted.mode.or(Some(0o666 & !umask()));
-        self.directory
-            .set_metadata(&self.staging.part(), self.disk.as_file(), &wanted)
-            .map_err(|error| failure::of_tree(&error))
+        let wanted = metadata(&self.entry, preserve);
+        let (name, file) = (self.staging.part(), self.disk.as_file());
+        let set = |wanted: &Metadata<'_>| self.directory.set_metadata(&name, file, wanted);
+        // It was made for this user alone.
+        let made = match wanted.mode {
+            Some(_) => Ok(()),
+            None => set(&Metadata { mode: Some(self.directory.new_file_mode(umask())), ..Metadata::default() }),
+        };
+        made.and_then(|()| set(&wanted)).map_err(|error| failure::of_tree(&error))
     }
 
     /// Drops clean pages, so that reads go to the medium; gives the blocks outside of which that

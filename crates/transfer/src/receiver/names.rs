@@ -41,7 +41,7 @@ use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
 use super::pending::metadata;
-use super::placement::Placement;
+use super::placement::{Placement, let_owner_in};
 use super::publishing::Staged;
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
@@ -291,13 +291,16 @@ impl Keeper<'_> {
             }
         }
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
-        if let Some(run) = &mut self.run {
-            opening.placement.check_rights().map_err(NotBegun::Failed)?;
-            if !run.begin(shared.order.transfer).map_err(local)? {
-                self.run = opening.find_run(shared).map_err(NotBegun::Failed)?;
-                let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
-                return Err(NotBegun::HasWaited { resuming });
-            }
+        if !shared.options.dry_run {
+            let may_let_in = shared.options.preserve.mode && !shared.only_new();
+            opening.placement.check_rights(may_let_in).map_err(NotBegun::Failed)?;
+        }
+        if let Some(run) = &mut self.run
+            && !run.begin(shared.order.transfer).map_err(local)?
+        {
+            self.run = opening.find_run(shared).map_err(NotBegun::Failed)?;
+            let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
+            return Err(NotBegun::HasWaited { resuming });
         }
         let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
         self.opening = None;
@@ -319,6 +322,14 @@ impl Keeper<'_> {
     }
 
     fn put_away(&mut self, contents: Option<(DirectoryId, Box<Entry>)>) {
+        if self.shared.options.preserve.mode
+            && !self.shared.only_new()
+            && let Some((directory, _)) = &contents
+            && let Ok(directory) = self.directories.get(*directory)
+            && let Err(error) = let_owner_in(directory)
+        {
+            tracing::debug!(%error, "the journal of the run may not be removable");
+        }
         if let Some(run) = &mut self.run {
             run.remove();
         }

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use icdc_disk::tree::{Directory, Kind, Located, Name, Tree, TreeError, is_staging};
+use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
@@ -139,9 +139,18 @@ impl Placement {
         Ok(is_new)
     }
 
-    /// Refuses a destination in which this user cannot make anything.
-    pub(super) fn check_rights(&self) -> Result<(), SessionError> {
-        self.base().map_or(Ok(()), |base| base.permits_changes().map_err(refuse))
+    /// Refuses a destination in which this user cannot make anything. One that is part of the copy
+    /// lets its owner in if `may_let_in`, until it gets the mode of its source, as those below it do.
+    pub(super) fn check_rights(&self, may_let_in: bool) -> Result<(), SessionError> {
+        let Some(base) = self.base() else { return Ok(()) };
+        let is_copied = self.sources.iter().any(|source| source.kind == SourceKind::Contents);
+        match base.permits_changes() {
+            Err(TreeError::Denied { .. }) if may_let_in && is_copied && let_owner_in(base).is_ok() => {
+                base.permits_changes()
+            }
+            checked => checked,
+        }
+        .map_err(refuse)
     }
 
     /// Where each source lands.
@@ -153,6 +162,15 @@ impl Placement {
         };
         self.sources.iter().map(|source| land(source, inside)).collect()
     }
+}
+
+/// Gives the owner of a directory the rights that it takes to fill it.
+pub(super) fn let_owner_in(directory: &Directory) -> Result<(), TreeError> {
+    let mode = directory.own_stat()?.mode;
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    directory.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })
 }
 
 /// Device and inode of a directory.

@@ -96,7 +96,7 @@ pub struct Restored<'a> {
     /// Numeric owner and group.
     pub owner: Option<(u32, u32)>,
     /// Extended attributes: name and value.
-    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    pub xattrs: Option<&'a [(Vec<u8>, Vec<u8>)]>,
 }
 
 impl<'a> Restored<'a> {
@@ -109,7 +109,7 @@ impl<'a> Restored<'a> {
             mode: preserve.mode.then_some(entry.mode & bits),
             mtime: preserve.times.then(|| ModificationTime::of(entry)),
             owner: if preserve.owner { entry.owner } else { None },
-            xattrs: if preserve.xattr { &entry.xattrs } else { &[] },
+            xattrs: preserve.xattr.then_some(&entry.xattrs),
         }
     }
 }

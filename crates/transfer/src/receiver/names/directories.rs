@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use icdc_disk::tree::{Directory, Metadata, Name, TreeError, Whereabouts};
+use icdc_disk::tree::{Directory, Name, TreeError, Whereabouts};
 use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
@@ -10,7 +10,7 @@ use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
 use icdc_session::receiver::book::resume::taken;
 
 use super::super::failure::{self, Failure};
-use super::super::placement::{Landing, place_of};
+use super::super::placement::{Landing, let_owner_in, place_of};
 
 /// See the module's description.
 #[derive(Default)]
@@ -151,9 +151,6 @@ fn make_directory(directory: &Directory, name: &Name, restore_mode: bool) -> Res
     // Private while it is filled; an existing one may lack the owner's right to write, as one does
     // whose source is read-only and whose filling was interrupted.
     let made = directory.make_directory(name, 0o700)?;
-    let mode = made.own_stat()?.mode;
-    if mode & 0o700 != 0o700 {
-        made.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })?;
-    }
+    let_owner_in(&made)?;
     Ok(made)
 }
