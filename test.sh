@@ -24,6 +24,7 @@ main() {
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
     step 'book' book
     step 'tests' tests
+    step 'random tester' random_tester
     step 'packages' packages
     step 'dependencies' dependencies
     step 'fuzz seeds' fuzz_seeds
@@ -122,6 +123,16 @@ tests() {
     tests_status=$(cat "$tests_found/status")
     rm -r "$tests_found"
     return "$tests_status"
+}
+
+# Copies that are killed, raced, starved and refused; more cycles by hand: python3 scripts/chaos PROGRAM --cycles 1000.
+random_tester() {
+    if ! command -v python3 >/dev/null 2>&1; then
+        skip 'random tester' 'python3 is not installed'
+        return
+    fi
+    command -v strace >/dev/null 2>&1 || skip 'errors of system calls in the random tester' 'strace is not installed'
+    python3 scripts/chaos "${CARGO_TARGET_DIR:-target}/debug/icdc" --cycles 20 --seed 1 --keep-going
 }
 
 # deb, rpm and images of the program that the tests have built: what they hold and do does not depend on how fast it is.

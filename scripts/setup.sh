@@ -44,6 +44,8 @@ test  promtool prometheus     optional
 test  prometheus-node-exporter prometheus-node-exporter optional
 test  prometheus-pushgateway prometheus-pushgateway optional
 test  unshare util-linux      optional
+test  python3 python3        optional
+test  strace  strace         optional
 test  git    git              optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
