@@ -45,7 +45,7 @@ main() {
     esac
     setup build demo || return 1
     target=${CARGO_TARGET_DIR:-$setup_top/target}
-    echo 'demo: building (the first time it takes minutes: three or so on two fast processors)'
+    echo 'demo: building (the first time, this takes some minutes)'
     build_began=$(date +%s)
     cargo build --release --locked --package icdc || return 1
     build_took=$(($(date +%s) - build_began))

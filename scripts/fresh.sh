@@ -9,7 +9,7 @@
 # the Rust toolchain. Downloaded packages, crates and the tools of test.sh are kept for the next run in CACHE (default: icdc-fresh in
 # XDG_CACHE_HOME or /var/cache). Needs root and mmdebstrap (scripts/setup.sh fresh).
 #
-#   MINUTES=45         each of the two may take so long
+#   MINUTES=45         limit for each of the two
 #   LOG=DIR            keeps the output there (default: a directory in target/fresh, whose name is printed)
 #   FOLLOW=yes         shows the output while it comes, else its end
 #
@@ -168,7 +168,7 @@ run() {
     return "$status"
 }
 
-# A summary as a whole, else the last lines.
+# Prints the summary if there is one, else the last 12 lines.
 show_end() {
     if grep -q '^== summary$' "$1"; then
         sed -n '/^== summary$/,$p' "$1"

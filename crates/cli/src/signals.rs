@@ -1,5 +1,5 @@
-//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. A limit of file
-//! sizes ends none.
+//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. For a copy, SIGHUP
+//! asks for a clean stop as well, unless it is ignored. The limit on file sizes does not end the process.
 
 use std::io;
 use std::sync::Arc;

@@ -245,9 +245,8 @@ pub(crate) fn exclude(text: &str) -> Result<String, String> {
     }
     match text.get(..2) {
         Some(rule @ ("- " | "+ ")) => Err(format!(
-            "this is a rule of a filter; write --exclude PATTERN without {:?}, for what is left out only; for names that begin so \
-             write '\\{text}'",
-            rule
+            "filter rules are not supported: write --exclude PATTERN without {rule:?}, and only for names to leave out; for names \
+             that begin with it write '\\{text}'"
         )),
         _ => Ok(text.to_owned()),
     }

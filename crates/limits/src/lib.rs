@@ -1,6 +1,6 @@
-//! Limits that this process lives under: of threads, of memory and of open files, as `ulimit`, control
-//! groups and the kernel set them. Threads are started here by everything that copies, so that one
-//! that cannot be had is an error which names the limit, and never a panic.
+//! Limits on the threads and the memory of this process, as `ulimit`, control groups and the kernel set
+//! them. A thread that is started here and cannot be had is an error that names the limit, not a panic.
+//! Below it is `units`; `transfer`, `remote`, `hooks` and `cli` use it.
 //!
 //! ```
 //! let thread = icdc_limits::thread::start("sum", || (1..=4).sum::<u32>()).expect("a thread");

@@ -29,8 +29,8 @@ enum Limit {
     #[error("the limit of this process's memory, {most} bytes ({option}), leaves no room for its stack; raise it")]
     AddressSpace { most: u64, option: &'static str },
     #[error(
-        "the control group {} may have {most} bytes of memory (memory.max) and has them; raise it (MemoryMax= of a \
-         systemd unit, the memory limit of a container)", .group.display()
+        "the control group {} may have {most} bytes of memory (memory.max or memory.high) and has them; raise it \
+         (MemoryMax= or MemoryHigh= of a systemd unit, the memory limit of a container)", .group.display()
     )]
     GroupMemory { group: PathBuf, most: u64 },
     #[error(
@@ -39,13 +39,13 @@ enum Limit {
     )]
     MemoryAreas { count: u64, most: u64 },
     #[error(
-        "user {user} may have {most} processes and threads at a time (`ulimit -u`, LimitNPROC= of a systemd unit) and \
-         has them; raise the limit or end other programs of this user"
+        "user {user} may have {most} processes and threads at a time (`ulimit -u`, LimitNPROC= of a systemd unit), and \
+         has probably reached that; raise the limit or end other programs of this user"
     )]
     Processes { user: u32, most: u64 },
     #[error(
-        "the host has as many threads as it may have ({cause}); end other programs, or raise \
-         `sysctl kernel.threads-max` and `kernel.pid_max`"
+        "the kernel refuses it ({cause}): the host has probably reached its limit of threads; end other programs, or \
+         raise `sysctl kernel.threads-max` and `kernel.pid_max`"
     )]
     Host { cause: String },
 }

@@ -21,7 +21,8 @@ use crate::values::{amount, listen_address};
         the key run as; if the daemon runs as root and the key may write, it is required. owner=keep lets the client set owners \
         and set-id bits. expires=2027-01-31 and from=\"10.0.0.0/8\" say until when and from which addresses the key is accepted. \
         max-rate=1gbit, max-sessions=4, bytes-per-day=1TB and quota=10TB limit its use. The daemon watches the file: if a line is \
-        removed or changed, expires, or has used up its bytes, the running transfers of its key end within a second.\n\n\
+        removed or changed, or expires, the running transfers of its key end within a second. A transfer whose next data would \
+        exceed bytes-per-day or quota fails, and its message names the limit.\n\n\
         Give the daemon's public key to its users. They add it with `icdc keygen --trust`.\n\n\
         Each session is a process of its own, which runs as the user of its key. The daemon itself gives up the rights of root that \
         no key needs.\n\n\

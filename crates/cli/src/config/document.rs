@@ -237,9 +237,7 @@ impl Reader<'_> {
         if let [first, ..] = self.options.commands_with(&written).as_slice()
             && !settings::all().any(|setting| setting.key == written)
         {
-            return format!(
-                "{name} is no setting: write --{written} on the command line of icdc {first}, each time that it is wanted"
-            );
+            return format!("{name} is no setting: give --{written} to icdc {first} on the command line each time");
         }
         let names = known.iter().map(|setting| setting.key).chain(sections);
         let nearest = names

@@ -1,6 +1,7 @@
 //! `icdc copy --on-finish`.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 
 use rustix::process::Pid;
 
@@ -71,6 +72,14 @@ fn the_end_of_the_terminal_interrupts_and_is_told() {
     let daemon = daemon(&site, &[]);
     let mut command = crate::direct(site.copy(&["--rate", SLOW, "--on-finish", "cat > told"]));
     command.arg(site.path("big")).arg(daemon.location("copied"));
+    // The tests themselves may have been started by nohup.
+    // SAFETY: between fork and exec only signal(2) is called.
+    unsafe {
+        command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_DFL) {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
     let run = command.start();
     assert!(run.wait_for_bytes(1), "{}", run.stderr());
     // A shell and its terminal both send it.

@@ -148,7 +148,7 @@ fn not_permitted(call: &str) -> &'static str {
             "it may not be opened or made: it or its directory is immutable or append-only (lsattr, lsattr -d show it); \
              have that changed, or choose another place"
         }
-        _ => "the system does not permit this, not by rights that its mode shows; see its attributes (lsattr)",
+        _ => "the system does not permit this, although its mode may allow it; look at its file attributes (lsattr)",
     }
 }
 

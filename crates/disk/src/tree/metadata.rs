@@ -266,7 +266,11 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
             mode_holds = false;
         }
         for (name, value) in xattrs {
-            set_xattr(file, name, value)?;
+            set_xattr(file, name, value).inspect_err(|_| {
+                if found.mode & 0o200 == 0 {
+                    let _ = rustix::fs::fchmod(file, permissions(found.mode));
+                }
+            })?;
             mode_holds = false;
         }
         if wanted.mode.is_some() {

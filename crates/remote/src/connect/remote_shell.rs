@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use icdc_link::ForwardingProgram;
@@ -60,11 +60,14 @@ pub(super) enum Login {
 
 /// What each login is without: whatever the user's configuration asks of a login to work in, as scp has it. A
 /// command of its own, a terminal or forwarded ports would keep the far end from starting, or change its output.
-const BARE: [&str; 3] = ["RemoteCommand=none", "RequestTTY=no", "ClearAllForwardings=yes"];
+const BARE: [&str; 2] = ["RequestTTY=no", "ClearAllForwardings=yes"];
+
+/// Of these, what OpenSSH knows since release 7.6; an older one refuses the whole command line.
+const NO_COMMAND: &str = "RemoteCommand=none";
 
 impl Login {
-    /// Has `command` log in this way.
-    fn choose(self, command: &mut Command) {
+    /// Has `command` log in this way; `knows_commands` if this ssh knows [`NO_COMMAND`].
+    fn choose(self, command: &mut Command, knows_commands: bool) {
         command.args(["-x", "-a"]);
         let tells = format!("LocalCommand=echo {LOGGED_IN}");
         let beside = ["BatchMode=yes", "PermitLocalCommand=yes", &tells, "LogLevel=ERROR", "ConnectTimeout=30"];
@@ -73,7 +76,8 @@ impl Login {
             Self::OfItsOwn | Self::Shared => &beside,
         };
         let path = (self == Self::OfItsOwn).then_some("ControlPath=none");
-        for option in path.iter().chain(&BARE).chain(own) {
+        let no_command = knows_commands.then_some(NO_COMMAND);
+        for option in path.iter().chain(&no_command).chain(&BARE).chain(own) {
             command.args(["-o", option]);
         }
         if self != Self::AsConfigured {
@@ -106,6 +110,8 @@ pub(crate) struct RemoteShell {
     family: Family,
     heard: Heard,
     stop: StopSignal,
+    /// Known once it was asked for.
+    knows_commands: Arc<OnceLock<bool>>,
 }
 
 impl RemoteShell {
@@ -118,7 +124,8 @@ impl RemoteShell {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
         let (command, host) = (command.to_owned(), host.to_owned());
-        Ok(Self { command, host, for_data: Vec::new(), family: Family::Any, heard, stop: stop.clone() })
+        let (family, knows_commands) = (Family::Any, Arc::default());
+        Ok(Self { command, host, for_data: Vec::new(), family, heard, stop: stop.clone(), knows_commands })
     }
 
     /// The same shell, whose logins that carry data use this family of addresses only.
@@ -169,7 +176,7 @@ impl RemoteShell {
             if carries_data {
                 self.choose_family(&mut local);
             }
-            login.choose(&mut local);
+            login.choose(&mut local, self.knows_commands());
             if login != Login::AsConfigured {
                 for option in &self.for_data {
                     local.args(["-o", option]);
@@ -194,6 +201,16 @@ impl RemoteShell {
         let exit_patience = if carries_data { Span::ZERO } else { EXIT_PATIENCE };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Ok(RemoteProcess { stdin, stdout, child, ended, words, stop, exit_patience })
+    }
+
+    /// True if OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its release.
+    fn knows_commands(&self) -> bool {
+        *self.knows_commands.get_or_init(|| {
+            let mut release = self.local();
+            release.args(["-o", NO_COMMAND, "-V"]);
+            release.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            release.status().is_ok_and(|status| status.success())
+        })
     }
 
     /// Has OpenSSH use the family of addresses that the user wants. A connection that is there already

@@ -23,6 +23,9 @@ use crate::rights::AllowedCongestion;
 
 /// A file server that does not answer must not hold up a session for long.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Times [`PATIENCE`] that a session waits where it cannot go on without an answer.
+const LONG_PATIENCE: u32 = 30;
 /// Proofs that one measurement may have expected: it has a few connections.
 const MOST_PROOFS: usize = 1024;
 
@@ -54,13 +57,28 @@ impl Lender {
 
     /// Reserves payload that is about to move; how much may move from now on.
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
-        match self.ask(Wish::Reserve(bytes.as_u64()), None) {
+        match self.ask_patiently(Wish::Reserve(bytes.as_u64())) {
             Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
-            _ => Err("the daemon does not say how much this key may still transfer; try again".to_owned()),
+            _ => {
+                Err("the daemon has not answered a request to reserve bytes of this key's limit; run the same command \
+                      again"
+                    .to_owned())
+            }
         }
     }
 
+    /// A wish without whose answer the session cannot go on: the daemon may be busy with another one.
+    fn ask_patiently(&self, wish: Wish) -> Option<Content> {
+        self.ask_for(wish, None, LONG_PATIENCE)
+    }
+
     fn ask(&self, wish: Wish, socket: Option<BorrowedFd<'_>>) -> Option<Content> {
+        self.ask_for(wish, socket, 1)
+    }
+
+    /// Waits `periods` times the channel's patience for the answer.
+    fn ask_for(&self, wish: Wish, socket: Option<BorrowedFd<'_>>, periods: u32) -> Option<Content> {
+        let mut left = periods;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
         self.channel.send(&Numbered { number: *last, wish }, socket).ok()?;
@@ -68,6 +86,7 @@ impl Lender {
             match self.channel.receive::<Answer>() {
                 Ok(Some((answer, _))) if answer.number == *last => return Some(answer.content),
                 Ok(Some(_)) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && left > 1 => left -= 1,
                 Ok(None) | Err(_) => return None,
             }
         }

@@ -117,14 +117,13 @@ impl Workers {
             let join = move || joined.iter().for_each(|further| join(joining, further, flows));
             let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
             if let Err(error) = started {
-                tracing::error!("a session cannot be followed: {error}");
+                tracing::error!("a session was ended because its threads could not be started: {error}");
                 control.close();
                 lending.close();
                 drop(registered);
                 return None;
             }
-            let follower =
-                Follower { control, connections: &connections, stop: &registered.stop, hear, carried };
+            let follower = Follower { control, connections: &connections, stop: &registered.stop, hear, carried };
             let told = follower.follow();
             control.close();
             lending.close();

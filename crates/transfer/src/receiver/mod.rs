@@ -15,6 +15,7 @@
 mod compare;
 mod disk_rate;
 mod failure;
+mod file_identity;
 mod hash;
 mod intake;
 mod jobs;

@@ -32,11 +32,11 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
-pub(super) use look::FileIdentity;
 use look::{Look, header};
 
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
+use super::file_identity::FileIdentity;
 use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};

@@ -12,8 +12,8 @@ use icdc_session::receiver::book::resume::{cannot_replace, taken};
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
+use super::file_identity::FileIdentity;
 use super::leftovers;
-use super::names::FileIdentity;
 use super::pending::metadata;
 use super::staging::{Staging, Whose};
 
@@ -44,7 +44,7 @@ impl Made {
     /// `file`, which has `bytes` bytes that are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
-        Ok(Self { staging, durable: None, bytes, identity: Some(identity_of(&stat)) })
+        Ok(Self { staging, durable: None, bytes, identity: Some(FileIdentity::of(&stat)) })
     }
 
     /// `file`, which is durable and has a journal of blocks where a later run finds one.
@@ -71,10 +71,6 @@ fn refuse_special(directory: &Directory, name: &Name) -> Result<(), Failure> {
         Ok(Stat { kind: Kind::Other(what), .. }) => Err(cannot_replace(&directory.path_of(name), what)),
         _ => Ok(()),
     }
-}
-
-fn identity_of(stat: &Stat) -> FileIdentity {
-    FileIdentity { device: stat.dev, inode: stat.ino }
 }
 
 /// An item under its staging name.
@@ -142,14 +138,21 @@ impl Staged {
         file: FileIdentity,
         whose: Whose,
     ) -> Result<Option<Self>, Failure> {
-        let is_first = |stat: &Stat| identity_of(stat) == file && stat.kind == Kind::File;
+        let is_first = |stat: &Stat| FileIdentity::of(stat) == file && stat.kind == Kind::File;
         if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) {
             return Ok(None);
         }
         let link = |part: &Name| directory.hard_link(first_directory, first, part);
-        let ((), staging) = leftovers::make_part(directory, &name, whose, link)?;
+        let ((), staging) = match leftovers::make_part(directory, &name, whose, link) {
+            // Removed or replaced since it was looked at.
+            Err(_) if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) => return Ok(None),
+            made => made?,
+        };
         // Only what has been linked tells what had the name at that moment.
-        let linked = directory.stat(&staging).map_err(|error| failure::of_tree(&error))?;
+        let linked = directory.stat(&staging).map_err(|error| {
+            let _ = directory.remove_file(&staging);
+            failure::of_tree(&error)
+        })?;
         if !is_first(&linked) {
             let _ = directory.remove_file(&staging);
             return Ok(None);
@@ -207,7 +210,7 @@ impl Staged {
     /// under the staging name: that one must neither be published nor be removed.
     fn is_ours(&self) -> bool {
         let Some(identity) = self.made.identity else { return true };
-        self.directory.stat(&self.made.staging).is_ok_and(|stat| identity_of(&stat) == identity)
+        self.directory.stat(&self.made.staging).is_ok_and(|stat| identity.has_inode_of(&stat))
     }
 
     /// Reads a small file back from the medium.

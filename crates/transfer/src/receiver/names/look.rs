@@ -10,18 +10,10 @@ use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy,
 use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
+use super::super::file_identity::FileIdentity;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
 use super::super::staging::{Purpose, Whose};
-
-/// A file, whatever its names are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::receiver) struct FileIdentity {
-    /// Number of its file system.
-    pub(in crate::receiver) device: u64,
-    /// Its number there.
-    pub(in crate::receiver) inode: u64,
-}
 
 /// Looks at the file system only when it is asked.
 pub(super) struct Look<'a> {
@@ -70,7 +62,7 @@ impl Facts for Look<'_> {
                 Kind::Symlink => StatKind::Symlink,
                 Kind::Other(_) => StatKind::Other,
             };
-            self.identity = Some(FileIdentity { device: found.dev, inode: found.ino });
+            self.identity = Some(FileIdentity::of(&found));
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
             Some(Stat {
                 kind,
