@@ -58,8 +58,7 @@ fn watch_for(
     Ok(())
 }
 
-/// As [`watch_if_possible`]; the end of the terminal is a request to stop as well, unless it is ignored
-/// (`nohup`).
+/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP: the end of the terminal.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
     let signals: &[i32] = if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] };
     tell_unwatched(watch_for(signals, stop, console, announcement, exit::INTERRUPTED), console);

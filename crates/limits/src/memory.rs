@@ -12,11 +12,11 @@ use crate::cgroup;
 /// Limit of the process's own: `ulimit -v` or `ulimit -d`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfProcess {
-    /// What it may have.
+    /// The limit in bytes.
     pub most: ByteCount,
-    /// What of it is left.
+    /// Bytes below the limit that are free.
     pub left: ByteCount,
-    /// How it is set.
+    /// The command that sets it, such as `ulimit -v`.
     pub option: &'static str,
 }
 
@@ -25,9 +25,9 @@ pub struct OfProcess {
 pub struct OfGroup {
     /// Its directory.
     pub group: PathBuf,
-    /// What it may have.
+    /// The limit in bytes.
     pub most: ByteCount,
-    /// What of it is left; what the kernel can take back at once counts as left.
+    /// Bytes below the limit that are free; memory that the kernel can reclaim at once counts as free.
     pub left: ByteCount,
 }
 
@@ -41,7 +41,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// What is left.
+    /// Bytes below the limit that are free.
     #[must_use]
     pub fn left(&self) -> ByteCount {
         match self {

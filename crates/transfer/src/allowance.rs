@@ -1,4 +1,4 @@
-//! How much payload a session may still move, where that is limited.
+//! Payload that a session may still move, where that is limited.
 
 use icdc_units::ByteCount;
 

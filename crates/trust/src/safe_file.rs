@@ -169,7 +169,7 @@ fn check_owner(path: &Path, metadata: &Metadata, user: u32, unmapped: Option<u32
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
 }
 
-/// What `user` does about a file of `owner`. sudo may have left root the home of who called it, where
+/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of who called it, where
 /// everything is rightly the caller's.
 fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());

@@ -224,7 +224,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What to say of a key that is none.
+    /// Message for a key that is not a setting.
     fn unknown(&self, name: &str, value: &DeValue<'_>, known: &[Setting], place: &str) -> String {
         let place = if place.is_empty() { String::new() } else { format!(" {place}") };
         if value.is_table() && place == " for hosts" {

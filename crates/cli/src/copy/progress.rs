@@ -195,7 +195,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// What fits into so many columns: with at least [`NARROWEST`] of the bar, what limits the run goes
+    /// The line that fits into so many columns: with at least [`NARROWEST`] of the bar, what limits the run goes
     /// first, and then the number of files.
     fn line(&self, columns: usize) -> Line {
         let [mut words, more @ ..] = self.parts();
@@ -249,7 +249,7 @@ impl Meter {
         parts.collect::<Vec<_>>().join("  ")
     }
 
-    /// What there is to tell, the most important first; empty where there is nothing.
+    /// Parts of the line, the most important first; empty where there is nothing.
     fn parts(&self) -> [String; 3] {
         let Some(sample) = &self.last else {
             return ["connecting".into(), String::new(), String::new()];

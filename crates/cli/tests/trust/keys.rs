@@ -225,7 +225,7 @@ fn sessions_of_a_key_together_move_no_more_than_it_may() {
         };
         let runs: Vec<_> = (0..4).map(start).collect();
         let ended: Vec<_> = runs.into_iter().map(|run| run.finish()).collect();
-        let stored = (0..4).filter(|number| site.path(&format!("root/in/{number}")).exists()).count();
+        let stored = (0..4).filter(|number| site.path(format!("root/in/{number}")).exists()).count();
         assert!(stored <= 1, "{stored} files of 16 MiB went through a limit of 20 MB");
         assert_eq!(ended.iter().filter(|ended| ended.code == Some(0)).count(), stored);
         ended.into_iter().filter(|ended| ended.code != Some(0)).for_each(|ended| used_up(ended, limit));

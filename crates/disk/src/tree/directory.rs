@@ -52,7 +52,7 @@ impl Directory {
         Ok(found.map_err(|errno| self.failed("fstatat", name, errno))?.into())
     }
 
-    /// As [`stat`](Self::stat), and what tells it from others that had or will have its inode.
+    /// Description of an item without following it, and its identity among those that had its inode.
     ///
     /// # Errors
     /// As [`stat`](Self::stat).

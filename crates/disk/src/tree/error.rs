@@ -112,7 +112,7 @@ pub enum TreeError {
     System { path: String, call: &'static str, cause: io::Error },
 }
 
-/// What is not permitted where a system call gives `EPERM`, why that may be, and what to do. Root meets
+/// Sentence for `EPERM` of a system call: the refused operation, likely reasons, the remedy. Root meets
 /// it as well: by file attributes, by file systems that cannot do it, and without capabilities.
 fn not_permitted(call: &str) -> &'static str {
     match call {

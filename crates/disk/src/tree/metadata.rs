@@ -357,7 +357,7 @@ fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)])
     Ok(has_removed)
 }
 
-/// Whether what is made in a directory receives an ACL from it.
+/// True if a directory passes an ACL on to what is made in it.
 pub(super) fn has_default_acl(directory: impl AsFd) -> bool {
     rustix::fs::fgetxattr(directory, DEFAULT_ACL, &mut [0_u8; 0][..]).is_ok()
 }

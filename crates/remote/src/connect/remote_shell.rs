@@ -58,7 +58,7 @@ pub(super) enum Login {
     Shared,
 }
 
-/// What each login is without: whatever the user's configuration asks of a login to work in, as scp has it. A
+/// Options that turn off, as scp does, what a user's configuration adds to a login for interactive work. A
 /// command of its own, a terminal or forwarded ports would keep the far end from starting, or change its output.
 const BARE: [&str; 2] = ["RequestTTY=no", "ClearAllForwardings=yes"];
 
@@ -128,7 +128,7 @@ impl RemoteShell {
         Ok(Self { command, host, for_data: Vec::new(), family, heard, stop: stop.clone(), knows_commands })
     }
 
-    /// The same shell, whose logins that carry data use this family of addresses only.
+    /// This shell with logins for data restricted to one family of addresses.
     pub(super) fn with_data_over(self, family: Family) -> Self {
         Self { family, ..self }
     }

@@ -51,7 +51,7 @@ const DUE: u64 = 4;
 /// How long each has where they are tried to see which work.
 const MOST_TRIAL: Span = Span::from_secs(18);
 
-/// How long the port has, by the round trip to it, before other routes are tried.
+/// Time that the port has to answer, by the round trip to it, before other routes are tried.
 fn patience_of(round_trip: Span) -> Span {
     (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE)
 }

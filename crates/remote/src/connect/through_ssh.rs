@@ -235,7 +235,7 @@ impl Opener {
 }
 
 impl Opener {
-    /// Whether ssh, or the one that it has started to reach a jump host, uses the addresses that the user wants.
+    /// Checks that ssh, or the ssh that reaches its jump host, uses the family of addresses that the user wants.
     fn check_family(&self, network: &TcpStream) -> Result<(), ConnectError> {
         let Ok(peer) = network.peer_addr() else { return Ok(()) };
         if self.family.admits(peer.ip().to_canonical()) {

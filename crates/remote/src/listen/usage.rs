@@ -38,7 +38,7 @@ struct Moved {
     on_that_day: ByteCount,
 }
 
-/// What a limit leaves to a key.
+/// Bytes that a key may still move, and the limit that leaves so few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) bytes: ByteCount,
@@ -91,7 +91,7 @@ struct KeptKey {
 }
 
 impl Usage {
-    /// What the tighter of these limits leaves to a key; `None` without limit.
+    /// Bytes that the tighter of these limits leaves to a key; `None` without limit.
     pub(super) fn left(&self, key: &PublicKey, limits: &Limits, now: SystemTime) -> Option<Left> {
         let moved = self.keys.get(key).copied().unwrap_or_default();
         let today = if moved.day == day(now) { moved.on_that_day } else { ByteCount::ZERO };

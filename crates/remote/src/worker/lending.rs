@@ -121,7 +121,7 @@ impl congestion::Lender for Asking {
     }
 }
 
-/// What the daemon has reserved for a session and has not moved yet.
+/// Bytes that the daemon has reserved for a session and that have not moved yet.
 pub(super) struct Reserve {
     lender: Arc<Lender>,
     left: Mutex<ByteCount>,
@@ -139,12 +139,12 @@ impl Allowance for Reserve {
         if *left < bytes {
             *left = self.lender.reserve(bytes - *left)?.max(bytes - *left) + *left;
         }
-        *left = *left - bytes;
+        *left -= bytes;
         Ok(())
     }
 }
 
-/// What a session's daemon lends it.
+/// Services of the daemon for the process of a session.
 #[derive(Clone, Copy)]
 pub(super) struct Lent<'a> {
     pub(super) allowed: &'a AllowedCongestion,

@@ -86,7 +86,7 @@ pub(super) enum Content {
     KnownPath(Option<Path>),
     /// Whether the algorithm has been told of the socket, or why the socket cannot have it.
     Congestion(Result<bool, String>),
-    /// How many bytes may move from now on, or the limit that is used up.
+    /// Bytes that may move from now on, or the limit that is used up.
     Reserved(Result<u64, String>),
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Keeper<'a> {
     /// What examinations have claimed, until it is expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
-    /// What was published or found under the first name of each file with several, as many as the
+    /// Published or found file under the first name of each file with several, as many as the
     /// book knows.
     first_files: ById<FileIdentity>,
     /// `None` when nothing more will come from the link: then the store may end, too.
@@ -354,7 +354,7 @@ enum Linked {
     ToAnother,
 }
 
-/// Whether further names of this item may follow.
+/// True if further names of this item may follow.
 fn is_first_name(item: &Item) -> bool {
     matches!(item.entry.kind, EntryKind::File { linked: true, .. })
 }

@@ -58,7 +58,7 @@ pub fn names_of(
 }
 
 impl Linked {
-    /// How the file is announced.
+    /// Form in which the file is announced: as a file, or as a link to an earlier name.
     pub(super) fn look(&self, file: Option<Incarnation>) -> NameOf {
         let Some(file) = file else { return NameOf::Single };
         match self.first.get(&file) {

@@ -111,7 +111,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     Sources { job: *job.finalize().as_bytes(), named, roots, problems, selection: None }
 }
 
-/// Whether a symbolic link stands for an open file of a process: `/dev/stdin`, `/dev/fd/63`.
+/// True if a symbolic link stands for an open file of a process: `/dev/stdin`, `/dev/fd/63`.
 fn is_descriptor(directory: &Directory, name: &Name) -> bool {
     const PROC: rustix::fs::FsWord = 0x9fa0;
     let is_number = name.as_bytes().iter().all(u8::is_ascii_digit);
