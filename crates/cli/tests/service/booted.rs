@@ -163,7 +163,7 @@ fn data_that_the_unit_does_not_name_are_out_of_reach_until_it_does() {
         let ended: Ended = node.push(key, &[], "pushed").run().expect_code(code);
         assert!(ended.stderr.contains(setting), "{ended}");
     };
-    refused("elsewhere", 1, "ReadWritePaths=");
+    refused("elsewhere", 2, "ReadWritePaths=");
     refused("home", 3, "ProtectHome=");
     assert_eq!(node.system.shell("find /opt/data /home/alice/data -type f"), "");
     node.set("data", "ReadWritePaths=/opt/data /home/alice/data\nProtectHome=no");

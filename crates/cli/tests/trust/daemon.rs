@@ -237,7 +237,7 @@ fn a_key_with_a_user_has_that_users_permissions() {
     assert_eq!(owners, "", "these belong to somebody else");
 
     let ended = copy(&site, "push", daemon.location("closed/x"));
-    assert_eq!(ended.code, Some(1), "{ended}");
+    assert_eq!(ended.code, Some(2), "{ended}");
     assert!(ended.stderr.contains("closed") || ended.stderr.contains("ermission"), "{ended}");
     let ended = copy(&site, daemon.location("for-root"), "stolen");
     assert_eq!(ended.code, Some(1), "{ended}");

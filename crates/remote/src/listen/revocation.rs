@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use icdc_link::LinkControl;
@@ -200,13 +200,14 @@ impl Connection {
 #[derive(Clone)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
-    usage: Arc<UsageFile>,
+    /// The daemon's own: it is written for the last time when the daemon gives it up.
+    usage: Weak<UsageFile>,
     number: u64,
 }
 
 impl Place {
     pub(super) fn new(connections: &Arc<Connections>, usage: &Arc<UsageFile>, number: u64) -> Self {
-        Self { connections: Arc::clone(connections), usage: Arc::clone(usage), number }
+        Self { connections: Arc::clone(connections), usage: Arc::downgrade(usage), number }
     }
 
     /// Its session has moved so many bytes, over all connections.
@@ -221,7 +222,8 @@ impl Place {
     /// # Errors
     /// The limit that is used up, for the client.
     pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
-        self.usage.with(|usage| self.connections.reserve(self.number, bytes, usage, clock::wall()))
+        let Some(usage) = self.usage.upgrade() else { return Err("the daemon is ending".to_owned()) };
+        usage.with(|usage| self.connections.reserve(self.number, bytes, usage, clock::wall()))
     }
 
     /// Belongs to `transfer` from now on, unless the key has as many other sessions as it may.
