@@ -44,7 +44,7 @@ fn check(entry: &Entry) {
         EntryKind::Symlink { target } => {
             assert!((1..=MAX_PATH).contains(&target.len()) && !target.contains(&0));
         }
-        EntryKind::HardLink { to } => assert!(*to < entry.id),
+        EntryKind::HardLink { to, .. } => assert!(*to < entry.id),
     }
     assert!(entry.mode <= 0o7777 && entry.mtime_nanos < 1_000_000_000);
 }
