@@ -1,6 +1,5 @@
 //! Memory that this process may still take.
 
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
@@ -29,44 +28,6 @@ pub struct OfGroup {
     pub most: ByteCount,
     /// Bytes below the limit that are free; memory that the kernel can reclaim at once counts as free.
     pub left: ByteCount,
-}
-
-/// The tightest limit of memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Bound {
-    /// Of this process.
-    Process(OfProcess),
-    /// Of a control group.
-    Group(OfGroup),
-}
-
-impl Bound {
-    /// Bytes below the limit that are free.
-    #[must_use]
-    pub fn left(&self) -> ByteCount {
-        match self {
-            Self::Process(bound) => bound.left,
-            Self::Group(bound) => bound.left,
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Process(bound) => write!(formatter, "the limit of this process's memory ({})", bound.option),
-            Self::Group(bound) => {
-                write!(formatter, "the memory limit of the control group {}", bound.group.display())
-            }
-        }
-    }
-}
-
-/// The tightest limit of all, `None` where there is none.
-#[must_use]
-pub fn bound() -> Option<Bound> {
-    let bounds = [of_process().map(Bound::Process), of_groups().map(Bound::Group)];
-    bounds.into_iter().flatten().min_by_key(Bound::left)
 }
 
 /// The tightest limit that `ulimit` sets to this process's own memory.

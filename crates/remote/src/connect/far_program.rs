@@ -60,7 +60,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// What the user has named, or the default.
+    /// The program that the user has named, or the default.
     pub(super) fn of(remote_icdc: &str) -> Self {
         if remote_icdc == CopyOptions::REMOTE_ICDC { Self::Searched } else { Self::Named(remote_icdc.to_owned()) }
     }
@@ -86,7 +86,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// What starts it again.
+    /// The program, to be started once more.
     pub(super) fn program(self, cache: Option<&Cache>) -> Program {
         match (self, cache) {
             (Self::InCache(path), Some(cache)) => Program::Sent(Sent { path, command: cache.start().into() }),
@@ -102,7 +102,7 @@ pub(crate) fn greeting(versions: Versions) -> String {
 }
 
 impl FarProgram {
-    /// What the far side's shell is to run. `sh` is what starts the program, each time: a restricted shell
+    /// Command for the far side's shell. `sh` is what starts the program, each time: a restricted shell
     /// (`rbash`) starts none by its path.
     pub(super) fn command_line(&self) -> String {
         match &self.program {

@@ -124,7 +124,7 @@ impl Cache {
 pub(super) struct Sent {
     /// Absolute.
     pub(super) path: String,
-    /// What starts it once it has been checked again.
+    /// Command that starts it once it has been checked again.
     pub(super) command: Arc<str>,
 }
 

@@ -57,7 +57,8 @@ impl Lender {
 
     /// Reserves payload that is about to move; how much may move from now on.
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
-        match self.ask_patiently(Wish::Reserve(bytes.as_u64())) {
+        // The session cannot go on without the answer, and the daemon may be busy with another wish.
+        match self.ask_for(Wish::Reserve(bytes.as_u64()), None, LONG_PATIENCE) {
             Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
             _ => {
                 Err("the daemon has not answered a request to reserve bytes of this key's limit; run the same command \
@@ -65,11 +66,6 @@ impl Lender {
                     .to_owned())
             }
         }
-    }
-
-    /// A wish without whose answer the session cannot go on: the daemon may be busy with another one.
-    fn ask_patiently(&self, wish: Wish) -> Option<Content> {
-        self.ask_for(wish, None, LONG_PATIENCE)
     }
 
     fn ask(&self, wish: Wish, socket: Option<BorrowedFd<'_>>) -> Option<Content> {
