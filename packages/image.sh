@@ -33,6 +33,7 @@ main() {
     epoch=${SOURCE_DATE_EPOCH:-$(git -C "$setup_top" log -1 --format=%ct)}
     scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/icdc-image.XXXXXX")
     trap 'rm -rf "$scratch"' EXIT
+    made=''
     for given in "$@"; do
         program=$(unpacked "$given" "$scratch/unpacked")
         machine=$(architecture "$program")
@@ -40,7 +41,11 @@ main() {
         image icdc
         image jobs
     done
-    checksums "$out"
+    # shellcheck disable=SC2086 # names without blanks
+    SOURCE_DATE_EPOCH=$epoch VERSION=$version "$setup_top/scripts/attest.py" provenance packages/image.sh \
+        "buildah=$(buildah --version | awk '{ print $3 }')" "$@" -- $made >"$scratch/provenance.json"
+    mv "$scratch/provenance.json" "$out/icdc-$version-images.provenance.json"
+    SOURCE_DATE_EPOCH=$epoch VERSION=$version "$setup_top/scripts/release.sh" finish "$out"
 }
 
 context() {
@@ -90,6 +95,7 @@ image() {
     store push --quiet "localhost/$name:$version" "oci:$scratch/oci:$name:$version"
     # An archive that buildah writes has the time of its writing in it.
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" -C "$scratch/oci" -cf "$archive" blobs index.json oci-layout
+    made="$made $archive"
     echo "created image: $archive"
 }
 

@@ -24,10 +24,3 @@ architecture() {
         ;;
     esac
 }
-
-# checksums DIRECTORY: SHA256SUMS of what is handed out there.
-checksums() (
-    cd "$1" && for file in *.gz *.json *.deb *.rpm *.oci.tar; do
-        [ ! -e "$file" ] || sha256sum "$file" || return 1
-    done >SHA256SUMS
-)

@@ -11,7 +11,6 @@ set -u
 setup_top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$setup_top" || exit 1
 . scripts/setup.sh
-. packages/programs.sh
 
 # The tools' versions are a part of what makes two builds equal.
 zig_version=0.15.2
@@ -62,7 +61,7 @@ build() {
     for architecture in "$@"; do
         build_libraries "$architecture" && build_program "$architecture" && pack "$architecture" || return 1
     done
-    cp install.sh dist/ && checksums dist || return 1
+    cp install.sh dist/ && scripts/release.sh finish dist || return 1
     cat dist/SHA256SUMS
 }
 
@@ -190,7 +189,9 @@ pack() {
     gzip -9nf "dist/$name.debug" || return 1
     chmod -R u=rwX,go=rX "$tree"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -C "$target/dist-tree" -cf "dist/$name.tar" "$name" &&
-        gzip -9nf "dist/$name.tar"
+        gzip -9nf "dist/$name.tar" || return 1
+    scripts/attest.py provenance scripts/dist.sh "rustc=$(rustc --version)" "zig=$zig_version" "cargo-zigbuild=$zigbuild_version" \
+        -- "dist/$name.tar.gz" "dist/$name.debug.gz" "dist/$name.cdx.json" >"dist/$name.provenance.json"
 }
 
 # What was built must run where nothing else is, as an ordinary Debian sees it.
@@ -310,7 +311,7 @@ reproduce() {
     scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-dist-elsewhere.XXXXXX") || return 1
     trap 'rm -rf --one-file-system "$scratch"' EXIT
     git clone --quiet . "$scratch/clone" && cp -R "$tools" "$scratch/tools" || return 1
-    (unset CARGO_TARGET_DIR && ICDC_DIST_TOOLS=$scratch/tools "$scratch/clone/scripts/dist.sh" build "$@" >"$scratch/log" 2>&1) || {
+    (unset CARGO_TARGET_DIR ICDC_SIGNING_KEY && ICDC_DIST_TOOLS=$scratch/tools "$scratch/clone/scripts/dist.sh" build "$@" >"$scratch/log" 2>&1) || {
         tail -n 20 "$scratch/log" >&2
         return 1
     }

@@ -14,7 +14,7 @@ main() {
     asked '-q -y --setopt=install_weak_deps=False install clang'
     asked '-q -y --setopt=install_weak_deps=False install ShellCheck'
     on apk build packages
-    asked 'add --quiet build-base pkgconf elfutils-dev libelf-static zlib-dev zlib-static binutils git'
+    asked 'add --quiet build-base pkgconf elfutils-dev libelf-static zlib-dev zlib-static binutils git python3'
     asked 'add --quiet python3'
     asked 'add --quiet buildah'
     told 'mmdebstrap cannot be had here'
@@ -22,7 +22,7 @@ main() {
     # What apt is asked for has the table's names.
     on apt-get packages
     asked '-q update'
-    asked '-q install -y --no-install-recommends binutils git'
+    asked '-q install -y --no-install-recommends binutils git python3'
     asked '-q install -y --no-install-recommends python3-venv'
     asked '-q install -y --no-install-recommends lintian'
     on none build && wrong 'setup.sh succeeds without a package manager'

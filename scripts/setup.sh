@@ -27,6 +27,7 @@ test  kill     procps          optional
 test  nft      nftables        optional
 test  chromium chromium        optional
 test  ssh      openssh-client  optional
+test  ssh-keygen openssh-client optional
 test  b3sum    b3sum           optional
 test  shellcheck shellcheck    optional
 test  zsh      zsh             optional
@@ -52,6 +53,7 @@ cluster ip     iproute2        needed
 packages py:ensurepip python3-venv optional
 packages strip binutils        needed
 packages git   git             needed
+packages python3 python3       needed
 packages mmdebstrap mmdebstrap optional
 packages unshare util-linux    optional
 packages ip    iproute2        optional
@@ -70,6 +72,7 @@ dist  llvm-objcopy llvm        needed
 dist  mmdebstrap mmdebstrap    needed
 dist  unshare  util-linux      needed
 dist  ip       iproute2        needed
+dist  ssh-keygen openssh-client optional
 dist  qemu-aarch64-static qemu-user-static needed
 dist  qemu-x86_64-static qemu-user-static needed
 bench ip       iproute2        needed

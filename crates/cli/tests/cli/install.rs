@@ -152,13 +152,112 @@ fn it_is_fetched_from_where_it_is_published() {
     assert!(site.path("home/.local/bin/icdc").exists());
 }
 
+/// A key that signs `SHA256SUMS` of the directory, and the line that lets it: SHA256SUMS.sig lies there afterwards.
+fn sign(site: &Site, dist: &Path, name: &str, namespace: &str) -> String {
+    let key = site.path(name);
+    if !key.exists() {
+        succeed(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f"]).arg(&key));
+    }
+    let _ = fs::remove_file(dist.join("SHA256SUMS.sig"));
+    succeed(
+        Command::new("ssh-keygen")
+            .args(["-q", "-Y", "sign", "-n", namespace, "-f"])
+            .arg(&key)
+            .arg(dist.join("SHA256SUMS")),
+    );
+    let public = fs::read_to_string(site.path(format!("{name}.pub"))).unwrap();
+    format!("# Comment.\n{name}@example.org namespaces=\"icdc-release\" {public}")
+}
+
+#[test]
+fn a_signature_is_verified_before_anything_is_installed() {
+    if !has_program("ssh-keygen") {
+        return skip("ssh-keygen is not installed");
+    }
+    let site = Site::new();
+    let (dist, _) = dist(&site);
+    let signers = site.path("signers");
+    let with = |words: &[&str]| {
+        let words = [&["--from", dist.to_str().unwrap(), "--signers", signers.to_str().unwrap()], words].concat();
+        install(&site, &["sh"], Path::new(SCRIPT), &words)
+    };
+    fs::write(&signers, sign(&site, &dist, "releaser", "icdc-release")).unwrap();
+    // By another key, for another purpose, of other checksums.
+    sign(&site, &dist, "other", "icdc-release");
+    assert_refused(&site, &with(&[]), "by nobody whom");
+    assert_refused(&site, &with(&["--unsigned"]), "by nobody whom");
+    sign(&site, &dist, "releaser", "file");
+    assert_refused(&site, &with(&[]), "is not what releaser@example.org has signed");
+    sign(&site, &dist, "releaser", "icdc-release");
+    let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+    fs::write(dist.join("SHA256SUMS"), format!("{sums}\n")).unwrap();
+    assert_refused(&site, &with(&[]), "is not what releaser@example.org has signed");
+    fs::write(dist.join("SHA256SUMS"), sums).unwrap();
+    let output = with(&[]);
+    assert!(
+        output.status.success() && said(&output).contains("the signature is good: releaser@example.org"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn an_unsigned_build_is_told_and_refused_where_signers_are_known() {
+    let site = Site::new();
+    let (dist, _) = dist(&site);
+    let from = ["--from", dist.to_str().unwrap()];
+    let signers = site.path("signers");
+    fs::write(&signers, "releaser@example.org ssh-ed25519 AAAA\n").unwrap();
+    let named = ["--signers", signers.to_str().unwrap()];
+    assert_refused(
+        &site,
+        &install(&site, &["sh"], Path::new(SCRIPT), &[&from[..], &named].concat()),
+        "these files are not signed",
+    );
+    let allowed = install(&site, &["sh"], Path::new(SCRIPT), &[&from[..], &named, &["--unsigned"]].concat());
+    assert!(allowed.status.success() && said(&allowed).contains("is not signed"), "{}", said(&allowed));
+    // What lies beside the script was built here, or came with it.
+    let own = install(&site, &["sh"], &dist.join("install.sh"), &[]);
+    assert!(own.status.success() && said(&own).contains("is not signed"), "{}", said(&own));
+}
+
+#[test]
+fn a_signature_that_cannot_be_verified_is_told() {
+    if !has_program("ssh-keygen") {
+        return skip("ssh-keygen is not installed");
+    }
+    let site = Site::new();
+    let (dist, _) = dist(&site);
+    let signers = site.path("signers");
+    fs::write(&signers, sign(&site, &dist, "releaser", "icdc-release")).unwrap();
+    let without = install(&site, &["sh"], &dist.join("install.sh"), &[]);
+    assert!(
+        without.status.success() && said(&without).contains("NOT verified: no list says who may sign"),
+        "{}",
+        said(&without)
+    );
+    site.program("ssh-keygen", "echo 'unknown option -- Y' >&2; exit 1");
+    let mut older = Command::new("sh");
+    older.arg(SCRIPT).arg("--from").arg(&dist).arg("--signers").arg(&signers);
+    older.env("PATH", format!("{}:/usr/bin:/bin", site.root().display()));
+    let older = site.settle(older).output().unwrap();
+    assert!(
+        older.status.success() && said(&older).contains("NOT verified: this ssh-keygen is older"),
+        "{}",
+        said(&older)
+    );
+}
+
 /// Answers one request for a file of the directory.
 fn publish(dist: &Path, mut client: TcpStream) {
     let mut lines = BufReader::new(client.try_clone().unwrap()).lines().map_while(Result::ok);
     let request = lines.next().unwrap_or_default();
     lines.find(String::is_empty);
     let name = request.split(' ').nth(1).and_then(|path| path.strip_prefix("/icdc/")).unwrap_or_default();
-    let body = fs::read(dist.join(name)).unwrap();
+    let Ok(body) = fs::read(dist.join(name)) else {
+        let _ = client.write_all(b"HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        return;
+    };
     let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let _ = client.write_all(head.as_bytes()).and_then(|()| client.write_all(&body));
 }
