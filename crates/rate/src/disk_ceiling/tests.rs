@@ -178,9 +178,9 @@ proptest! {
         // A ring limits by itself that cannot hold what is on its way, or another block for each
         // connection while those that they have filled at the same moment wait.
         let on_its_way = mbit(path.min(disk)) * (STEP * (round_trip + FEEDBACK) as u64);
-        let free = u64::from(blocks).saturating_sub(connections.len() as u64);
-        let needed = connections.len().max(9) as u64;
-        prop_assume!(free * BLOCK > on_its_way.as_u64() * 4 && free >= needed);
+        let count = connections.len() as u64;
+        let free = u64::from(blocks).saturating_sub(count);
+        prop_assume!(free * BLOCK > on_its_way.as_u64() * 4 && free >= count.max(9));
         let seen = Receiver { path: mbit(path), connections, blocks, disk: rate, round_trip }.run(60);
         for now in &seen {
             let Some((ceiling, rate)) = now.ceiling.zip(now.rate) else { continue };
@@ -193,6 +193,9 @@ proptest! {
         }
         // After the last stall, when what it left in the ring has gone.
         let possible = path.min(disk) as f64 * 1e6;
-        prop_assert!(mean(&seen, 48.0) > 0.9 * possible, "{} of {possible}", mean(&seen, 48.0));
+        // Blocks of a ring that are all filled at the same moment are a level at which the sender is held down, though
+        // the disk has not fallen behind: a ring with hardly more of them than connections costs some of the rate.
+        let least = if free * 4 < count * 5 { 0.85 } else { 0.9 };
+        prop_assert!(mean(&seen, 48.0) > least * possible, "{} of {possible}", mean(&seen, 48.0));
     }
 }
