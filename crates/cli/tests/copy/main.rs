@@ -7,6 +7,7 @@ mod deep;
 mod devices;
 mod fidelity;
 mod inodes;
+mod misstated;
 mod old_kernel;
 mod options;
 mod replaced;

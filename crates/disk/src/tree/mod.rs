@@ -36,6 +36,7 @@ mod names;
 mod opening;
 mod resolving;
 mod scope;
+mod stated_sizes;
 mod trail;
 
 pub use directory::{Directory, Whereabouts};
@@ -48,5 +49,6 @@ pub use metadata::{CAPABILITY, FileTime, Incarnation, Kind, Metadata, Stat, Xatt
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable};
 pub use opening::Followed;
 pub use resolving::Tree;
+pub use stated_sizes::StatedSizes;
 
 pub use crate::user::file_user;

@@ -27,7 +27,7 @@ pub struct Window {
     /// Announced items that are not settled, and settled ones behind them. Directories count until
     /// the items before them are settled.
     pub items: usize,
-    /// Bytes of paths and attributes of pending items at which nothing more is announced.
+    /// Bytes of paths, attributes and held contents of pending items at which nothing more is announced.
     pub bytes: ByteCount,
 }
 
@@ -47,12 +47,19 @@ pub struct Item {
     pub path: Vec<u8>,
     /// Of a hard link: the [`first_name`](digest::first_name) that it refers to.
     pub first: Option<Digest>,
+    /// Bytes of its contents that are kept in memory until it is settled.
+    pub held: usize,
 }
 
 impl Item {
     /// Its digest, with that of its contents.
     fn digest(&self, contents: Option<&FileDigest>) -> Digest {
         digest::item(&self.path, &self.entry, self.first.as_ref(), contents)
+    }
+
+    /// Bytes that it keeps in memory beside its fixed size.
+    fn weight(&self) -> usize {
+        entry_weight(&self.entry, &self.path) + self.held
     }
 
     /// Length of a regular file, zero of anything else.
@@ -152,7 +159,7 @@ pub(super) struct Ledger {
     counts: Counts,
     only_digest: Option<FileDigest>,
     pending: usize,
-    /// Bytes of paths and attributes of the pending items.
+    /// Bytes of paths, attributes and held contents of the pending items.
     weight: usize,
     /// Announced directories whose children are not all done, and their paths.
     directories: ById<Vec<u8>>,
@@ -206,7 +213,7 @@ impl Ledger {
             self.counts.totals.bytes += item.size().as_u64();
         }
         self.pending += 1;
-        self.weight += entry_weight(&item.entry, &item.path);
+        self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
         let open = Open { item, resendable: 0, stage: Stage::Announced { held: None } };
         self.slots.push_back(Slot::Pending(Box::new(open)));
@@ -338,7 +345,7 @@ impl Ledger {
             Settlement::Skipped | Settlement::Failed => None,
         });
         self.pending -= 1;
-        self.weight -= entry_weight(&item.entry, &item.path);
+        self.weight -= item.weight();
         self.count(&item, how);
         self.release(item.entry.parent);
         self.slide();

@@ -60,6 +60,8 @@ pub struct Found {
     pub path: Vec<u8>,
     /// As in [`Item::first`].
     pub first: Option<Digest>,
+    /// As in [`Item::held`].
+    pub held: usize,
 }
 
 /// What the scan needs room for.
@@ -155,12 +157,12 @@ impl Sender {
     /// Announces what was found, once there is [room](Self::request); answers its id. A directory
     /// is to be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
-        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first } = found;
+        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held } = found;
         let id = self.ledger.next_id();
         let (mtime_seconds, mtime_nanos) = mtime;
         let entry = Entry { id, parent, name, kind, mode, mtime_seconds, mtime_nanos, owner, xattrs };
         let is_directory = entry.kind == EntryKind::Directory;
-        let item = Item { entry: entry.clone(), path, first };
+        let item = Item { entry: entry.clone(), path, first, held };
         if is_directory {
             self.ledger.announce_directory(item);
         } else {

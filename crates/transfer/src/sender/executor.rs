@@ -24,6 +24,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::{Frames, LastBlocks};
+use super::misstated::Held;
 use super::selection::Selection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
@@ -67,14 +68,18 @@ pub(super) struct Contents {
     /// Announced state of the file, see [`EntryKind::File`].
     pub(super) version: [u8; 16],
     pub(super) sparse: bool,
+    /// Contents that were read before it was announced.
+    pub(super) held: Option<Held>,
 }
 
 /// Where an announced item is.
-struct Place {
-    directory: Directory,
-    name: Name,
+pub(super) struct Place {
+    pub(super) directory: Directory,
+    pub(super) name: Name,
     /// Of the file system that holds it.
-    device: u64,
+    pub(super) device: u64,
+    /// Contents that were read before it was announced.
+    pub(super) held: Option<Held>,
 }
 
 /// The queues for the readers.
@@ -349,11 +354,11 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Announces an item that is in `directory` under `name`, on `device`.
-    pub(super) fn announce(&self, found: Found, directory: &Directory, name: Name, device: u64) -> EntryId {
+    /// Announces an item that is at `place`.
+    pub(super) fn announce(&self, found: Found, place: Place) -> EntryId {
         self.with_state(|state| {
             let id = state.machine.announce(found);
-            state.places.insert(id, Place { directory: directory.clone(), name, device });
+            state.places.insert(id, place);
             id
         })
     }
@@ -508,8 +513,9 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     let EntryKind::File { size, version, sparse, .. } = state.machine.item(id)?.entry.kind else {
         return None;
     };
-    let Place { directory, name, .. } = state.places.get(&id)?;
-    Some(Contents { id, directory: directory.clone(), name: name.clone(), size, version, sparse })
+    let Place { directory, name, held, .. } = state.places.get(&id)?;
+    let (directory, name, held) = (directory.clone(), name.clone(), held.clone());
+    Some(Contents { id, directory, name, size, version, sparse, held })
 }
 
 /// What the user is told of an item that has ended.

@@ -2,6 +2,7 @@
 //!
 //! One thread for each device keeps its engine's queue full and hands on in file order what is read.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use icdc_session::SessionError;
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, unopened, unreadable};
 use super::hashing::{Hashing, Step};
+use super::misstated::{goes_on, misstated};
 use super::scan::version;
 use crate::diskless;
 
@@ -45,14 +47,22 @@ enum Queued {
     /// The last step of a file: its version is checked when every read before it is through.
     Check {
         hashing: Arc<Hashing>,
-        version: [u8; 16],
-        file: Arc<DiskFile>,
+        announced: Announced,
     },
 }
 
 enum Pending {
-    Data { hashing: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)> },
-    Again { id: EntryId, size: u64, index: u32, version: [u8; 16], file: Arc<DiskFile> },
+    Data { hashing: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, announced: Announced },
+    Again { id: EntryId, index: u32, announced: Announced },
+}
+
+/// An open file, as it was announced.
+#[derive(Clone)]
+struct Announced {
+    file: Arc<DiskFile>,
+    /// In bytes.
+    size: u64,
+    version: [u8; 16],
 }
 
 struct Reader<'a> {
@@ -116,15 +126,15 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
 impl Reader<'_> {
     fn read_file(&mut self, id: EntryId, held: Option<BlockMap>) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
-        let Contents { size, sparse, version, .. } = contents;
-        let file = match open(&contents, self.executor.buffered) {
-            Ok(file) => file,
+        let Contents { size, sparse, .. } = contents;
+        let announced = match open(&contents, self.executor.buffered) {
+            Ok(announced) => announced,
             Err(given_up) => {
                 self.executor.give_up(id, given_up);
                 return Ok(());
             }
         };
-        let map = if sparse { DataMap::of(&file, size) } else { None };
+        let map = if sparse { DataMap::of(&announced.file, size) } else { None };
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
         let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES));
         self.queue.push_back(Queued::Start);
@@ -147,19 +157,17 @@ impl Reader<'_> {
                     }
                 },
             };
-            self.submit(&file, size, index, Pending::Data { hashing: hashing.clone(), index, ranges })?;
+            let (file, announced) = (hashing.clone(), announced.clone());
+            self.submit(index, Pending::Data { hashing: file, index, ranges, announced })?;
         }
-        self.queue.push_back(Queued::Check { hashing, version, file });
+        self.queue.push_back(Queued::Check { hashing, announced });
         Ok(())
     }
 
     fn read_again(&mut self, id: EntryId, index: u32) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
-        let Contents { size, version, .. } = contents;
         match open(&contents, self.executor.buffered) {
-            Ok(file) => {
-                self.submit(&file, size, index, Pending::Again { id, size, index, version, file: file.clone() })
-            }
+            Ok(announced) => self.submit(index, Pending::Again { id, index, announced }),
             Err(given_up) => {
                 self.executor.give_up(id, given_up);
                 Ok(())
@@ -176,7 +184,9 @@ impl Reader<'_> {
         self.forward()
     }
 
-    fn submit(&mut self, file: &Arc<DiskFile>, size: u64, index: u32, step: Pending) -> Result<(), Over> {
+    fn submit(&mut self, index: u32, step: Pending) -> Result<(), Over> {
+        let (Pending::Data { announced, .. } | Pending::Again { announced, .. }) = &step;
+        let (file, length) = (announced.file.clone(), block_length(announced.size, index));
         while self.engine.in_flight() >= self.depth {
             self.advance()?;
         }
@@ -190,8 +200,7 @@ impl Reader<'_> {
         };
         let tag = self.next_tag;
         self.next_tag += 1;
-        let length = block_length(size, index);
-        self.engine.submit(tag, Job::Read { file: file.clone(), offset: block_offset(index), length, block });
+        self.engine.submit(tag, Job::Read { file, offset: block_offset(index), length, block });
         self.queue.push_back(Queued::Reading { tag, step, length });
         Ok(())
     }
@@ -221,17 +230,18 @@ impl Reader<'_> {
             let Queued::Reading { step, length, .. } = std::mem::replace(slot, Queued::Dropped) else {
                 unreachable!("the position is that of a read")
             };
+            let (Pending::Data { announced, .. } | Pending::Again { announced, .. }) = &step;
             let outcome = match (completion.result, completion.block) {
                 (Ok(read), Some(block)) if read == length => Ok(block),
-                (Ok(_), _) => Err(changed()),
+                (Ok(_), _) => Err(announced.compare(Ordering::Less).err().unwrap_or_else(changed)),
                 (Err(error), _) => Err(unreadable(error.to_string())),
             };
             match (outcome, step) {
-                (Ok(block), Pending::Data { hashing, index, ranges }) => {
+                (Ok(block), Pending::Data { hashing, index, ranges, .. }) => {
                     *slot = Queued::Ready(Step::Data { file: hashing, index, ranges, block, length });
                 }
-                (Ok(block), Pending::Again { id, size, index, version, file }) => match check(&file, version) {
-                    Ok(()) => *slot = Queued::Ready(Step::Again { id, size, index, block, length }),
+                (Ok(block), Pending::Again { id, index, announced }) => match announced.compare(Ordering::Equal) {
+                    Ok(()) => *slot = Queued::Ready(Step::Again { id, size: announced.size, index, block, length }),
                     Err(given_up) => self.executor.give_up(id, given_up),
                 },
                 (Err(given_up), Pending::Data { hashing, .. }) => *slot = Queued::Failed(hashing, given_up),
@@ -260,9 +270,10 @@ impl Reader<'_> {
                     step
                 }
                 Queued::Failed(file, given_up) => self.end(file, Err(given_up)),
-                Queued::Check { hashing, version, file } => {
-                    let outcome = check(&file, version);
-                    self.end(hashing, outcome)
+                Queued::Check { hashing, announced } => {
+                    let is_longer = goes_on(announced.file.as_file(), announced.size);
+                    let length = if is_longer { Ordering::Greater } else { Ordering::Equal };
+                    self.end(hashing, announced.compare(length))
                 }
             };
             self.hashers.send(step).map_err(|_| Over)?;
@@ -276,21 +287,25 @@ impl Reader<'_> {
     }
 }
 
-fn open(contents: &Contents, buffered: bool) -> Result<Arc<DiskFile>, GivenUp> {
+fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
     let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(&error))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }
     let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
-    Ok(Arc::new(file.through_page_cache(buffered)))
+    let file = Arc::new(file.through_page_cache(buffered));
+    Ok(Announced { file, size: contents.size, version: contents.version })
 }
 
-/// Whether a file that was read is still as announced.
-fn check(file: &DiskFile, announced: [u8; 16]) -> Result<(), GivenUp> {
-    match Stat::of(file.as_file()) {
-        Ok(stat) if version(&stat) == announced => Ok(()),
-        Ok(_) => Err(changed()),
-        Err(error) => Err(unreadable(error.to_string())),
+impl Announced {
+    /// Judges a file that was read, and found to have a length that compares so with its size.
+    fn compare(&self, length: Ordering) -> Result<(), GivenUp> {
+        match Stat::of(self.file.as_file()) {
+            Ok(stat) if version(&stat) != self.version => Err(changed()),
+            Ok(_) if length == Ordering::Equal => Ok(()),
+            Ok(_) => Err(misstated(length, self.size)),
+            Err(error) => Err(unreadable(error.to_string())),
+        }
     }
 }
 

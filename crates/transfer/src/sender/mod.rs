@@ -22,6 +22,7 @@ mod large;
 mod last_blocks;
 mod linked;
 mod merging;
+mod misstated;
 mod progress;
 mod scan;
 pub mod selection;

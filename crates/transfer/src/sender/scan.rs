@@ -15,9 +15,10 @@ use icdc_session::sender::{Found, Need};
 
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
-use super::executor::Executor;
+use super::executor::{Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
 use super::merging::Merging;
+use super::misstated::{Held, Misstated};
 use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
 use crate::clock;
@@ -28,6 +29,7 @@ pub(super) struct Scan<'a> {
     exclude: Exclude,
     linked: Linked,
     merging: Merging,
+    misstated: Misstated,
     selection: Option<Arc<Selection>>,
     /// Which places of the selection were announced, and as which entries.
     announced: Vec<(EntryId, usize)>,
@@ -76,6 +78,7 @@ impl<'a> Scan<'a> {
             exclude,
             linked: Linked::default(),
             merging: Merging::default(),
+            misstated: Misstated::default(),
             selection,
             announced: Vec::new(),
             depth: 0,
@@ -156,13 +159,21 @@ impl<'a> Scan<'a> {
         if let Some(reason) = self.differs(extent, stat) {
             return self.fail(path, reason);
         }
+        let held = match stat.kind {
+            Kind::File => self.misstated.contents(directory, &name, stat),
+            _ => Ok(None),
+        };
+        let held = match held {
+            Ok(held) => held,
+            Err(reason) => return self.fail(path, reason),
+        };
         let wire_name = match parent {
             Parent::Source(_) => Vec::new(),
             Parent::Directory(_) => name.as_bytes().to_vec(),
         };
         let kind = match leaf(stat, self.preserve.links) {
             Err(not_copied) => return self.tell(not_copied.of(path)),
-            Ok(Leaf::File) => self.file_kind(stat, file),
+            Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
                 Err(error) => return self.fail(path, error.to_string()),
@@ -189,8 +200,9 @@ impl<'a> Scan<'a> {
         if let NameOf::Further(_, name) = self.linked.look(file) {
             found.first = Some(name);
         }
+        found.held = held.as_ref().map_or(0, |held| held.len());
         self.await_room()?;
-        let id = self.executor.announce(found, directory, name, stat.dev);
+        let id = self.executor.announce(found, Place { directory: directory.clone(), name, device: stat.dev, held });
         if let Some((file, path)) = first {
             self.linked.announced(file, id, &path);
         }
@@ -198,15 +210,19 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    fn file_kind(&self, stat: &Stat, file: Option<Incarnation>) -> EntryKind {
-        let sparse = self.preserve.sparse && stat.blocks.saturating_mul(512) < stat.size;
+    fn file_kind(&self, stat: &Stat, file: Option<Incarnation>, held: Option<&Held>) -> EntryKind {
+        let sparse = self.preserve.sparse && held.is_none() && stat.blocks.saturating_mul(512) < stat.size;
+        let (size, version) = match held {
+            Some(held) => (held.len() as u64, held_version(stat, held)),
+            None => (stat.size, version(stat)),
+        };
         let linked = match self.linked.look(file) {
             NameOf::Further(to, _) => {
-                return EntryKind::HardLink { to, size: stat.size, version: version(stat), sparse };
+                return EntryKind::HardLink { to, size, version, sparse };
             }
             name => name == NameOf::First,
         };
-        EntryKind::File { size: stat.size, version: version(stat), sparse, linked }
+        EntryKind::File { size, version, sparse, linked }
     }
 
     /// Announces a directory and what is to be announced of it.
@@ -339,6 +355,7 @@ impl<'a> Scan<'a> {
             xattrs,
             path,
             first: None,
+            held: 0,
         }
     }
 
@@ -415,6 +432,15 @@ pub(super) fn version(stat: &Stat) -> [u8; 16] {
         hasher.update(&time.seconds.to_le_bytes());
         hasher.update(&time.nanos.to_le_bytes());
     }
+    let mut version = [0; 16];
+    version.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    version
+}
+
+/// Names this state of a file whose contents were read: their change need not show otherwise.
+fn held_version(stat: &Stat, contents: &[u8]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key("icdc contents version 1");
+    hasher.update(&version(stat)).update(contents);
     let mut version = [0; 16];
     version.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     version

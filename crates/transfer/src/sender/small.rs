@@ -3,7 +3,7 @@
 //! Several packers work at once, because opening and reading small files waits for the medium, not
 //! for the processor.
 
-use std::os::unix::fs::FileExt;
+use std::cmp::Ordering;
 
 use crossbeam_channel::Receiver as Queue;
 use icdc_disk::Block;
@@ -13,6 +13,7 @@ use icdc_protocol::message::{EntryId, GivenUp, Message, PackItem};
 
 use super::executor::{Contents, Executor};
 use super::given_up::{changed, unopened, unreadable};
+use super::misstated::{self, misstated};
 use super::scan::version;
 
 /// Packers that work at once.
@@ -52,18 +53,23 @@ fn fill(executor: &Executor<'_>, pack: &[Contents], block: &mut Block) -> (Vec<P
     (items, filled)
 }
 
-/// Reads the file into `target`, which has the announced length; refuses a file that has changed.
+/// Reads the file into `target`, which has the announced length; refuses a file that has changed, or
+/// has another length than its file system states.
 fn read_whole(contents: &Contents, target: &mut [u8]) -> Result<(), GivenUp> {
+    if let Some(held) = &contents.held {
+        target.copy_from_slice(held);
+        return Ok(());
+    }
     let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(&error))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }
-    let read = match file.read_exact_at(target, 0) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(changed()),
-        Err(error) => Err(unreadable(format!("it cannot be read: {error}"))),
-    };
-    read?;
+    let length =
+        misstated::read_whole(&file, target).map_err(|error| unreadable(format!("it cannot be read: {error}")))?;
     let after = Stat::of(&file).map_err(|error| unreadable(format!("its size and time cannot be read: {error}")))?;
-    if version(&after) == contents.version { Ok(()) } else { Err(changed()) }
+    match length {
+        _ if version(&after) != contents.version => Err(changed()),
+        Ordering::Equal => Ok(()),
+        length => Err(misstated(length, contents.size)),
+    }
 }

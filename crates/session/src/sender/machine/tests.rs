@@ -35,7 +35,7 @@ fn sender() -> Sender {
 
 fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
     let (name, owner, xattrs) = (path.to_vec(), None, Vec::new());
-    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec(), first: None }
+    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec(), first: None, held: 0 }
 }
 
 fn file(size: u64) -> Found {

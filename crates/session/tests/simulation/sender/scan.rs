@@ -96,7 +96,18 @@ impl Scan {
         let root = source.roots[place.root].name.clone();
         let path = std::iter::once(&root).chain(&place.path).cloned().collect::<Vec<_>>().join(&b'/');
         let mode = if kind == EntryKind::Directory { 0o755 } else { 0o644 };
-        Found { parent, name, kind, mode, mtime: (mtime, 0), owner: None, xattrs: Vec::new(), path, first: None }
+        Found {
+            parent,
+            name,
+            kind,
+            mode,
+            mtime: (mtime, 0),
+            owner: None,
+            xattrs: Vec::new(),
+            path,
+            first: None,
+            held: 0,
+        }
     }
 
     /// What was next is announced under this id.

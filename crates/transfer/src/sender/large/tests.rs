@@ -18,7 +18,7 @@ use icdc_session::sender::Found;
 
 use super::*;
 use crate::event::EventSink;
-use crate::sender::executor::{Keeps, Queues};
+use crate::sender::executor::{Keeps, Place, Queues};
 use crate::sender::hashing;
 
 const BLOCKS: u32 = 3;
@@ -64,8 +64,10 @@ impl Sending {
             xattrs: Vec::new(),
             path: b"source".to_vec(),
             first: None,
+            held: 0,
         };
-        let id = executor.announce(found, tree.root(), name, 0);
+        let place = Place { directory: tree.root().clone(), name, device: 0, held: None };
+        let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));
         Self { executor, queues, id, contents, _directory: directory, _far: far }

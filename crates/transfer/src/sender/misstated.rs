@@ -1,0 +1,119 @@
+//! Files whose contents are not as long as their file system states: those that the kernel makes when
+//! they are read (`/proc`, `/sys`), and those of programs behind FUSE.
+//!
+//! They are read before they are announced, and kept until they have arrived: the next reading may
+//! give something else. Of all others, only a byte behind the stated end is asked for when they are
+//! read.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use icdc_disk::tree::{Directory, Name, Stat, StatedSizes};
+use icdc_protocol::limits::PACK_FILE_LIMIT;
+use icdc_protocol::message::GivenUp;
+use rustix::io::Errno;
+
+use super::given_up::unreadable;
+
+/// Contents of a file that were read before it was announced.
+pub(super) type Held = Arc<[u8]>;
+
+/// What is known of the file systems that files were found on, by their devices.
+#[derive(Default)]
+pub(super) struct Misstated {
+    devices: HashMap<u64, StatedSizes>,
+}
+
+impl Misstated {
+    /// Contents of a file, if its size may be misstated. A file that grows meanwhile is one whose size
+    /// is true.
+    ///
+    /// # Errors
+    /// Why it cannot be copied: unreadable, or too long to be kept.
+    pub(super) fn contents(&mut self, directory: &Directory, name: &Name, stat: &Stat) -> Result<Option<Held>, String> {
+        let known = self.devices.get(&stat.dev).copied();
+        if stat.size > PACK_FILE_LIMIT || known.is_some_and(|known| !is_doubtful(known, stat)) {
+            return Ok(None);
+        }
+        let Ok((file, found)) = directory.open_file(name) else { return Ok(None) };
+        let sizes = known.unwrap_or_else(|| StatedSizes::of(&file));
+        self.devices.insert(found.dev, sizes);
+        if !is_doubtful(sizes, &found) || (found.dev, found.ino, found.size) != (stat.dev, stat.ino, stat.size) {
+            return Ok(None);
+        }
+        let contents = read_to_end(&file).map_err(|error| format!("it cannot be read: {error}"))?;
+        if Stat::of(&file).is_ok_and(|after| after.size != stat.size) {
+            return Ok(None);
+        }
+        match contents {
+            Some(contents) => Ok((sizes == StatedSizes::Invented || !contents.is_empty()).then(|| contents.into())),
+            None => Err(format!(
+                "it has more than {PACK_FILE_LIMIT} bytes, but its file system states {}; copy what a program like cat \
+                 reads of it",
+                stat.size
+            )),
+        }
+    }
+}
+
+fn is_doubtful(sizes: StatedSizes, stat: &Stat) -> bool {
+    match sizes {
+        StatedSizes::True => false,
+        StatedSizes::Unknown => stat.size == 0,
+        StatedSizes::Invented => true,
+    }
+}
+
+/// All bytes of a file; `None` if it has more than a small one.
+fn read_to_end(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let mut contents = Vec::new();
+    let most = PACK_FILE_LIMIT as usize;
+    let mut part = [0; 16 << 10];
+    while contents.len() <= most {
+        match file.read_at(&mut part, contents.len() as u64) {
+            Ok(0) => return Ok(Some(contents)),
+            Ok(read) => contents.extend_from_slice(&part[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a file into `target`, whose length is the stated one; answers how the length of its contents
+/// compares with it.
+pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering> {
+    let mut behind = [0; 1];
+    let mut filled = 0;
+    loop {
+        let buffers = &mut [io::IoSliceMut::new(&mut target[filled..]), io::IoSliceMut::new(&mut behind)];
+        match rustix::io::preadv(file, buffers, filled as u64) {
+            Ok(0) => return Ok(filled.cmp(&target.len())),
+            Ok(read) if filled + read > target.len() => return Ok(Ordering::Greater),
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+        }
+        // The file's end, by what was read and what was not, unless nothing was there to be read.
+        if filled == target.len() && !target.is_empty() {
+            return Ok(Ordering::Equal);
+        }
+    }
+}
+
+/// Whether a file has a byte at `size`, behind its stated end.
+pub(super) fn goes_on(file: &File, size: u64) -> bool {
+    file.read_at(&mut [0; 1], size).is_ok_and(|read| read > 0)
+}
+
+/// A file that has not changed has `contents` than the stated `size`.
+pub(super) fn misstated(contents: Ordering, size: u64) -> GivenUp {
+    let than = if contents == Ordering::Less { "fewer" } else { "more" };
+    unreadable(format!(
+        "it has {than} bytes than the {size} that its file system states; copy what a program like cat reads of it"
+    ))
+}
