@@ -79,6 +79,16 @@ pub enum LinkError {
         /// The time it had.
         deadline: Span,
     },
+    /// The connection stands, and only what is short gets through.
+    #[error(
+        "only small packets get through: something on the path to {peer} drops packets of {mtu} bytes and does not say so (an MTU black hole); on both hosts `sudo sysctl net.ipv4.tcp_mtu_probing=1` gets round it, and so does a smaller MTU of the route (`sudo ip route change ... mtu 1280`)"
+    )]
+    BlackHole {
+        /// Whom it was with.
+        peer: String,
+        /// Largest packet that this end sends.
+        mtu: u64,
+    },
     /// The peer sent what the protocol does not allow.
     #[error("{0}")]
     Protocol(String),

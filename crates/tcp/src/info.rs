@@ -22,6 +22,8 @@ pub struct TcpInfo {
     pub application_limited: bool,
     /// Retransmission timeout.
     pub retransmission_timeout: Span,
+    /// Retransmission timeouts in a row.
+    pub timeouts: u32,
     /// Largest segment sent, in bytes of data.
     pub mss: ByteCount,
     /// Segments sent and not acknowledged.
@@ -81,6 +83,8 @@ pub struct TcpInfo {
     pub duplicates: u32,
     /// Times that reordering was seen (4.19).
     pub reorderings_seen: u32,
+    /// Segments received that came out of order (5.4).
+    pub out_of_order: u32,
     /// Window that the peer offers (5.4).
     pub send_window: ByteCount,
 }
@@ -128,6 +132,17 @@ impl TcpInfo {
         Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
     }
 
+    /// Whether the first segment has not arrived however often it was sent, while what is shorter has: a later segment,
+    /// or the other end's farewell to a connection on which it has heard nothing. So does a path that drops large
+    /// packets without a word (RFC 2923, section 2.1). Tells of connections that have just begun.
+    pub fn loses_large_segments(&self) -> bool {
+        let is_heard = self.sacked > 0 || self.state == ConnectionState::CloseWait;
+        // The SYN counts as one.
+        let sent_in_vain = self.timeouts >= 2 && self.bytes_acked <= ByteCount::new(1) && is_heard;
+        let never_received = self.bytes_received == ByteCount::ZERO && self.out_of_order > 0;
+        sent_in_vain || never_received
+    }
+
     /// Congestion window in bytes.
     pub fn window(&self) -> ByteCount {
         self.mss * u64::from(self.cwnd)
@@ -152,6 +167,7 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
         // Bit fields: the window scales fill byte 6, `delivery_rate_app_limited` is the first bit
         // of byte 7.
         application_limited: fields.byte(7) & if cfg!(target_endian = "little") { 0x01 } else { 0x80 } != 0,
+        timeouts: fields.byte(2).into(),
         retransmission_timeout: fields.micros32(8),
         mss: ByteCount::new(fields.u32(16).into()),
         unacked: fields.u32(24),
@@ -184,6 +200,7 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
         bytes_retransmitted: ByteCount::new(fields.u64(208)),
         duplicates: fields.u32(216),
         reorderings_seen: fields.u32(220),
+        out_of_order: fields.u32(224),
         send_window: ByteCount::new(fields.u32(228).into()),
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod believed;
+mod black_hole;
 mod cycles;
 mod damage;
 mod directories;

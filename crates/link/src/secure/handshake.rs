@@ -10,7 +10,7 @@ use icdc_protocol::Versions;
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_record::Role;
 use icdc_record::format::HEADER;
-use icdc_tcp::clock;
+use icdc_tcp::{TcpInfo, clock};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -91,7 +91,15 @@ impl<'a> Handshake<'a> {
         Self { socket, incoming: Vec::new(), shown: 0, outgoing: Vec::new(), first, offered }
     }
 
-    fn run<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
+    fn run<C: Party>(self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
+        let (carrier, peer) = (self.socket.carrier, self.socket.peer);
+        self.negotiate(connection).map_err(|error| match error {
+            LinkError::Late { .. } | LinkError::Cut { .. } => black_hole(carrier, peer).unwrap_or(error),
+            other => other,
+        })
+    }
+
+    fn negotiate<C: Party>(mut self, connection: Result<C, rustls::Error>) -> Result<Established, LinkError> {
         let mut connection = connection.map_err(|error| self.socket.failed(&error))?;
         loop {
             let UnbufferedStatus { discard, state } = connection.process(&mut self.incoming[..self.shown]);
@@ -244,6 +252,13 @@ impl<'a> Handshake<'a> {
             tracing::debug!("alert not sent: {error}");
         }
     }
+}
+
+/// Why nothing came of a handshake with `peer`, if the path drops large packets.
+fn black_hole(carrier: &Carrier, peer: &str) -> Option<LinkError> {
+    let Carrier::Tcp(socket, _) = carrier else { return None };
+    let info = icdc_tcp::info(&**socket).ok().filter(TcpInfo::loses_large_segments)?;
+    Some(LinkError::BlackHole { peer: peer.to_owned(), mtu: info.path_mtu.as_u64() })
 }
 
 fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
