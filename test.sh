@@ -12,6 +12,7 @@ skipped=''
 failed=''
 failed_tests=''
 counted=''
+took=''
 
 main() {
     setup build test packages || exit 1
@@ -37,7 +38,9 @@ step() {
     name=$1
     shift
     printf '\n== %s\n' "$name"
+    began=$(date +%s)
     "$@" || failed="$failed $name;"
+    took="$took $name $(($(date +%s) - began)) s;"
 }
 
 # skip WHAT WHY
@@ -207,6 +210,7 @@ summarize() {
     printf '\n== summary\n'
     [ -z "$skipped" ] || echo "skipped:$skipped"
     [ -z "$counted" ] || echo "$counted"
+    echo "took:${took%;}"
     if [ -n "$failed" ]; then
         [ -z "$failed_tests" ] || printf 'failed tests:\n%s\n' "$failed_tests"
         echo "failed:${failed%;}"
