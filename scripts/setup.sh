@@ -48,6 +48,7 @@ test  unshare util-linux      optional
 test  python3 python3        optional
 test  strace  strace         optional
 test  git    git              optional
+test  lowntfs-3g ntfs-3g      optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
 packages py:ensurepip python3-venv optional

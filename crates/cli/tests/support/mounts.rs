@@ -38,19 +38,25 @@ impl Mount {
         std::fs::create_dir_all(&path).unwrap();
         let image = path.with_extension("image");
         std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
-        let run = |command: &mut Command| match command.output() {
-            Ok(output) if output.status.success() => true,
-            Ok(output) => {
-                skip(&format!("no ext4: {}", String::from_utf8_lossy(&output.stderr)));
-                false
-            }
-            Err(error) => {
-                skip(&format!("no ext4: {error}"));
-                false
-            }
-        };
-        let made = run(Command::new("/sbin/mkfs.ext4").args(["-q", "-F"]).args(options).arg(&image));
-        let mounted = made && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
+        let made = succeeds(Command::new("/sbin/mkfs.ext4").args(["-q", "-F"]).args(options).arg(&image));
+        let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
+        mounted.then_some(Self { path })
+    }
+
+    /// A file system of `bytes` bytes at `path`, which is made, where capital and small letters are the
+    /// same; its image lies beside it. `None` where it cannot be made or mounted, with the reason on
+    /// standard error.
+    pub fn ignoring_case(path: PathBuf, bytes: u64) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let image = path.with_extension("image");
+        std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        let made = succeeds(Command::new("/sbin/mkntfs").args(["-F", "-Q", "-q"]).arg(&image));
+        let options = ["-o", "ignore_case,permissions"];
+        let mounted = made && succeeds(Command::new("/bin/lowntfs-3g").args(options).arg(&image).arg(&path));
         mounted.then_some(Self { path })
     }
 
@@ -62,6 +68,22 @@ impl Mount {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// False, with the reason on standard error, where a file system cannot be made or mounted.
+fn succeeds(command: &mut Command) -> bool {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            skip(&format!("{program}: {}", String::from_utf8_lossy(&output.stderr)));
+            false
+        }
+        Err(error) => {
+            skip(&format!("{program}: {error}"));
+            false
+        }
     }
 }
 

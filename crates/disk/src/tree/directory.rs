@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
 use super::listing::Listing;
-use super::metadata::{self, Incarnation, Metadata, Stat, Xattrs, permissions};
+use super::metadata::{self, Incarnation, Kind, Metadata, Stat, Xattrs, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
 use super::trail::Trail;
@@ -58,6 +58,19 @@ impl Directory {
     /// As [`stat`](Self::stat).
     pub fn incarnation(&self, name: &Name) -> Result<(Stat, Incarnation)> {
         metadata::incarnation(self, name.as_c_str()).map_err(|errno| self.failed("statx", name, errno))
+    }
+
+    /// True if the directory takes capital and small letters for the same, as far as that is seen by
+    /// `name`, which something in it has. What is looked for is one of its other spellings, chosen by
+    /// `variant`: the kernel may remember of one that was looked for before what stood there then.
+    #[must_use]
+    pub fn ignores_case_of(&self, name: &Name, variant: u64) -> bool {
+        let Some(other) = name.in_other_case(variant) else { return false };
+        let (Ok(own), Ok(found)) = (self.stat(name), self.stat(&other)) else { return false };
+        let is_one_name =
+            (own.dev, own.ino) == (found.dev, found.ino) && (own.nlink == 1 || own.kind == Kind::Directory);
+        // Of a file with further names the other spelling may be one.
+        is_one_name || self.entries().is_ok_and(|entries| entries.iter().all(|entry| entry.name != other.as_bytes()))
     }
 
     /// What the directory itself is.

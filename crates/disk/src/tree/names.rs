@@ -59,6 +59,20 @@ impl Name {
         self.0.as_bytes()
     }
 
+    /// This name with some letters of ASCII in the other case, at least one: those whose bits `variant` has.
+    /// `None` if it has no letters.
+    pub(super) fn in_other_case(&self, variant: u64) -> Option<Self> {
+        let mut bytes = self.as_bytes().to_vec();
+        let letters = bytes.iter_mut().filter(|byte| byte.is_ascii_alphabetic());
+        for (number, byte) in letters.enumerate() {
+            if number == 0 || variant.rotate_right(number as u32) & 1 == 1 {
+                // Bit 5 tells the two cases of a letter apart.
+                *byte ^= 0x20;
+            }
+        }
+        (bytes != self.as_bytes()).then(|| Self(CString::new(bytes).expect("letters for letters bring no zero byte")))
+    }
+
     pub(super) fn as_c_str(&self) -> &CStr {
         &self.0
     }

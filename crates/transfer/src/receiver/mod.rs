@@ -29,6 +29,7 @@ mod progress;
 mod publishing;
 mod shared;
 mod side_by_side;
+mod spellings;
 mod staging;
 mod store;
 mod supervise;

@@ -45,6 +45,7 @@ use super::placement::{Placement, let_owner_in};
 use super::publishing::Staged;
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
+use super::spellings::{Spelling, Spellings};
 use crate::{clock, path_text};
 
 /// How long the thread waits for work where nothing is staged.
@@ -58,6 +59,8 @@ pub(super) struct Keeper<'a> {
     opening: Option<Opening>,
     run: Option<RunLog>,
     directories: Directories,
+    /// Names that may have another spelling at the destination.
+    spellings: Spellings,
     /// The destination was made for this session.
     new_destination: bool,
     /// What examinations have claimed, until it is expected.
@@ -94,6 +97,7 @@ impl<'a> Keeper<'a> {
             opening: None,
             run: None,
             directories: Directories::default(),
+            spellings: Spellings::default(),
             new_destination: false,
             claimed: ById::default(),
             staged: ById::default(),
@@ -380,9 +384,9 @@ impl Keeper<'_> {
             return Ok(self.directories.look(new));
         }
         if self.shared.only_new() {
-            return self.directories.make_only_new(new, self.new_destination).map(Some);
+            return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
         }
-        self.directories.make(new, self.shared.options.preserve).map(Some)
+        self.directories.make(new, self.shared.options.preserve, &mut self.spellings).map(Some)
     }
 
     fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
@@ -411,10 +415,13 @@ impl Keeper<'_> {
         let has_failed = || self.shared.has_failed();
         let mut look = Look::at(item, directory, &name, self.run.as_ref(), self.shared.whose(), &has_failed);
         let verdict = self.book.decide(examination, &mut look)?;
-        let (found, claimed) = (look.identity, look.claimed);
+        let (found, claimed) = (look.found, look.claimed);
+        let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
         let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Taken(_));
-        if let Some(found) = found.filter(|_| is_found && is_first_name(item)) {
-            self.remember_first(examination.id, found);
+        let spelling = Spelling { directory: &directory, place, name: &name };
+        self.spellings.look(spelling, found.as_ref().map(|found| (found, is_found)))?;
+        if let Some(found) = found.filter(|_| is_found && is_first) {
+            self.remember_first(examination.id, FileIdentity::of(&found));
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
@@ -504,36 +511,61 @@ impl Keeper<'_> {
         Ok(Linked::ToFirst)
     }
 
-    /// Gives items their final names.
+    /// Gives items their final names: those that may have other spellings one after the other, because
+    /// what is to be compared must stand there.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<(), Failure>)> {
-        let (link, verify, only_new) = (&self.shared.link, self.shared.options.verify, self.shared.only_new());
-        let known = |publication: &Publication| {
-            let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
-            Ok::<_, Failure>((self.item(publication.id)?, staged))
+        let mut spellings = std::mem::take(&mut self.spellings);
+        let may_differ = |publication: &&Publication| {
+            self.item(publication.id).is_ok_and(|item| {
+                let staged = self.staged.get(&publication.id);
+                staged.is_some_and(|staged| staged.has_other_spellings(item, &mut spellings))
+            })
         };
-        let known: Vec<_> = publications.iter().map(|publication| (publication, known(publication))).collect();
-        let renamed = side_by_side(&known, |(publication, known)| {
-            let (item, staged) = known.as_ref().map_err(Failure::clone)?;
-            if publication.needs_sender && link.is_hung_up() {
-                let path = path_text(&item.path);
-                return Err(format!("{path}: the sender closed the connection before it was through").into());
+        let (spelled, plain): (Vec<&Publication>, Vec<&Publication>) = publications.iter().partition(may_differ);
+        let mut renamed = side_by_side(&plain, |publication| (publication.id, self.rename_one(publication)));
+        for publication in spelled {
+            renamed.push((publication.id, self.rename_spelled(publication, &mut spellings)));
+        }
+        self.spellings = spellings;
+        renamed.iter().for_each(|(id, outcome)| self.note_renamed(*id, outcome));
+        renamed
+    }
+
+    fn rename_one(&self, publication: &Publication) -> Result<(), Failure> {
+        let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
+        let item = self.item(publication.id)?;
+        if publication.needs_sender && self.shared.link.is_hung_up() {
+            let path = path_text(&item.path);
+            return Err(format!("{path}: the sender closed the connection before it was through").into());
+        }
+        let verified = publication.digest.filter(|_| self.shared.options.verify);
+        staged.rename(item, verified, self.shared.only_new())
+    }
+
+    fn rename_spelled(&self, publication: &Publication, spellings: &mut Spellings) -> Result<(), Failure> {
+        let item = self.item(publication.id)?;
+        let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
+        let made = staged.check_spelling(item, spellings)?;
+        self.rename_one(publication)?;
+        staged.note_spelling(item, &made, spellings);
+        Ok(())
+    }
+
+    fn note_renamed(&mut self, id: EntryId, outcome: &Result<(), Failure>) {
+        let Some(staged) = self.staged.get(&id) else { return };
+        match outcome {
+            Ok(()) => {
+                let (file, is_durable) = (staged.identity(), staged.is_durable());
+                if let Some(file) = file.filter(|_| self.book.item(id).is_some_and(is_first_name)) {
+                    self.remember_first(id, file);
+                }
+                if !is_durable {
+                    self.staged.remove(&id);
+                }
             }
-            staged.rename(item, publication.digest.filter(|_| verify), only_new)
-        });
-        let keep = |(publication, renamed): (&Publication, Result<(), Failure>)| {
-            let id = publication.id;
-            if renamed.is_ok()
-                && self.book.item(id).is_some_and(is_first_name)
-                && let Some(file) = self.staged.get(&id).and_then(Staged::identity)
-            {
-                self.remember_first(id, file);
-            }
-            if renamed.is_ok() && self.staged.get(&id).is_some_and(|staged| !staged.is_durable()) {
-                self.staged.remove(&id);
-            }
-            (id, renamed)
-        };
-        publications.iter().zip(renamed).map(keep).collect()
+            Err(Failure::Final(_)) => staged.remove(),
+            Err(Failure::Passing(_)) => {}
+        }
     }
 
     fn flush_names(&self, names: &Names) -> Result<(), TreeError> {

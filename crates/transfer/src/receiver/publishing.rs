@@ -15,6 +15,7 @@ use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
 use super::pending::metadata;
+use super::spellings::{Spelling, Spellings};
 use super::staging::{Staging, Whose};
 
 /// A large file that needs nothing more but its name.
@@ -206,6 +207,28 @@ impl Staged {
         Ok(())
     }
 
+    fn spelling(&self, item: &Item) -> Spelling<'_> {
+        Spelling { directory: &self.directory, place: item.place.directory, name: &self.name }
+    }
+
+    /// True if the name may have another spelling where it is to stand.
+    pub(super) fn has_other_spellings(&self, item: &Item, spellings: &mut Spellings) -> bool {
+        spellings.may_differ(self.spelling(item), &self.made.staging)
+    }
+
+    /// Refuses to replace what this run has published or found under another spelling of the name. Gives what
+    /// lies under the staging name.
+    pub(super) fn check_spelling(&self, item: &Item, spellings: &mut Spellings) -> Result<Stat, Failure> {
+        let found = self.directory.stat(&self.name).ok();
+        spellings.refuse_other(self.spelling(item), found.as_ref())?;
+        self.directory.stat(&self.made.staging).map_err(|error| failure::of_tree(&error))
+    }
+
+    /// Notes that `made`, which was staged, has its final name.
+    pub(super) fn note_spelling(&self, item: &Item, made: &Stat, spellings: &mut Spellings) {
+        spellings.note(self.spelling(item), made);
+    }
+
     /// Another process that copies to the same place at the same time puts its own unfinished file
     /// under the staging name: that one must neither be published nor be removed.
     fn is_ours(&self) -> bool {
@@ -240,6 +263,13 @@ impl Staged {
             && self.directory.stat(&self.made.staging).is_err()
         {
             let _ = self.directory.remove_file(journal);
+        }
+    }
+
+    /// Removes it with its journal: no later run can publish it.
+    pub(super) fn remove(&self) {
+        if self.is_ours() && self.directory.remove_file(&self.made.staging).is_ok() {
+            self.remove_journal();
         }
     }
 

@@ -11,6 +11,7 @@ use icdc_session::receiver::book::resume::taken;
 
 use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, let_owner_in, place_of};
+use super::super::spellings::Spellings;
 
 /// See the module's description.
 #[derive(Default)]
@@ -56,6 +57,7 @@ impl Directories {
         &mut self,
         new: &NewDirectory,
         new_destination: bool,
+        spellings: &mut Spellings,
     ) -> Result<DirectoryPlace, Failure> {
         let parent = self.get(new.parent)?;
         let (directory, is_new) = match &new.name {
@@ -64,10 +66,12 @@ impl Directories {
                 let name = Name::new(name).map_err(|error| error.to_string())?;
                 let shown = parent.path_of(&name);
                 let made = parent.make_or_open_directory(&name, 0o777);
-                made.map_err(|error| match error {
+                let (directory, is_new) = made.map_err(|error| match error {
                     TreeError::NotADirectory { .. } => taken(&shown),
                     error => failure::of_tree(&error),
-                })?
+                })?;
+                spellings.take_directory(parent, &name, (&directory, is_new))?;
+                (directory, is_new)
             }
         };
         if !is_new {
@@ -77,13 +81,18 @@ impl Directories {
     }
 
     /// Makes a directory or opens the one that is there, so that it can be filled.
-    pub(super) fn make(&mut self, new: &NewDirectory, preserve: Preserve) -> Result<DirectoryPlace, Failure> {
+    pub(super) fn make(
+        &mut self,
+        new: &NewDirectory,
+        preserve: Preserve,
+        spellings: &mut Spellings,
+    ) -> Result<DirectoryPlace, Failure> {
         let parent = self.get(new.parent)?;
         let directory = match &new.name {
             None => parent.clone(),
             Some(name) => {
                 let name = Name::new(name).map_err(|error| error.to_string())?;
-                make_directory(parent, &name, preserve.mode).map_err(|error| failure::of_tree(&error))?
+                make_directory(parent, &name, preserve.mode, spellings)?
             }
         };
         self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
@@ -144,13 +153,20 @@ impl Directories {
     }
 }
 
-fn make_directory(directory: &Directory, name: &Name, restore_mode: bool) -> Result<Directory, TreeError> {
-    if !restore_mode {
-        return directory.make_directory(name, 0o777);
+fn make_directory(
+    above: &Directory,
+    name: &Name,
+    restore_mode: bool,
+    spellings: &mut Spellings,
+) -> Result<Directory, Failure> {
+    // Private while it is filled.
+    let mode = if restore_mode { 0o700 } else { 0o777 };
+    let (directory, is_new) = above.make_or_open_directory(name, mode).map_err(|error| failure::of_tree(&error))?;
+    spellings.take_directory(above, name, (&directory, is_new))?;
+    if restore_mode {
+        // An existing one may lack the owner's right to write, as one does whose source is read-only
+        // and whose filling was interrupted.
+        let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
     }
-    // Private while it is filled; an existing one may lack the owner's right to write, as one does
-    // whose source is read-only and whose filling was interrupted.
-    let made = directory.make_directory(name, 0o700)?;
-    let_owner_in(&made)?;
-    Ok(made)
+    Ok(directory)
 }

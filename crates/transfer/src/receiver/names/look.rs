@@ -1,6 +1,6 @@
 //! What lies at the destination that bears on one item.
 
-use icdc_disk::tree::{Directory, Kind, Name};
+use icdc_disk::tree::{Directory, Kind, Name, Stat as Found};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest};
@@ -10,7 +10,6 @@ use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy,
 use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
-use super::super::file_identity::FileIdentity;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
 use super::super::staging::{Purpose, Whose};
@@ -24,8 +23,8 @@ pub(super) struct Look<'a> {
     whose: Whose,
     has_failed: HasFailed<'a>,
     stat: Option<Option<Stat>>,
-    /// The file that has the name, if the file system was asked.
-    pub(super) identity: Option<FileIdentity>,
+    /// What has the name, if the file system was asked.
+    pub(super) found: Option<Found>,
     /// What was claimed of an earlier run.
     pub(super) claimed: Option<Continued>,
 }
@@ -39,7 +38,7 @@ impl<'a> Look<'a> {
         whose: Whose,
         has_failed: HasFailed<'a>,
     ) -> Self {
-        Self { item, directory, name, run, whose, has_failed, stat: None, identity: None, claimed: None }
+        Self { item, directory, name, run, whose, has_failed, stat: None, found: None, claimed: None }
     }
 }
 
@@ -62,7 +61,7 @@ impl Facts for Look<'_> {
                 Kind::Symlink => StatKind::Symlink,
                 Kind::Other(_) => StatKind::Other,
             };
-            self.identity = Some(FileIdentity::of(&found));
+            self.found = Some(found);
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
             Some(Stat {
                 kind,

@@ -1,0 +1,180 @@
+//! Names that the destination cannot keep apart, as `README` and `readme` where the case of letters
+//! does not count, or two spellings of `é`: what a run has published under one of them must not be
+//! replaced, or taken for its own, by another.
+//!
+//! Which names are the same only the file system knows. Whether a directory ignores the case of
+//! letters is seen by a name that is there. Other spellings are noticed by device and inode: what
+//! stands at a name is compared with what this run has published or found in that directory under
+//! other names. Only names that may have another spelling are remembered: those in directories that
+//! ignore case, and those with more than ASCII.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry as Slot, RandomState};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat};
+use icdc_session::receiver::book::item::DirectoryPlace;
+
+use super::failure::{self, Failure};
+use super::placement::place_of;
+
+/// Directories of which it is remembered whether they ignore the case of letters.
+const MAX_DIRECTORIES: usize = 4096;
+/// Most names that are remembered; what follows is not told apart any more.
+const MAX_NAMES: usize = 1 << 20;
+
+/// Names of this run that may have another spelling.
+#[derive(Default)]
+pub(super) struct Spellings {
+    /// Whether a directory ignores the case of letters.
+    ignore_case: HashMap<DirectoryPlace, bool>,
+    /// By device and inode: the directories and names that this run knows the item by.
+    items: HashMap<(u64, u64), Vec<(DirectoryPlace, Arc<[u8]>)>>,
+    /// Names in directories that ignore case, by the hash of the directory and the name in small
+    /// letters. The kernel may know what stood at another spelling of such a name before.
+    without_case: HashMap<u64, Arc<[u8]>>,
+    /// The directory that was listed last, as it was then.
+    listed: Option<(DirectoryPlace, Listing)>,
+    hasher: RandomState,
+    names: usize,
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub(super) struct Spelling<'a> {
+    pub(super) directory: &'a Directory,
+    pub(super) place: DirectoryPlace,
+    pub(super) name: &'a Name,
+}
+
+impl Spelling<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+}
+
+impl Spellings {
+    /// True if this name may have another spelling; `there` is a name with letters that something has in
+    /// its directory.
+    pub(super) fn may_differ(&mut self, name: Spelling<'_>, there: &Name) -> bool {
+        if !name.bytes().is_ascii() {
+            return true;
+        }
+        if !name.bytes().iter().any(u8::is_ascii_alphabetic) {
+            return false;
+        }
+        if self.ignore_case.len() >= MAX_DIRECTORIES {
+            self.ignore_case.clear();
+        }
+        let variant = self.hasher.hash_one(there.as_bytes());
+        match self.ignore_case.entry(name.place) {
+            Slot::Occupied(known) => *known.get(),
+            Slot::Vacant(unknown) => *unknown.insert(name.directory.ignores_case_of(there, variant)),
+        }
+    }
+
+    fn ignores_case(&self, place: DirectoryPlace) -> bool {
+        self.ignore_case.get(&place).copied().unwrap_or(false)
+    }
+
+    fn hash(&self, name: Spelling<'_>) -> u64 {
+        self.hasher.hash_one((name.place, name.bytes().to_ascii_lowercase()))
+    }
+
+    /// Takes in that an item was looked for: a name that stands for what is known under another one is
+    /// refused; `found` is what has the name, and whether that is the item already.
+    pub(super) fn look(&mut self, name: Spelling<'_>, found: Option<(&Stat, bool)>) -> Result<(), Failure> {
+        let Some((found, is_item)) = found else { return self.refuse_other(name, None) };
+        if self.may_differ(name, name.name) {
+            self.refuse_other(name, Some(found))?;
+            if is_item {
+                self.note(name, found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that this run has published or found what `stat` describes under this name.
+    pub(super) fn note(&mut self, name: Spelling<'_>, stat: &Stat) {
+        if self.names >= MAX_NAMES || self.names_of(name.place, stat).any(|known| **known == *name.bytes()) {
+            return;
+        }
+        self.names += 1;
+        let bytes: Arc<[u8]> = name.bytes().into();
+        if self.ignores_case(name.place) {
+            self.without_case.insert(self.hash(name), Arc::clone(&bytes));
+        }
+        self.items.entry((stat.dev, stat.ino)).or_default().push((name.place, bytes));
+    }
+
+    fn names_of(&self, place: DirectoryPlace, stat: &Stat) -> impl Iterator<Item = &Arc<[u8]>> + Clone {
+        let known = self.items.get(&(stat.dev, stat.ino)).into_iter().flatten();
+        known.filter(move |(directory, _)| *directory == place).map(|(_, name)| name)
+    }
+
+    /// Refuses a name that stands for what this run knows under another one; `found` is what has the name.
+    pub(super) fn refuse_other(&mut self, name: Spelling<'_>, found: Option<&Stat>) -> Result<(), Failure> {
+        let other = match (self.by_case(name), found) {
+            (Some(other), _) => other,
+            (None, Some(found)) => match self.by_item(name, found) {
+                Some(other) if !self.is_further_link(name, found) => other,
+                _ => return Ok(()),
+            },
+            (None, None) => return Ok(()),
+        };
+        let path = name.directory.path_of(name.name);
+        let other = Name::new(&other).map_or_else(|_| path.clone(), |other| name.directory.path_of(&other));
+        Err(Failure::Final(format!(
+            "{path}: the file system takes this name and that of {other}, which this copy has made or found, for the \
+             same; {other} is kept, so rename one of the two at the source, or choose a destination that keeps such \
+             names apart"
+        )))
+    }
+
+    fn by_case(&self, name: Spelling<'_>) -> Option<Arc<[u8]>> {
+        let known = self.ignores_case(name.place).then(|| self.without_case.get(&self.hash(name))).flatten()?;
+        (**known != *name.bytes()).then(|| Arc::clone(known))
+    }
+
+    fn by_item(&self, name: Spelling<'_>, found: &Stat) -> Option<Arc<[u8]>> {
+        let mut known = self.names_of(name.place, found);
+        let other = known.clone().next()?;
+        (!known.any(|known| **known == *name.bytes())).then(|| Arc::clone(other))
+    }
+
+    /// True if the item has that name as a further one: another process may have given it, or an
+    /// earlier run.
+    fn is_further_link(&mut self, name: Spelling<'_>, found: &Stat) -> bool {
+        if found.kind == Kind::Directory || found.nlink < 2 || self.ignores_case(name.place) {
+            return false;
+        }
+        let has = |listing: &Listing| listing.iter().any(|entry| entry.name == name.bytes());
+        if self.listed.as_ref().is_some_and(|(place, listing)| *place == name.place && has(listing)) {
+            return true;
+        }
+        self.listed = name.directory.entries().ok().map(|listing| (name.place, listing));
+        self.listed.as_ref().is_some_and(|(_, listing)| has(listing))
+    }
+
+    /// Takes in the directory `name`, which was made or opened for this run. One that was there already
+    /// is refused where this run knows it under another name.
+    pub(super) fn take_directory(
+        &mut self,
+        above: &Directory,
+        name: &Name,
+        (directory, is_new): (&Directory, bool),
+    ) -> Result<(), Failure> {
+        let place = place_of(above).map_err(|error| failure::of_tree(&error))?;
+        let name = Spelling { directory: above, place, name };
+        if !self.may_differ(name, name.name) {
+            return Ok(());
+        }
+        let stat = directory.own_stat().map_err(|error| failure::of_tree(&error))?;
+        if !is_new {
+            self.refuse_other(name, Some(&stat))?;
+        }
+        self.note(name, &stat);
+        Ok(())
+    }
+}
