@@ -122,7 +122,7 @@ class Cycle:
             ("--streams", "4"): 0.3 if way != "local" else 0,
             ("--buffered",): 0.3,
             ("--verify",): 0.3,
-            ("--update",): 0.2,
+            ("--skip-equal",): 0.2,
             ("--no-resume",): 0.1,
             ("--preserve", "all"): 0.15 if os.geteuid() == 0 else 0,
             ("--ring", "32MiB"): 0.3,

@@ -69,15 +69,27 @@ const COPY: &[Habit] = &[
          beside the old one until it is replaced",
     ),
     (&["-W", "--whole-file"], "not needed: files are always sent whole, there is no comparison by parts"),
-    (&["-u"], "write --update to skip what has equal size and modification time"),
     (
-        &["--size-only", "--ignore-times", "--modify-window", "--ignore-existing", "--existing", "--backup", "-b"],
-        "there is none: --update skips what has equal size and modification time, and everything else is replaced",
+        &["--size-only"],
+        "there is none: a file that was changed may have the size it had; --skip-equal compares size and modification time",
+    ),
+    (
+        &["--ignore-times", "-I"],
+        "not needed: every file is sent, unless --skip-equal or --update skips those of equal size and modification time",
+    ),
+    (
+        &["--modify-window"],
+        "not needed: --skip-equal and --update compare times as exactly as the file system of the destination keeps them",
+    ),
+    (
+        &["--ignore-existing", "--existing", "--backup", "-b"],
+        "there is none: files that are there are replaced; --skip-equal skips what has equal size and modification time, --update \
+         also keeps files that are newer at the destination",
     ),
     (
         &["-c", "--checksum"],
-        "there is none: files are not chosen by their contents; without --update every file is sent, and every byte is checked on \
-         arrival; --verify also reads back from the medium",
+        "there is none: files are not chosen by their contents; without --skip-equal or --update every file is sent, and every byte \
+         is checked on arrival; --verify also reads back from the medium",
     ),
     (&["--bwlimit", "--limit-rate", "--max-rate"], "write --rate RATE, such as --rate 900mbit"),
     (&["-j", "--parallel", "--threads", "--transfers"], "rarely needed: write --streams N for several connections"),
@@ -104,7 +116,7 @@ const COPY: &[Habit] = &[
     (
         &["--link-dest", "--compare-dest", "--copy-dest"],
         "there is none: files of an earlier copy are not linked; where the file system can, take a snapshot and copy into it with \
-         --update",
+         --skip-equal",
     ),
     (&["-s", "--silent"], "write --quiet"),
     (&["--info", "--stats", "--human-readable"], "not needed: a summary is always told; --json and --report have more"),

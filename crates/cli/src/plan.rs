@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, ensure};
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::MAX_SOURCES;
-use icdc_protocol::message::{ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Existing, ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
@@ -117,7 +117,11 @@ impl CopyPlan {
         options.receive = ReceiveOptions {
             verify: arguments.verify,
             resume: !arguments.no_resume,
-            update: arguments.update,
+            existing: match (arguments.update, arguments.skip_equal) {
+                (true, _) => Existing::Update,
+                (false, true) => Existing::SkipEqual,
+                (false, false) => Existing::Replace,
+            },
             preserve: arguments.preserve,
             ring: Some(arguments.ring),
             dry_run: arguments.dry_run,
@@ -327,7 +331,7 @@ mod tests {
             (Some(Rate::from_bits_per_second(8000)), Some("cubic"), Some(3))
         );
         assert_eq!(send.exclude, ["*.o", "b/"]);
-        assert!(receive.verify && !receive.resume && receive.update);
+        assert!(receive.verify && !receive.resume && receive.existing == Existing::Update);
         assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);

@@ -286,8 +286,8 @@ pub struct ReceiveOptions {
     pub verify: bool,
     /// Use what earlier runs left behind.
     pub resume: bool,
-    /// Skip files of equal size and modification time, and symbolic links of equal target.
-    pub update: bool,
+    /// What becomes of files that are there.
+    pub existing: Existing,
     /// What to restore besides the data.
     pub preserve: Preserve,
     /// Size of the ring of blocks between socket and disk; `None` for the default.
@@ -298,6 +298,19 @@ pub struct ReceiveOptions {
     pub buffered: bool,
     /// Write nothing.
     pub diskless: Option<Diskless>,
+}
+
+/// What becomes of a file that is at the destination already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Existing {
+    /// It is replaced.
+    #[default]
+    Replace,
+    /// It stays if it has equal size and modification time, and a symbolic link if it has an equal
+    /// target; attributes that differ are set.
+    SkipEqual,
+    /// As `SkipEqual`, and a regular file whose modification time is later stays as it is.
+    Update,
 }
 
 /// A copy without its disks, by which everything else is measured. All options are the defaults but for
@@ -591,13 +604,15 @@ pub enum Want {
     Have(FileDigest),
     /// Nothing: an earlier run published it with this digest; not read since, but its size and time are right.
     TakenOver(FileDigest),
-    /// Nothing: equal size and time, and the user asked for an update only.
+    /// Nothing: equal size and time, and the user asked to [skip](Existing::SkipEqual) such files.
     Skip,
     /// Nothing: it failed; a `Done` tells why.
     Failed,
     /// All of a hard link for which [`All`](Self::All) was answered before: it cannot be made, and
     /// becomes a file of its own.
     Contents,
+    /// Nothing: what is there was modified later, and the user asked to [keep](Existing::Update) it.
+    Keep,
 }
 
 /// State of the receiver.

@@ -32,7 +32,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "a78166db"),
+        ("Wants", "86297b4f"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
@@ -165,7 +165,7 @@ fn requests() -> Vec<Message> {
     let receive = ReceiveOptions {
         verify: true,
         resume: false,
-        update: true,
+        existing: Existing::SkipEqual,
         preserve,
         ring: Some(ByteCount::new(1 << 30)),
         dry_run: false,
@@ -284,6 +284,7 @@ fn from_receiver() -> Vec<Message> {
         Want::Skip,
         Want::Failed,
         Want::Contents,
+        Want::Keep,
     ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {

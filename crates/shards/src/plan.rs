@@ -183,7 +183,7 @@ pub enum PlanError {
     },
     /// There is no room for more shards.
     #[error(
-        "the plan has {MAX_SHARDS} shards already; plan what failed by itself, with icdc copy --update or a new plan"
+        "the plan has {MAX_SHARDS} shards already; plan what failed by itself, with icdc copy --skip-equal or a new plan"
     )]
     Full,
     /// There is no such shard.

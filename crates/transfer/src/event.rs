@@ -234,6 +234,8 @@ pub enum Outcome {
     Published,
     /// It was there already.
     Skipped,
+    /// A newer file was there, and stays (`--update`).
+    KeptNewer,
     /// It could not be copied; the rest goes on.
     Failed,
 }
@@ -372,8 +374,11 @@ pub struct Summary {
     pub limited_by: BTreeMap<String, f64>,
     /// Items that failed.
     pub errors: u64,
-    /// Files that `--update` or an earlier run made unnecessary.
+    /// Files that are as they were, being equal by size and time (`--skip-equal`, `--update`).
     pub skipped: u64,
+    /// Files that are as they were, being newer than the source's (`--update`).
+    #[serde(default)]
+    pub kept_newer: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
     /// Files that an earlier run had published and whose contents were not read in this one: their

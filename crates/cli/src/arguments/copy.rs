@@ -91,8 +91,13 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) no_resume: bool,
 
-    /// Skip files with equal size and modification time, and equal symbolic links
+    /// Skip files with equal size and modification time, and equal symbolic links; attributes that
+    /// differ are set. Times are compared as exactly as the destination keeps them
     #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) skip_equal: bool,
+
+    /// As --skip-equal, and keep files that were modified later at the destination than at the source
+    #[arg(short, long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
 
     /// List what would be sent; send nothing
@@ -111,7 +116,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "exclude", "preserve", "update", "dry_run"],
+        conflicts_with_all = ["places", "exclude", "preserve", "skip_equal", "update", "dry_run"],
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath
     )]

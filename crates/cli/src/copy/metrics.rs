@@ -24,7 +24,11 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     let seen = tally.summary();
     let told = tally.ended.as_ref().map_or(&seen, |ended| &ended.summary);
     // A summary may know less than the events before it, and counters never go back.
-    let files = [("copied", told.files.max(seen.files)), ("skipped", told.skipped.max(seen.skipped))];
+    let files = [
+        ("copied", told.files.max(seen.files)),
+        ("skipped", told.skipped.max(seen.skipped)),
+        ("kept_newer", told.kept_newer.max(seen.kept_newer)),
+    ];
     let files = files.map(|(outcome, count)| ([("outcome", outcome)], count.into()));
     reading.counter("icdc_copy_files", "Files that are complete at the destination", files);
     let errors = if tally.ended.is_some() { told.errors.max(tally.failed) } else { tally.failed };

@@ -37,6 +37,9 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
     }
+    if summary.kept_newer > 0 {
+        parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
+    }
     if summary.seconds >= BRIEF
         && let Some(limits) = limits(&summary.limited_by)
     {

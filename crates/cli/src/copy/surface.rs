@@ -132,7 +132,11 @@ impl Surface {
                 self.console.complain(&told);
             }
             Event::Item { path, bytes, outcome, .. } if self.verbose => {
-                let outcome = if *outcome == Outcome::Skipped { "skipped" } else { "copied" };
+                let outcome = match outcome {
+                    Outcome::Skipped => "skipped",
+                    Outcome::KeptNewer => "not replaced, newer at the destination:",
+                    Outcome::Published | Outcome::Failed => "copied",
+                };
                 self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));
             }
             Event::Connected { peer, stream, cipher, congestion } if self.verbose => {

@@ -12,6 +12,7 @@ pub(crate) struct Tally {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     pub(crate) skipped: u64,
+    pub(crate) kept_newer: u64,
     pub(crate) failed: u64,
     pub(crate) resumed: u64,
     /// Items and bytes that a run without `--dry-run` would send.
@@ -66,6 +67,7 @@ impl Tally {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
+            Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
             // Directories and links have neither digest nor size.
             Event::Item { bytes, digest, .. } => {
                 self.files += u64::from(digest.is_some() || *bytes > 0);
@@ -119,6 +121,7 @@ impl Tally {
             // What ended the run is an error too.
             errors: self.failed.max(1),
             skipped: self.skipped,
+            kept_newer: self.kept_newer,
             resumed_bytes: self.resumed,
             ..Summary::default()
         }

@@ -53,6 +53,7 @@ fn unknown_names_get_the_nearest_one() {
     refused("[serve]\nlisten = ':7'\nauthorised_keys = '/a'", "3:1", &["in [serve]", "did you mean authorized-keys?"]);
     refused("[serve]\nrate = '1gbit'", "2:1", &["unknown key rate in [serve]"]);
     refused("update = true", "1:1", &["update is no setting: give --update to icdc copy on the command line"]);
+    refused("skip-equal = true", "1:1", &["skip-equal is no setting: give --skip-equal to"]);
     refused("dry_run = true", "1:1", &["dry_run is no setting: give --dry-run to"]);
     refused("zzz = 1", "1:1", &["unknown key zzz; there are via, ssh, "]);
 }

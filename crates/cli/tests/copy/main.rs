@@ -6,6 +6,7 @@
 mod apart;
 mod deep;
 mod devices;
+mod existing;
 mod fidelity;
 mod inodes;
 mod misstated;

@@ -195,7 +195,7 @@ fn what_a_killed_run_left_goes_with_a_run_that_skips() {
     let source = data::tree(&site.path("source"), 74, &shape);
     succeed(Command::new("cp").arg("-a").arg(&source).arg(site.path("copy")));
     kill_with_small_files_unfinished(&site);
-    site.copy(&["--update", "--ssh", &site.ssh(), "source/"]).arg(site.by_ssh("copy")).run().expect_code(0);
+    site.copy(&["--skip-equal", "--ssh", &site.ssh(), "source/"]).arg(site.by_ssh("copy")).run().expect_code(0);
     assert_no_leftovers(&site.path("copy"));
     assert_same(&source, &site.path("copy"));
 }

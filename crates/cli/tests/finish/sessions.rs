@@ -58,7 +58,7 @@ fn a_command_that_fails_or_hangs_is_logged_and_holds_no_session_up() {
     push(&site, &daemon, &["--no-resume"]).run().expect_code(0);
     assert!(eventually(|| site.path("hanging").exists()));
     // Beside it.
-    push(&site, &daemon, &["--update"]).run().expect_code(0);
+    push(&site, &daemon, &["--skip-equal"]).run().expect_code(0);
     assert!(daemon.run().wait_for_words("the command was killed after 2s"), "{}", daemon.run().stderr());
 }
 

@@ -73,10 +73,10 @@ fn a_drop_box_takes_what_is_new_and_changes_and_tells_nothing_else() {
     fs::create_dir(there.join("deeper")).unwrap();
     fs::set_permissions(there.join("deeper"), Permissions::from_mode(0o711)).unwrap();
 
-    // Each on its own: a file of several blocks' size, and again, also with --update and where it is the same.
+    // Each on its own: a file of several blocks' size, and again, also with --update and --skip-equal, and where it is the same.
     push(&site, &["--"], "push", &daemon, "in/pushed").expect_code(0);
     assert_same(&site.path("push"), &there.join("pushed"));
-    for words in [&["--"][..], &["--update", "--"], &["--no-resume", "--"]] {
+    for words in [&["--"][..], &["--update", "--"], &["--skip-equal", "--"], &["--no-resume", "--"]] {
         let again = push(&site, words, "push", &daemon, "in/pushed").expect_code(1);
         assert!(again.stderr.contains("something has this name"), "{again}");
     }

@@ -260,6 +260,23 @@ impl Directory {
         metadata::apply(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
+    /// Gives the regular file `name`, opened as `file` and there before, those `wanted` attributes that
+    /// it has not, its time of modification excepted, and takes extended attributes away that would be
+    /// carried and are not wanted. True if something was changed.
+    ///
+    /// # Errors
+    /// As [`set_metadata`](Self::set_metadata); some may be set by then.
+    pub fn amend(&self, name: &Name, file: &File, wanted: &Metadata<'_>) -> Result<bool> {
+        metadata::amend(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
+    }
+
+    /// A file here that has no name and is gone when it is closed, for trying what the file system
+    /// does; `None` where the file system or the kernel has no such files.
+    #[must_use]
+    pub fn file_for_trying(&self) -> Option<File> {
+        self.unnamed_file().ok().map(File::from)
+    }
+
     /// Restores metadata of this directory, after everything in it is made.
     ///
     /// # Errors

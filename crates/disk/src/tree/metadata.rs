@@ -288,6 +288,50 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
+/// Gives a file that was there before those `wanted` attributes that it has not, its time excepted, and
+/// takes the extended ones away that are carried and not wanted. True if something was changed.
+pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
+    let file = file.as_fd();
+    let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
+    let wanted_xattrs = wanted.xattrs.unwrap_or_default();
+    let has = wanted.xattrs.map(|_| xattrs(file)).transpose()?.unwrap_or_default();
+    let is_wanted = |name: &[u8]| wanted_xattrs.iter().any(|(wanted, _)| wanted == name);
+    // Capabilities go with the owner, and ACLs with the mode.
+    let belongs = |name: &[u8]| match name {
+        CAPABILITY => wanted.owner.is_some(),
+        ACCESS_ACL => wanted.mode.is_some(),
+        _ => true,
+    };
+    let others: Vec<&[u8]> =
+        has.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_wanted(name) && belongs(name)).collect();
+    if wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
+        && wanted.mode.is_none_or(|mode| mode == found.mode)
+        && wanted_xattrs.iter().all(|attribute| has.contains(attribute))
+        && others.is_empty()
+    {
+        return Ok(false);
+    }
+    for name in others {
+        rustix::fs::fremovexattr(file, name).map_err(|errno| Failure {
+            call: "fremovexattr",
+            attribute: Some(printable(name)),
+            errno,
+        })?;
+    }
+    apply(file, &Metadata { mtime: None, ..wanted.clone() })?;
+    Ok(true)
+}
+
+/// Gives an open file a time of modification. Gives the one that it shows: what the file system keeps
+/// of it.
+///
+/// # Errors
+/// What `futimens` and `fstat` say.
+pub fn set_time(file: impl AsFd, mtime: FileTime) -> std::io::Result<FileTime> {
+    rustix::fs::futimens(&file, &timestamps(mtime))?;
+    Ok(Stat::of(file)?.mtime)
+}
+
 /// Restores owner and time of a name without following it, as is needed for symbolic links, which
 /// have no mode of their own.
 pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted: &Metadata<'_>) -> Result<(), Failure> {

@@ -45,7 +45,7 @@ pub use error::{Result, TreeError};
 pub use listing::{ListedEntry, Listing};
 pub use located::Located;
 pub use lock::try_lock;
-pub use metadata::{CAPABILITY, FileTime, Incarnation, Kind, Metadata, Stat, Xattrs};
+pub use metadata::{CAPABILITY, FileTime, Incarnation, Kind, Metadata, Stat, Xattrs, set_time};
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable};
 pub use opening::Followed;
 pub use resolving::Tree;

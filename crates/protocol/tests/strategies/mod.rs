@@ -264,11 +264,11 @@ fn diskless() -> impl Strategy<Value = Diskless> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    let usual = (any::<[bool; 5]>(), preserve(), option::of(1_u64..1 << 30)).prop_map(
-        |([verify, resume, update, dry_run, buffered], preserve, ring)| ReceiveOptions {
+    let usual = (any::<[bool; 4]>(), existing(), preserve(), option::of(1_u64..1 << 30)).prop_map(
+        |([verify, resume, dry_run, buffered], existing, preserve, ring)| ReceiveOptions {
             verify,
             resume,
-            update,
+            existing,
             preserve,
             ring: ring.map(ByteCount::new),
             dry_run,
@@ -282,6 +282,10 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         ..ReceiveOptions::default()
     });
     prop_oneof![3 => usual, 1 => without_disks]
+}
+
+fn existing() -> impl Strategy<Value = Existing> {
+    prop_oneof![Just(Existing::Replace), Just(Existing::SkipEqual), Just(Existing::Update)]
 }
 
 fn preserve() -> impl Strategy<Value = Preserve> {
@@ -386,7 +390,8 @@ fn want() -> impl Strategy<Value = Want> {
         digest().prop_map(Want::TakenOver),
         Just(Want::Skip),
         Just(Want::Failed),
-        Just(Want::Contents)
+        Just(Want::Contents),
+        Just(Want::Keep)
     ]
 }
 

@@ -90,6 +90,8 @@ pub struct Book<P> {
     /// Number of items that are wanted and not done.
     wanted: usize,
     links: Links,
+    /// Further names that become files of their own.
+    apart: Vec<EntryId>,
     claims: Claims,
     batch: Batch,
     /// What the flushes of names that were asked for are for, in this order.
@@ -123,6 +125,7 @@ impl<P> Book<P> {
             items: ById::default(),
             wanted: 0,
             links: Links::default(),
+            apart: Vec::new(),
             claims: Claims::default(),
             batch: Batch::default(),
             naming: VecDeque::new(),
@@ -282,6 +285,7 @@ impl<P> Book<P> {
         if self.phase.is_open() {
             self.admit_waiting();
         }
+        self.separate_answered();
         // When nothing else can come, nothing is gained by waiting for it.
         let is_last = self.phase.is_last() && self.batch.len() == self.wanted;
         let is_full = self.batch.is_full() || self.finishing.len() >= DIRECTORIES;

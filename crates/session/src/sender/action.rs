@@ -78,8 +78,10 @@ pub enum Fate {
     Published(Option<FileDigest>),
     /// It was published by an earlier session, and is left as it is.
     Kept,
-    /// It is of equal size and time, and the user asked for an update only.
+    /// It is of equal size and time, and the user asked to skip such files.
     Skipped,
+    /// What is there was modified later, and the user asked to keep it.
+    KeptNewer,
     /// It would be transferred if this were no dry run.
     WouldSend,
     /// It failed at either end.

@@ -87,9 +87,11 @@ pub struct Counts {
     pub files_done: u64,
     /// Sum of their sizes.
     pub bytes_done: ByteCount,
-    /// Files that the receiver left as they were.
+    /// Files that the receiver left as they were, being equal.
     pub skipped: u64,
-    /// Sum of their sizes.
+    /// Files that the receiver left as they were, being newer, further names of one included.
+    pub kept_newer: u64,
+    /// Sum of the sizes that the files of both kinds have at the source.
     pub skipped_bytes: ByteCount,
     /// Items that failed at either end.
     pub failed: u64,
@@ -145,6 +147,7 @@ pub(super) enum Settlement {
     Published(Option<FileDigest>),
     TakenOver(FileDigest),
     Skipped,
+    KeptNewer,
     Failed,
 }
 
@@ -342,7 +345,7 @@ impl Ledger {
         *slot = Slot::Settled(match how {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
-            Settlement::Skipped | Settlement::Failed => None,
+            Settlement::Skipped | Settlement::KeptNewer | Settlement::Failed => None,
         });
         self.pending -= 1;
         self.weight -= item.weight();
@@ -374,6 +377,10 @@ impl Ledger {
                 counts.skipped_bytes += item.size();
             }
             Settlement::Skipped => {}
+            Settlement::KeptNewer => {
+                counts.kept_newer += 1;
+                counts.skipped_bytes += item.size();
+            }
             Settlement::Failed => counts.failed += 1,
         }
     }

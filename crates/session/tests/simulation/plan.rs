@@ -1,5 +1,6 @@
 //! What a world is like and what befalls it, all of it by its seed.
 
+use icdc_protocol::message::Existing;
 use icdc_session::sender::Window;
 use icdc_units::{ByteCount, Span};
 
@@ -63,7 +64,7 @@ pub(crate) struct Plan {
     pub(crate) ring: usize,
     pub(crate) verify: bool,
     /// Files of equal size and time are left alone.
-    pub(crate) update: bool,
+    pub(crate) existing: Existing,
     /// Some commands only tell what they would do.
     pub(crate) dry_runs: bool,
     /// How far the sender's announcements run ahead.
@@ -109,7 +110,7 @@ impl Plan {
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
             ring: random.within(4, 16) as usize,
             verify: random.once_in(3),
-            update: random.once_in(4),
+            existing: if random.once_in(4) { Existing::SkipEqual } else { Existing::Replace },
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),
@@ -148,7 +149,7 @@ impl Plan {
             streams: 1,
             ring: 8,
             verify: false,
-            update: false,
+            existing: Existing::Replace,
             dry_runs: false,
             window: Window::default(),
             destination_exists: false,

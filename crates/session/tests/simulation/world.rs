@@ -292,8 +292,8 @@ impl World {
         self.env.note(format_args!("{session} begins: session {} of command {}", command.sessions, self.commands));
         let mut connections = Connections::new(session, self.latency);
         connections.open(&mut self.env.random);
-        let Plan { verify, update, window, .. } = self.plan;
-        let options = ReceiveOptions { verify, update, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
+        let Plan { verify, existing, window, .. } = self.plan;
+        let options = ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
         let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, is_dry);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);

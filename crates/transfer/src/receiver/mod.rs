@@ -19,6 +19,7 @@ mod file_identity;
 mod hash;
 mod intake;
 mod jobs;
+mod kept_times;
 mod large_file;
 mod leftovers;
 mod names;
@@ -78,8 +79,10 @@ pub struct Received {
     pub files: u64,
     /// Sum of their sizes.
     pub bytes: u64,
-    /// Files that were there already.
+    /// Files that were there already and equal.
     pub skipped: u64,
+    /// Files that were there already and newer than the source's.
+    pub kept_newer: u64,
     /// Items that failed.
     pub failed: u64,
     /// Bytes that an earlier run had made durable.
@@ -197,6 +200,7 @@ pub fn run(
         files,
         bytes: counters.bytes.load(Ordering::Relaxed),
         skipped: counters.skipped.load(Ordering::Relaxed),
+        kept_newer: counters.kept_newer.load(Ordering::Relaxed),
         failed: counters.failed.load(Ordering::Relaxed),
         resumed_bytes: counters.resumed.load(Ordering::Relaxed),
         taken_over: (

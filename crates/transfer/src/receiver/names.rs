@@ -38,6 +38,7 @@ use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::jobs::{CompareJob, NameJob, StoreJob};
+use super::kept_times::KeptTimes;
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
 use super::pending::metadata;
@@ -69,6 +70,9 @@ pub(super) struct Keeper<'a> {
     /// Published or found file under the first name of each file with several, as many as the
     /// book knows.
     first_files: ById<FileIdentity>,
+    /// Files that are left alone and whose attributes may have to be set.
+    to_amend: ById<FileIdentity>,
+    kept_times: KeptTimes,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
     /// Likewise.
@@ -102,6 +106,8 @@ impl<'a> Keeper<'a> {
             claimed: ById::default(),
             staged: ById::default(),
             first_files: ById::default(),
+            to_amend: ById::default(),
+            kept_times: KeptTimes::new(shared.options.dry_run),
             store: Some(store),
             compare: Some(compare),
         }
@@ -191,6 +197,10 @@ impl<'a> Keeper<'a> {
                     self.book.on_link_ended();
                 }
                 self.book.on_examined(examined);
+            }
+            Action::Amend(ids) => {
+                let amended = ids.iter().map(|id| (*id, self.amend(*id))).collect();
+                self.book.on_amended(amended);
             }
             Action::NoteStaged { id, path } => {
                 if let Err(reason) = self.note_staged(&path) {
@@ -413,20 +423,42 @@ impl Keeper<'_> {
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
         let has_failed = || self.shared.has_failed();
-        let mut look = Look::at(item, directory, &name, self.run.as_ref(), self.shared.whose(), &has_failed);
+        let ours = (self.run.as_ref(), self.shared.whose());
+        let mut look = Look::at(item, (directory, &name), ours, &has_failed, &self.kept_times);
         let verdict = self.book.decide(examination, &mut look)?;
         let (found, claimed) = (look.found, look.claimed);
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
         let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Taken(_));
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.look(spelling, found.as_ref().map(|found| (found, is_found)))?;
-        if let Some(found) = found.filter(|_| is_found && is_first) {
-            self.remember_first(examination.id, FileIdentity::of(&found));
+        if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
+            if verdict == (Verdict::Skip { amend: true }) {
+                self.to_amend.insert(examination.id, found);
+            }
+            if is_found && is_first && verdict != Verdict::KeepNewer {
+                self.remember_first(examination.id, found);
+            }
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
         }
         Ok(verdict)
+    }
+
+    /// Sets what a file lacks of its attributes, if it is the one that was looked at.
+    fn amend(&mut self, id: EntryId) -> Result<bool, Failure> {
+        let looked_at = self.to_amend.remove(&id);
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let (file, stat) = directory.open_file(&name).map_err(|error| failure::of_tree(&error))?;
+        if looked_at != Some(FileIdentity::of(&stat)) {
+            return Err("is another file by now".into());
+        }
+        let amended = directory.amend(&name, &file, &metadata(&item.entry, self.shared.options.preserve));
+        amended.map_err(|error| {
+            tracing::debug!(%error, "a file's attributes cannot be set, so it is replaced");
+            failure::of_tree(&error)
+        })
     }
 
     /// Notes which file has the first name of one with several.

@@ -51,7 +51,10 @@ impl Progress {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + shared.counters.resumed.load(Ordering::Relaxed)).min(totals.bytes),
             bytes_total: totals.bytes,
-            files_done: shared.counters.files.load(Ordering::Relaxed) + shared.counters.skipped.load(Ordering::Relaxed),
+            files_done: [&shared.counters.files, &shared.counters.skipped, &shared.counters.kept_newer]
+                .iter()
+                .map(|count| count.load(Ordering::Relaxed))
+                .sum(),
             rate_bps: rate.as_bits_per_second(),
             limited_by: if full { Stage::DestinationDisk } else { Stage::Network },
             ring_used: feedback.ring_used,

@@ -105,6 +105,7 @@ pub(super) struct Counters {
     pub(super) files: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) skipped: AtomicU64,
+    pub(super) kept_newer: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) resumed: AtomicU64,
     pub(super) taken_over_files: AtomicU64,
@@ -195,6 +196,10 @@ impl Shared<'_> {
 
     pub(super) fn skipped(&self) {
         self.counters.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn kept_newer(&self) {
+        self.counters.kept_newer.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn resumed(&self, bytes: ByteCount) {

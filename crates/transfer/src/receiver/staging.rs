@@ -51,6 +51,11 @@ impl Purpose {
         Self(hasher)
     }
 
+    /// A file for trying what the file system does, which loses its name at once.
+    pub(super) fn trial() -> Self {
+        Self(Whose::default().hasher("icdc trial name 1"))
+    }
+
     /// The choices that a later run makes as well.
     pub(super) fn found_again(&self) -> [Staging; 2] {
         let mut own = self.0.clone();

@@ -32,6 +32,9 @@ pub enum Action<P> {
     /// Decide by `Book::decide` what is wanted of each item:
     /// `on_examined`.
     Examine(Vec<Examination>),
+    /// Set those attributes of regular files that are not as they are to be, unless another file has
+    /// the name by now: `on_amended`.
+    Amend(Vec<EntryId>),
     /// Note in the run's journal, if there is one, that an unfinished file is about to be made.
     /// Where that fails, the item is lost (`on_lost`).
     NoteStaged {
@@ -140,6 +143,7 @@ pub(super) enum Answer {
     Begun,
     DirectoriesMade,
     Examined,
+    Amended,
     Staged,
     LinkMade,
     Flushed,
@@ -156,6 +160,7 @@ impl<P> Action<P> {
             Self::BeginRun => Some(Answer::Begun),
             Self::MakeDirectories(_) => Some(Answer::DirectoriesMade),
             Self::Examine(_) => Some(Answer::Examined),
+            Self::Amend(_) => Some(Answer::Amended),
             Self::Stage { .. } => Some(Answer::Staged),
             Self::MakeSymlink(_) | Self::MakeLink { .. } => Some(Answer::LinkMade),
             Self::Flush(_) => Some(Answer::Flushed),
@@ -352,6 +357,13 @@ pub enum Told {
         /// It is a regular file.
         is_file: bool,
     },
+    /// A regular file at the destination is kept because it was modified later than the source's.
+    KeptNewer {
+        /// Path below the destination.
+        path: Vec<u8>,
+        /// Length of the source's file, 0 of a further name of one.
+        size: ByteCount,
+    },
     /// An item is not done.
     Failed {
         /// Path below the destination.
@@ -361,7 +373,7 @@ pub enum Told {
         /// Sentence for the user.
         reason: String,
     },
-    /// A further name of a file is made as a file of its own: the first name was replaced.
+    /// A further name of a file is made as a file of its own: another file has the first name.
     Unlinked {
         /// Path below the destination.
         path: Vec<u8>,

@@ -1,5 +1,7 @@
 //! What is answered to an item, by what lies at the destination.
 
+use std::collections::BTreeSet;
+
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
@@ -24,7 +26,13 @@ impl<P> Book<P> {
         }
         let unflushed: Vec<EntryId> = examined
             .iter()
-            .filter(|(id, outcome)| *outcome == Ok(Verdict::Skip) && self.needs_flush(*id))
+            .filter(|(id, outcome)| *outcome == Ok(Verdict::Skip { amend: false }) && self.needs_flush(*id))
+            .map(|(id, _)| *id)
+            .collect();
+        let is_dry = self.settings.options.dry_run;
+        let to_amend: Vec<EntryId> = examined
+            .iter()
+            .filter(|(_, outcome)| !is_dry && *outcome == Ok(Verdict::Skip { amend: true }))
             .map(|(id, _)| *id)
             .collect();
         for (id, outcome) in examined {
@@ -46,6 +54,9 @@ impl<P> Book<P> {
         if let Some(names) = self.names_of(&unflushed) {
             self.flush_names(Named::Skipped(unflushed), names);
         }
+        if !to_amend.is_empty() {
+            self.ask(Action::Amend(to_amend));
+        }
         if self.answering().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
             self.answer_announced();
         }
@@ -63,12 +74,13 @@ impl<P> Book<P> {
                 self.leave(id, Progress::Published);
                 Some(Want::TakenOver(digest))
             }
-            Ok(Verdict::Skip) if self.needs_flush(id) => {
+            Ok(Verdict::Skip { amend }) if self.needs_flush(id) || (amend && !self.settings.options.dry_run) => {
                 self.remember(id, Progress::Coming);
                 self.set_state(id, ItemState::Skipping);
                 None
             }
-            Ok(Verdict::Skip) => Some(self.skip(id)),
+            Ok(Verdict::Skip { .. }) => Some(self.skip(id)),
+            Ok(Verdict::KeepNewer) => Some(self.keep_newer(id)),
             Ok(Verdict::Compare { digest, is_noted }) => {
                 self.remember(id, Progress::Coming);
                 self.set_state(id, ItemState::Comparing { digest, is_noted });
@@ -110,6 +122,51 @@ impl<P> Book<P> {
         !self.settings.options.dry_run && matches!(directory, Some(DirectoryId::Source(_)))
     }
 
+    /// Items that are left alone have the attributes that they are to have, and those that were `Ok(true)`
+    /// got one of them just now; or why not. What cannot be given its attributes is made anew.
+    pub fn on_amended(&mut self, amended: Vec<(EntryId, Result<bool, Failure>)>) {
+        self.answered(Answer::Amended);
+        let (mut changed, mut unchanged, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, outcome) in amended {
+            match outcome {
+                Ok(true) => changed.push(id),
+                Ok(false) => unchanged.push(id),
+                Err(_) => refused.push(id),
+            }
+        }
+        if self.phase.is_open() {
+            let (unflushed, through): (Vec<_>, Vec<_>) = unchanged.into_iter().partition(|id| self.needs_flush(*id));
+            self.on_skipped_flushed(through, &Ok(()));
+            if let Some(names) = self.names_of(&unflushed) {
+                self.flush_names(Named::Skipped(unflushed), names);
+            }
+            let devices = changed.iter().filter_map(|id| Some(self.items.get(id)?.item.place.directory.device));
+            let devices: BTreeSet<u64> = devices.collect();
+            if !devices.is_empty() {
+                self.flush_names(Named::Skipped(changed), Names::OnFileSystems(devices.into_iter().collect()));
+            }
+            let mut examinations = Vec::new();
+            for id in refused {
+                self.set_state(id, ItemState::Examined);
+                examinations.push(Examination { id, question: Question::Contents });
+            }
+            if !examinations.is_empty() {
+                self.ask(Action::Examine(examinations));
+            }
+        }
+        self.go_on();
+    }
+
+    /// Something newer has the name of an item, and stays.
+    fn keep_newer(&mut self, id: EntryId) -> Want {
+        if let Some(Tracked { item, .. }) = self.items.get(&id) {
+            let (size, path) = (item.size(), item.path.clone());
+            self.tell(Told::KeptNewer { path, size });
+        }
+        self.leave(id, Progress::Kept);
+        Want::Keep
+    }
+
     /// An item is left alone.
     fn skip(&mut self, id: EntryId) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
@@ -129,13 +186,21 @@ impl<P> Book<P> {
 
     /// The names of items that are left alone are durable, or why not.
     pub(super) fn on_skipped_flushed(&mut self, ids: Vec<EntryId>, outcome: &Result<(), Failure>) {
+        let mut answers: Option<(EntryId, Vec<Want>)> = None;
         for id in ids {
             let want = match outcome {
                 Ok(()) => self.skip(id),
                 Err(failure) => self.refuse_tracked(id, failure.clone().passing()),
             };
-            self.answer(id, vec![want]);
+            match &mut answers {
+                Some((first, wants)) if *first + wants.len() as EntryId == id => wants.push(want),
+                _ => {
+                    let before = answers.replace((id, vec![want]));
+                    before.into_iter().for_each(|(first, wants)| self.answer(first, wants));
+                }
+            }
         }
+        answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
     /// Nothing is wanted of an item that is published with this digest.
@@ -199,6 +264,7 @@ impl<P> Book<P> {
         match self.links.link(id, to) {
             Linking::Waits => {}
             Linking::To(first) => self.ask(Action::MakeLink { id, first }),
+            Linking::Apart => self.separate_soon(id),
             Linking::Fails(reason) => self.lose(id, reason.into()),
         }
     }

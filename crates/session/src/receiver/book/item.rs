@@ -70,7 +70,7 @@ pub(super) fn size_of(entry: &Entry) -> ByteCount {
 }
 
 /// A time of modification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModificationTime {
     /// Seconds since 1970.
     pub seconds: i64,

@@ -16,6 +16,8 @@ use crate::ById;
 pub(super) enum Progress {
     Coming,
     Published,
+    /// Something newer has its name, and stays.
+    Kept,
     Failed,
 }
 
@@ -26,6 +28,8 @@ pub(super) enum Linking {
     Waits,
     /// It can be made now.
     To(FirstName),
+    /// It is to be a file of its own: the file with the first name is another one, which is kept.
+    Apart,
     /// It cannot be made.
     Fails(&'static str),
 }
@@ -110,6 +114,7 @@ impl Links {
                 source: file.source,
                 name: file.name.to_vec(),
             }),
+            Progress::Kept => Linking::Apart,
             Progress::Failed => Linking::Fails("the file it is a further name of failed"),
         }
     }

@@ -104,13 +104,32 @@ impl<P> Book<P> {
     /// item are wanted after all, for a file of its own.
     pub fn on_link_to_another(&mut self, id: EntryId) {
         self.answered(Answer::LinkMade);
+        self.separate(id);
+        self.go_on();
+    }
+
+    /// A further name becomes a file of its own as soon as it has its first answer.
+    pub(super) fn separate_soon(&mut self, id: EntryId) {
+        self.apart.push(id);
+    }
+
+    /// Makes files of further names that have had their first answer.
+    pub(super) fn separate_answered(&mut self) {
+        let unanswered = self.answering().map_or(EntryId::MAX, |announced| announced.first);
+        let (answered, waiting) = std::mem::take(&mut self.apart).into_iter().partition(|id| *id < unanswered);
+        self.apart = waiting;
+        let answered: Vec<EntryId> = answered;
+        answered.into_iter().for_each(|id| self.separate(id));
+    }
+
+    /// A further name becomes a file of its own.
+    fn separate(&mut self, id: EntryId) {
         if self.phase.is_open() {
             self.want_contents_of_link(id);
         } else {
             // Nobody is there to send them.
             self.fail(id, Failure::Passing("the file it is a further name of was replaced".into()));
         }
-        self.go_on();
     }
 
     fn want_contents_of_link(&mut self, id: EntryId) {

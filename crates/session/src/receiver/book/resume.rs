@@ -4,7 +4,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{EntryKind, FileDigest, ReceiveOptions};
+use icdc_protocol::message::{EntryKind, Existing, FileDigest, ReceiveOptions};
 use icdc_protocol::run_journal::{ItemKey, item_key};
 use icdc_units::ByteCount;
 
@@ -16,6 +16,10 @@ use crate::Failure;
 pub trait Facts {
     /// What has the item's name, a symbolic link standing for itself; `None` if nothing can be seen.
     fn stat(&mut self) -> Option<Stat>;
+
+    /// Time of modification that a file of the item's directory shows once it was given `wanted`: what
+    /// the file system keeps of it.
+    fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime;
 
     /// Target of the symbolic link that has the item's name.
     fn link_target(&mut self) -> Option<Vec<u8>>;
@@ -84,8 +88,13 @@ pub enum Verdict {
     Have(FileDigest),
     /// Nothing is wanted: an earlier run has published it with this digest, and it was not read.
     TakenOver(FileDigest),
-    /// Nothing is wanted: it is there as it should be.
-    Skip,
+    /// Nothing is wanted: it is there with its contents.
+    Skip {
+        /// Other attributes of it may have to be set.
+        amend: bool,
+    },
+    /// Nothing is wanted: the file that is there was modified later.
+    KeepNewer,
     /// It seems to be published: that is to be compared first.
     Compare {
         /// With this digest.
@@ -152,9 +161,9 @@ pub fn taken(shown: &str) -> Failure {
 fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Verdict> {
     let options = terms.options;
     // To be skipped would tell size and time, or the target.
-    let updates = options.update && !terms.only_new;
+    let existing = if terms.only_new { Existing::Replace } else { options.existing };
     let EntryKind::File { version, .. } = &item.entry.kind else {
-        return (updates && is_same_link(item, options, facts)).then_some(Verdict::Skip);
+        return is_left_alone(item, existing, options, facts);
     };
     if let Some((digest, by)) = facts.published(&item_key(&item.path, version))
         && is_as_published(item, options, facts)
@@ -165,10 +174,29 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
-    if updates && stat_of(item, facts).is_some() {
-        return Some(Verdict::Skip);
+    if existing != Existing::Replace
+        && let Some(stat) = stat_of(item, options, facts)
+    {
+        // Attributes of other kinds are not in what was looked at.
+        return Some(Verdict::Skip { amend: options.preserve.xattr || !has_attributes(item, options, &stat) });
     }
-    renamed(item, options, facts).map(|digest| Verdict::Compare { digest, is_noted: false })
+    if let Some(digest) = renamed(item, options, facts) {
+        return Some(Verdict::Compare { digest, is_noted: false });
+    }
+    (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
+}
+
+/// What is decided of a link without making it.
+fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
+    match item.entry.kind {
+        EntryKind::HardLink { .. } => {
+            (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
+        }
+        _ => {
+            let is_same = existing != Existing::Replace && is_same_link(item, options, facts);
+            is_same.then_some(Verdict::Skip { amend: false })
+        }
+    }
 }
 
 /// What is wanted of an item that no earlier run has published.
@@ -200,24 +228,46 @@ fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
 
 /// Whether the name has a file with the size, time, mode and owner that this item is to have.
 fn is_as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
+    stat_of(item, options, facts).is_some_and(|stat| has_attributes(item, options, &stat))
+}
+
+/// Whether it has the mode and the owner that this item is to have.
+fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
-    stat_of(item, facts).is_some_and(|stat| {
-        wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
-    })
+    wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
 }
 
 /// What the file system says of a file of that size and time of modification that has the name
 /// already.
-fn stat_of(item: &Item, facts: &mut impl Facts) -> Option<Stat> {
-    let mtime = ModificationTime::of(&item.entry);
-    facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size() && stat.mtime == mtime)
+fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
+    let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
+    shows_time(item, options, &stat, facts).then_some(stat)
 }
 
-/// Whether it is a symbolic link that is there already, with its time where times are preserved.
+/// Whether it shows the item's time of modification: the same, or what the file system keeps of it,
+/// which it can only have been given where times are preserved.
+fn shows_time(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
+    let wanted = ModificationTime::of(&item.entry);
+    stat.mtime == wanted || (options.preserve.times && stat.mtime == facts.shown_time(wanted))
+}
+
+/// Whether the name has a regular file that was modified later than the item, as far as the file
+/// system can tell.
+fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
+    let source = ModificationTime::of(&item.entry);
+    facts
+        .stat()
+        .is_some_and(|stat| stat.kind == Kind::File && stat.mtime > source && stat.mtime > facts.shown_time(source))
+}
+
+/// Whether it is a symbolic link that is there already, with its time and owner where these are
+/// preserved.
 fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let EntryKind::Symlink { target } = &item.entry.kind else { return false };
-    let mtime = ModificationTime::of(&item.entry);
-    facts.stat().is_some_and(|stat| stat.kind == Kind::Symlink && (!options.preserve.times || stat.mtime == mtime))
+    let owner = Restored::of(&item.entry, options.preserve).owner;
+    let Some(stat) = facts.stat().filter(|stat| stat.kind == Kind::Symlink) else { return false };
+    owner.is_none_or(|owner| owner == stat.owner)
+        && (!options.preserve.times || shows_time(item, options, &stat, facts))
         && facts.link_target().is_some_and(|found| found == *target)
 }
 
@@ -250,11 +300,16 @@ mod tests {
         journals: Vec<BlockMap>,
         part: Option<BlockMap>,
         asked_to_clear: Option<bool>,
+        /// Nanoseconds.
+        granularity: u32,
     }
 
     impl Facts for Known {
         fn stat(&mut self) -> Option<Stat> {
             self.stat
+        }
+        fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
+            ModificationTime { nanos: wanted.nanos - wanted.nanos % self.granularity.max(1), ..wanted }
         }
         fn link_target(&mut self) -> Option<Vec<u8>> {
             self.target.clone()
@@ -302,6 +357,10 @@ mod tests {
 
     fn options() -> ReceiveOptions {
         ReceiveOptions { resume: true, ..ReceiveOptions::default() }
+    }
+
+    fn skipping_equal() -> ReceiveOptions {
+        ReceiveOptions { existing: Existing::SkipEqual, ..options() }
     }
 
     fn anything(item: &Item, options: &ReceiveOptions, mut facts: Known) -> Verdict {
@@ -355,14 +414,52 @@ mod tests {
 
     #[test]
     fn an_update_skips_what_has_size_and_time_and_links_with_the_same_target() {
-        let update = ReceiveOptions { update: true, ..options() };
+        let update = skipping_equal();
         let there = |kind| Known { stat: Some(stat(kind, 9)), target: Some(b"t".to_vec()), ..Known::default() };
-        assert_eq!(anything(&file(9), &update, there(Kind::File)), Verdict::Skip);
+        assert_eq!(anything(&file(9), &update, there(Kind::File)), Verdict::Skip { amend: false });
         assert_eq!(anything(&file(9), &options(), there(Kind::File)), Verdict::Contents { held: None });
         let link = |target: &[u8]| item(EntryKind::Symlink { target: target.to_vec() });
-        assert_eq!(anything(&link(b"t"), &update, there(Kind::Symlink)), Verdict::Skip);
+        assert_eq!(anything(&link(b"t"), &update, there(Kind::Symlink)), Verdict::Skip { amend: false });
         assert_eq!(anything(&link(b"u"), &update, there(Kind::Symlink)), Verdict::Contents { held: None });
         assert_eq!(anything(&link(b"t"), &options(), there(Kind::Symlink)), Verdict::Contents { held: None });
+    }
+
+    #[test]
+    fn what_is_equal_lacks_attributes_and_what_is_newer_stays() {
+        let update = ReceiveOptions { existing: Existing::Update, ..options() };
+        let there = |stat| Known { stat: Some(stat), ..Known::default() };
+        let other_mode = Stat { mode: 0o600, ..stat(Kind::File, 9) };
+        for options in [&update, &skipping_equal()] {
+            assert_eq!(anything(&file(9), options, there(other_mode)), Verdict::Skip { amend: true });
+        }
+        let contents = Verdict::Contents { held: None };
+        let at = |seconds, nanos| Stat { mtime: ModificationTime { seconds, nanos }, ..stat(Kind::File, 8) };
+        let further = item(EntryKind::HardLink { to: 1, size: 9, version: [3; 16], sparse: false });
+        for item in [&file(9), &further] {
+            for newer in [at(5, 7), at(6, 0)] {
+                assert_eq!(anything(item, &update, there(newer)), Verdict::KeepNewer);
+                assert_eq!(anything(item, &skipping_equal(), there(newer)), contents);
+                let directory = Stat { kind: Kind::Directory, ..newer };
+                assert_eq!(anything(item, &update, there(directory)), contents);
+            }
+            assert_eq!(anything(item, &update, there(at(5, 6))), contents, "of another size");
+            assert_eq!(anything(item, &update, there(at(5, 5))), contents, "older");
+        }
+    }
+
+    #[test]
+    fn times_are_compared_as_the_destination_keeps_them_where_they_are_preserved() {
+        let known = |nanos| {
+            let mtime = ModificationTime { seconds: 5, nanos };
+            Known { stat: Some(Stat { mtime, ..stat(Kind::File, 9) }), granularity: 4, ..Known::default() }
+        };
+        let update = ReceiveOptions { existing: Existing::Update, ..options() };
+        assert_eq!(anything(&file(9), &update, known(4)), Verdict::Skip { amend: false });
+        assert_eq!(anything(&file(9), &update, known(0)), Verdict::Contents { held: None });
+        assert_eq!(anything(&file(9), &update, known(8)), Verdict::KeepNewer);
+        let preserve = Preserve { times: false, ..update.preserve };
+        let without = ReceiveOptions { preserve, ..update };
+        assert_eq!(anything(&file(9), &without, known(4)), Verdict::Contents { held: None });
     }
 
     #[test]
@@ -395,7 +492,7 @@ mod tests {
         let only_new = |options: &ReceiveOptions, question, item: &Item, mut facts: Known| {
             decide(item, question, Terms { options, only_new: true }, &mut facts)
         };
-        let update = ReceiveOptions { update: true, ..options() };
+        let update = skipping_equal();
         let link = item(EntryKind::Symlink { target: b"t".to_vec() });
         for options in [options(), update.clone()] {
             for found in [

@@ -91,6 +91,7 @@ impl Sender {
                 self.settle(id, &Settlement::TakenOver(digest), Fate::Kept);
             }
             Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
+            Want::Keep => self.settle(id, &Settlement::KeptNewer, Fate::KeptNewer),
         }
         Ok(())
     }

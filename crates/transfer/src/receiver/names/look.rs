@@ -1,6 +1,6 @@
 //! What lies at the destination that bears on one item.
 
-use icdc_disk::tree::{Directory, Kind, Name, Stat as Found};
+use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest};
@@ -10,6 +10,7 @@ use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy,
 use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
+use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
 use super::super::staging::{Purpose, Whose};
@@ -22,6 +23,7 @@ pub(super) struct Look<'a> {
     run: Option<&'a RunLog>,
     whose: Whose,
     has_failed: HasFailed<'a>,
+    kept_times: &'a KeptTimes,
     stat: Option<Option<Stat>>,
     /// What has the name, if the file system was asked.
     pub(super) found: Option<Found>,
@@ -32,13 +34,12 @@ pub(super) struct Look<'a> {
 impl<'a> Look<'a> {
     pub(super) fn at(
         item: &'a Item,
-        directory: &'a Directory,
-        name: &'a Name,
-        run: Option<&'a RunLog>,
-        whose: Whose,
+        (directory, name): (&'a Directory, &'a Name),
+        (run, whose): (Option<&'a RunLog>, Whose),
         has_failed: HasFailed<'a>,
+        kept_times: &'a KeptTimes,
     ) -> Self {
-        Self { item, directory, name, run, whose, has_failed, stat: None, found: None, claimed: None }
+        Self { item, directory, name, run, whose, has_failed, kept_times, stat: None, found: None, claimed: None }
     }
 }
 
@@ -71,6 +72,14 @@ impl Facts for Look<'_> {
                 owner: (found.uid, found.gid),
             })
         })
+    }
+
+    fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
+        let time = |time: ModificationTime| FileTime { seconds: time.seconds, nanos: time.nanos };
+        let found = self.stat().map(|stat| time(stat.mtime));
+        let place = (self.directory, self.item.place.directory.device);
+        let FileTime { seconds, nanos } = self.kept_times.shown(place, time(wanted), found);
+        ModificationTime { seconds, nanos }
     }
 
     fn link_target(&mut self) -> Option<Vec<u8>> {

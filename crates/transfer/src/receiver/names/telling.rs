@@ -31,6 +31,10 @@ impl Shared<'_> {
                 }
                 self.report(&path, size, Outcome::Skipped, None, None);
             }
+            Told::KeptNewer { path, size } => {
+                self.kept_newer();
+                self.report(&path, size, Outcome::KeptNewer, None, None);
+            }
             Told::Failed { path, size, reason } => {
                 self.report(&path, size, Outcome::Failed, None, Some(reason));
                 self.failed();
@@ -38,7 +42,7 @@ impl Shared<'_> {
             Told::Unlinked { path } => {
                 tracing::warn!(
                     path = %path_text(&path),
-                    "is copied as a file of its own and not as a hard link: its first name was replaced at the \
+                    "is copied as a file of its own and not as a hard link: another file has its first name at the \
                      destination"
                 );
             }

@@ -34,6 +34,8 @@ pub(super) struct Desk {
     pub(super) damaged: Option<EntryId>,
     /// A further name whose first one was replaced.
     pub(super) replaced_first: Option<EntryId>,
+    /// Items that are left alone lack an attribute.
+    pub(super) amends: bool,
     /// What the sender was told, since it looked.
     pub(super) replies: Vec<Message>,
     /// Files that are to be compared, since anybody looked.
@@ -109,6 +111,7 @@ impl Desk {
             fails: HashMap::new(),
             damaged: None,
             replaced_first: None,
+            amends: false,
             replies: Vec::new(),
             compares: Vec::new(),
         }
@@ -237,6 +240,11 @@ impl Desk {
                 }
                 self.book.on_examined(examined);
             }
+            Action::Amend(ids) => {
+                self.note(format!("amend {ids:?}"));
+                let amended = ids.into_iter().map(|id| (id, self.outcome("amend", id).map(|()| self.amends))).collect();
+                self.book.on_amended(amended);
+            }
             Action::Stage { pieces, payload } => {
                 assert_eq!(payload, "payload");
                 self.note(format!("stage {:?}", numbers(pieces.iter().map(|piece| piece.id))));
@@ -354,6 +362,7 @@ fn want(want: &Want) -> &'static str {
         Want::Skip => "skip",
         Want::Failed => "failed",
         Want::Contents => "contents",
+        Want::Keep => "keep",
     }
 }
 
@@ -365,6 +374,7 @@ fn tell(told: &Told) -> String {
         Told::TakenOver { .. } => "taken over".into(),
         Told::Continued { held } => format!("continued {}", held.as_u64()),
         Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
+        Told::KeptNewer { path, .. } => format!("kept {}", shown(path)),
         Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Told::Unlinked { path } => format!("unlinked {}", shown(path)),
         Told::Altered { path } => format!("altered {}", shown(path)),

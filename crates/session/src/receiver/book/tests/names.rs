@@ -29,7 +29,7 @@ fn directories_of_a_message_are_made_at_once_and_its_items_examined_at_once() {
     let mut desk = Desk::begun();
     let nested = [source(0, 0), file(1, 0, "x", 1), directory(2, 0, "d"), file(3, 2, "y", 1), file(4, 0, "z", 1)];
     desk.verdicts.insert(3, vec![HAVE]);
-    desk.verdicts.insert(4, vec![Verdict::Skip]);
+    desk.verdicts.insert(4, vec![Verdict::Skip { amend: false }]);
     desk.announce(&nested);
     let log = ["make [0, 2]", "examine [1, 3, 4]", "had", "skipped dst/z", "wants 0 all all all have skip"];
     assert_eq!(desk.log(), log);
@@ -45,7 +45,7 @@ fn the_name_of_a_source_that_is_skipped_is_made_durable_before_that_is_told() {
     let skipping = |settings| {
         let mut desk = Desk::new(settings);
         desk.begin(&[SourceKind::Item]);
-        desk.verdicts.insert(0, vec![Verdict::Skip]);
+        desk.verdicts.insert(0, vec![Verdict::Skip { amend: false }]);
         desk.log();
         desk
     };
@@ -72,7 +72,7 @@ fn beside_a_small_file_that_a_resumed_run_skips_nothing_is_left() {
     desk.placed.resuming = true;
     desk.begin(&[SourceKind::Directory]);
     desk.log();
-    desk.verdicts.insert(1, vec![Verdict::Skip]);
+    desk.verdicts.insert(1, vec![Verdict::Skip { amend: false }]);
     desk.announce(&[source(0, 0), file(1, 0, "x", 1)]);
     let log = ["make [0]", "examine [1]", "remove-left x", "skipped dst/x", "wants 0 all skip"];
     assert_eq!(desk.log(), log);
@@ -81,13 +81,71 @@ fn beside_a_small_file_that_a_resumed_run_skips_nothing_is_left() {
 #[test]
 fn what_is_skipped_in_a_directory_becomes_durable_with_that_and_leaves_no_journal() {
     let mut desk = Desk::begun();
-    desk.verdicts.insert(1, vec![Verdict::Skip]);
+    desk.verdicts.insert(1, vec![Verdict::Skip { amend: false }]);
     desk.announce(&[source(0, 0), file(1, 0, "x", LARGE)]);
     let log = ["make [0]", "examine [1]", "remove-left-journals x", "skipped dst/x", "wants 0 all skip"];
     assert_eq!(desk.log(), log);
     desk.say(Message::DirEnd { id: 0 });
     desk.wait();
     assert_eq!(desk.log(), ["finish 0", "flush [1]", "done 0"]);
+}
+
+#[test]
+fn attributes_of_what_is_skipped_are_durable_before_that_is_told_or_it_is_made_anew() {
+    let amending = |amends| {
+        let mut desk = Desk::begun();
+        desk.amends = amends;
+        for id in [1, 2] {
+            desk.verdicts.insert(id, vec![Verdict::Skip { amend: true }]);
+        }
+        desk
+    };
+    let announced = [source(0, 0), file(1, 0, "x", 1), file(2, 0, "y", 1)];
+    let mut desk = amending(true);
+    desk.announce(&announced);
+    let log = [
+        "make [0]",
+        "examine [1, 2]",
+        "amend [1, 2]",
+        "wants 0 all",
+        "flush-names on [1]",
+        "skipped dst/x",
+        "skipped dst/y",
+        "wants 1 skip skip",
+    ];
+    assert_eq!(desk.log(), log);
+    let mut desk = amending(false);
+    desk.fails.insert(("amend", 1), "it is another's".into());
+    desk.announce(&announced);
+    let log = [
+        "make [0]",
+        "examine [1, 2]",
+        "amend [1, 2]",
+        "wants 0 all",
+        "skipped dst/y",
+        "wants 2 skip",
+        "examine [1]",
+        "wants 1 all",
+    ];
+    assert_eq!(desk.log(), log);
+}
+
+#[test]
+fn further_names_of_a_file_whose_first_name_stays_get_contents_of_their_own() {
+    let mut desk = Desk::begun();
+    desk.verdicts.insert(1, vec![Verdict::KeepNewer]);
+    desk.announce(&[source(0, 0), linked(1, 0, "first", 7), link(2, 0, "other", 1)]);
+    let log = [
+        "make [0]",
+        "examine [1, 2]",
+        "kept dst/first",
+        "wants 0 all keep all",
+        "unlinked dst/other",
+        "wants 2 contents",
+    ];
+    assert_eq!(desk.log(), log);
+    desk.announce(&[link(3, 0, "third", 1)]);
+    assert_eq!(desk.log(), ["examine [3]", "wants 3 all", "unlinked dst/third", "wants 3 contents"]);
 }
 
 #[test]

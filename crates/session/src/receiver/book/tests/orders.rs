@@ -98,7 +98,7 @@ impl Sender {
             let verdicts = [
                 Verdict::Have(digest),
                 Verdict::TakenOver(digest),
-                Verdict::Skip,
+                Verdict::Skip { amend: false },
                 Verdict::Compare { digest, is_noted: self.dice.is_one_of(2) },
             ];
             if self.dice.is_one_of(3) {

@@ -116,6 +116,10 @@ impl Names {
                 }
                 self.book.on_examined(verdicts);
             }
+            Action::Amend(ids) => {
+                let amended = ids.into_iter().map(|id| (id, self.amend(id, env))).collect();
+                self.book.on_amended(amended);
+            }
             Action::NoteStaged { id, path } => {
                 if let Some(run) = &mut self.run {
                     if env.random.permille(env.faults.write) {
@@ -219,7 +223,9 @@ impl Names {
                 reports.push(Report::Reply(message));
             }
             Action::Tell(Told::Failed { .. }) => self.failed += 1,
-            Action::Tell(Told::WouldReceive { .. } | Told::Skipped { .. }) => self.looked_at += 1,
+            Action::Tell(Told::WouldReceive { .. } | Told::Skipped { .. } | Told::KeptNewer { .. }) => {
+                self.looked_at += 1
+            }
             Action::Tell(_) => {}
             Action::Complete => reports.push(Report::Complete),
             Action::Fail(error) => reports.push(Report::Fail(error)),

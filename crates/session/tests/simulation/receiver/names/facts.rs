@@ -43,6 +43,10 @@ impl Facts for Known<'_> {
         Some(Stat { kind, size, mtime, mode: contents.mode, owner: (0, 0) })
     }
 
+    fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
+        wanted
+    }
+
     fn link_target(&mut self) -> Option<Vec<u8>> {
         match self.disk.kind(self.disk.find(self.directory, &self.name)?) {
             Kind::Symlink(target) => Some(target.clone()),

@@ -56,6 +56,20 @@ impl Names {
         Ok(ByteCount::from(piece.length))
     }
 
+    pub(super) fn amend(&mut self, id: EntryId, env: &mut Environment) -> Result<bool, Failure> {
+        let item = self.book.item(id).cloned().ok_or("is unknown")?;
+        let (directory, name) = self.place_of(id).ok_or("its directory is not open")?;
+        let inode = env.disk.find(directory, &name).ok_or("is gone")?;
+        if env.random.permille(env.faults.names) {
+            return Err("cannot be given its mode".into());
+        }
+        let differs = env.disk.contents(inode).mode != item.entry.mode;
+        if differs {
+            env.disk.write(inode, Write::Mode(item.entry.mode));
+        }
+        Ok(differs)
+    }
+
     pub(super) fn make_symlink(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
         let item = self.book.item(id).cloned().ok_or("is unknown")?;
         let EntryKind::Symlink { target } = &item.entry.kind else { return Err("is no link".into()) };

@@ -1,0 +1,68 @@
+//! Times of modification as the file systems of the destination keep them: to whole seconds or two, or
+//! within certain years only.
+//!
+//! Nothing tells of that reliably but a try: a file without a name is given the time, and shows what is
+//! kept of it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Mutex;
+
+use icdc_disk::tree::{Directory, FileTime, StagingKind, set_time};
+
+use super::staging::{Purpose, Staging, make_under};
+
+/// Most file systems whose files for trying are kept open.
+const OPEN: usize = 16;
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct KeptTimes {
+    /// Files for trying, by the number of their file system; `None` where none can be had.
+    tried_on: Mutex<HashMap<u64, Option<File>>>,
+    /// Nothing may be made in a directory, not even for a moment.
+    changes_nothing: bool,
+}
+
+impl KeptTimes {
+    /// For a run that `changes_nothing`, or for one that does.
+    pub(super) fn new(changes_nothing: bool) -> Self {
+        Self { changes_nothing, ..Self::default() }
+    }
+
+    /// The time that a file of `directory`, which is on the file system `device`, shows once it was given
+    /// `wanted`; `wanted` itself where that cannot be tried. `found` is what a file there shows that may
+    /// have been given it.
+    pub(super) fn shown(
+        &self,
+        (directory, device): (&Directory, u64),
+        wanted: FileTime,
+        found: Option<FileTime>,
+    ) -> FileTime {
+        let mut tried_on = self.tried_on.lock().expect("no panic while times are tried");
+        if tried_on.len() >= OPEN && !tried_on.contains_key(&device) {
+            tried_on.clear();
+        }
+        match tried_on.entry(device).or_insert_with(|| self.file_in(directory)) {
+            Some(file) => set_time(file, wanted).unwrap_or(wanted),
+            None => found.filter(|found| may_be_kept_of(wanted, *found)).unwrap_or(wanted),
+        }
+    }
+
+    /// A file that nobody finds.
+    fn file_in(&self, directory: &Directory) -> Option<File> {
+        let named = || {
+            let make = |staging: Staging| directory.create_file(&staging.part(), 0o600);
+            let (file, staging) = make_under(directory, &Purpose::trial(), &[StagingKind::Part], make).ok()?;
+            directory.remove_file(&staging.part()).ok()?;
+            Some(file)
+        };
+        directory.file_for_trying().or_else(|| if self.changes_nothing { None } else { named() })
+    }
+}
+
+/// Whether a file system that keeps whole seconds, or every other one, may keep `found` of `wanted`.
+fn may_be_kept_of(wanted: FileTime, found: FileTime) -> bool {
+    found.nanos == 0
+        && (found.seconds == wanted.seconds || (found.seconds % 2 == 0 && found.seconds == wanted.seconds - 1))
+}
