@@ -71,7 +71,8 @@ main() {
 clean_up() {
     status=$?
     trap '' HUP INT TERM
-    [ -z "${child:-}" ] || kill "$child" 2>/dev/null
+    # unshare waits whatever it is told; its end takes everything in there with it.
+    [ -z "${child:-}" ] || kill -KILL "$child" 2>/dev/null
     [ -z "${child:-}" ] || wait "$child" 2>/dev/null
     # Everything mounted there went with its namespace; what a mount would lead to is never entered.
     rm -rf --one-file-system "$scratch"
