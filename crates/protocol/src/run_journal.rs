@@ -42,11 +42,13 @@ pub type ItemKey = [u8; 16];
 /// The part of a staging name that differs from one unfinished file to another.
 pub type StagingId = [u8; 8];
 
-/// Key of the item at `path` below the destination whose source is in state `version`.
+/// Key of the item at `path` below the destination whose source is in state `version`, and which shows
+/// the time of modification `shown` there: seconds since 1970, and nanoseconds. The time is in the key so
+/// that a file that was altered since is not found, whatever the file system keeps of times.
 #[must_use]
-pub fn item_key(path: &[u8], version: &[u8; 16]) -> ItemKey {
-    let mut hasher = blake3::Hasher::new_derive_key("icdc 1 item of a run");
-    hasher.update(version).update(path);
+pub fn item_key(path: &[u8], version: &[u8; 16], shown: (i64, u32)) -> ItemKey {
+    let mut hasher = blake3::Hasher::new_derive_key("icdc 2 item of a run");
+    hasher.update(version).update(&shown.0.to_le_bytes()).update(&shown.1.to_le_bytes()).update(path);
     let [key, _] = *hasher.finalize().as_bytes().as_chunks::<16>().0 else {
         unreachable!("a digest has 32 bytes");
     };

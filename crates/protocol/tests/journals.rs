@@ -287,6 +287,12 @@ fn what_a_run_remembers_is_bounded() {
 fn journals_of_another_run_do_not_count() {
     let other = run_bytes(&RunJournal::new(&[4; 32]), &[Line::Released([0; 8])]);
     assert_eq!(RunJournal::new(&[3; 32]).parse(&other), icdc_protocol::run_journal::Parsed::default());
-    assert_ne!(item_key(b"a", &[0; 16]), item_key(b"a", &[1; 16]));
-    assert_ne!(item_key(b"a", &[0; 16]), item_key(b"b", &[0; 16]));
+    let key = item_key(b"a", &[0; 16], (5, 6));
+    let others = [
+        item_key(b"a", &[1; 16], (5, 6)),
+        item_key(b"b", &[0; 16], (5, 6)),
+        item_key(b"a", &[0; 16], (4, 6)),
+        item_key(b"a", &[0; 16], (5, 7)),
+    ];
+    assert!(!others.contains(&key));
 }

@@ -3,14 +3,14 @@
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use crate::options::snapshot;
 use crate::support::Start;
 use crate::support::mounts::Mount;
-use crate::support::{MIB, Road, Shape, Way, assert_no_leftovers, assert_same, data, skip};
+use crate::support::{MIB, Road, Shape, Signal, Way, assert_no_leftovers, assert_same, data, skip};
 
 /// Gives a file that time of modification.
 fn set_time(path: &Path, time: SystemTime) {
@@ -249,4 +249,38 @@ fn without_preserved_times_an_equal_size_is_not_enough() {
     set_time(&road.path("tree/file"), at(2000, 500));
     let ended = road.copy(&["--preserve", "none", "--skip-equal"], &["tree/"], "copy").expect_code(0);
     assert_eq!(fs::read(road.path("copy/file")).unwrap(), b"other", "{ended}");
+}
+
+/// The times that files show are those of the copy, or of the source as far as they can be kept.
+#[test]
+fn finished_files_are_taken_over_whatever_times_they_show() {
+    for (way, preserved) in [(Way::Push, "none"), (Way::FromDaemon, "mode"), (Way::Local, "mode,times,links")] {
+        let road = Road::new(way);
+        let Some(_coarse) = Mount::ext4(road.path("coarse"), 256 << 20, &["-I", "128"]) else { return };
+        let place = if preserved == "mode,times,links" { "coarse/copy" } else { "copy" };
+        fs::create_dir_all(road.path("tree/a")).unwrap();
+        for number in 0..300 {
+            fs::write(road.path(&format!("tree/a/{number}")), format!("{number}")).unwrap();
+        }
+        data::file(&road.path("tree/b"), 5 * MIB, 1);
+        data::file(&road.path("tree/z"), 64 * MIB, 2);
+        let run = road.start(&["--preserve", preserved, "--ring", "64MiB", "--rate", "60mbit"], &["tree/"], place);
+        let done =
+            || road.path(place).join("b").exists() && fs::read_dir(road.path(place).join("a")).unwrap().count() >= 300;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(Instant::now() < deadline, "{way:?}: the first files do not appear");
+            std::thread::yield_now();
+        }
+        run.signal(Signal::INT);
+        run.finish().expect_code(4);
+        let altered = road.path(place).join("a/7");
+        let shown = fs::metadata(&altered).unwrap().modified().unwrap();
+        fs::write(&altered, "X").unwrap();
+        set_time(&altered, shown + Duration::from_secs(1));
+        let ended = road.copy(&["--preserve", preserved, "--ring", "64MiB"], &["tree/"], place).expect_code(0);
+        assert_eq!(ended.number("taken_over_files"), 300, "{way:?} {preserved}: {ended}");
+        assert_eq!(fs::read(&altered).unwrap(), b"7", "{way:?}: it was altered");
+        assert_no_leftovers(road.site.root());
+    }
 }

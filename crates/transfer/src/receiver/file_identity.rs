@@ -20,6 +20,11 @@ impl FileIdentity {
         Self { device: stat.dev, inode: stat.ino, size: stat.size, modified: stat.mtime }
     }
 
+    /// Its time of modification.
+    pub(super) fn modified(&self) -> FileTime {
+        self.modified
+    }
+
     /// True if `stat` describes the same inode, whatever its size and time are by now.
     pub(super) fn has_inode_of(&self, stat: &Stat) -> bool {
         (self.device, self.inode) == (stat.dev, stat.ino)

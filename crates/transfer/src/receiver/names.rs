@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
-use icdc_disk::tree::{Directory, Name, TreeError, is_staging};
+use icdc_disk::tree::{Directory, FileTime, Name, TreeError, is_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest};
@@ -27,7 +27,7 @@ use icdc_session::receiver::book::action::{
     Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
     Target,
 };
-use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item};
+use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
 use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
@@ -545,7 +545,7 @@ impl Keeper<'_> {
 
     /// Gives items their final names: those that may have other spellings one after the other, because
     /// what is to be compared must stand there.
-    fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<(), Failure>)> {
+    fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
         let mut spellings = std::mem::take(&mut self.spellings);
         let may_differ = |publication: &&Publication| {
             self.item(publication.id).is_ok_and(|item| {
@@ -559,8 +559,11 @@ impl Keeper<'_> {
             renamed.push((publication.id, self.rename_spelled(publication, &mut spellings)));
         }
         self.spellings = spellings;
+        let shown = |id: &EntryId| self.staged.get(id).and_then(Staged::identity).map(|file| file.modified());
+        let shown: Vec<Option<FileTime>> = renamed.iter().map(|(id, _)| shown(id)).collect();
         renamed.iter().for_each(|(id, outcome)| self.note_renamed(*id, outcome));
-        renamed
+        let time = |FileTime { seconds, nanos }| ModificationTime { seconds, nanos };
+        renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()
     }
 
     fn rename_one(&self, publication: &Publication) -> Result<(), Failure> {

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
-use icdc_protocol::run_journal::item_key;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Examination, Names, Question, Told};
-use super::item::{DirectoryId, size_of};
+use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
 use super::resume::Verdict;
 use super::state::{ItemState, Named, Tracked};
@@ -68,7 +67,7 @@ impl<P> Book<P> {
     fn judge(&mut self, id: EntryId, outcome: Result<Verdict, Failure>) -> Option<Want> {
         let size = self.items.get(&id).map_or(ByteCount::ZERO, |tracked| tracked.item.size());
         match outcome {
-            Ok(Verdict::Have(digest)) => Some(self.have(id, digest)),
+            Ok(Verdict::Have(digest)) => Some(self.have(id, digest, None)),
             Ok(Verdict::TakenOver(digest)) => {
                 self.tell(Told::TakenOver { size });
                 self.leave(id, Progress::Published);
@@ -81,9 +80,9 @@ impl<P> Book<P> {
             }
             Ok(Verdict::Skip { .. }) => Some(self.skip(id)),
             Ok(Verdict::KeepNewer) => Some(self.keep_newer(id)),
-            Ok(Verdict::Compare { digest, is_noted }) => {
+            Ok(Verdict::Compare { digest, is_noted, shown }) => {
                 self.remember(id, Progress::Coming);
-                self.set_state(id, ItemState::Comparing { digest, is_noted });
+                self.set_state(id, ItemState::Comparing { digest, is_noted, shown });
                 self.ask(Action::Compare { id, digest });
                 None
             }
@@ -203,15 +202,15 @@ impl<P> Book<P> {
         answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
-    /// Nothing is wanted of an item that is published with this digest.
-    fn have(&mut self, id: EntryId, digest: FileDigest) -> Want {
+    /// Nothing is wanted of an item that is published with this digest, and shows a time that may not be
+    /// noted.
+    fn have(&mut self, id: EntryId, digest: FileDigest, shown: Option<ModificationTime>) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let size = item.size();
             let (directory, name) = (item.directory, item.place.name.clone());
             if size > ByteCount::from(BLOCK_SIZE) {
                 // Without its journal of blocks only that of the run tells a later session of it.
-                if let EntryKind::File { version, .. } = &item.entry.kind {
-                    let key = item_key(&item.path, version);
+                if let Some(key) = shown.and_then(|shown| item.key(shown)) {
                     self.ask(Action::NotePublished(vec![(key, digest)]));
                 }
                 self.ask(Action::RemoveLeft { directory, name, with_data: false });
@@ -286,21 +285,22 @@ impl<P> Book<P> {
     /// What has the name of an item was read; `same` if it has the digest that it should.
     pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
         self.last = now;
-        let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted } }) = self.items.get_mut(&id) else {
+        let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)
+        else {
             return;
         };
         if !self.phase.is_open() {
             // Nobody waits for an answer.
             return;
         }
-        let (digest, is_noted) = (*digest, *is_noted);
+        let (digest, is_noted, shown) = (*digest, *is_noted, *shown);
         if same && is_noted {
-            let want = self.have(id, digest);
+            let want = self.have(id, digest, Some(shown));
             self.answer(id, vec![want]);
         } else if same {
             // The session that has renamed it may have ended before the name was durable.
             let names = Names::In(vec![item.directory]);
-            self.flush_names(Named::Compared { id, digest }, names);
+            self.flush_names(Named::Compared { id, digest, shown }, names);
         } else {
             let path = item.path.clone();
             self.tell(Told::Altered { path });
@@ -311,9 +311,14 @@ impl<P> Book<P> {
     }
 
     /// The name of an item that was compared is durable, or why not.
-    pub(super) fn on_compared_flushed(&mut self, id: EntryId, digest: FileDigest, outcome: Result<(), Failure>) {
+    pub(super) fn on_compared_flushed(
+        &mut self,
+        id: EntryId,
+        (digest, shown): (FileDigest, ModificationTime),
+        outcome: Result<(), Failure>,
+    ) {
         let want = match outcome {
-            Ok(()) => self.have(id, digest),
+            Ok(()) => self.have(id, digest, Some(shown)),
             Err(failure) => self.refuse_tracked(id, failure.passing()),
         };
         self.answer(id, vec![want]);

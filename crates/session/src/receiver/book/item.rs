@@ -1,6 +1,7 @@
 //! What the book knows of a directory and of an item.
 
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Preserve};
+use icdc_protocol::run_journal::{ItemKey, item_key};
 use icdc_units::ByteCount;
 
 use crate::weight::entry_weight;
@@ -52,6 +53,14 @@ impl Item {
     #[must_use]
     pub fn weight(&self) -> usize {
         entry_weight(&self.entry, &self.path)
+    }
+
+    /// What the run's journal knows a regular file by that shows this time of modification at the
+    /// destination.
+    #[must_use]
+    pub fn key(&self, shown: ModificationTime) -> Option<ItemKey> {
+        let EntryKind::File { version, .. } = &self.entry.kind else { return None };
+        Some(item_key(&self.path, version, (shown.seconds, shown.nanos)))
     }
 
     /// Length of a regular file, 0 of anything else.

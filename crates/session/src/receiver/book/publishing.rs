@@ -6,12 +6,11 @@ use std::collections::BTreeSet;
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem, Want};
-use icdc_protocol::run_journal::item_key;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
-use super::item::DirectoryId;
+use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
 use super::state::{ItemState, Named, Stage, Tracked};
 use crate::{Failure, SessionError};
@@ -151,7 +150,7 @@ impl<P> Book<P> {
             ItemState::Staging(digest) => Some(*digest),
             _ => None,
         };
-        *state = ItemState::Staged { digest, bytes, is_durable };
+        *state = ItemState::Staged { digest, bytes, is_durable, shown: None };
         let (directory, device) = (item.directory, item.place.directory.device);
         if let DirectoryId::Entry(directory) = directory
             && let Some(failure) = self.lost(directory)
@@ -220,13 +219,19 @@ impl<P> Book<P> {
         self.ask(Action::Rename(publications));
     }
 
-    /// Items have their final names, or why they do not.
-    pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<(), Failure>)>) {
+    /// Items have their final names, and those that are files show these times of modification; or why they
+    /// do not.
+    pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, Failure>)>) {
         self.answered(Answer::Renamed);
         let mut renamed = Vec::with_capacity(outcomes.len());
         for (id, outcome) in outcomes {
             match outcome {
-                Ok(()) => renamed.push(id),
+                Ok(time) => {
+                    if let Some(Tracked { state: ItemState::Staged { shown, .. }, .. }) = self.items.get_mut(&id) {
+                        *shown = time;
+                    }
+                    renamed.push(id);
+                }
                 Err(failure) => {
                     self.ask(Action::Discard(id));
                     self.fail(id, failure);
@@ -253,7 +258,9 @@ impl<P> Book<P> {
                 self.end_all_published(published);
             }
             (Some(Named::Lot), Err(failure)) => self.lose_batch(&failure.passing()),
-            (Some(Named::Compared { id, digest }), outcome) => self.on_compared_flushed(id, digest, outcome),
+            (Some(Named::Compared { id, digest, shown }), outcome) => {
+                self.on_compared_flushed(id, (digest, shown), outcome);
+            }
             (Some(Named::Skipped(ids)), outcome) => self.on_skipped_flushed(ids, &outcome),
             (None, _) => {}
         }
@@ -300,11 +307,12 @@ impl<P> Book<P> {
             return;
         }
         let records = published.iter().filter_map(|id| {
-            let Tracked { item, state: ItemState::Staged { digest: Some(digest), .. } } = self.items.get(id)? else {
+            let Tracked { item, state: ItemState::Staged { digest: Some(digest), shown: Some(shown), .. } } =
+                self.items.get(id)?
+            else {
                 return None;
             };
-            let EntryKind::File { version, .. } = &item.entry.kind else { return None };
-            Some((item_key(&item.path, version), *digest))
+            Some((item.key(*shown)?, *digest))
         });
         let records = records.collect();
         self.ask(Action::NotePublished(records));

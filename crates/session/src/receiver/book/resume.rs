@@ -5,7 +5,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, Existing, FileDigest, ReceiveOptions};
-use icdc_protocol::run_journal::{ItemKey, item_key};
+use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
 use super::action::Question;
@@ -101,6 +101,8 @@ pub enum Verdict {
         digest: FileDigest,
         /// The run's journal says so, and hence its name is durable.
         is_noted: bool,
+        /// Its time of modification.
+        shown: ModificationTime,
     },
     /// It cannot be made, because only what is not there yet may be, and something has its name.
     Taken(Failure),
@@ -162,15 +164,17 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     let options = terms.options;
     // To be skipped would tell size and time, or the target.
     let existing = if terms.only_new { Existing::Replace } else { options.existing };
-    let EntryKind::File { version, .. } = &item.entry.kind else {
+    let EntryKind::File { .. } = &item.entry.kind else {
         return is_left_alone(item, existing, options, facts);
     };
-    if let Some((digest, by)) = facts.published(&item_key(&item.path, version))
-        && is_as_published(item, options, facts)
+    let published = as_published(item, options, facts);
+    if let Some(shown) = published
+        && let Some(key) = item.key(shown)
+        && let Some((digest, by)) = facts.published(&key)
     {
         return Some(match by {
             PublishedBy::ThisRun => Verdict::Have(digest),
-            PublishedBy::AnEarlierRun if options.verify => Verdict::Compare { digest, is_noted: true },
+            PublishedBy::AnEarlierRun if options.verify => Verdict::Compare { digest, is_noted: true, shown },
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
@@ -180,8 +184,10 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
         // Attributes of other kinds are not in what was looked at.
         return Some(Verdict::Skip { amend: options.preserve.xattr || !has_attributes(item, options, &stat) });
     }
-    if let Some(digest) = renamed(item, options, facts) {
-        return Some(Verdict::Compare { digest, is_noted: false });
+    if let Some(shown) = published
+        && let Some(digest) = renamed(item, options, facts)
+    {
+        return Some(Verdict::Compare { digest, is_noted: false, shown });
     }
     (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
 }
@@ -220,15 +226,20 @@ fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Re
 /// unfinished file: an earlier run was killed after the file got its name and before that was told.
 fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<FileDigest> {
     let is_journaled = options.resume && !options.dry_run && item.size() > ByteCount::from(BLOCK_SIZE);
-    if !is_journaled || !is_as_published(item, options, facts) {
+    if !is_journaled {
         return None;
     }
     facts.journals_without_part().iter().find_map(whole_digest)
 }
 
-/// Whether the name has a file with the size, time, mode and owner that this item is to have.
-fn is_as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
-    stat_of(item, options, facts).is_some_and(|stat| has_attributes(item, options, &stat))
+/// Time of modification of the file that has the name, if it has the size, mode and owner that this item
+/// is to have, and the time, where times are preserved. Where they are not, the run's journal knows what
+/// the file showed when it was published.
+fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ModificationTime> {
+    let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
+    let is_so =
+        has_attributes(item, options, &stat) && (!options.preserve.times || shows_time(item, options, &stat, facts));
+    is_so.then_some(stat.mtime)
 }
 
 /// Whether it has the mode and the owner that this item is to have.
@@ -291,6 +302,7 @@ mod tests {
 
     const LARGE: u64 = 3 * BLOCK_SIZE as u64;
     const DIGEST: FileDigest = FileDigest::Blake3([7; 32]);
+    const SHOWN: ModificationTime = ModificationTime { seconds: 5, nanos: 6 };
 
     #[derive(Default)]
     struct Known {
@@ -386,7 +398,10 @@ mod tests {
         let verdict = |options: &ReceiveOptions, by| anything(&file(9), options, known(by));
         assert_eq!(verdict(&verify, PublishedBy::ThisRun), Verdict::Have(DIGEST));
         assert_eq!(verdict(&options(), PublishedBy::AnEarlierRun), Verdict::TakenOver(DIGEST));
-        assert_eq!(verdict(&verify, PublishedBy::AnEarlierRun), Verdict::Compare { digest: DIGEST, is_noted: true });
+        assert_eq!(
+            verdict(&verify, PublishedBy::AnEarlierRun),
+            Verdict::Compare { digest: DIGEST, is_noted: true, shown: SHOWN }
+        );
     }
 
     #[test]
@@ -470,7 +485,7 @@ mod tests {
             ..Known::default()
         };
         let verdict = anything(&file(LARGE), &options(), known(3));
-        assert!(matches!(verdict, Verdict::Compare { digest: FileDigest::Blake3(_), is_noted: false }));
+        assert!(matches!(verdict, Verdict::Compare { digest: FileDigest::Blake3(_), is_noted: false, .. }));
         assert_eq!(anything(&file(LARGE), &options(), known(2)), Verdict::Contents { held: None });
         let anew = ReceiveOptions::default();
         assert_eq!(anything(&file(LARGE), &anew, known(3)), Verdict::Contents { held: None });

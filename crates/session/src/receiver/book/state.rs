@@ -7,7 +7,7 @@ use icdc_protocol::message::{Entry, EntryId, FileDigest, Message, Source, Want};
 use icdc_units::ByteCount;
 
 use super::action::Target;
-use super::item::{DirectoryId, Item};
+use super::item::{DirectoryId, Item, ModificationTime};
 use super::publishing::batch::LotNumber;
 use crate::SessionError;
 use crate::weight::entry_weight;
@@ -144,7 +144,7 @@ pub(super) enum ItemState {
     Waiting,
     /// What has its name is read: an earlier run seems to have published it with this digest. If it
     /// `is_noted`, the name is durable.
-    Comparing { digest: FileDigest, is_noted: bool },
+    Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
     /// It is left alone; its name is being flushed.
     Skipping,
     /// It is examined once more, to be answered by itself.
@@ -161,6 +161,8 @@ pub(super) enum ItemState {
         bytes: ByteCount,
         /// It is durable but for its name, and a later run might publish it.
         is_durable: bool,
+        /// Time of modification that it shows, once it has its final name.
+        shown: Option<ModificationTime>,
     },
 }
 
@@ -177,7 +179,7 @@ pub(super) enum Named {
     /// The lot that is being published.
     Lot,
     /// An item that an earlier session has renamed and not told of.
-    Compared { id: EntryId, digest: FileDigest },
+    Compared { id: EntryId, digest: FileDigest, shown: ModificationTime },
     /// Items that are left alone, and that an earlier session may have renamed.
     Skipped(Vec<EntryId>),
 }

@@ -10,7 +10,7 @@ use icdc_protocol::message::{
 use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{Action, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
-use super::super::item::DirectoryPlace;
+use super::super::item::{DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
 use super::super::{Book, Settings};
 use crate::{Failure, SessionError};
@@ -286,7 +286,7 @@ impl Desk {
                 self.note(format!("rename {numbers:?}{}", if needs_sender { " if the sender is there" } else { "" }));
                 let renamed =
                     publications.iter().map(|publication| (publication.id, self.outcome("rename", publication.id)));
-                let renamed = renamed.collect();
+                let renamed = renamed.map(|(id, outcome)| (id, outcome.map(|()| Some(SHOWN)))).collect();
                 self.book.on_renamed(renamed);
             }
             Action::FlushNames(names) => {
@@ -312,6 +312,9 @@ impl Desk {
         }
     }
 }
+
+/// The time of modification of everything.
+pub(super) const SHOWN: ModificationTime = ModificationTime { seconds: 1, nanos: 2 };
 
 /// An action without an outcome.
 fn short(action: &Action<&'static str>) -> String {

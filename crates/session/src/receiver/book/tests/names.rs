@@ -4,14 +4,14 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_PENDING};
 use icdc_protocol::message::{EntryKind, FileDigest, Message, Parent, SourceKind};
 
-use super::desk::{DIGEST, Desk, directory, entry, file, link, linked, place, settings, source};
+use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
 use crate::receiver::book::action::Target;
 use crate::receiver::book::resume::Verdict;
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
 const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));
-const COMPARE: Verdict = Verdict::Compare { digest: FileDigest::Blake3(DIGEST), is_noted: true };
+const COMPARE: Verdict = Verdict::Compare { digest: FileDigest::Blake3(DIGEST), is_noted: true, shown: SHOWN };
 
 /// The contents of two directories go into one.
 fn merged() -> Desk {
@@ -295,7 +295,7 @@ fn a_name_that_an_earlier_session_gave_and_did_not_note_is_flushed_before_it_cou
     let mut desk = Desk::begun();
     for id in [1, 2] {
         let digest = FileDigest::Blake3(DIGEST);
-        desk.verdicts.insert(id, vec![Verdict::Compare { digest, is_noted: false }]);
+        desk.verdicts.insert(id, vec![Verdict::Compare { digest, is_noted: false, shown: SHOWN }]);
     }
     desk.announce(&[source(0, 0), file(1, 0, "x", LARGE), file(2, 0, "y", LARGE)]);
     desk.log();

@@ -7,7 +7,7 @@ use icdc_protocol::message::{
     Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Message, Parent, SourceKind, Want,
 };
 
-use super::desk::{DIGEST, Desk, directory, entry, file, link, linked, settings, source};
+use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, settings, source};
 use crate::Failure;
 use crate::receiver::book::resume::Verdict;
 
@@ -99,7 +99,7 @@ impl Sender {
                 Verdict::Have(digest),
                 Verdict::TakenOver(digest),
                 Verdict::Skip { amend: false },
-                Verdict::Compare { digest, is_noted: self.dice.is_one_of(2) },
+                Verdict::Compare { digest, is_noted: self.dice.is_one_of(2), shown: SHOWN },
             ];
             if self.dice.is_one_of(3) {
                 desk.verdicts.insert(id, vec![verdicts[self.dice.below(4) as usize].clone()]);

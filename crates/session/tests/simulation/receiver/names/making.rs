@@ -4,7 +4,7 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Messag
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
-use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
 use icdc_units::ByteCount;
 
 use super::{Contents, Made, Names};
@@ -95,7 +95,7 @@ impl Names {
         item: &Publication,
         is_hung_up: bool,
         env: &mut Environment,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<ModificationTime>, Failure> {
         let Some(made) = self.made.get(&item.id).cloned() else {
             env.violate(format!("renames item {}, which is not made", item.id));
             return Err("is not made".into());
@@ -131,7 +131,8 @@ impl Names {
                 env.audit.is_gone(&file);
             }
         }
-        Ok(())
+        let (seconds, nanos) = env.disk.contents(made.inode).mtime;
+        Ok(Some(ModificationTime { seconds, nanos }))
     }
 
     pub(super) fn flush_names(&mut self, names: &NamesToFlush, env: &mut Environment) -> Result<(), Failure> {
