@@ -4,6 +4,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use icdc_units::{Span, Time};
 
+use crate::copy::summary::counted;
+
 /// Date and time in UTC as `2026-11-20 19:30 UTC`.
 pub(crate) fn utc_now() -> String {
     utc(seconds_since_1970())
@@ -14,6 +16,13 @@ pub(crate) fn seconds_since_1970() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A length of time in the largest unit that it has one of.
+pub(crate) fn age(seconds: u64) -> String {
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    let (length, unit) = units.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
+    counted(seconds / length, unit)
 }
 
 /// Now, on the clock of this host by which other reports tell where they begin (`CLOCK_MONOTONIC`).

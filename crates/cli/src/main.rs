@@ -42,6 +42,7 @@ mod generate;
 mod habits;
 mod keygen;
 mod lab;
+mod leftovers;
 mod logs;
 mod measure;
 mod pace;
@@ -100,6 +101,7 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
             None => copy::run(*arguments, console),
         },
         Command::Plan(arguments) => shards::run(*arguments, console),
+        Command::Leftovers(arguments) => leftovers::run(&arguments, console),
         Command::Slurm(arguments) => slurm::run(arguments, console),
         Command::Serve(arguments) => exit::finish(serve::run(*arguments, console), console),
         Command::Keygen(arguments) => exit::finish(keygen::run(arguments, console), console),

@@ -347,6 +347,9 @@ pub struct Summary {
     pub files: u64,
     /// Sum of their sizes.
     pub bytes: u64,
+    /// Symbolic links, and further names of files, that were made.
+    #[serde(default)]
+    pub links: u64,
     /// Payload bytes that travelled.
     pub bytes_sent: u64,
     /// Time from start to end.

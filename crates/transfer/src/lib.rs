@@ -5,6 +5,7 @@
 //! | [`sender`], [`receiver`] | the two ends: they carry out what the machines of `icdc-session` decide |
 //! | [`WithinHost`] | a copy within one host, both ends in this process |
 //! | [`event`] | what happens, for the user, JSON and reports |
+//! | [`unfinished`] | what runs of any kind have left below a directory |
 //! | [`summary`] | the result of a run, whose costs over all sessions an [`Account`] keeps |
 //!
 //! Below are `icdc-session`, which decides, `icdc-link`, which carries frames, `icdc-disk` and
@@ -27,6 +28,7 @@ pub mod sender;
 mod stage_thread;
 mod stages;
 pub mod summary;
+pub mod unfinished;
 mod within_host;
 
 pub use account::Account;

@@ -16,6 +16,7 @@ pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summ
     let summary = Summary {
         files: counts.files_done,
         bytes: counts.bytes_done.as_u64(),
+        links: counts.links_done,
         errors: counts.failed,
         skipped: counts.skipped,
         kept_newer: counts.kept_newer,
@@ -34,6 +35,7 @@ pub fn of_received(received: &Received, account: &Account, receive: &ReceiveOpti
     let summary = Summary {
         files: received.files,
         bytes: received.bytes,
+        links: received.links,
         errors: received.failed,
         skipped: received.skipped,
         kept_newer: received.kept_newer,

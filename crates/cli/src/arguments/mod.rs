@@ -12,6 +12,7 @@ mod doctor;
 mod generate;
 mod keygen;
 pub(crate) mod lab;
+mod leftovers;
 mod measure;
 pub(crate) mod pace;
 mod path;
@@ -37,6 +38,7 @@ pub(crate) use doctor::DoctorArguments;
 pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
+pub(crate) use leftovers::LeftoversArguments;
 pub(crate) use measure::MeasureArguments;
 pub(crate) use pace::PaceArguments;
 pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent, StatusArguments};
@@ -84,6 +86,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Copy(Box<CopyArguments>),
     Plan(Box<PlanArguments>),
+    Leftovers(LeftoversArguments),
     Slurm(SlurmArguments),
     Serve(Box<ServeArguments>),
     Keygen(KeygenArguments),

@@ -6,7 +6,7 @@ use icdc_units::Rate;
 
 use crate::command_line::command_line;
 use crate::copy::recorder::{Interval, Recording};
-use crate::copy::summary::{counted, megabits, seconds, size};
+use crate::copy::summary::{contents, counted, megabits, seconds, size};
 
 /// Size of a block of the ring.
 const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
@@ -36,7 +36,7 @@ impl Recording {
         };
         let mut facts = vec![
             ("Goodput".to_owned(), megabits(summary.goodput_bps)),
-            ("Data".into(), format!("{} in {}", size(summary.bytes), counted(summary.files, "file"))),
+            ("Data".into(), format!("{} in {}", size(summary.bytes), contents(summary))),
             ("Time".into(), seconds(summary.seconds)),
             ("Sent".into(), size(summary.bytes_sent)),
             ("Segments retransmitted".into(), summary.retransmitted_segments.to_string()),

@@ -11,7 +11,7 @@ const BRIEF: f64 = 1.0;
 /// One line on the run and, for one file, one with its digest. `ended` tells whether the run came
 /// to its end.
 pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
-    let (files, time) = (counted(summary.files, "file"), seconds(summary.seconds));
+    let (files, time) = (contents(summary), seconds(summary.seconds));
     let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
     let rate = megabits(summary.goodput_bps);
     let mut parts = match ended {
@@ -61,6 +61,12 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
         lines.push(format!("digest of the data blocks {digest}"));
     }
     lines
+}
+
+/// Files, and links where there are any.
+pub(crate) fn contents(summary: &Summary) -> String {
+    let files = counted(summary.files, "file");
+    if summary.links == 0 { files } else { format!("{files}, {}", counted(summary.links, "link")) }
 }
 
 /// What a dry run found.

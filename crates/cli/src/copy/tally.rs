@@ -11,6 +11,7 @@ use crate::exit;
 pub(crate) struct Tally {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
+    pub(crate) links: u64,
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
     pub(crate) failed: u64,
@@ -68,9 +69,11 @@ impl Tally {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
-            // Directories and links have neither digest nor size.
+            // Links have neither digest nor size.
             Event::Item { bytes, digest, .. } => {
-                self.files += u64::from(digest.is_some() || *bytes > 0);
+                let is_file = digest.is_some() || *bytes > 0;
+                self.files += u64::from(is_file);
+                self.links += u64::from(!is_file);
                 self.bytes = self.bytes.saturating_add(*bytes);
             }
             Event::Resumed { bytes } => self.resumed = self.resumed.saturating_add(*bytes),
@@ -114,6 +117,7 @@ impl Tally {
         Summary {
             files: self.files,
             bytes: self.bytes,
+            links: self.links,
             bytes_sent: sent.as_u64(),
             seconds: self.last.seconds,
             goodput_bps: goodput.as_bits_per_second(),
@@ -148,7 +152,8 @@ mod tests {
         tally.add(&item(None, Outcome::Skipped, 7));
         tally.add(&Event::Progress(Sample { seconds: 2.0, bytes_done: 2000, ..Sample::default() }));
         let summary = tally.summary();
-        assert_eq!((summary.files, summary.bytes, summary.skipped, summary.errors), (1, 500, 1, 1));
+        assert_eq!((summary.files, summary.links, summary.bytes), (1, 1, 500));
+        assert_eq!((summary.skipped, summary.errors), (1, 1));
         assert_eq!((summary.bytes_sent, summary.goodput_bps, summary.resumed_bytes), (1000, 4000, 1000));
         assert!(!summary.verified);
     }

@@ -12,7 +12,7 @@ use icdc_units::Prefix;
 use serde_json::{Value, json};
 
 use super::plan::PathsTask;
-use crate::clock;
+use crate::clock::{self, age};
 use crate::console::Console;
 use crate::copy::summary::counted;
 use crate::values::Place;
@@ -185,13 +185,6 @@ fn table(rows: &[[String; 7]]) -> Vec<String> {
         cells.collect::<String>().trim_end().to_owned()
     };
     all.iter().map(|row| line(row)).collect()
-}
-
-/// A length of time in the largest unit that it has one of.
-fn age(seconds: u64) -> String {
-    let units = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
-    let (length, unit) = units.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
-    counted(seconds / length, unit)
 }
 
 #[cfg(test)]

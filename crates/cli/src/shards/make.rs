@@ -82,20 +82,28 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
 }
 
 fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
-    let (items, bytes): (u64, u64) =
+    let (within, bytes): (u64, u64) =
         plan.lists().iter().fold((0, 0), |(items, bytes), list| (items + list.items, bytes.saturating_add(list.bytes)));
+    // All that `plan join` counts: those of the shards, and directories, which it finishes itself.
+    let items = plan.text.items;
+    let directories = items.saturating_sub(within);
     let most = plan.lists().iter().map(|list| list.bytes).max().unwrap_or(0);
     if json {
         let shards: Vec<_> =
             plan.lists().iter().map(|list| json!({"items": list.items, "bytes": list.bytes})).collect();
         let plan = json!({
             "type": "plan", "plan": out.display().to_string(), "shards": shards, "items": items, "bytes": bytes,
-            "directories": plan.text.items.saturating_sub(items), "errors": errors,
+            "directories": directories, "errors": errors,
         });
         return console.json(&plan.to_string());
     }
     let shards = counted(plan.shards().into(), "shard");
-    console.result(&format!("{shards}: {}, {}; the largest has {}", counted(items, "item"), size(bytes), size(most)));
+    let items = match directories {
+        0 => counted(items, "item"),
+        1 => format!("{} (1 of them a directory)", counted(items, "item")),
+        _ => format!("{} ({directories} of them directories)", counted(items, "item")),
+    };
+    console.result(&format!("{shards}: {items}, {}; the largest has {}", size(bytes), size(most)));
     console.result(&format!(
         "copy each: icdc copy --plan {0} --shard N, N from 0 to {1}; then: icdc plan join {0}",
         out.display(),

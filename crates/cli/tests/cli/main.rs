@@ -8,6 +8,7 @@ mod errors;
 mod help;
 mod install;
 mod keygen;
+mod leftovers;
 #[path = "../support/mod.rs"]
 mod support;
 mod usage;

@@ -1,6 +1,7 @@
 //! What a copy tells of what is out of the ordinary.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
@@ -41,6 +42,23 @@ fn of_very_many_equal_names_some_are_told_and_the_rest_is_counted() {
     let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
     assert_eq!(ended.stderr.lines().count(), 21, "{ended}");
     assert!(ended.stderr.contains("80 more"), "{ended}");
+}
+
+#[test]
+fn links_are_counted() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        fs::create_dir_all(road.path("tree/sub")).unwrap();
+        fs::write(road.path("tree/file"), "file").unwrap();
+        fs::hard_link(road.path("tree/file"), road.path("tree/sub/further")).unwrap();
+        symlink("file", road.path("tree/link")).unwrap();
+        let ended = road.copy(&[], &["tree/"], "copy").expect_code(0);
+        assert_eq!((ended.number("files"), ended.number("links")), (1, 2), "{way:?}: {ended}");
+    }
+    let site = Site::new();
+    symlink("nowhere", site.path("link")).unwrap();
+    let ended = site.icdc(&["copy", "link", "copy"]).run().expect_code(0);
+    assert!(ended.text.starts_with("0 files, 1 link, 0B in "), "{ended}");
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn far_side_stopped(way: Way) {
     kill_process(run.far_end().unwrap(), Signal::TERM).unwrap();
     let ended = run.finish().expect_code(0);
     assert!(ended.all("reconnecting").next().is_some(), "{ended}");
+    assert!(ended.stderr.contains("icdc: connected again\n"), "{ended}");
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
     assert!(ended.number("bytes_sent") <= SIZE + ON_ITS_WAY, "{ended}");

@@ -27,6 +27,7 @@ fn push(site: &Site, pair: &Pair, rate: &str) -> Run {
 fn assert_went_on(site: &Site, ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{ended}");
     assert!(ended.all("reconnecting").next().is_some(), "the connection was not cut: {ended}");
+    assert!(ended.stderr.contains("icdc: connected again\n"), "{ended}");
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
 }

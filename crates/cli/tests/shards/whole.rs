@@ -35,6 +35,7 @@ fn shards_together_are_one_copy() {
         let digest = digest_of_one_copy(&site, &format!("one-{name}"));
         assert!(digest.is_string());
         assert_eq!(joined.events[0]["tree_digest"], digest, "{joined}");
+        assert_eq!(joined.events[0]["items"], planned["items"], "both count directories: {planned}");
         let links = fs::metadata(site.path(name).join("tree/d003/another-name")).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::nlink(&links), 3, "names of one file stay together");
         fs::remove_dir_all(site.path("plan")).unwrap();

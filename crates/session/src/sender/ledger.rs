@@ -87,6 +87,8 @@ pub struct Counts {
     pub files_done: u64,
     /// Sum of their sizes.
     pub bytes_done: ByteCount,
+    /// Symbolic links, and further names of files, that are published.
+    pub links_done: u64,
     /// Files that the receiver left as they were, being equal.
     pub skipped: u64,
     /// Files that the receiver left as they were, being newer, further names of one included.
@@ -363,6 +365,8 @@ impl Ledger {
                 if item.is_file() {
                     counts.files_done += 1;
                     counts.bytes_done += item.size();
+                } else {
+                    counts.links_done += 1;
                 }
             }
             Settlement::TakenOver(_) => {

@@ -79,6 +79,8 @@ pub struct Received {
     pub files: u64,
     /// Sum of their sizes.
     pub bytes: u64,
+    /// Symbolic links, and further names of files, that were made.
+    pub links: u64,
     /// Files that were there already and equal.
     pub skipped: u64,
     /// Files that were there already and newer than the source's.
@@ -199,6 +201,7 @@ pub fn run(
         goodbye,
         files,
         bytes: counters.bytes.load(Ordering::Relaxed),
+        links: counters.links.load(Ordering::Relaxed),
         skipped: counters.skipped.load(Ordering::Relaxed),
         kept_newer: counters.kept_newer.load(Ordering::Relaxed),
         failed: counters.failed.load(Ordering::Relaxed),

@@ -104,6 +104,7 @@ pub(super) struct Counters {
     pub(super) durable: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) bytes: AtomicU64,
+    pub(super) links: AtomicU64,
     pub(super) skipped: AtomicU64,
     pub(super) kept_newer: AtomicU64,
     pub(super) failed: AtomicU64,
@@ -219,6 +220,11 @@ impl Shared<'_> {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
         *self.counters.only.lock().expect("no panic while a digest is noted") = digest.copied();
+    }
+
+    /// Counts a symbolic link, or a further name of a file.
+    pub(super) fn count_link(&self) {
+        self.counters.links.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn report(

@@ -15,6 +15,8 @@ impl Shared<'_> {
                 if let Some(PublishedFile { size, digest, made_durable }) = &file {
                     self.durable(*made_durable);
                     self.count_published(*size, Some(digest));
+                } else {
+                    self.count_link();
                 }
                 let (bytes, digest) = file.map_or((ByteCount::ZERO, None), |file| (file.size, Some(file.digest)));
                 self.report(&path, bytes, Outcome::Published, digest, None);
