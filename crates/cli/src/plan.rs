@@ -122,6 +122,7 @@ impl CopyPlan {
                 (false, true) => Existing::SkipEqual,
                 (false, false) => Existing::Replace,
             },
+            mkpath: arguments.mkpath,
             preserve: arguments.preserve,
             ring: Some(arguments.ring),
             dry_run: arguments.dry_run,
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn options_reach_the_transfer() {
-        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --exclude *.o --exclude b/ \
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --mkpath --exclude *.o --exclude b/ \
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
@@ -331,7 +332,7 @@ mod tests {
             (Some(Rate::from_bits_per_second(8000)), Some("cubic"), Some(3))
         );
         assert_eq!(send.exclude, ["*.o", "b/"]);
-        assert!(receive.verify && !receive.resume && receive.existing == Existing::Update);
+        assert!(receive.verify && !receive.resume && receive.mkpath && receive.existing == Existing::Update);
         assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);

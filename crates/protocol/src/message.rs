@@ -288,6 +288,8 @@ pub struct ReceiveOptions {
     pub resume: bool,
     /// What becomes of files that are there.
     pub existing: Existing,
+    /// Make the directories above the destination that are missing.
+    pub mkpath: bool,
     /// What to restore besides the data.
     pub preserve: Preserve,
     /// Size of the ring of blocks between socket and disk; `None` for the default.

@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "799746aa"),
+        ("Request", "d0354753"),
         ("Accepted", "ba18aed3"),
         ("Begin", "bf54b3e4"),
         ("Entries", "6a482cfb"),
@@ -166,6 +166,7 @@ fn requests() -> Vec<Message> {
         verify: true,
         resume: false,
         existing: Existing::SkipEqual,
+        mkpath: true,
         preserve,
         ring: Some(ByteCount::new(1 << 30)),
         dry_run: false,

@@ -55,6 +55,12 @@ pub enum LocationError {
     /// `@host:path`.
     #[error("{0}: the user is missing before the @; write USER@HOST:PATH or HOST:PATH")]
     UserMissing(String),
+    /// `HOST::PATH`, as rsync names a daemon.
+    #[error(
+        "{0}: two colons name a daemon of rsync; icdc's daemon is icdc://HOST/PATH, a place that ssh reaches HOST:PATH (with an \
+         IPv6 address in brackets), and a name that begins with a colon HOST:./:NAME"
+    )]
+    DoubleColon(String),
     /// The host would be taken for an option, or cannot be a host.
     #[error(
         "{0}: the part before the colon is no host (it must not begin with '-', nor contain blanks or control \
@@ -197,6 +203,9 @@ fn ssh(host: &[u8], path: &[u8], shown: &impl Fn() -> String) -> Result<Location
     if !plausible(name) || !user.is_none_or(plausible) {
         return Err(LocationError::HostInvalid(shown()));
     }
+    if path.first() == Some(&b':') {
+        return Err(LocationError::DoubleColon(shown()));
+    }
     let host = user.map_or_else(|| name.to_owned(), |user| format!("{user}@{name}"));
     let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
     Ok(Location::Ssh { host, path })
@@ -282,6 +291,14 @@ mod tests {
     }
 
     #[test]
+    fn a_double_colon_is_no_place() {
+        for text in ["a::b", "u@a::b/c", "[::1]::b", "a::", "fe80::1:b"] {
+            assert!(matches!(parse(text), Err(LocationError::DoubleColon(_))), "{text}");
+        }
+        assert_eq!(parse("a:./:b").unwrap(), ssh("a", "./:b"));
+    }
+
+    #[test]
     fn a_colon_before_any_slash_ends_a_host() {
         assert_eq!(parse("a:b").unwrap(), ssh("a", "b"));
         assert_eq!(parse("a:").unwrap(), ssh("a", "."));
@@ -290,7 +307,7 @@ mod tests {
         assert_eq!(parse("u@a:b/").unwrap(), ssh("u@a", "b/"));
         assert_eq!(parse("u@realm@a:b").unwrap(), ssh("u@realm@a", "b"));
         assert_eq!(parse("10.26.33.2:/data").unwrap(), ssh("10.26.33.2", "/data"));
-        assert_eq!(parse("fe80::1:a").unwrap(), ssh("fe80", ":1:a"));
+        assert_eq!(parse("fe80:1:a").unwrap(), ssh("fe80", "1:a"));
         assert_eq!(parse("icdc:b").unwrap(), ssh("icdc", "b"));
         assert_eq!(parse("icdc:/b").unwrap(), ssh("icdc", "/b"));
     }

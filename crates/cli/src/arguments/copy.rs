@@ -100,6 +100,10 @@ pub(crate) struct CopyArguments {
     #[arg(short, long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
 
+    /// Make the directories above the destination that are missing
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) mkpath: bool,
+
     /// List what would be sent; send nothing
     #[arg(long, conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,

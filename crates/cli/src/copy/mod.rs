@@ -58,7 +58,7 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     };
     options.confirm_host = Some(console.confirm_host(stop));
     let report = output.report.take();
-    let surface = Arc::new(Surface::new(console.clone(), &output, report.is_some()));
+    let surface = Arc::new(Surface::new(console.clone(), &output, &destination, report.is_some()));
     let events: EventSink = {
         let surface = Arc::clone(&surface);
         Arc::new(move |event| surface.show(event))

@@ -2,22 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use icdc_remote::Location;
 use icdc_transfer::Summary;
 use icdc_units::ByteCount;
 
 /// Seconds from which on a run tells its rate, and what limited it.
 const BRIEF: f64 = 1.0;
 
-/// One line on the run and, for one file, one with its digest. `ended` tells whether the run came
-/// to its end.
-pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
+/// One line on the run to `destination` and, for one file, one with its digest. `ended` tells
+/// whether the run came to its end.
+pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<String> {
     let (files, time) = (contents(summary), seconds(summary.seconds));
     let (bytes, sent) = (size(summary.bytes), size(summary.bytes_sent));
     let rate = megabits(summary.goodput_bps);
     let mut parts = match ended {
         // A rate of so short a time tells of starting and ending.
-        true if summary.seconds < BRIEF => vec![format!("{files}, {bytes} in {time}")],
-        true => vec![format!("{files}, {bytes} in {time} at {rate}")],
+        true if summary.seconds < BRIEF => vec![format!("{files}, {bytes} in {time} to {destination}")],
+        true => vec![format!("{files}, {bytes} in {time} at {rate} to {destination}")],
         // What was sent until then need not be of files that are complete.
         false => vec![format!("broken off after {time}: {files} complete, {bytes}"), format!("{sent} sent at {rate}")],
     };
@@ -61,6 +62,19 @@ pub(crate) fn lines(summary: &Summary, ended: bool) -> Vec<String> {
         lines.push(format!("digest of the data blocks {digest}"));
     }
     lines
+}
+
+/// A place with its host, so that a forgotten colon is seen.
+pub(crate) fn place(location: &Location) -> String {
+    match location {
+        Location::Local(path) => {
+            let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("{} on this host", whole.display())
+        }
+        // The home directory there.
+        Location::Ssh { path, .. } if path == b"." => location.to_string().trim_end_matches('.').to_owned(),
+        Location::Ssh { .. } | Location::Daemon { .. } => location.to_string(),
+    }
 }
 
 /// Files, and links where there are any.
@@ -141,13 +155,27 @@ mod tests {
 
     #[test]
     fn a_good_run_is_short_to_tell() {
-        let told = lines(&summary(), true);
-        assert_eq!(told, ["1 file, 1.25GB in 10.50 s at 952.4 Mbit/s; limited by network 81%, source disk 12%"]);
+        let told = lines(&summary(), "far:in", true);
+        assert_eq!(
+            told,
+            ["1 file, 1.25GB in 10.50 s at 952.4 Mbit/s to far:in; limited by network 81%, source disk 12%"]
+        );
+    }
+
+    #[test]
+    fn places_have_their_host() {
+        let told = |text: &str| place(&Location::parse(text.as_ref()).unwrap());
+        assert_eq!([told("/srv/in"), told("user@far:in/")], ["/srv/in on this host", "user@far:in/"]);
+        assert_eq!([told("far:"), told("icdc://far/in")], ["far:", "icdc://far/in"]);
+        assert!(told("far").ends_with("/far on this host") && told("far").starts_with('/'));
     }
 
     #[test]
     fn a_run_of_a_moment_tells_no_rate() {
-        assert_eq!(lines(&Summary { seconds: 0.25, ..summary() }, true), ["1 file, 1.25GB in 0.25 s"]);
+        assert_eq!(
+            lines(&Summary { seconds: 0.25, ..summary() }, "far:in", true),
+            ["1 file, 1.25GB in 0.25 s to far:in"]
+        );
     }
 
     #[test]
@@ -164,7 +192,7 @@ mod tests {
             retransmitted_segments: 12,
             ..summary()
         };
-        let told = lines(&summary, true);
+        let told = lines(&summary, "far:in", true);
         for words in [
             "250MB sent",
             "1GB kept from before an interruption",
@@ -177,7 +205,7 @@ mod tests {
             assert!(told[0].contains(words), "{words:?} is missing in {told:?}");
         }
         assert_eq!(told[1], "BLAKE3 abc");
-        let broken = &lines(&summary, false)[0];
+        let broken = &lines(&summary, "far:in", false)[0];
         assert!(
             broken.starts_with("broken off after 10.50 s: 1 file complete, 1.25GB; 250MB sent at 952.4 Mbit/s"),
             "{broken}"

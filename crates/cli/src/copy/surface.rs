@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_metrics::Reading;
+use icdc_remote::Location;
 use icdc_report::Report;
 use icdc_transfer::{Event, Outcome, Summary, Via};
 
@@ -22,6 +23,8 @@ pub(crate) struct Surface {
     verbose: bool,
     quiet: bool,
     summary: bool,
+    /// The destination, and the host that it is on.
+    destination: String,
     state: Mutex<Display>,
 }
 
@@ -34,7 +37,7 @@ struct Display {
 }
 
 impl Surface {
-    pub(crate) fn new(console: Console, output: &Output, record: bool) -> Self {
+    pub(crate) fn new(console: Console, output: &Output, destination: &Location, record: bool) -> Self {
         let state = Display {
             is_cut: false,
             view: View::new(output.progress, console.clone()),
@@ -42,7 +45,8 @@ impl Surface {
             tally: Tally::default(),
         };
         let &Output { json, dry_run, verbose, quiet, summary, .. } = output;
-        Self { console, json, dry_run, verbose, quiet, summary, state: Mutex::new(state) }
+        let destination = summary::place(destination);
+        Self { console, json, dry_run, verbose, quiet, summary, destination, state: Mutex::new(state) }
     }
 
     /// Takes one event.
@@ -90,7 +94,7 @@ impl Surface {
                 self.console.result(&summary::dry_run(items, bytes));
             }
         } else if self.summary && (ending.reason.is_none() || ending.summary.seconds > 0.0) {
-            for line in summary::lines(&ending.summary, ending.reason.is_none()) {
+            for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
                 self.console.result(&line);
             }
         }

@@ -222,6 +222,29 @@ fn a_forgotten_colon_is_hinted_at() {
 }
 
 #[test]
+fn a_daemon_of_rsync_is_hinted_at() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a"), "a").unwrap();
+    for place in ["far.example.org::x", "user@far.example.org::module/x"] {
+        let output = run(directory.path(), &["copy", "--ssh", "false", "a", place]);
+        assert_eq!(output.status.code(), Some(2), "{place}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("two colons") && told.contains("icdc://HOST/PATH"), "{told}");
+    }
+}
+
+#[test]
+fn the_summary_names_the_destination_and_its_host() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a"), "a").unwrap();
+    // Without its colon a host is a file here.
+    let output = run(directory.path(), &["copy", "a", "far"]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = format!(" to {} on this host", directory.path().canonicalize().unwrap().join("far").display());
+    assert!(told.lines().next().unwrap().ends_with(&expected), "{told}");
+}
+
+#[test]
 fn patterns_that_no_shell_expanded_are_hinted_at() {
     refused(&["copy", "*.dat", "b"], "for the shell to expand");
 }

@@ -128,6 +128,30 @@ fn refused(ended: Ended, code: i32, words: &[&str]) {
 }
 
 #[test]
+fn directories_above_the_destination_are_made_on_request() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        sources(&road);
+        let imagined = road.copy(&["--mkpath", "--dry-run"], &["file"], "a/b/c").expect_code(0);
+        assert_eq!(imagined.all("would_send").count(), 1, "{imagined}");
+        assert!(!road.path("a").exists(), "a dry run makes nothing");
+        road.copy(&["--mkpath"], &["file"], "a/b/c").expect_code(0);
+        road.copy(&["--mkpath"], &["dir/"], "d//e/./f/").expect_code(0);
+        road.copy(&["--mkpath"], &["file", "dir"], "d/e/f").expect_code(0);
+        assert_same(&road.path("file"), &road.path("a/b/c"));
+        assert_same(&road.path("dir"), &road.path("d/e/f/dir"));
+        assert_eq!(
+            fs::read_dir(road.path("d/e/f")).unwrap().count(),
+            fs::read_dir(road.path("dir")).unwrap().count() + 2
+        );
+        // Not through what is no directory, and not as an unfinished file.
+        refused(road.copy(&["--mkpath"], &["file"], "file/x/y"), 2, &["file"]);
+        refused(road.copy(&["--mkpath"], &["file"], "new/.icdc-0123456789abcdef.part/x"), 2, &["unfinished"]);
+        assert!(!road.path("new").exists());
+    }
+}
+
+#[test]
 fn what_cannot_be_placed_is_refused_and_changes_nothing() {
     for way in Way::ALL {
         let road = Road::new(way);
@@ -138,7 +162,7 @@ fn what_cannot_be_placed_is_refused_and_changes_nothing() {
         refused(copy(&["dir/"], "old"), 2, &["old", "not a directory"]);
         refused(copy(&["file"], "old/"), 2, &["old", "not a directory"]);
         refused(copy(&["file", "dir"], "old"), 2, &["old", "not a directory"]);
-        refused(copy(&["file"], "missing/parent/x"), 2, &["missing", "mkdir -p"]);
+        refused(copy(&["file"], "missing/parent/x"), 2, &["missing", "--mkpath"]);
         refused(copy(&["file"], "old/x"), 2, &["old"]);
         fs::create_dir(road.path("other")).unwrap();
         fs::write(road.path("other/file"), "other").unwrap();

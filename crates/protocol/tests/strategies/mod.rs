@@ -264,11 +264,12 @@ fn diskless() -> impl Strategy<Value = Diskless> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    let usual = (any::<[bool; 4]>(), existing(), preserve(), option::of(1_u64..1 << 30)).prop_map(
-        |([verify, resume, dry_run, buffered], existing, preserve, ring)| ReceiveOptions {
+    let usual = (any::<[bool; 5]>(), existing(), preserve(), option::of(1_u64..1 << 30)).prop_map(
+        |([verify, resume, mkpath, dry_run, buffered], existing, preserve, ring)| ReceiveOptions {
             verify,
             resume,
             existing,
+            mkpath,
             preserve,
             ring: ring.map(ByteCount::new),
             dry_run,

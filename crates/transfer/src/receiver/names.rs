@@ -42,7 +42,7 @@ use super::kept_times::KeptTimes;
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
 use super::pending::metadata;
-use super::placement::{Placement, let_owner_in};
+use super::placement::{Parents, Placement, let_owner_in};
 use super::publishing::Staged;
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
@@ -277,8 +277,13 @@ impl Keeper<'_> {
     /// hold.
     fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
-        let placement =
-            Placement::find(shared.order.tree, shared.order.destination, begin, shared.order.allowed.only_new)?;
+        let (tree, destination) = (shared.order.tree, shared.order.destination);
+        let parents = match shared.options {
+            options if !options.mkpath => Parents::Needed,
+            options if options.dry_run => Parents::Imagined,
+            _ => Parents::Made,
+        };
+        let placement = Placement::find(tree, destination, begin, parents, shared.order.allowed.only_new)?;
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {

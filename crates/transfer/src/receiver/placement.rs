@@ -41,6 +41,17 @@ pub(super) struct Placement {
     destination: Destination,
 }
 
+/// Whether the directories above the destination may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parents {
+    /// They may not.
+    Needed,
+    /// They may, and are not made.
+    Imagined,
+    /// They are made first.
+    Made,
+}
+
 /// What the destination is to the sources.
 #[derive(Debug)]
 enum Destination {
@@ -53,18 +64,29 @@ enum Destination {
 }
 
 impl Placement {
-    /// Decides by what the sources are and what is at `destination`. Changes nothing.
+    /// Decides by what the sources are and what is at `destination`. Changes nothing but missing
+    /// `parents`.
     /// With `only_new`, by whose key only what is not there yet is made, it is not told what is there.
     pub(super) fn find(
         tree: &Tree,
         destination: &[u8],
         begin: &Begin,
+        parents: Parents,
         only_new: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
         if destination.split(|byte| *byte == b'/').any(is_staging) {
             return Err(refuse_staging(destination));
         }
-        let located = tree.resolve(destination).map_err(refuse_destination)?;
+        let located = match tree.resolve(destination) {
+            Err(error) if error.is_missing() && parents != Parents::Needed => {
+                refuse_names(&begin.sources)?;
+                match make_parents(tree, destination, parents)? {
+                    None => tree.resolve(destination).map_err(refuse)?,
+                    Some(missing) => return Ok(Self::new(begin, Destination::InsideNew(missing))),
+                }
+            }
+            resolved => resolved.map_err(refuse_destination)?,
+        };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
         let existing =
@@ -100,7 +122,11 @@ impl Placement {
                 Destination::Named(located.directory, name)
             }
         };
-        Ok(Self { sources: begin.sources.clone(), destination })
+        Ok(Self::new(begin, destination))
+    }
+
+    fn new(begin: &Begin, destination: Destination) -> Self {
+        Self { sources: begin.sources.clone(), destination }
     }
 
     /// Directory that holds the first target, the place of the run's journal; `None` if it is not
@@ -231,9 +257,29 @@ fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
     Ok(())
 }
 
+/// Makes the directories above the destination, or gives the first that is missing if they are only
+/// imagined.
+fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Option<Located>, SessionError> {
+    let end = destination.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1);
+    let slashes = (1..end).filter(|at| destination[*at] == b'/' && destination[at - 1] != b'/');
+    for slash in slashes {
+        let located = tree.resolve(&destination[..slash]).map_err(refuse)?;
+        let (Some(name), None) = (&located.name, located.stat) else { continue };
+        if parents == Parents::Imagined {
+            return Ok(Some(located));
+        }
+        located.directory.make_or_open_directory(name, 0o777).map_err(refuse)?;
+        // Large files are flushed one by one, and the directories above them not at all.
+        if let Err(error) = located.directory.sync() {
+            tracing::warn!(%error, "the destination may not survive a power cut");
+        }
+    }
+    Ok(None)
+}
+
 fn refuse_destination(error: TreeError) -> SessionError {
     if error.is_missing() {
-        return refusal(format!("{error}; make the directories above the destination first (mkdir -p)"));
+        return refusal(format!("{error}; --mkpath makes the directories above the destination"));
     }
     refuse(error)
 }
@@ -270,7 +316,7 @@ mod tests {
             let temporary = tempfile::tempdir().unwrap();
             let tree = Tree::open(temporary.path()).unwrap();
             let number = || std::fs::read_dir(temporary.path()).unwrap().count();
-            let mut placement = Placement::find(&tree, destination, &begin(kinds), None).unwrap();
+            let mut placement = Placement::find(&tree, destination, &begin(kinds), Parents::Needed, None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");
             placement.make().unwrap();
