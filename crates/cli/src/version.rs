@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::exit;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Whoever builds may say of what: `ICDC_COMMIT=$(git rev-parse HEAD) cargo build`.
+/// That of the checkout, by `build.rs`; whoever builds may say another one by this variable.
 const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
     Some(text) if !text.is_empty() => Some(text),
     _ => None,
@@ -95,7 +95,7 @@ fn lines(host: &Host) -> Vec<String> {
     let features: Vec<String> = features().into_iter().map(str::to_owned).collect();
     let mut lines = vec![
         format!("icdc {VERSION}"),
-        line("commit", COMMIT.unwrap_or("unknown")),
+        line("commit", COMMIT.unwrap_or("none (not built from a git checkout)")),
         line("protocol", &icdc_protocol::VERSION.to_string()),
         line("target", &target()),
         line("libc", libc()),

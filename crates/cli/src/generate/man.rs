@@ -11,26 +11,28 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
+use crate::config::settings;
+
 /// Writes a page for `command` and for each of its subcommands.
 pub(super) fn pages(mut command: Command, directory: &Path) -> io::Result<()> {
     command = command.disable_help_subcommand(true);
     command.build();
-    write(&command, directory)
+    write(&command, None, directory)
 }
 
-fn write(command: &Command, directory: &Path) -> io::Result<()> {
+fn write(command: &Command, above: Option<&Command>, directory: &Path) -> io::Result<()> {
     for subcommand in visible(command) {
-        write(subcommand, directory)?;
+        write(subcommand, Some(command), directory)?;
     }
     let man = Man::new(command.clone());
-    fs::write(directory.join(man.get_filename()), page(command, &man)?)
+    fs::write(directory.join(man.get_filename()), page(command, above, &man)?)
 }
 
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
 }
 
-fn page(command: &Command, man: &Man) -> io::Result<String> {
+fn page(command: &Command, above: Option<&Command>, man: &Man) -> io::Result<String> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
@@ -45,6 +47,14 @@ fn page(command: &Command, man: &Man) -> io::Result<String> {
     if let Some(rest) = command.get_after_long_help().or_else(|| command.get_after_help()) {
         page.extend(sections(&rest.to_string()).bytes());
     }
+    for (heading, text) in [("FILES", files(command)), ("ENVIRONMENT", environment(command))] {
+        // Some pages have their own.
+        let begins = format!("\n.SH {heading}\n");
+        if !String::from_utf8_lossy(&page).contains(&begins) {
+            page.extend(format!(".SH {heading}\n.nf\n{text}.fi\n").bytes());
+        }
+    }
+    page.extend(see_also(command, above).bytes());
     if command.get_version().is_some() {
         man.render_version_section(&mut page)?;
     }
@@ -91,6 +101,73 @@ fn sections(text: &str) -> String {
         }
     }
     roff + if open { ".fi\n" } else { "" }
+}
+
+/// Name of a command as it is typed, without the program's.
+fn typed(command: &Command) -> &str {
+    command.get_bin_name().unwrap_or_default().strip_prefix("icdc").unwrap_or_default().trim_start()
+}
+
+/// Whether an option of the command reaches other hosts.
+fn has_keys(command: &Command) -> bool {
+    command.get_arguments().any(|argument| matches!(argument.get_id().as_str(), "identity" | "known_hosts"))
+}
+
+fn files(command: &Command) -> String {
+    let mut files = vec![
+        ("~/.config/icdc/config.toml", "settings of a user ($XDG_CONFIG_HOME/icdc/config.toml)"),
+        ("/etc/icdc/config.toml", "settings of the system"),
+    ];
+    if has_keys(command) {
+        files.push(("~/.config/icdc/identity", "private key of a user"));
+        files.push(("~/.config/icdc/known_hosts", "public keys of daemons that are trusted"));
+    }
+    if typed(command) == "serve" {
+        files.push(("~/.config/icdc/authorized_keys", "public keys that the daemon admits, with their rights"));
+    }
+    files.iter().map(|(file, text)| escaped(&format!("{file:<31} {text}")) + "\n").collect()
+}
+
+/// Variables that set options of the command, and those that every command knows.
+fn environment(command: &Command) -> String {
+    let own = settings::all().filter(|setting| setting.commands.contains(&typed(command)));
+    let own = own.map(|setting| (setting.variable, format!("sets --{}", setting.key)));
+    let common = [
+        ("ICDC_CONFIG", "another file of settings than the user's; none: neither files nor variables ICDC_* are used"),
+        ("XDG_CONFIG_HOME", "where the directory icdc of a user's files is (~/.config)"),
+        ("RUST_LOG", "debug prints a detailed log on standard error"),
+    ];
+    let all = own.chain(common.map(|(name, text)| (name, text.to_owned())));
+    all.map(|(name, text)| escaped(&format!("{name:<23} {text}")) + "\n").collect()
+}
+
+/// Pages of the commands above, beside and below, and of the programs that a command works with.
+fn see_also(command: &Command, above: Option<&Command>) -> String {
+    let name_of = |command: &Command| command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
+    let own = name_of(command);
+    let mut pages = Vec::new();
+    for relative in above.into_iter().chain(above.into_iter().flat_map(visible)).chain(visible(command)) {
+        pages.push((name_of(relative), 1));
+    }
+    pages.push(("icdc-config".to_owned(), 1));
+    let others: &[(&str, u8)] = match typed(command) {
+        "copy" => &[("ssh", 1), ("ssh_config", 5), ("scp", 1), ("rsync", 1), ("b3sum", 1)],
+        "measure" | "doctor" | "plan join" => &[("ssh", 1), ("ssh_config", 5)],
+        "keygen" => &[("ssh-keygen", 1), ("ssh-agent", 1)],
+        "serve" => &[("systemd.service", 5)],
+        "slurm submit" => &[("sbatch", 1)],
+        _ => &[],
+    };
+    pages.extend(others.iter().map(|(name, section)| ((*name).to_owned(), *section)));
+    let mut seen = vec![own];
+    pages.retain(|(name, _)| {
+        let is_new = !seen.contains(name);
+        seen.push(name.clone());
+        is_new
+    });
+    let pages: Vec<String> =
+        pages.iter().map(|(name, section)| format!("\\fB{}\\fR({section})", escaped(name))).collect();
+    format!(".SH SEE ALSO\n{}\n", pages.join(", "))
 }
 
 /// Text that roff takes as it is: no line of it is a request.

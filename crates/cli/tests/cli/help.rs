@@ -188,6 +188,19 @@ fn the_options_of_relay_are_those_of_the_contract() {
 }
 
 #[test]
+fn a_build_from_a_clone_names_its_commit() {
+    let shown: serde_json::Value = serde_json::from_str(&succeed(&["--version", "--json"])).unwrap();
+    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let head = std::process::Command::new("git").args(["-C", top, "rev-parse", "HEAD"]).output();
+    match head {
+        Ok(output) if output.status.success() => {
+            assert_eq!(shown["commit"], String::from_utf8(output.stdout).unwrap().trim_end());
+        }
+        _ => println!("skipped: this is no clone, or git is not installed"),
+    }
+}
+
+#[test]
 fn version_names_the_release() {
     assert_eq!(succeed(&["--version"]), format!("icdc {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -228,7 +241,26 @@ fn man_pages_come_one_per_subcommand() {
     expected.extend(["add", "list", "remove", "watch"].map(|name| format!("icdc-pace-policy-{name}.1")));
     expected.sort();
     assert_eq!(names, expected);
+    for name in &names {
+        let page = fs::read_to_string(directory.path().join(name)).unwrap();
+        for heading in ["FILES", "ENVIRONMENT", "SEE ALSO"] {
+            let lines = page
+                .lines()
+                .filter(|line| *line == format!(".SH {heading}") || *line == format!(".SH \"{heading}\""))
+                .count();
+            assert_eq!(lines, 1, "{heading} in {name}");
+        }
+        let (_, related) = page.split_once(".SH SEE ALSO\n").unwrap();
+        let related = related.replace("\\-", "-");
+        let own = name.trim_end_matches(".1");
+        assert!(!related.contains(&format!("\\fB{own}\\fR(1)")), "{name} names itself: {related}");
+        for page in related.split("\\fB").skip(1).filter_map(|rest| rest.split("\\fR").next()) {
+            assert!(!page.is_empty(), "{name}: {related}");
+            assert!(!page.starts_with("icdc") || names.contains(&format!("{page}.1")), "{name} names {page}");
+        }
+    }
     let copy = fs::read_to_string(directory.path().join("icdc-copy.1")).unwrap();
+    assert!(copy.contains("ICDC_RATE") && copy.contains("\\fBssh_config\\fR(5)"), "{copy}");
     for words in [".TH", "icdc", "remote", "preserve", "[\\-\\-ssh <CMD>]", ".SH EXIT CODES", ".SH EXAMPLES\n.nf"] {
         assert!(copy.contains(words), "{words} is missing");
     }
