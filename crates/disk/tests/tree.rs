@@ -10,7 +10,7 @@ use std::path::Path;
 
 use icdc_disk::tree::{
     Directory, Followed, Kind, MAX_NAME, Name, NameError, StagingKind, StagingName, Tree, TreeError, is_staging,
-    printable, try_lock,
+    printable, resembles_staging, try_lock,
 };
 use tempfile::TempDir;
 
@@ -222,7 +222,7 @@ fn making_and_removing() {
     assert!(matches!(root.remove_file(&name("one")), Err(TreeError::IsADirectory { .. })));
     assert!(root.remove_directory(&name("one")).unwrap_err().is_existing());
     one.sync().unwrap();
-    one.sync_filesystem().unwrap();
+    one.file_system().unwrap().sync().unwrap();
     one.remove_file(&name("file")).unwrap();
     assert!(one.stat(&name("file")).unwrap_err().is_missing());
     root.remove_directory(&name("one")).unwrap();
@@ -293,6 +293,14 @@ fn staging_names_are_recognised_and_nothing_else_is() {
         // Some file systems take capital letters for small ones.
         let capitals = staging.name().as_bytes().to_ascii_uppercase();
         assert!(is_staging(&capitals) && StagingName::parse(&capitals).is_none());
+        let text = String::from_utf8(staging.name().as_bytes().to_vec()).unwrap();
+        for ignored in ["", ".", " . ", "::$DATA", ":x", "\u{200d}", "\u{301}"] {
+            let resembling = format!("{text}{ignored}");
+            assert!(resembles_staging(resembling.as_bytes()), "{resembling}");
+            assert!(ignored.is_empty() || !is_staging(resembling.as_bytes()), "it is a user's file at the source");
+        }
+        assert!(resembles_staging(text.replacen('c', "\u{200c}c", 1).as_bytes()));
+        assert!(resembles_staging(text.replace('k', "\u{212a}").replace('s', "\u{17f}").as_bytes()));
     }
     for other in [
         &b".icdc-000102abcdeffeff"[..],
@@ -302,9 +310,10 @@ fn staging_names_are_recognised_and_nothing_else_is() {
         b"icdc-000102abcdeffeff.part",
         b".icdc-.part",
         b".icdc-\xff\xff.part",
+        b".icdc-000102abcdeffeff.part.old",
         b"",
     ] {
-        assert!(!is_staging(other), "{}", printable(other));
+        assert!(!is_staging(other) && !resembles_staging(other), "{}", printable(other));
     }
 }
 

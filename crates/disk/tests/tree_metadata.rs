@@ -183,7 +183,7 @@ fn tmpfs_serves_as_well() {
     root.set_metadata(&name, &file, &wanted).unwrap();
     assert!(root.xattrs(&name, &file).unwrap().is_empty());
     root.sync().unwrap();
-    root.sync_filesystem().unwrap();
+    root.file_system().unwrap().sync().unwrap();
     let stat = root.stat(&name).unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o754, THEN));
 }

@@ -1,12 +1,12 @@
 //! Damage to what an interrupted copy has left: whatever is flipped, cut or exchanged in the unfinished file and in
 //! the journals, the next run ends with exit code 0 and a copy that is identical to its source.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::interrupted::{BLOCK, BREAK, Interrupted, SIZE, append, cut, flip, length};
-use crate::support::{MIB, Noise, data, leftovers};
+use crate::support::{MIB, Noise, data, is_root, leftovers};
 
 const HEADER: u64 = 76;
 const RECORD: u64 = 44;
@@ -74,6 +74,10 @@ fn damage_to_the_journal_of_a_file() {
     for length in [0, 1, HEADER - 1, HEADER, HEADER + 1, HEADER + RECORD + RECORD / 2, journal - 1] {
         state.continue_after(&format!("cut to {length}"), |state| cut(&state.left(".blocks"), length));
     }
+    let ended = state.continue_after("others may write it", |state| {
+        fs::set_permissions(state.left(".blocks"), Permissions::from_mode(0o622)).unwrap();
+    });
+    assert_eq!(ended.resumed(), 0, "{ended}");
     state.continue_after("removed", |state| fs::remove_file(state.left(".blocks")).unwrap());
     state.continue_after("noise behind it", |state| append(&state.left(".blocks"), &noise.bytes(1000)));
     state.continue_after("zeros behind it", |state| append(&state.left(".blocks"), &vec![0; 5 << 20]));
@@ -153,6 +157,15 @@ fn damage_to_the_journal_of_a_run() {
         state.continue_after(&format!("cut to {length}"), |state| cut(&state.left(".run"), length));
     }
     state.continue_after("removed", |state| fs::remove_file(state.left(".run")).unwrap());
+    let ended = state.continue_after("others may write it", |state| {
+        fs::set_permissions(state.left(".run"), Permissions::from_mode(0o622)).unwrap();
+    });
+    assert_eq!(ended.number("taken_over_files"), 0, "{ended}");
+    if is_root() {
+        let ended =
+            state.continue_after("another user's", |state| chown(state.left(".run"), Some(65533), None).unwrap());
+        assert_eq!(ended.number("taken_over_files"), 0, "{ended}");
+    }
     state.continue_after("noise behind it", |state| append(&state.left(".run"), &noise.bytes(1001)));
     state.continue_after("all noise", |state| {
         fs::write(state.left(".run"), noise.bytes(journal as usize)).unwrap();

@@ -9,6 +9,7 @@ mod devices;
 mod firewalls;
 mod keys;
 mod operation;
+mod planted;
 mod proxies;
 mod routes;
 mod ssh;

@@ -12,7 +12,8 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, St
 use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
-use super::listing::Listing;
+use super::file_system::FileSystem;
+use super::listing::{self, Listing};
 use super::metadata::{self, Incarnation, Kind, Metadata, Stat, Xattrs, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
@@ -118,6 +119,15 @@ impl Directory {
     pub fn entries(&self) -> Result<Listing> {
         let readable = self.readable()?;
         Listing::read(readable).map_err(|errno| self.own_failed("getdents64", errno))
+    }
+
+    /// True if an entry has exactly this name, and not only one that the file system takes for the same.
+    ///
+    /// # Errors
+    /// As [`entries`](Self::entries).
+    pub fn lists(&self, name: &Name) -> Result<bool> {
+        let listed = listing::has_name(self.readable()?, name.as_bytes());
+        listed.map_err(|errno| self.own_failed("getdents64", errno))
     }
 
     /// How this directory was reached.
@@ -313,26 +323,35 @@ impl Directory {
     }
 
     /// Makes the names in this directory durable, and its own metadata; with its whole file system
-    /// where it must not be read or that does not flush directories by themselves.
+    /// where that has to be.
     ///
     /// # Errors
-    /// Those of `fsync` and [`sync_filesystem`](Self::sync_filesystem).
+    /// Those of [`sync_itself`](Self::sync_itself) and [`FileSystem::sync`].
     pub fn sync(&self) -> Result<()> {
+        if self.sync_itself()? { Ok(()) } else { self.file_system()?.sync() }
+    }
+
+    /// Makes the names in this directory durable, and its own metadata. False where it must not be read
+    /// or its file system does not flush directories by themselves.
+    ///
+    /// # Errors
+    /// Those of `fsync`.
+    pub fn sync_itself(&self) -> Result<bool> {
         match self.readable().map(rustix::fs::fsync) {
-            Ok(Ok(())) => Ok(()),
-            Err(_) | Ok(Err(Errno::INVAL)) => self.sync_filesystem(),
+            Ok(Ok(())) => Ok(true),
+            Err(_) | Ok(Err(Errno::INVAL)) => Ok(false),
             Ok(Err(errno)) => Err(self.own_failed("fsync", errno)),
         }
     }
 
-    /// Makes everything on the file system of this directory durable: one call in place of one
-    /// for each of many small files.
+    /// The file system of this directory, to be opened before anything is written that it is to make
+    /// durable.
     ///
     /// # Errors
-    /// Those of `syncfs`; it must be allowed to read the directory, or to make files in it.
-    pub fn sync_filesystem(&self) -> Result<()> {
+    /// [`TreeError::Denied`]: it must be allowed to read the directory, or to make files in it.
+    pub fn file_system(&self) -> Result<FileSystem> {
         let descriptor = self.readable().or_else(|unreadable| self.unnamed_file().map_err(|_| unreadable))?;
-        rustix::fs::syncfs(descriptor).map_err(|errno| self.own_failed("syncfs", errno))
+        Ok(FileSystem::new(descriptor, self.path()))
     }
 
     /// Where this directory is, printable: as the user wrote it, or from the root of a confined

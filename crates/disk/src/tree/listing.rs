@@ -61,24 +61,13 @@ impl Listing {
     /// Reads `directory`, a descriptor of its own that nothing was read from yet.
     pub(super) fn read(directory: impl AsFd) -> Result<Self, Errno> {
         let mut listing = Self { names: Vec::new(), entries: Vec::new() };
-        let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER);
-        let mut raw = RawDir::new(directory, buffer.spare_capacity_mut());
-        while let Some(entry) = raw.next() {
-            let entry = match entry {
-                Err(Errno::INTR) => continue,
-                // Removed while it is being read: what it held is gone as well.
-                Err(Errno::NOENT) => break,
-                outcome => outcome?,
-            };
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
+        for_each(directory, |name, hint| {
             let length = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
             let start = listing.names.len();
             listing.names.extend_from_slice(name);
-            listing.entries.push(Slot { start, length, hint: entry.file_type() });
-        }
+            listing.entries.push(Slot { start, length, hint });
+            Ok(true)
+        })?;
         let Self { names, entries } = &mut listing;
         entries.sort_unstable_by(|one, other| one.name(names).cmp(other.name(names)));
         Ok(listing)
@@ -97,3 +86,33 @@ impl Slot {
 
 /// Enough for about a thousand entries in one system call.
 const BUFFER: usize = 32 << 10;
+
+/// True if `directory`, a descriptor of its own that nothing was read from yet, has an entry with exactly
+/// these bytes as its name.
+pub(super) fn has_name(directory: impl AsFd, wanted: &[u8]) -> Result<bool, Errno> {
+    let mut found = false;
+    for_each(directory, |name, _| {
+        found = name == wanted;
+        Ok(!found)
+    })?;
+    Ok(found)
+}
+
+/// Gives name and kind of each entry but `.` and `..`, until that says false.
+fn for_each(directory: impl AsFd, mut take: impl FnMut(&[u8], FileType) -> Result<bool, Errno>) -> Result<(), Errno> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER);
+    let mut raw = RawDir::new(directory, buffer.spare_capacity_mut());
+    while let Some(entry) = raw.next() {
+        let entry = match entry {
+            Err(Errno::INTR) => continue,
+            // Removed while it is being read: what it held is gone as well.
+            Err(Errno::NOENT) => break,
+            outcome => outcome?,
+        };
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." && !take(name, entry.file_type())? {
+            break;
+        }
+    }
+    Ok(())
+}

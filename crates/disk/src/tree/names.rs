@@ -158,6 +158,25 @@ pub fn is_staging(name: &[u8]) -> bool {
     StagingName::parse(&name.to_ascii_lowercase()).is_some()
 }
 
+/// True if a file system may take `name` for one that icdc uses for unfinished work: in capital letters,
+/// with characters that some ignore or fold, with dots, blanks or a stream's name behind it. Nothing of
+/// such a name is made for the other end.
+#[must_use]
+pub fn resembles_staging(name: &[u8]) -> bool {
+    let mut ascii = Vec::with_capacity(name.len());
+    for character in name.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
+        match character {
+            // Their capital and small letters are ASCII.
+            '\u{17f}' => ascii.push(b's'),
+            '\u{212a}' => ascii.push(b'k'),
+            _ => ascii.extend(u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase())),
+        }
+    }
+    let whole = ascii.split(|byte| *byte == b':').next().unwrap_or_default();
+    let end = whole.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1);
+    StagingName::parse(&whole[..end]).is_some()
+}
+
 /// `bytes` as text for a terminal or a log: what is printable stays; control characters,
 /// characters that change the direction of text and bytes that are not UTF-8 are escaped.
 #[must_use]

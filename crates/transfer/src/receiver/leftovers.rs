@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use icdc_disk::sparse;
-use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, TreeError, try_lock};
+use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, TreeError, file_user, try_lock};
 use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
@@ -98,6 +98,20 @@ fn is_still_named(directory: &Directory, name: &Name, file: &Stat) -> bool {
     directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (file.dev, file.ino))
 }
 
+/// True if what the journal `stat`, found as `name`, says may be believed: it belongs to this user, others
+/// may not write to it, and it has exactly this name. By another one that the file system takes for the same
+/// it may be what somebody has copied here who may make no journal.
+fn is_believed(directory: &Directory, name: &Name, stat: &Stat) -> bool {
+    let of_others = stat.mode & 0o022;
+    // Where all modes are alike, as on file systems without them, who may write the journal may as well
+    // replace what it tells of.
+    let is_open = |directory: &Stat| directory.mode & 0o1022 == of_others;
+    stat.uid == file_user()
+        && (of_others == 0 || directory.own_stat().is_ok_and(|directory| is_open(&directory)))
+        // One that must not be read is believed by the name that was asked for.
+        && directory.lists(name).unwrap_or(true)
+}
+
 /// Journal of the durable blocks of one file.
 pub(super) struct FileJournal {
     codec: BlockJournal,
@@ -108,7 +122,11 @@ pub(super) struct FileJournal {
 impl FileJournal {
     /// What the journal beside an item has, if it is about this version of the source.
     pub(super) fn find(directory: &Directory, staging: Staging, header: &Header) -> Option<(Self, BlockMap)> {
-        let (file, stat) = directory.reopen_file(&staging.blocks()).ok()?;
+        let name = staging.blocks();
+        let (file, stat) = directory.reopen_file(&name).ok()?;
+        if !is_believed(directory, &name, &stat) {
+            return None;
+        }
         let codec = BlockJournal::new(header);
         let mut reader = codec.reader();
         feed(&file, stat.size.min(codec.longest()), |bytes| reader.feed(bytes)).ok()?;
@@ -308,10 +326,10 @@ impl RunLog {
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>, whose: Whose) -> bool {
         let codec = RunJournal::new(job);
         Purpose::run(job, target, whose).found_again().into_iter().any(|staging| {
-            let mut header = [0; SLOT_LENGTH];
-            directory.open_file(&staging.name(StagingKind::Run)).is_ok_and(|(file, stat)| {
-                let is_ours = stat.nlink == 1 && directory.is_anothers(&stat).is_ok_and(|anothers| !anothers);
-                is_ours && file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header()
+            let (mut header, name) = ([0; SLOT_LENGTH], staging.name(StagingKind::Run));
+            directory.open_file(&name).is_ok_and(|(file, stat)| {
+                let is_journal = file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header();
+                stat.nlink == 1 && is_journal && is_believed(directory, &name, &stat)
             })
         })
     }
@@ -345,7 +363,7 @@ impl RunLog {
             reserved: 0,
         };
         let Some(file) = log.claim(has_failed)? else { return Ok(log) };
-        if resume {
+        if resume && Stat::of(&file).is_ok_and(|stat| is_believed(directory, &log.name, &stat)) {
             let mut reader = log.codec.reader();
             feed(&file, u64::MAX, |bytes| reader.feed(bytes)).map_err(|error| log.failed("read", &error))?;
             let parsed = reader.finish();

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
-use icdc_disk::tree::{Directory, FileTime, Name, TreeError, is_staging};
+use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest};
@@ -91,7 +91,7 @@ impl<'a> Keeper<'a> {
         let settings = Settings {
             options: shared.options.clone(),
             ring_blocks: shared.pool.capacity() as u32,
-            is_reserved: is_staging,
+            is_reserved: resembles_staging,
             asked: shared.order.asked.map(<[_]>::to_vec),
             only_new: shared.only_new(),
         };
@@ -610,9 +610,7 @@ impl Keeper<'_> {
 
     fn flush_names(&self, names: &Names) -> Result<(), TreeError> {
         match names {
-            Names::In(directories) => {
-                directories.iter().filter_map(|id| self.directories.get(*id).ok()).try_for_each(Directory::sync)
-            }
+            Names::In(directories) => self.directories.flush_names(directories),
             Names::OnFileSystems(file_systems) => self.directories.flush(file_systems),
         }
     }

@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError, is_staging};
+use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError, resembles_staging};
 use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
@@ -74,7 +74,7 @@ impl Placement {
         parents: Parents,
         only_new: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
-        if destination.split(|byte| *byte == b'/').any(is_staging) {
+        if destination.split(|byte| *byte == b'/').any(resembles_staging) {
             return Err(refuse_staging(destination));
         }
         let located = match tree.resolve(destination) {
@@ -233,7 +233,7 @@ fn existing_directory(located: &Located) -> Result<Option<Directory>, SessionErr
 
 fn name_of(source: &Source) -> Result<Name, SessionError> {
     let name = Name::new(&source.name).map_err(|error| refusal(error.to_string()))?;
-    if is_staging(name.as_bytes()) {
+    if resembles_staging(name.as_bytes()) {
         return Err(refuse_staging(&source.name));
     }
     Ok(name)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use icdc_disk::tree::{Directory, Name, TreeError, Whereabouts};
+use icdc_disk::tree::{Directory, FileSystem, Name, TreeError, Whereabouts};
 use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
@@ -17,8 +17,8 @@ use super::super::spellings::Spellings;
 #[derive(Default)]
 pub(super) struct Directories {
     open: ById<Directory, DirectoryId>,
-    /// A directory of each file system that is written to, by its number.
-    file_systems: HashMap<u64, Directory>,
+    /// Each file system that is written to, by its number; a directory of it where none could be opened.
+    file_systems: HashMap<u64, Result<FileSystem, Directory>>,
     /// Those that are finished and hold the first name of a file with several.
     finished: ById<Whereabouts>,
     /// Those that were there before, where nothing of what is there may be changed.
@@ -46,7 +46,10 @@ impl Directories {
 
     fn insert(&mut self, id: DirectoryId, directory: Directory) -> Result<DirectoryPlace, TreeError> {
         let place = place_of(&directory)?;
-        self.file_systems.entry(place.device).or_insert_with(|| directory.clone());
+        if !matches!(self.file_systems.get(&place.device), Some(Ok(_))) {
+            let opened = directory.file_system().map_err(|_| directory.clone());
+            self.file_systems.insert(place.device, opened);
+        }
         self.open.insert(id, directory);
         Ok(place)
     }
@@ -148,8 +151,18 @@ impl Directories {
 
     /// Makes durable what is written to these file systems.
     pub(super) fn flush(&self, file_systems: &[u64]) -> Result<(), TreeError> {
-        let mut directories = file_systems.iter().filter_map(|device| self.file_systems.get(device));
-        directories.try_for_each(Directory::sync_filesystem)
+        file_systems.iter().try_for_each(|device| match self.file_systems.get(device) {
+            Some(Ok(file_system)) => file_system.sync(),
+            Some(Err(directory)) => directory.file_system()?.sync(),
+            None => Ok(()),
+        })
+    }
+
+    /// Makes the names in these directories durable.
+    pub(super) fn flush_names(&self, directories: &[DirectoryId]) -> Result<(), TreeError> {
+        directories.iter().filter_map(|id| self.open.get(id)).try_for_each(|directory| {
+            if directory.sync_itself()? { Ok(()) } else { self.flush(&[place_of(directory)?.device]) }
+        })
     }
 }
 
