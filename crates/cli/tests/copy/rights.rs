@@ -8,7 +8,9 @@ use std::process::Command;
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
+use crate::support::compare::same_contents;
 use crate::support::mounts::Mount;
+use crate::support::refusals::{Refusal, refuse};
 use crate::support::{MIB, Site, Start, assert_no_leftovers, data, open_to_all, skip};
 
 const ACCESS_ACL: &str = "system.posix_acl_access";
@@ -188,6 +190,39 @@ fn what_cannot_be_changed_is_told_with_the_reason_and_nothing_is_left() {
     }
     let ended = site.copy(&["source/large"]).arg(&kept).run().expect_code(1);
     assert!(ended.stderr.contains("immutable") && !ended.stderr.contains("run as root"), "{ended}");
+    // Likewise below the destination, where nothing is sent either.
+    fs::create_dir(source.join("log")).unwrap();
+    data::file(&source.join("log/inner"), 5 * MIB, 2);
+    fs::remove_file(source.join("large")).unwrap();
+    for _ in 0..2 {
+        let ended = site.copy(&["source/"]).arg(target).run().expect_code(1);
+        assert!(ended.stderr.contains("append-only"), "{ended}");
+        assert_eq!((fs::read_dir(&log).unwrap().count(), ended.number("bytes_sent")), (0, 0), "{ended}");
+    }
     mark("-a", &log);
     mark("-i", &kept);
+}
+
+#[test]
+fn files_arrive_without_their_mode_where_none_can_be_set() {
+    let site = Site::new();
+    let source = site.directory("source");
+    for (name, size) in [("small", 100), ("medium", 3 * MIB), ("large", 5 * MIB), ("larger", 9 * MIB)] {
+        data::file(&source.join(name), size, 1);
+        set_mode(&source.join(name), 0o604);
+    }
+    fs::create_dir(source.join("directory")).unwrap();
+    for (preserve, errno) in [("mode,times", libc::EPERM), ("times", libc::EPERM), ("mode,times", libc::ENOSYS)] {
+        let mut copy = site.copy(&["--preserve", preserve, "source/", "copy"]);
+        let refusals = [libc::SYS_fchmod, libc::SYS_fchmodat].map(|call| Refusal::of(call, errno));
+        let ended = refuse(&mut copy, &refusals).run().expect_code(0);
+        assert_eq!(ended.to_string().matches("arrives without its mode").count(), 1, "{ended}");
+        for name in ["small", "medium", "large", "larger"] {
+            let (source, copy) = (source.join(name), site.path("copy").join(name));
+            assert!(same_contents(&source, &copy), "{name}: {ended}");
+            assert_eq!(fs::metadata(&source).unwrap().mtime(), fs::metadata(&copy).unwrap().mtime(), "{name}");
+        }
+        assert_no_leftovers(&site.path("copy"));
+        fs::remove_dir_all(site.path("copy")).unwrap();
+    }
 }

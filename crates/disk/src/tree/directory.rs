@@ -88,15 +88,24 @@ impl Directory {
     /// # Errors
     /// [`TreeError::Denied`], [`TreeError::ReadOnly`], [`TreeError::AppendOnly`].
     pub fn permits_changes(&self) -> Result<()> {
-        let found = rustix::fs::statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
-        if found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND)) {
-            return Err(TreeError::AppendOnly { path: self.path(), call: "statx" });
-        }
+        self.permits_renames()?;
         let wanted = Access::WRITE_OK | Access::EXEC_OK;
         match rustix::fs::accessat(self, ".", wanted, AtFlags::EACCESS) {
             Err(errno @ (Errno::ACCESS | Errno::ROFS)) => Err(self.own_failed("faccessat", errno)),
             _ => Ok(()),
         }
+    }
+
+    /// Whether names in it may be changed once they are made.
+    ///
+    /// # Errors
+    /// [`TreeError::AppendOnly`].
+    pub fn permits_renames(&self) -> Result<()> {
+        let found = rustix::fs::statx(self, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
+        if found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::APPEND)) {
+            return Err(TreeError::AppendOnly { path: self.path(), call: "statx" });
+        }
+        Ok(())
     }
 
     /// Permissions of a file that is made here without asking for others: by this `umask`, or by the

@@ -210,6 +210,20 @@ impl TreeError {
         matches!(self, Self::Exists { .. })
     }
 
+    /// A mode may not be set, as on file systems that have none.
+    #[must_use]
+    pub fn is_of_mode(&self) -> bool {
+        let unsupported = |cause: &io::Error| {
+            let codes = [Errno::OPNOTSUPP, Errno::NOSYS].map(Errno::raw_os_error);
+            cause.raw_os_error().is_some_and(|code| codes.contains(&code))
+        };
+        match self {
+            Self::NotPermitted { call: "fchmod", .. } => true,
+            Self::System { call: "fchmod", cause, .. } => unsupported(cause),
+            _ => false,
+        }
+    }
+
     /// The file system is full or the quota used up: going on with other items is of no use.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {

@@ -15,7 +15,7 @@ use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
 use super::leftovers::{self, FileJournal};
-use super::pending::metadata;
+use super::pending::{metadata, restore};
 use super::publishing::Made;
 use super::shared::Shared;
 use super::staging::Staging;
@@ -162,18 +162,18 @@ impl LargeFile {
         journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
-    /// Sets length and metadata.
-    pub(super) fn finish(&self, preserve: Preserve) -> Result<(), Failure> {
+    /// Sets length and metadata; false if it could not be given its mode.
+    pub(super) fn finish(&self, preserve: Preserve) -> Result<bool, Failure> {
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, preserve);
         let (name, file) = (self.staging.part(), self.disk.as_file());
-        let set = |wanted: &Metadata<'_>| self.directory.set_metadata(&name, file, wanted);
+        let set = |wanted: &Metadata<'_>| restore(wanted, |wanted| self.directory.set_metadata(&name, file, wanted));
         // It was made for this user alone.
         let made = match wanted.mode {
-            Some(_) => Ok(()),
+            Some(_) => Ok(true),
             None => set(&Metadata { mode: Some(self.directory.new_file_mode(umask())), ..Metadata::default() }),
         };
-        made.and_then(|()| set(&wanted)).map_err(|error| failure::of_tree(&error))
+        made.and_then(|has_mode| Ok(set(&wanted)? && has_mode)).map_err(|error| failure::of_tree(&error))
     }
 
     /// Drops clean pages, so that reads go to the medium; gives the blocks outside of which that

@@ -41,7 +41,7 @@ use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::kept_times::KeptTimes;
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
-use super::pending::metadata;
+use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, let_owner_in};
 use super::publishing::Staged;
 use super::shared::Shared;
@@ -410,7 +410,11 @@ impl Keeper<'_> {
             return Ok(());
         }
         let wanted = metadata(entry, self.shared.options.preserve);
-        directory.set_own_metadata(&wanted).map_err(|error| failure::of_tree(&error))
+        let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
+        if !restored.map_err(|error| failure::of_tree(&error))? {
+            self.shared.lacks_mode(&directory.path());
+        }
+        Ok(())
     }
 
     /// The directory that an item goes into, and its name there.
@@ -513,6 +517,9 @@ impl Keeper<'_> {
         });
         let keep = |(piece, staged): (&Piece, Result<Staged, NotStaged>)| {
             let kept = staged.map(|staged| {
+                if staged.lacks_mode() {
+                    self.shared.lacks_mode(&staged.path());
+                }
                 self.staged.insert(piece.id, staged);
                 ByteCount::from(piece.length)
             });

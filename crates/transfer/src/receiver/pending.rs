@@ -1,6 +1,6 @@
 //! What is restored of an entry beside its contents, for the file system.
 
-use icdc_disk::tree::{FileTime, Metadata};
+use icdc_disk::tree::{FileTime, Metadata, TreeError};
 use icdc_protocol::message::{Entry, Preserve};
 use icdc_session::receiver::book::item::{ModificationTime, Restored};
 
@@ -9,4 +9,16 @@ pub(super) fn metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
     let Restored { mode, mtime, owner, xattrs } = Restored::of(entry, preserve);
     let mtime = mtime.map(|ModificationTime { seconds, nanos }| FileTime { seconds, nanos });
     Metadata { mode, mtime, owner, xattrs }
+}
+
+/// Restores what is `wanted` by `set`; where the file system lets no mode be set, all but that: then
+/// false.
+pub(super) fn restore<'a>(
+    wanted: &Metadata<'a>,
+    set: impl Fn(&Metadata<'a>) -> Result<(), TreeError>,
+) -> Result<bool, TreeError> {
+    match set(wanted) {
+        Err(error) if error.is_of_mode() => set(&Metadata { mode: None, ..wanted.clone() }).map(|()| false),
+        outcome => outcome.map(|()| true),
+    }
 }

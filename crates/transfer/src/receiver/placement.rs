@@ -89,8 +89,11 @@ impl Placement {
         };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let existing =
-            if continues_here(&located, begin, Whose(only_new)) { None } else { existing_directory(&located)? };
+        let existing = if continues_here(&located, begin, Whose(only_new)) {
+            None
+        } else {
+            existing_directory(&located, only_new.is_some())?
+        };
         let is_inside = contents || !single || located.trailing_slash;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
@@ -222,11 +225,18 @@ fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionE
     Ok(Landing::Named(inside.clone(), name_of(source)?))
 }
 
-fn existing_directory(located: &Located) -> Result<Option<Directory>, SessionError> {
+fn existing_directory(located: &Located, only_new: bool) -> Result<Option<Directory>, SessionError> {
     match located.stat.map(|stat| stat.kind) {
         Some(Kind::Directory) => located.open_directory().map(Some).map_err(refuse),
-        // A link to a directory stands for the directory; any other link is an item to replace.
-        Some(Kind::Symlink) => Ok(located.open_directory().ok()),
+        // A link to a directory stands for the directory, and any other is an item to replace. Who names
+        // one to a device or a pipe means that, which is not written to.
+        Some(Kind::Symlink) => match located.open_directory() {
+            Ok(directory) => Ok(Some(directory)),
+            Err(TreeError::NotAFile { path, found, .. }) if !only_new => Err(refusal(format!(
+                "{path} is a symbolic link to {found}, which is neither written to nor replaced; choose another name"
+            ))),
+            Err(_) => Ok(None),
+        },
         _ => Ok(None),
     }
 }

@@ -14,7 +14,7 @@ use icdc_units::ByteCount;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
-use super::pending::metadata;
+use super::pending::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
 use super::staging::{Staging, Whose};
 
@@ -34,18 +34,20 @@ pub(super) struct Made {
     bytes: ByteCount,
     /// For what must not be mixed up with the work of another copy to the same place.
     identity: Option<FileIdentity>,
+    /// It could not be given its mode.
+    lacks_mode: bool,
 }
 
 impl Made {
     /// Something without contents of its own to flush.
     fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None }
+        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false }
     }
 
     /// `file`, which has `bytes` bytes that are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
-        Ok(Self { staging, durable: None, bytes, identity: Some(FileIdentity::of(&stat)) })
+        Ok(Self { staging, durable: None, bytes, identity: Some(FileIdentity::of(&stat)), lacks_mode: false })
     }
 
     /// `file`, which is durable and has a journal of blocks where a later run finds one.
@@ -101,14 +103,15 @@ impl Staged {
         let written = file
             .write_all_at(contents, 0)
             .map_err(|error| failure::of_disk(&directory.path_of(&name), "write", &error));
-        let written = written
-            .and_then(|()| directory.set_metadata(&staging, &file, &wanted).map_err(|error| failure::of_tree(&error)));
-        if let Err(failure) = written {
+        let written = written.and_then(|()| {
+            restore(&wanted, |wanted| directory.set_metadata(&staging, &file, wanted))
+                .map_err(|error| failure::of_tree(&error))
+        });
+        let has_mode = written.inspect_err(|_| {
             let _ = directory.remove_file(&staging);
-            return Err(failure);
-        }
+        })?;
         let made = Made::file(staging, &file, ByteCount::from(contents.len()))?;
-        Ok(Self::new(directory, name, made))
+        Ok(Self::new(directory, name, Made { lacks_mode: !has_mode, ..made }))
     }
 
     /// Makes a symbolic link.
@@ -160,6 +163,16 @@ impl Staged {
         }
         let made = Made { identity: Some(file), ..Made::unsynced(staging) };
         Ok(Some(Self::new(directory, name, made)))
+    }
+
+    /// Where it is to stand, printable.
+    pub(super) fn path(&self) -> String {
+        self.directory.path_of(&self.name)
+    }
+
+    /// It could not be given its mode.
+    pub(super) fn lacks_mode(&self) -> bool {
+        self.made.lacks_mode
     }
 
     /// The file, if it is one.

@@ -150,7 +150,11 @@ impl Store<'_> {
                 }
                 Action::Finish { id } => {
                     if let Some(file) = self.files.get(&id) {
-                        self.machine.on_finished(id, file.finish(self.shared.options.preserve));
+                        let finished = file.finish(self.shared.options.preserve);
+                        if finished == Ok(false) {
+                            self.shared.lacks_mode(&file.path());
+                        }
+                        self.machine.on_finished(id, finished.map(|_| ()));
                     }
                 }
                 Action::FindData { id } => {

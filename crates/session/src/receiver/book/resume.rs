@@ -68,8 +68,8 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// Anything else.
-    Other,
+    /// A device, a named pipe or a socket, as it is called.
+    Other(&'static str),
 }
 
 /// Which run has published an item.
@@ -212,8 +212,12 @@ fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Re
     if item.size() <= ByteCount::new(PACK_FILE_LIMIT) || options.dry_run {
         return nothing_held;
     }
-    if facts.stat().is_some_and(|stat| stat.kind == Kind::Directory) {
-        return Err(format!("{} is a directory; a file cannot replace it", facts.shown()).into());
+    match facts.stat().map(|stat| stat.kind) {
+        Some(Kind::Directory) => {
+            return Err(format!("{} is a directory; a file cannot replace it", facts.shown()).into());
+        }
+        Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
+        _ => {}
     }
     if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
         return nothing_held;
@@ -515,7 +519,7 @@ mod tests {
                 stat(Kind::File, 8),
                 stat(Kind::Directory, 0),
                 stat(Kind::Symlink, 1),
-                stat(Kind::Other, 0),
+                stat(Kind::Other("a socket"), 0),
             ] {
                 for item in [&file(9), &file(LARGE), &link] {
                     let facts = Known { stat: Some(found), target: Some(b"t".to_vec()), ..Known::default() };
@@ -542,9 +546,12 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_does_not_replace_a_directory() {
+    fn a_large_file_replaces_neither_a_directory_nor_a_socket() {
         let mut facts = Known { stat: Some(stat(Kind::Directory, 0)), ..Known::default() };
         let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
         assert_eq!(failure.into_reason(), "dst/x is a directory; a file cannot replace it");
+        let mut facts = Known { stat: Some(stat(Kind::Other("a socket"), 0)), ..Known::default() };
+        let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
+        assert_eq!(failure, cannot_replace("dst/x", "a socket"));
     }
 }

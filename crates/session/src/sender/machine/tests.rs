@@ -330,6 +330,53 @@ fn what_an_earlier_session_published_is_settled_by_the_answer() {
     assert_eq!((counts.resumed_bytes, counts.taken_over_files, counts.files_done), (resumed, 1, 2));
 }
 
+fn further_name(to: EntryId, size: u64) -> Found {
+    found(Parent::Source(0), EntryKind::HardLink { to, size, version: [7; 16], sparse: false }, b"file")
+}
+
+#[test]
+fn contents_of_a_further_name_are_sent_where_it_cannot_be_a_link() {
+    let mut sender = sender();
+    let first = sender.announce(file(SMALL));
+    let (small, large) = (sender.announce(further_name(first, SMALL)), sender.announce(further_name(first, LARGE)));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(first, vec![Want::Skip, Want::All, Want::All]));
+    actions(&mut sender);
+    messages(&mut sender);
+    let before = sender.counts().totals;
+    // Each is asked for once it turns out that it cannot be made.
+    sender.on_message(NOW, wants(small, vec![Want::Contents]));
+    assert_eq!(actions(&mut sender), [Action::Pack(vec![small])]);
+    sender.on_message(NOW, wants(large, vec![Want::Contents]));
+    assert_eq!(actions(&mut sender), [Action::Read { id: large, held: None }]);
+    let told = messages(&mut sender);
+    let totals = sender.counts().totals;
+    assert_eq!(told.last(), Some(&Message::Totals(totals)), "{told:?}");
+    assert_eq!((totals.bytes - before.bytes, totals.files - before.files), (SMALL + LARGE, 2));
+    let digest = FileDigest::Blake3([5; 32]);
+    sender.on_packed(&[PackItem { id: small, length: SMALL as u32, digest: [5; 32] }]);
+    assert!(sender.on_read(large, 3, Ok(digest)).is_some());
+    for (id, size) in [(small, SMALL), (large, LARGE)] {
+        sender.on_message(NOW, done(id, Ok(Some(digest))));
+        assert_eq!(actions(&mut sender)[0], settled(id, size, Fate::Published(Some(digest))));
+    }
+}
+
+#[test]
+fn contents_are_asked_for_of_a_further_name_only_and_once() {
+    for asked in [0, 1] {
+        let mut sender = sender();
+        let first = sender.announce(file(SMALL));
+        let further = sender.announce(further_name(first, SMALL));
+        sender.on_scanned(NOW);
+        sender.on_message(NOW, wants(first, vec![Want::All, Want::All]));
+        sender.on_message(NOW, wants(further, vec![Want::Contents]));
+        actions(&mut sender);
+        sender.on_message(NOW, wants([first, further][asked], vec![Want::Contents]));
+        assert!(protocol_error(&actions(&mut sender)), "{asked}");
+    }
+}
+
 #[test]
 fn a_receiver_that_breaks_the_protocol_is_told_so() {
     let wrong: [fn(&mut Sender) -> Message; 6] = [

@@ -74,6 +74,7 @@ impl Directories {
                     error => failure::of_tree(&error),
                 })?;
                 spellings.take_directory(parent, &name, (&directory, is_new))?;
+                check_renames(&directory, is_new)?;
                 (directory, is_new)
             }
         };
@@ -176,10 +177,17 @@ fn make_directory(
     let mode = if restore_mode { 0o700 } else { 0o777 };
     let (directory, is_new) = above.make_or_open_directory(name, mode).map_err(|error| failure::of_tree(&error))?;
     spellings.take_directory(above, name, (&directory, is_new))?;
+    check_renames(&directory, is_new)?;
     if restore_mode {
         // An existing one may lack the owner's right to write, as one does whose source is read-only
         // and whose filling was interrupted.
         let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
     }
     Ok(directory)
+}
+
+/// Refuses a directory that was there before in which unfinished files could neither get their names
+/// nor be removed.
+fn check_renames(directory: &Directory, is_new: bool) -> Result<(), Failure> {
+    if is_new { Ok(()) } else { directory.permits_renames().map_err(|error| failure::of_tree(&error)) }
 }

@@ -60,7 +60,7 @@ impl Facts for Look<'_> {
                 Kind::File => StatKind::File,
                 Kind::Directory => StatKind::Directory,
                 Kind::Symlink => StatKind::Symlink,
-                Kind::Other(_) => StatKind::Other,
+                Kind::Other(what) => StatKind::Other(what),
             };
             self.found = Some(found);
             let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
