@@ -88,6 +88,14 @@ fn state(one: &Listed) -> &'static str {
     }
 }
 
+/// Whether the ends of a copy confine themselves to the files that they need.
+fn files_confined() -> String {
+    match icdc_confine::files::obstacle() {
+        None => format!("yes, version {}", icdc_confine::files::version()),
+        Some(why) => format!("no: {why}"),
+    }
+}
+
 fn lines(host: &Host) -> Vec<String> {
     let line = |name: &str, value: &str| format!("{name:<20} {value}");
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -103,6 +111,8 @@ fn lines(host: &Host) -> Vec<String> {
         line("kernel", host.kernel.as_deref().unwrap_or("unknown")),
         line("io_uring", &ability(&host.abilities.io_uring)),
         line("eBPF", &ability(&host.abilities.ebpf)),
+        line("Landlock", &files_confined()),
+        line("seccomp", &icdc_confine::calls::obstacle().map_or("yes".to_owned(), |why| format!("no: {why}"))),
         line("BTF", if host.has_types { "yes" } else { "no: there is no /sys/kernel/btf/vmlinux" }),
     ];
     for kind in ["built in", "loaded", "loadable"] {
@@ -118,6 +128,7 @@ fn lines(host: &Host) -> Vec<String> {
 
 fn object(host: &Host) -> Value {
     let ability = |ability: &Ability| json!({ "available": ability.obstacle.is_none(), "reason": ability.obstacle });
+    let confinement = |obstacle: Option<&str>| json!({ "available": obstacle.is_none(), "reason": obstacle });
     let congestion = host.congestion.iter().map(|one| json!({ "name": one.name, "state": state(one) }));
     json!({
         "version": VERSION,
@@ -130,6 +141,8 @@ fn object(host: &Host) -> Value {
             "kernel": host.kernel,
             "io_uring": ability(&host.abilities.io_uring),
             "ebpf": ability(&host.abilities.ebpf),
+            "landlock": confinement(icdc_confine::files::obstacle()),
+            "seccomp": confinement(icdc_confine::calls::obstacle()),
             "btf": host.has_types,
             "congestion_controls": congestion.collect::<Value>(),
             "capabilities": host.capabilities,

@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 32] = [
+const CRATES: [(&str, u8, Unsafe); 33] = [
     ("icdc", 6, Forbidden),
     ("icdc-remote", 5, ForTheKernel),
     ("icdc-shards", 5, Forbidden),
@@ -33,6 +33,7 @@ const CRATES: [(&str, u8, Unsafe); 32] = [
     ("icdc-pacer", 3, Forbidden),
     ("icdc-link", 3, Forbidden),
     ("icdc-tuning", 3, Forbidden),
+    ("icdc-confine", 2, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-limits", 2, Forbidden),
     ("icdc-metrics", 2, Forbidden),

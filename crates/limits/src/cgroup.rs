@@ -1,4 +1,5 @@
-//! The control group of this process and those above it, of the second version.
+//! The control group of this process and those above it: of the second version, or of the first, which has a tree
+//! of groups for each controller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,23 +7,42 @@ use std::path::{Path, PathBuf};
 /// Groups above one another that are looked at.
 const MOST: usize = 64;
 
-/// Directories of the groups that this process is in, from its own upwards; none where there are
-/// none of the second version, or where they cannot be seen.
-pub(crate) fn own_and_above() -> Vec<PathBuf> {
+/// Directories of the groups that limit this process by `controller`, from its own upwards; none where they cannot
+/// be seen.
+pub(crate) fn own_and_above(controller: &str) -> Vec<PathBuf> {
     let (Ok(mounts), Ok(own)) = (fs::read_to_string("/proc/self/mounts"), fs::read_to_string("/proc/self/cgroup"))
     else {
         return Vec::new();
     };
-    groups(&mounts, &own)
+    let (second, first) = (second_version(&mounts, &own), first_version(&mounts, &own, controller));
+    second.into_iter().chain(first).flat_map(|(root, own)| upwards(&root, &own)).collect()
 }
 
-fn groups(mounts: &str, own: &str) -> Vec<PathBuf> {
+/// Where the groups are, and which one is this process's, as a path from there.
+type Place = (PathBuf, PathBuf);
+
+fn second_version(mounts: &str, own: &str) -> Option<Place> {
+    let root = mounted(mounts, |kind, _| kind == "cgroup2")?;
+    Some((root, own.lines().find_map(|line| line.strip_prefix("0::/"))?.into()))
+}
+
+fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
+    let lists = |list: &str| list.split(',').any(|name| name == controller);
+    let root = mounted(mounts, |kind, options| kind == "cgroup" && lists(options))?;
+    let mut groups = own.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
+    let own = groups.find(|fields| fields.get(1).is_some_and(|list| lists(list)))?;
+    Some((root, own.get(2)?.trim_start_matches('/').into()))
+}
+
+/// Where a file system is mounted of which kind and options fit.
+fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let root = mounts.find(|fields| fields.get(2) == Some(&"cgroup2")).map(|fields| PathBuf::from(fields[1]));
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
-    let (Some(root), Some(own)) = (root, own) else { return Vec::new() };
+    mounts.find(|fields| fields.len() > 3 && fits(fields[2], fields[3])).map(|fields| PathBuf::from(fields[1]))
+}
+
+fn upwards(root: &Path, own: &Path) -> Vec<PathBuf> {
     let path = root.join(own);
-    path.ancestors().take_while(|group| group.starts_with(&root)).take(MOST).map(Path::to_owned).collect()
+    path.ancestors().take_while(|group| group.starts_with(root)).take(MOST).map(Path::to_owned).collect()
 }
 
 /// A limit or a count that a file of `group` holds; `None` for "max", and where it has none.
@@ -43,10 +63,22 @@ mod tests {
     #[test]
     fn groups_are_listed_up_to_the_mount() {
         let mounts = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-        let found = groups(mounts, "1:name=systemd:/x\n0::/user.slice/a.scope\n");
+        let (root, own) = second_version(mounts, "1:name=systemd:/x\n0::/user.slice/a.scope\n").unwrap();
+        let found = upwards(&root, &own);
         let expected = ["/sys/fs/cgroup/user.slice/a.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"];
         assert_eq!(found, expected.map(PathBuf::from));
-        assert!(groups("proc /proc proc rw 0 0\n", "0::/\n").is_empty());
-        assert!(groups(mounts, "3:cpu:/a\n").is_empty());
+        assert_eq!(second_version("proc /proc proc rw 0 0\n", "0::/\n"), None);
+        assert_eq!(second_version(mounts, "3:cpu:/a\n"), None);
+    }
+
+    #[test]
+    fn the_first_version_has_a_tree_for_each_controller() {
+        let mounts = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n\
+                      cgroup /sys/fs/cgroup/pids cgroup rw,nosuid,pids 0 0\n";
+        let own = "4:pids:/user.slice\n3:cpu,cpuacct:/a:b\n";
+        let place = |root: &str, own: &str| Some((PathBuf::from(root), PathBuf::from(own)));
+        assert_eq!(first_version(mounts, own, "pids"), place("/sys/fs/cgroup/pids", "user.slice"));
+        assert_eq!(first_version(mounts, own, "cpuacct"), place("/sys/fs/cgroup/cpu,cpuacct", "a:b"));
+        assert_eq!(first_version(mounts, own, "memory"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that this process may still take.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use icdc_units::ByteCount;
@@ -47,10 +48,27 @@ pub fn of_process() -> Option<OfProcess> {
     bounds.into_iter().flatten().min_by_key(|bound| bound.left)
 }
 
+/// Why so much memory could not be had, which `cause` says: the limit that leaves less, if it is one.
+#[must_use]
+pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
+    if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed) {
+        return format!(
+            "{needed} are needed and {left} are left of the {most} that this process may have (`{option}`); raise the limit"
+        );
+    }
+    match of_groups().filter(|bound| bound.left < needed) {
+        Some(OfGroup { group, most, left }) => format!(
+            "{needed} are needed and {left} are left of the {most} that the control group {} may have; raise the limit",
+            group.display()
+        ),
+        None => format!("{needed} are needed: {cause}"),
+    }
+}
+
 /// The tightest limit of the control groups that this process is in.
 #[must_use]
 pub fn of_groups() -> Option<OfGroup> {
-    let bounds = cgroup::own_and_above().into_iter().filter_map(|group| {
+    let bounds = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
         let number = |file| cgroup::number(&group, file);
         let most = [number("memory.max"), number("memory.high")].into_iter().flatten().min()?;
         let used = number("memory.current").unwrap_or(0);

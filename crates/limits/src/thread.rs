@@ -74,6 +74,15 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
 }
 
 impl NoThread {
+    /// The limit that is in the way of a further process of this program, which is `cause`d by it.
+    #[must_use]
+    pub fn in_the_way_of_a_process(cause: &io::Error) -> String {
+        match cause.kind() {
+            io::ErrorKind::WouldBlock => Limit::in_the_way(cause).to_string(),
+            _ => cause.to_string(),
+        }
+    }
+
     /// A thread of this name could not be had, for the reason `cause`.
     #[must_use]
     pub fn new(name: &str, cause: &io::Error) -> Self {
@@ -101,7 +110,7 @@ impl Limit {
 }
 
 fn group_tasks() -> Option<Limit> {
-    cgroup::own_and_above().into_iter().find_map(|group| {
+    cgroup::own_and_above("pids").into_iter().find_map(|group| {
         let most = cgroup::number(&group, "pids.max")?;
         // A thread that has just ended may have been counted before.
         (cgroup::number(&group, "pids.current")? + 1 >= most).then_some(Limit::GroupTasks { group, most })

@@ -55,9 +55,8 @@ impl ControlLink {
         let (writer, end) = MessageWriter::start(outlet, &control)?;
         let (queue, incoming) = bounded(DEPTH);
         let ended = StopSignal::new();
-        let reader = std::thread::Builder::new().name("message-reader".into());
         let on_end = ended.clone();
-        reader.spawn(move || read(inlet, &queue, &on_end))?;
+        icdc_limits::thread::start("message-reader", move || read(inlet, &queue, &on_end))?;
         let (request, stopped) = bounded(1);
         let (on_stop, ends) = (request.clone(), ended.clone());
         stop.on_request(move || {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use icdc_limits::thread::start_scoped;
 use icdc_protocol::limits::{MAX_BINS, MAX_MEASURE_ERRORS};
 use icdc_protocol::measure::{ControlMessage, Order, Received, Sample};
 use icdc_session::SessionError;
@@ -17,7 +18,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::arrivals::{Arrivals, PacketWatch};
 use crate::control_link::{ControlLink, Incoming, Next};
-use crate::sockets::{granted, local};
+use crate::sockets::granted;
 
 /// How long the first byte may take.
 const FIRST_BYTE: Span = Span::from_secs(30);
@@ -46,10 +47,10 @@ pub(super) fn run(
     let watched = thread::scope(|scope| {
         for (number, socket) in sockets.iter().enumerate() {
             let (book, tell) = (&book, tell.clone());
-            let named = thread::Builder::new().name(format!("receive-{number}"));
-            if let Err(error) = named.spawn_scoped(scope, move || discard(socket, number, book, &tell)) {
+            let name = format!("receive-{number}");
+            if let Err(error) = start_scoped(scope, &name, move || discard(socket, number, book, &tell)) {
                 book.end(sockets);
-                return Err(local("clone", error));
+                return Err(SessionError::Local(error.to_string()));
             }
         }
         control.send(ControlMessage::Go);

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
+use icdc_limits::thread::start_scoped;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
 use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
@@ -21,7 +22,7 @@ use icdc_tuning::{Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::control_link::{ControlLink, Incoming, Next};
-use crate::sockets::{granted, local};
+use crate::sockets::granted;
 
 /// Time between two samples.
 const TICK: Span = Span::from_millis(10);
@@ -91,9 +92,9 @@ pub(super) fn run(
                 let reason = pump(socket, budget).err();
                 let _ = tell.send(reason.map(|error| format!("data connection {number}: send: {error}")));
             };
-            if let Err(error) = thread::Builder::new().name(format!("send-{number}")).spawn_scoped(scope, pump) {
+            if let Err(error) = start_scoped(scope, &format!("send-{number}"), pump) {
                 end();
-                return Err(local("clone", error));
+                return Err(SessionError::Local(error.to_string()));
             }
         }
         let outcome = watch(order, connections, pacers(order, connections, has_run_up), control, &ended, samples);

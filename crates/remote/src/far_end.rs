@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use icdc_confine::calls;
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
 use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
 use icdc_protocol::{Features, Message, Versions};
@@ -63,6 +64,9 @@ pub enum FarEndError {
         /// Its error.
         cause: io::Error,
     },
+    /// A thread cannot be had.
+    #[error("far end: {0}")]
+    Thread(String),
     /// Somebody called it by hand, or another release did.
     #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
     Bootstrap(String),
@@ -75,9 +79,10 @@ pub enum FarEndError {
 /// See [`FarEndError`].
 pub fn far_end() -> Result<(), FarEndError> {
     icdc_tcp::raise_descriptor_limit();
+    calls::refuse_for(calls::Process::Loading);
     let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
     let stop = StopSignal::new();
-    stop_on_sigterm(&stop).map_err(process("sigaction"))?;
+    stop_on_sigterm(&stop).map_err(|error| FarEndError::Thread(error.to_string()))?;
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
     stdout.write_all(greeting(Versions::OURS).as_bytes()).map_err(process("write"))?;
     // Accounts of services have none, or name one that is not there; a login is then in the root, too.
@@ -100,7 +105,7 @@ fn own_streams() -> io::Result<(OwnedFd, std::fs::File)> {
 fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
     let stop = stop.clone();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    icdc_limits::thread::start("signals", move || {
         for signal in signals.forever() {
             if signal == SIGTERM {
                 stop.request();
@@ -266,8 +271,8 @@ impl Once {
         // The outlet stays open: its end would tell the starting end that this one is gone.
         let connector = Connector::new(family, guard.adoption(), outlet);
         let (tell, watched) = (once.tell.clone(), connector.clone());
-        let watch = std::thread::Builder::new().name("starting-end".into());
-        watch.spawn(move || watch_starting_end(inlet, &watched, &tell)).map_err(process("clone"))?;
+        icdc_limits::thread::start("starting-end", move || watch_starting_end(inlet, &watched, &tell))
+            .map_err(|error| FarEndError::Thread(error.to_string()))?;
         let why = once.until_over();
         tracing::debug!("far end ends: {why}");
         guard.close();

@@ -29,6 +29,14 @@ pub(crate) enum Root {
 }
 
 impl Root {
+    /// Directory beneath which all paths are; `None` if it cannot be found.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        match self {
+            Self::Unconfined { .. } => Some(PathBuf::from("/")),
+            Self::Granted { directory, within } => narrower(directory, within.as_deref()).ok(),
+        }
+    }
+
     /// Opens the tree.
     pub(crate) fn tree(&self) -> Result<Tree, RootError> {
         match self {

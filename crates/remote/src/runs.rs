@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Sender as Channel, unbounded};
 use icdc_disk::tree::Tree;
+use icdc_limits::thread::start_scoped;
 use icdc_link::Link;
 use icdc_protocol::Features;
 use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
@@ -273,7 +274,7 @@ impl Making<'_> {
             let making = &making;
             // The first connection is number 0.
             let _ = want.send(self.count.first);
-            scope.spawn(move || {
+            let make = move || {
                 let mut next = 1;
                 for wanted in wanted {
                     let end = wanted.min(self.count.most);
@@ -282,11 +283,17 @@ impl Making<'_> {
                     let spread = if next == 1 { Span::ZERO } else { self.count.spread };
                     for turn in 0..more {
                         let pause = spread * u64::from(turn) / u64::from(more);
-                        scope.spawn(move || making.make(next + turn, pause));
+                        let number = next + turn;
+                        if let Err(error) = start_scoped(scope, "connect", move || making.make(number, pause)) {
+                            making.note(Err(error.to_string()), number);
+                        }
                     }
                     next = next.max(end);
                 }
-            });
+            };
+            if let Err(error) = start_scoped(scope, "further", make) {
+                (self.events)(Event::Notice { text: format!("no further connections are made: {error}") });
+            }
             let outcome = session(Joining { joined: &joined, wanted: Some(&want) });
             over.request();
             drop(want);
@@ -316,10 +323,15 @@ impl Pending<'_> {
 
     /// Makes the one of this number after a pause and hands it to the session.
     fn make(&self, number: u8, pause: Span) {
-        let Making { transfer, sending, events, .. } = self.making;
+        let Making { transfer, .. } = self.making;
         // If the session is over meanwhile, what follows is given up at once.
         let _ = self.over.wait(pause);
-        let outcome = further_stream(self.further, transfer, number, self.over);
+        self.note(further_stream(self.further, transfer, number, self.over), number);
+    }
+
+    /// Hands a connection that was made to the session, or tells why it was not.
+    fn note(&self, outcome: Result<Link, String>, number: u8) {
+        let Making { sending, events, .. } = self.making;
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
         let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
         if let Ok(Some(link)) = outcome {

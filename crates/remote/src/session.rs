@@ -346,7 +346,7 @@ fn place(job: &Job, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal>
 }
 
 /// What a job without disks is about.
-fn diskless(job: &Job) -> Option<Diskless> {
+pub(crate) fn diskless(job: &Job) -> Option<Diskless> {
     match job {
         Job::Receive { options, .. } => options.diskless,
         Job::Send { options, .. } => options.diskless,

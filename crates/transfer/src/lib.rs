@@ -16,6 +16,7 @@
 mod account;
 mod allowance;
 mod clock;
+mod confined;
 pub mod diskless;
 pub mod event;
 mod further_links;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use icdc_rate::known_paths::{KnownPaths, Resumption};
 
-use crate::state_file::StateFile;
+use crate::state_file::{StateFile, own_directory};
 use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
@@ -100,6 +100,20 @@ pub fn remember_here(stream: &TcpStream, found: Resumption) {
     let now = clock::seconds_since_1970();
     if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
         tracing::debug!("{}: {error}", file.display());
+    }
+}
+
+/// Directory in which this process remembers what a connection finds, made if it is missing; `None` where nothing
+/// is remembered of its path, or by another process.
+pub(crate) fn directory(stream: &TcpStream) -> Option<PathBuf> {
+    ends(stream).filter(|_| own_rights::lender().is_none())?;
+    let directory = file()?.parent()?.to_owned();
+    match own_directory(&directory) {
+        Ok(_) => Some(directory),
+        Err(error) => {
+            tracing::debug!("{}: {error}", directory.display());
+            None
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_rate::known_paths::Resumption;
@@ -142,6 +143,12 @@ impl Tuned {
     /// Remembers for later connections what this one found of its path.
     pub fn remember_path(&self, found: Resumption) {
         known_paths::remember(&self.socket, found);
+    }
+
+    /// Directory that [`remember_path`](Self::remember_path) writes to; `None` if that writes nothing.
+    #[must_use]
+    pub fn remembers_in(&self) -> Option<PathBuf> {
+        known_paths::directory(&self.socket)
     }
 
     fn stand_in(&self) -> MutexGuard<'_, StandIn> {

@@ -76,7 +76,7 @@ impl StateFile {
 }
 
 /// A directory, made if it is missing, if it belongs to this user or root and others may not write to it.
-fn own_directory(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let found = fs::fstat(&directory)?;

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc;
 
 use icdc_tcp::congestion::Loaded;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,17 +18,21 @@ pub(super) fn while_running(_loaded: Loaded, command: &[OsString]) -> Result<u8,
     let Some((program, words)) = command.split_first() else { return Err("there is no command to run".to_owned()) };
     let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])
         .map_err(|error| format!("signals cannot be watched: {error}"))?;
-    let mut child = Command::new(program)
+    let handle = signals.handle();
+    let (hand, handed) = mpsc::channel::<Child>();
+    // Before the command: one that runs would have nobody who waits for it.
+    let waiting = icdc_limits::thread::start("wait", move || {
+        let ended = handed.recv().map(|mut child| child.wait());
+        handle.close();
+        ended
+    });
+    let waiting = waiting.map_err(|error| error.to_string())?;
+    let child = Command::new(program)
         .args(words)
         .spawn()
         .map_err(|error| format!("{} cannot be started: {error}", program.to_string_lossy()))?;
     let process = Pid::from_child(&child);
-    let handle = signals.handle();
-    let waiting = std::thread::spawn(move || {
-        let ended = child.wait();
-        handle.close();
-        ended
-    });
+    hand.send(child).map_err(|_| "waiting for the command failed".to_owned())?;
     for signal in signals.forever() {
         let passed_on = match signal {
             SIGTERM => Signal::TERM,
@@ -37,7 +42,8 @@ pub(super) fn while_running(_loaded: Loaded, command: &[OsString]) -> Result<u8,
         // It may have ended just now.
         let _ = kill_process(process, passed_on);
     }
-    let ended = waiting.join().map_err(|_| "waiting for the command failed".to_owned())?;
+    let ended = waiting.join().map_err(|_| ()).and_then(|ended| ended.map_err(|_| ()));
+    let ended = ended.map_err(|()| "waiting for the command failed".to_owned())?;
     ended.map(code).map_err(|error| format!("wait: {error}"))
 }
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use icdc_limits::thread::start_scoped;
 use icdc_shards::Plan;
 use icdc_shards::plan::{PlanText, ShardState};
 use icdc_stop::StopSignal;
@@ -85,8 +86,11 @@ fn copy_one(arguments: &CopyArguments, plan: &Plan, shard: u32, stop: &StopSigna
                 // Dropped at the end, which ends the thread.
                 let (_running, ended) = mpsc::channel();
                 let share = share.as_deref();
-                scope.spawn(move || keep_beating(plan, shard, share, &ended));
-                copy::carry_out(copied, stop, console)
+                let beating = start_scoped(scope, "beat", move || keep_beating(plan, shard, share, &ended));
+                match beating {
+                    Ok(_) => copy::carry_out(copied, stop, console),
+                    Err(error) => (console.give_up(&error.into(), exit::FAILED), false),
+                }
             });
             if is_through { note(plan, shard, &selection, code, console) } else { code }
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::support::cgroup::Tasks;
 use crate::support::{Site, is_root, open_to_all, skip};
 
 /// `icdc WORDS…` of a user of this test's own, who may have `most` processes and threads.
@@ -16,17 +17,85 @@ fn with_threads(site: &Site, most: u32, words: &[&str]) -> Command {
     site.settle(command)
 }
 
-#[test]
-fn a_thread_that_cannot_be_had_ends_a_copy_with_the_name_of_the_limit() {
-    if !is_root() {
-        return skip("the threads of this user are counted together with those of other programs");
-    }
+/// A site with a directory `source`, open to all users.
+fn site() -> Site {
     let site = Site::new();
     drop(site.unprivileged());
     fs::create_dir(site.path("source")).unwrap();
     fs::write(site.path("source/file"), vec![7; 5 << 20]).unwrap();
     fs::write(site.path("source/small"), "data").unwrap();
     open_to_all(site.root());
+    site
+}
+
+/// Copies `source` under limits that `prlimit` sets; the exit code, and what was said.
+fn under(site: &Site, limit: &str) -> (Option<i32>, String) {
+    let copy = format!("copy-{}", limit.trim_start_matches('-'));
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60", "prlimit", limit]).arg(site.path("icdc")).args(["copy", "source/", &copy]);
+    let output = site.settle(command).output().unwrap();
+    if output.status.success() {
+        assert_eq!(fs::read(site.path(&copy).join("file")).unwrap(), vec![7; 5 << 20]);
+    }
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn few_open_files_are_named_as_the_limit() {
+    let site = site();
+    for most in 8..=40 {
+        match under(&site, &format!("--nofile={most}")) {
+            (Some(0), _) => {}
+            (Some(1 | 2), said) => assert!(said.contains("ulimit -n"), "{most}: {said}"),
+            (code, said) => panic!("{most}: {code:?}: {said}"),
+        }
+    }
+    let (code, said) = under(&site, "--nofile=40");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn memory_that_must_not_be_locked_is_done_without() {
+    let (code, said) = under(&site(), "--memlock=0");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn little_address_space_is_named_as_the_limit() {
+    let site = site();
+    for megabytes in [150, 300, 500] {
+        let (code, said) = under(&site, &format!("--as={megabytes}000000"));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("ulimit -v") && said.contains("raise"), "{megabytes}: {said}");
+    }
+}
+
+#[test]
+fn few_tasks_of_a_control_group_are_named_as_the_limit() {
+    let Some(group) = Tasks::new() else { return };
+    let site = site();
+    for most in 2..=20 {
+        group.limit(&most.to_string());
+        let copy = format!("copy-{most}");
+        let script = format!("exec timeout --signal=KILL 60 {} copy source/ {copy}", site.path("icdc").display());
+        let output = site.settle(group.shell(&script)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => assert_eq!(fs::read(site.path(&copy).join("file")).unwrap(), vec![7; 5 << 20]),
+            // `timeout` could not start it.
+            Some(125 | 126) if most <= 2 => {}
+            Some(1) => assert!(said.contains("pids.max") && said.contains(&format!("{most} tasks")), "{most}: {said}"),
+            code => panic!("{most}: {code:?}: {said}"),
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_cannot_be_had_ends_a_copy_with_the_name_of_the_limit() {
+    if !is_root() {
+        return skip("the threads of this user are counted together with those of other programs");
+    }
+    let site = site();
     for most in 1..=18 {
         let copy = format!("copy-{most}");
         let output = with_threads(&site, most, &["copy", "source/", &copy]).output().unwrap();

@@ -5,8 +5,10 @@ use std::os::unix::fs::MetadataExt as _;
 
 use rustix::process::{Pid, kill_process};
 
+use crate::support::cgroup::Tasks;
 use crate::support::process::{eventually, is_running};
-use crate::support::{Signal, Start, assert_same, is_root, skip};
+use crate::support::refusals::{Refusal, refuse};
+use crate::support::{Noise, Shape, Signal, Start, assert_same, data, is_root, skip};
 use crate::{SLOW, Scene};
 
 /// A line of `/proc/PID/status`, without its name.
@@ -60,6 +62,72 @@ fn a_session_runs_as_the_keys_user_and_has_no_rights_besides() {
     scene.push(&[], "pushed").run().expect_code(0);
     let made = fs::metadata(scene.site.path("root/pushed")).unwrap();
     assert_eq!(made.uid(), 65534);
+    assert_same(&scene.site.path("big"), &scene.site.path("root/pushed"));
+}
+
+#[test]
+fn a_session_cannot_call_what_it_never_needs() {
+    let scene = Scene::new();
+    let run = scene.push(&["--rate", SLOW], "pushed").start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    let session = scene.daemon.run().sessions()[0];
+    let threads = fs::read_dir(format!("/proc/{}/task", session.as_raw_nonzero())).unwrap();
+    let threads: Vec<_> = threads.map(|entry| fs::read_to_string(entry.unwrap().path().join("status"))).collect();
+    assert!(threads.len() > 5);
+    for thread in threads.into_iter().flatten() {
+        assert!(thread.contains("Seccomp:\t2\n") && thread.contains("NoNewPrivs:\t1\n"), "{thread}");
+    }
+    run.signal(Signal::INT);
+    run.finish().expect_code(4);
+    // What it does need it can: copies both ways, small and large files, and a measurement of each kind.
+    data::tree(&scene.site.path("tree"), Noise::seed("confined"), &Shape::default());
+    let push = |words: &[&str]| scene.site.copy(words);
+    push(&[]).arg(scene.site.path("tree/")).arg(scene.daemon.location("tree")).run().expect_code(0);
+    push(&["--verify"]).arg(scene.daemon.location("tree/")).arg("back").run().expect_code(0);
+    assert_same(&scene.site.path("tree"), &scene.site.path("back"));
+    for kind in [&["--seconds", "0.2"][..], &["--secure", "--seconds", "0.2"]] {
+        let mut measure = scene.site.icdc(&["measure", "--json"]);
+        measure.args(kind).arg(scene.daemon.location("")).run().expect_code(0);
+    }
+}
+
+#[test]
+fn a_daemon_on_a_kernel_without_landlock_and_seccomp_serves_as_well() {
+    let absent = [libc::SYS_landlock_create_ruleset, libc::SYS_seccomp].map(|call| Refusal::of(call, libc::ENOSYS));
+    let scene = Scene::with("", |_, command| {
+        refuse(command, &absent);
+    });
+    scene.push(&[], "pushed").run().expect_code(0);
+    assert_same(&scene.site.path("big"), &scene.site.path("root/pushed"));
+    let mut version = scene.site.icdc(&["--version", "--verbose"]);
+    let said = refuse(&mut version, &absent).run().expect_code(0).text;
+    let line = said.lines().find(|line| line.starts_with("Landlock")).unwrap();
+    assert!(line.contains("no: the kernel has no Landlock"), "{line}");
+}
+
+#[test]
+fn a_session_without_threads_is_refused_with_the_limit_and_leaves_its_place() {
+    let Some(group) = Tasks::new() else { return };
+    let scene = Scene::with(",max-sessions=1", |_, _| ());
+    group.limit("max");
+    group.take(scene.daemon.run().pid().as_raw_nonzero().get().unsigned_abs());
+    let idle = group.count();
+    let mut named = 0;
+    for more in 0..=16 {
+        group.limit(&(idle + more).to_string());
+        let ended = scene.push(&["--retry-for", "1ms"], &format!("limited-{more}")).run();
+        assert!(!ended.stderr.contains("panicked") && !scene.log().contains("panicked"), "{ended}{}", scene.log());
+        match ended.code {
+            Some(0) => {}
+            Some(1 | 3 | 4) => named += u32::from(ended.stderr.contains("pids.max")),
+            code => panic!("{more}: {code:?}: {ended}"),
+        }
+    }
+    assert!(named >= 5, "{named} were told the limit: {}", scene.log());
+    group.limit("max");
+    // The last one may be ending.
+    let is_served = || scene.push(&[], "pushed").run().code == Some(0);
+    assert!(eventually(is_served), "its place stays taken: {}", scene.log());
     assert_same(&scene.site.path("big"), &scene.site.path("root/pushed"));
 }
 

@@ -114,6 +114,69 @@ impl Drop for Cgroup {
     }
 }
 
+/// A control group whose number of tasks is limited, gone when dropped.
+pub struct Tasks(PathBuf);
+
+impl Tasks {
+    /// `None`, with the reason told, where there cannot be one.
+    pub fn new() -> Option<Self> {
+        if !is_root() {
+            skip("control groups need root");
+            return None;
+        }
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut mounts = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let counts = |fields: &Vec<&str>| {
+            let controllers = fs::read_to_string(Path::new(fields[1]).join("cgroup.subtree_control"));
+            fields[2] == "cgroup" && fields[3].split(',').any(|option| option == "pids")
+                || fields[2] == "cgroup2"
+                    && controllers.is_ok_and(|all| all.split_whitespace().any(|one| one == "pids"))
+        };
+        let Some(root) = mounts.find(counts).map(|fields| PathBuf::from(fields[1])) else {
+            skip("no control groups that count tasks");
+            return None;
+        };
+        let name = format!("icdc-test-tasks-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let group = Self(root.join(name));
+        match fs::create_dir(&group.0) {
+            Ok(()) => Some(group),
+            Err(error) => {
+                skip(&format!("{}: mkdir: {error}", group.0.display()));
+                None
+            }
+        }
+    }
+
+    /// So many tasks at a time from now on, or `max`.
+    pub fn limit(&self, most: &str) {
+        fs::write(self.0.join("pids.max"), most).unwrap();
+    }
+
+    /// A shell command whose processes belong to the group.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo $$ >'{}/cgroup.procs' || exit; {script}", self.0.display())]);
+        command
+    }
+
+    /// Takes a process in, with its threads.
+    pub fn take(&self, process: u32) {
+        fs::write(self.0.join("cgroup.procs"), process.to_string()).unwrap();
+    }
+
+    /// Tasks that it has.
+    pub fn count(&self) -> u32 {
+        fs::read_to_string(self.0.join("pids.current")).unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        // A process that has just been killed keeps it for a moment.
+        super::process::eventually(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
 fn list() -> Vec<Value> {
     let output = Command::new(ICDC).args(["pace", "policy", "list", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -158,6 +158,17 @@ impl Directory {
         names.into_iter().try_fold(self.clone(), |directory, name| directory.open_directory(name))
     }
 
+    /// The place of the item `name`, whatever it is: a descriptor that nothing can be read from. A symbolic link is
+    /// not followed.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`], [`TreeError::Denied`].
+    pub fn place(&self, name: &Name) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(self, name.as_c_str(), flags, Mode::empty())
+            .map_err(|errno| self.failed("openat", name, errno))
+    }
+
     /// Opens the directory `name`.
     ///
     /// # Errors

@@ -26,6 +26,9 @@ use super::processes::{network, pidfd, send, with_descendants};
 const KEPT_LINES: usize = 4;
 /// A line that is longer is told in parts.
 const LONGEST_LINE: usize = 4096;
+/// Lines of standard error that are told as they come; of further ones the last few, where they tell the reason for
+/// an end, and how many there were.
+const MOST_LINES: usize = 200;
 
 /// How long a line of standard error is kept back, in case that it is the reason for an end that
 /// follows: then it is part of the error, and not told twice.
@@ -475,6 +478,9 @@ struct Words {
     passing: bool,
     /// Nothing is told any more.
     forgotten: bool,
+    told: usize,
+    /// Lines that were not told because there were too many before.
+    left_out: u64,
     complete: bool,
 }
 
@@ -508,6 +514,7 @@ impl LastWords {
             }
         }
         self.add(&mut line);
+        self.tell_left_out();
         self.words().complete = true;
         self.shared.1.notify_all();
     }
@@ -521,16 +528,38 @@ impl LastWords {
         }
     }
 
-    /// Tells all but the last `keep` lines.
+    /// Tells how many lines of too many were not told.
+    fn tell_left_out(&self) {
+        let mut words = self.words();
+        let left_out = std::mem::take(&mut words.left_out);
+        if left_out > 0 && !words.forgotten {
+            drop(words);
+            (self.heard)(&format!("({left_out} more lines of standard error are not shown)"));
+        }
+    }
+
+    /// Tells all but the last `keep` lines, and of many only the first.
     fn tell(&self, keep: usize) {
         loop {
             let line = {
                 let mut words = self.words();
                 let keep = if words.passing { 0 } else { keep };
-                if words.kept.len() > keep { words.kept.pop_front() } else { None }
+                if words.kept.len() <= keep {
+                    return;
+                }
+                let line = words.kept.pop_front();
+                words.told += 1;
+                match words.told > MOST_LINES {
+                    true => {
+                        words.left_out += 1;
+                        None
+                    }
+                    false => line,
+                }
             };
-            let Some(line) = line else { return };
-            (self.heard)(&line);
+            if let Some(line) = line {
+                (self.heard)(&line);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
 use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
 use icdc_protocol::{Features, Message, TransferId};
@@ -114,8 +115,7 @@ impl ClientLink {
         let stop_too = stop.clone();
         let expected = Arc::<Expected>::default();
         let answers = Arc::clone(&expected);
-        let listener = std::thread::Builder::new().name("listener".into());
-        listener.spawn(move || listen(inlet, &tell, &answers, &stop_too))?;
+        start("listener", move || listen(inlet, &tell, &answers, &stop_too))?;
         Ok(Self { writer, end, incoming, control, expected, stop })
     }
 
@@ -260,9 +260,14 @@ impl Reached<'_> {
         std::thread::scope(|scope| {
             let (tell, told) = bounded(2);
             let attempt = |route| {
-                let (tell, over) = (tell.clone(), &over);
+                let (tell, over, untold) = (tell.clone(), &over, tell.clone());
                 // Nobody waits for the one that is too late.
-                scope.spawn(move || drop(tell.send((route, self.connect(route, over)))));
+                let connect = move || drop(tell.send((route, self.connect(route, over))));
+                if let Err(error) = start_scoped(scope, "route", connect) {
+                    let (host, port) = (self.drive.host.clone(), self.drive.port);
+                    let reason = error.to_string();
+                    let _ = untold.send((route, Err(ConnectError::Unreachable { host, port, reason })));
+                }
             };
             attempt(Route::Direct);
             let first = told.recv_timeout(DIRECT_PATIENCE.into());

@@ -30,10 +30,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_disk::pool::BlockPool;
+use icdc_limits::thread::start;
 use icdc_link::{Inlet, InletState, Link, LinkError, Parcel, secure_server};
+use icdc_protocol::Message;
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING};
+use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -473,13 +476,31 @@ impl AcceptLoop {
         let link = Link { outlet, inlet: Box::new(FirstMessage { inlet, known: Some(known) }), control };
         let served = Served { shared: Arc::clone(&self.shared) };
         let service = Arc::clone(&self.service);
+        // It is handed over once its thread is there, so that its client can be told if there is none.
+        let (hand, handed) = bounded::<Link>(1);
         let serve = move || {
             let _served = served;
-            service.serve(link);
+            if let Ok(link) = handed.recv() {
+                service.serve(link);
+            }
         };
-        if let Err(error) = std::thread::Builder::new().name("session".into()).spawn(serve) {
-            tracing::warn!("cannot start a thread for a connection: {error}");
+        match start("session", serve) {
+            // It waits for just this.
+            Ok(_) => drop(hand.send(link)),
+            Err(error) => {
+                tracing::warn!("no thread for a connection: {error}");
+                turn_away(link, Refusal::new(RefusalKind::Internal, format!("the far end {error}")));
+            }
         }
+    }
+}
+
+/// Tells a client that has not asked for anything yet why nobody serves it. What it asks for stays unread: this
+/// thread waits for nobody.
+fn turn_away(mut link: Link, refusal: Refusal) {
+    let told = link.outlet.send(Message::Refused(refusal).into()).and_then(|()| link.outlet.flush());
+    if let Err(error) = told {
+        tracing::debug!("refusing: {error}");
     }
 }
 

@@ -1,5 +1,9 @@
-//! How many lines of a log those may cause whom nobody knows.
+//! How many lines of a log those may cause who are refused: all together whom nobody knows, and each key that is
+//! known by itself.
 
+use std::collections::HashMap;
+
+use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
 /// Lines that may come at once.
@@ -26,6 +30,49 @@ impl RefusedLines {
         self.full_at = Some(full_at + INTERVAL);
         Some(std::mem::take(&mut self.left_out))
     }
+
+    /// How many lines have been left out, if a line may tell that now.
+    pub(crate) fn left_out(&mut self, now: Time) -> Option<u64> {
+        if self.left_out == 0 {
+            return None;
+        }
+        let before = self.left_out;
+        let left_out = self.next(now);
+        self.left_out = if left_out.is_some() { 0 } else { before };
+        left_out
+    }
+
+    /// All that was left out, whatever time it is.
+    pub(crate) fn rest(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
+    }
+
+    fn is_full(&self, now: Time) -> bool {
+        self.left_out == 0 && self.full_at.is_none_or(|full_at| full_at <= now)
+    }
+}
+
+/// The same for every key that is known, by itself.
+#[derive(Default)]
+pub(crate) struct RefusedByKey(HashMap<PublicKey, RefusedLines>);
+
+impl RefusedByKey {
+    /// As [`RefusedLines::next`].
+    pub(crate) fn next(&mut self, key: &PublicKey, now: Time) -> Option<u64> {
+        self.0.entry(*key).or_default().next(now)
+    }
+
+    /// Keys of which lines were left out that may be told now, with their numbers; forgets those of which there is
+    /// nothing to tell.
+    pub(crate) fn left_out(&mut self, now: Time) -> Vec<(PublicKey, u64)> {
+        self.0.retain(|_, lines| !lines.is_full(now));
+        self.0.iter_mut().filter_map(|(key, lines)| Some((*key, lines.left_out(now)?))).collect()
+    }
+
+    /// All that was left out and not told.
+    pub(crate) fn rest(&mut self) -> Vec<(PublicKey, u64)> {
+        self.0.iter_mut().filter_map(|(key, lines)| Some((*key, lines.rest()?))).collect()
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +91,22 @@ mod tests {
         assert_eq!(lines.next(start + INTERVAL), None);
         assert_eq!(lines.next(start + INTERVAL * 1000), Some(1));
         assert_eq!(lines.next(start + INTERVAL * 1000), Some(0));
+    }
+
+    #[test]
+    fn each_key_has_its_own_lines_and_what_is_left_out_is_told_without_a_further_one() {
+        let mut lines = RefusedByKey::default();
+        let start = clock::now();
+        let [one, other] = [1, 2].map(|number| PublicKey::from_bytes([number; 32]));
+        assert_eq!((0..1000).filter(|_| lines.next(&one, start).is_some()).count() as u64, BURST);
+        assert_eq!(lines.next(&other, start), Some(0), "one key does not take the lines of another");
+        assert_eq!(lines.left_out(start), []);
+        assert_eq!(lines.left_out(start + INTERVAL), [(one, 1000 - BURST)]);
+        assert_eq!(lines.left_out(start + INTERVAL * 2), [], "once");
+        lines.next(&one, start + INTERVAL * 2);
+        assert_eq!(lines.next(&one, start + INTERVAL * 2), None);
+        assert_eq!(lines.rest(), [(one, 1)]);
+        assert_eq!(lines.left_out(start + INTERVAL * 1000), []);
+        assert!(lines.0.is_empty(), "keys that have all their lines again are forgotten");
     }
 }

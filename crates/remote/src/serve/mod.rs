@@ -14,7 +14,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use icdc_link::{Link, LinkError, receive};
 use icdc_metrics::{
@@ -39,7 +39,7 @@ use self::audit::{Audit, Line};
 use crate::ended::Ended;
 use crate::listen::admission::{Admission, Denied, reason_of};
 use crate::listen::guard::{Guard, Limits, Service};
-use crate::listen::refused::RefusedLines;
+use crate::listen::refused::{RefusedByKey, RefusedLines};
 use crate::rights::AllowedCongestion;
 use crate::session::{self, Answered, Beginning, Entered, Performer};
 use crate::sessions::Sessions;
@@ -265,6 +265,7 @@ impl Prepared {
                 notify(Notice::Ready);
             }
             daemon.admission.look(now);
+            daemon.tell_left_out(now);
             if now >= told_alive + LIFE_SIGN && guard.is_alive() {
                 notify(Notice::Alive(daemon.sessions.count()));
                 daemon.metrics.set_unauthenticated(guard.unauthenticated());
@@ -299,6 +300,7 @@ impl Prepared {
         if !guard.wait_until_served(SETTLE) {
             tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
         }
+        daemon.tell_rest();
         daemon.record(&Line { event: "stop", ..Line::default() });
         Ok(())
     }
@@ -333,6 +335,8 @@ struct Daemon {
     sessions: Sessions,
     workers: Workers,
     refused: Mutex<RefusedLines>,
+    /// The same for requests of keys that are known.
+    refused_by_key: Mutex<RefusedByKey>,
     audit: Audit,
     metrics: Arc<ServeMetrics>,
     ended: Option<EndSink>,
@@ -411,8 +415,8 @@ impl Daemon {
         let admission = Arc::new(admission);
         let sessions = Sessions::admitting_by(Arc::clone(&admission));
         let workers = Workers::new(&config.session, marker);
-        let (tls, refused) = (Mutex::new(tls_of(identity)), Mutex::default());
-        Self { tls, admission, sessions, workers, refused, audit, metrics, ended }
+        let (tls, refused, refused_by_key) = (Mutex::new(tls_of(identity)), Mutex::default(), Mutex::default());
+        Self { tls, admission, sessions, workers, refused, refused_by_key, audit, metrics, ended }
     }
 
     /// Reads identity and authorized keys again; if one cannot be read, the old one is kept.
@@ -443,6 +447,38 @@ impl Daemon {
         let left_out = Some(left_out).filter(|left_out| *left_out > 0);
         let (from, reason) = (Some(peer), Some(reason));
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
+    }
+
+    /// Whether a line may tell that a request of this key is refused; if so, how many others were not told.
+    fn may_tell(&self, key: &PublicKey) -> Option<u64> {
+        self.refused_by_key().next(key, clock::now())
+    }
+
+    /// Tells how many refusals have no line, once one may.
+    fn tell_left_out(&self, now: Time) {
+        let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).left_out(now);
+        let by_key = self.refused_by_key().left_out(now);
+        self.tell_counts(unknown, by_key);
+    }
+
+    /// The same at the end.
+    fn tell_rest(&self) {
+        let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).rest();
+        let by_key = self.refused_by_key().rest();
+        self.tell_counts(unknown, by_key);
+    }
+
+    fn tell_counts(&self, unknown: Option<u64>, by_key: Vec<(PublicKey, u64)>) {
+        let by_key = by_key.into_iter().map(|(key, left_out)| (Some(key.fingerprint()), left_out));
+        for (key, left_out) in unknown.map(|left_out| (None, left_out)).into_iter().chain(by_key) {
+            tracing::info!(key, "{left_out} more were refused");
+            let (left_out, reason) = (Some(left_out), Some("more were refused"));
+            self.record(&Line { event: "refused", key, reason, left_out, ..Line::default() });
+        }
+    }
+
+    fn refused_by_key(&self) -> MutexGuard<'_, RefusedByKey> {
+        self.refused_by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a line of what has happened, whatever that says.
@@ -546,8 +582,15 @@ impl<'a> Client<'a> {
         let (done, lasted) = (work.done(), clock::now() - work.start());
         let outcome = Line::outcome_of(&done);
         let errors = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        self.log_end(answered, &done, lasted, errors);
         self.count_end(ended, lasted, errors);
+        let left_out = match ended {
+            Ended::TurnedAway(_) => match self.daemon.may_tell(self.key) {
+                Some(left_out) => Some(left_out).filter(|left_out| *left_out > 0),
+                None => return,
+            },
+            _ => None,
+        };
+        self.log_end(answered, &done, lasted, errors);
         let (event, (result, reason)) = match ended {
             // It belongs to a session, which has its own lines.
             Ended::Joined => return,
@@ -564,6 +607,7 @@ impl<'a> Client<'a> {
             seconds: Some(lasted.as_secs_f64()),
             bytes: Some(done.bytes),
             outcome,
+            left_out,
             ..self.line()
         };
         self.daemon.record(&line);

@@ -14,6 +14,7 @@
 //! | `messages` | what daemon and session tell each other |
 //! | `supervisor` | the daemon's side: starts a process and stays with it to its end |
 //! | `process` | the process |
+//! | `confinement` | what the process may open and call |
 //! | `lending` | what the daemon does for a session, both sides of it |
 //! | `user`, `user_database` | becoming the key's user |
 //!
@@ -22,6 +23,7 @@
 //! what a mistake in it can reach is what the user of its key can reach.
 
 mod channel;
+mod confinement;
 mod lending;
 mod messages;
 mod process;

@@ -5,8 +5,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use icdc_limits::thread::start;
 use icdc_link::{Link, LinkControl};
 use icdc_measure::{Arrived, Expected};
+use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_stop::StopSignal;
 use icdc_transfer::FurtherLink;
 use icdc_units::Span;
@@ -14,6 +16,7 @@ use thiserror::Error;
 
 use super::become_user;
 use super::channel::Channel;
+use super::confinement::confine;
 use super::lending::{Lender, Reserve};
 use super::messages::{Order, Report, Session};
 use crate::session::{perform, refuse};
@@ -66,6 +69,7 @@ pub fn session_process() -> Result<(), SessionProcessError> {
     icdc_tcp::raise_descriptor_limit();
     let (order, socket) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
     let (Order::Begin(session), Some(socket)) = (order, socket) else { return Err(nobody()) };
+    confine(&session.request.job, &session.rights);
     let lending = Channel::new(UnixStream::from(lending)).and_then(Lender::new).map_err(system("setsockopt"))?;
     lending.install();
     serve(Arc::new(control), &lending, *session, socket)
@@ -77,7 +81,6 @@ fn serve(
     Session { request, rights, link }: Session,
     socket: OwnedFd,
 ) -> Result<(), SessionProcessError> {
-    let system = |call| move |cause: io::Error| SessionProcessError::System { call, cause };
     let (stop, work) = (StopSignal::new(), Arc::new(Work::new()));
     work.account.limit(Box::new(Reserve::new(lending)));
     let announce = Arc::clone(lending);
@@ -93,7 +96,6 @@ fn serve(
             return Ok(());
         }
     };
-    let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let listener = {
         let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
         let (transfer, stop) = (request.transfer, stop.clone());
@@ -105,7 +107,6 @@ fn serve(
             std::process::exit(ORPHANED);
         }
     };
-    spawn("daemon").spawn(listener).map_err(system("clone"))?;
     let over = StopSignal::new();
     let reporter = {
         let (control, work, connections, over) =
@@ -121,11 +122,16 @@ fn serve(
             }
         }
     };
-    let reporter = spawn("report").spawn(reporter).map_err(system("clone"))?;
-    let ended = perform(link, request, &rights, &sessions, &registered, &work);
-    over.request();
-    // It does not panic.
-    let _ = reporter.join();
+    let ended = match start("daemon", listener).and_then(|_| start("report", reporter)) {
+        Ok(reporter) => {
+            let ended = perform(link, request, &rights, &sessions, &registered, &work);
+            over.request();
+            // It does not panic.
+            let _ = reporter.join();
+            ended
+        }
+        Err(error) => refuse(link, Refusal::new(RefusalKind::Internal, error.to_string())),
+    };
     connections.forget();
     // Nobody hears it only if the daemon is gone.
     let _ = control.send(&Report::Ended(work.done(), ended), None);

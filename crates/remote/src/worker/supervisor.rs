@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use icdc_limits::thread::start_scoped;
+use icdc_limits::thread::{NoThread, start_scoped};
 use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
@@ -82,55 +82,50 @@ impl Workers {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!("no process for a session: {error}");
+                let error = NoThread::in_the_way_of_a_process(&error);
                 let reason = format!("the daemon cannot start a process for the session: {error}");
                 return refuse(link, Refusal::new(RefusalKind::Internal, reason));
             }
         };
         let mut process = Process(child);
-        let HandedOver { state, socket, control: connection } = match link.hand_over() {
-            Ok(handed_over) => handed_over,
-            Err(error) => return Ended::Cut(error.to_string()),
-        };
         let flows = self.flows(&request.job);
-        mark(flows.as_ref(), &connection);
         // A session that drives connects to another host.
         let drives = matches!(request.job, Job::Drive(_) | Job::DriveKey);
-        let address = connection.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
+        let address = link.control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
         let peer = address.filter(|_| !drives);
-        let session = Session { request, rights: rights.clone(), link: state };
-        if let Err(error) = control.send(&Order::Begin(Box::new(session)), Some(socket.as_fd())) {
-            return Ended::Cut(format!("the session's process does not take the connection: {error}"));
-        }
-        drop(socket);
-        let stop = {
-            let control = Arc::clone(&control);
-            // A process that does not take this is not waited for: its end of the channel is closed.
-            registered.stop.while_waiting(move || drop(control.send_at_once(&Order::Stop, None)))
-        };
         let connections = Connections::default();
-        connections.add(connection);
         let told = std::thread::scope(|scope| {
             let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
             let lent = Lent { allowed: &rights.congestion, expected, reserve };
             let (lending, control) = (&lending, &control);
             let lend = move || lending::lend(lending, control, lent, peer);
             let join = move || joined.iter().for_each(|further| join(joining, further, flows));
+            // Before the link is handed over, so that its client can be told.
             let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
-            if let Err(error) = started {
-                tracing::error!("a session was ended because its threads could not be started: {error}");
-                control.close();
-                lending.close();
-                drop(registered);
-                return None;
-            }
-            let follower = Follower { control, connections: &connections, stop: &registered.stop, hear, carried };
-            let told = follower.follow();
+            let begun = match started {
+                Ok(_) => begin(link, request, rights, (control, &connections), flows),
+                Err(error) => {
+                    tracing::error!("a session was ended because its threads could not be started: {error}");
+                    Err(refuse(link, Refusal::new(RefusalKind::Internal, format!("the daemon {error}"))))
+                }
+            };
+            let told = match begun {
+                Ok(()) => {
+                    let to_stop = Arc::clone(control);
+                    // A process that does not take this is not waited for: its end of the channel is closed.
+                    let asked = move || drop(to_stop.send_at_once(&Order::Stop, None));
+                    let _stopped = registered.stop.while_waiting(asked);
+                    let stop = &registered.stop;
+                    Follower { control, connections: &connections, stop, hear, carried }.follow()
+                }
+                Err(ended) => Some(ended),
+            };
             control.close();
             lending.close();
             drop(registered);
             told
         });
-        drop((stop, flows));
+        drop(flows);
         let status = process.end();
         carried(connections.bytes());
         told.unwrap_or_else(|| {
@@ -167,6 +162,25 @@ impl Workers {
         control.send(&Order::Become(rights.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_lending)))?;
         Ok((Arc::new(control), lending, child))
     }
+}
+
+/// Gives a process its session, with the first connection; how the session ended if it does not take that.
+fn begin(
+    link: Link,
+    request: Request,
+    rights: &Rights,
+    (control, connections): (&Channel, &Connections),
+    flows: Option<&Flows>,
+) -> Result<(), Ended> {
+    let HandedOver { state, socket, control: connection } =
+        link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
+    mark(flows, &connection);
+    let session = Session { request, rights: rights.clone(), link: state };
+    control
+        .send(&Order::Begin(Box::new(session)), Some(socket.as_fd()))
+        .map_err(|error| Ended::Cut(format!("the session's process does not take the connection: {error}")))?;
+    connections.add(connection);
+    Ok(())
 }
 
 /// Stays with a process to the end of its channel.

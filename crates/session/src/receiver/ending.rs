@@ -148,8 +148,11 @@ impl Ending {
 
     /// The user asks to stop.
     pub fn on_interrupt(&mut self, now: Time) {
-        if matches!(self.verdict, Verdict::Open | Verdict::TakingLeave(_)) {
-            self.verdict = Verdict::Failed(SessionError::Interrupted);
+        match self.verdict {
+            Verdict::Open | Verdict::TakingLeave(_) => self.verdict = Verdict::Failed(SessionError::Interrupted),
+            // Nothing is left to be stopped: the sender is about to say goodbye, by which the run is put away.
+            Verdict::Complete if self.is_running() => return self.course = Course::Parting { until: now + FAREWELL },
+            _ => {}
         }
         self.part(now, Some(Message::Interrupt));
     }
@@ -262,7 +265,12 @@ impl Ending {
                     self.on_failure(now, error);
                 }
             }
-            Course::Parting { until } if until <= now => self.on_flushed(),
+            Course::Parting { until } if until <= now => {
+                if let Verdict::Complete = self.verdict {
+                    self.verdict = Verdict::Failed(SessionError::Interrupted);
+                }
+                self.on_flushed();
+            }
             Course::Farewell { until } if until <= now => self.on_closed(),
             _ => {}
         }

@@ -13,6 +13,7 @@
 //! arrived becomes durable and is not sent again.
 
 mod compare;
+mod confinement;
 mod disk_rate;
 mod failure;
 mod file_identity;
@@ -59,6 +60,7 @@ use self::throttle::Throttle;
 use self::under_check::UnderCheck;
 use crate::account::Account;
 use crate::clock;
+use crate::confined::confined;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::once::watched;
@@ -111,9 +113,36 @@ pub fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Received, SessionError> {
+    let files = confinement::files(order.tree, order.destination);
+    let session = |link| receive(link, joining, order, account, events, stop);
+    let untold = |link: Link, error| {
+        break_off(&mut *{ link.outlet }, &error);
+        error
+    };
+    confined("receiver", &files, link, session, untold)
+}
+
+fn receive(
+    link: Link,
+    joining: Joining<'_>,
+    order: &Order<'_>,
+    account: &Account,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
     let options = order.options;
-    let pool = ring(options).map_err(|error| SessionError::Local(format!("memory for the ring: {error}")))?;
+    let pool = ring(options).map_err(|error| {
+        let needed = ByteCount::new(ring_blocks(options).saturating_mul(BLOCK_SIZE as u64));
+        SessionError::Local(format!("memory for the ring: {}", icdc_limits::memory::refused(needed, &error)))
+    });
+    let pool = match pool {
+        Ok(pool) => pool,
+        Err(error) => {
+            break_off(&mut *outlet, &error);
+            return Err(error);
+        }
+    };
     let (replies, replies_queue) = bounded(4096);
     let (stir, stirred) = bounded(1);
     let shared = Shared {

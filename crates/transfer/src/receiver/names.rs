@@ -140,7 +140,11 @@ impl<'a> Keeper<'a> {
         }
         self.book.on_settled();
         self.carry_out();
-        self.book.on_over(self.shared.ending().has_parted());
+        let ending = self.shared.ending();
+        // One that has asked for the items itself continues nothing that it has whole, whatever the sender knows.
+        let is_over = ending.has_parted() || self.shared.order.asked.is_some() && ending.is_complete();
+        drop(ending);
+        self.book.on_over(is_over);
         self.carry_out();
         if let Some(run) = &mut self.run {
             run.rest();

@@ -3,6 +3,9 @@
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::GivenUp;
 
+use super::executor::Contents;
+use super::scan::version;
+
 /// Why a file is given up whose version is not the announced one.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
 
@@ -17,7 +20,13 @@ pub(super) fn unreadable(reason: String) -> GivenUp {
 }
 
 /// The item could not be opened.
-pub(super) fn unopened(error: &TreeError) -> GivenUp {
+pub(super) fn unopened(contents: &Contents, error: &TreeError) -> GivenUp {
+    // A source that is one file may be opened itself, and no file that took its place.
+    if matches!(error, TreeError::Denied { .. })
+        && contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
+    {
+        return changed();
+    }
     let gone = matches!(error, TreeError::Missing { .. } | TreeError::NotAFile { .. });
     GivenUp { reason: error.to_string(), same_version: !gone }
 }

@@ -288,7 +288,7 @@ impl Reader<'_> {
 }
 
 fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
-    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(&error))?;
+    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(contents, &error))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }

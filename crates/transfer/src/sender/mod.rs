@@ -37,7 +37,7 @@ mod tests;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
-use icdc_disk::BlockPool;
+use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_link::{Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{Begin, Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
@@ -46,7 +46,8 @@ use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
 use icdc_session::sender::{Counts, Need};
 use icdc_stop::StopSignal;
-use icdc_units::Time;
+use icdc_tuning::Tuned;
+use icdc_units::{ByteCount, Time};
 
 use self::connections::Connections;
 use self::executor::{Executor, Keeps, Queues, READERS};
@@ -57,6 +58,7 @@ pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
 use crate::account::Account;
 use crate::clock;
+use crate::confined::confined;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
 use crate::processors::hashers;
@@ -103,6 +105,25 @@ pub fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
+    let files = sources.files();
+    let files = match first.tuned.as_ref().and_then(Tuned::remembers_in) {
+        Some(directory) => files.change_path(&directory),
+        None => files,
+    };
+    let session = |first| send(first, joining, sources, options, account, events, stop);
+    let untold = |first: SendingLink, error| break_off(&mut *{ first.link.outlet }, error);
+    confined("sender", &files, first, session, untold)
+}
+
+fn send(
+    first: SendingLink,
+    joining: Joining<'_>,
+    sources: Sources,
+    options: &SendOptions,
+    account: &Account,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
     if let Some(refusal) = nothing_found(&sources) {
         outlet.send(Message::Abort(refusal.clone()).into())?;
@@ -113,7 +134,13 @@ pub fn run(
     let blocks = POOL_BLOCKS + hashers - 1;
     let most = blocks + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
     let pool = BlockPool::growing(blocks, most);
-    let pool = pool.map_err(|error| SessionError::Local(format!("memory for blocks: {error}")))?;
+    let pool = match pool {
+        Ok(pool) => pool,
+        Err(error) => {
+            let refused = icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error);
+            return Err(break_off(&mut *outlet, SessionError::Local(format!("memory for blocks: {refused}"))));
+        }
+    };
     let selection = sources.selection.clone();
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };

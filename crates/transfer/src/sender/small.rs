@@ -60,7 +60,7 @@ fn read_whole(contents: &Contents, target: &mut [u8]) -> Result<(), GivenUp> {
         target.copy_from_slice(held);
         return Ok(());
     }
-    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(&error))?;
+    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(contents, &error))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
 
@@ -56,6 +57,18 @@ impl Sources {
         }
         self.selection = selection;
         self
+    }
+
+    /// They may be read, and nothing else: each directory with everything beneath it, and each file.
+    pub(crate) fn files(&self) -> Files {
+        self.roots.iter().fold(Files::of_end(), |files, (_, root)| match &root.name {
+            None => files.read(&root.directory),
+            Some(name) => match root.directory.place(name) {
+                Ok(place) => files.read(&place),
+                // It is gone, and there is nothing to read.
+                Err(_) => files,
+            },
+        })
     }
 
     /// Whether they are more than one item, so that the receiver keeps a journal of the run.

@@ -12,6 +12,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use icdc_lab::{Lab, registry};
+use icdc_limits::thread::start_scoped;
 use icdc_metrics::{Format, text_file};
 use icdc_pacer::wire::{Classes, Control, Line, Mode, Status, WireError, WirePacer};
 use icdc_stop::StopSignal;
@@ -58,11 +59,11 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     console.complain(&show::begins(&line));
     let control = Control::default();
     thread::scope(|scope| {
-        let pump = scope.spawn(|| {
+        let pump = start_scoped(scope, "pump", || {
             let ended = pacer.run(&control);
             stop.request();
             ended
-        });
+        })?;
         let told = look_after(arguments, &line, &control, &stop, &reload, console);
         control.stop();
         let ended = pump.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

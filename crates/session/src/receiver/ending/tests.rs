@@ -70,6 +70,32 @@ fn a_sender_that_has_seen_everything_done_may_leave_without_a_word() {
 }
 
 #[test]
+fn a_user_who_stops_after_the_last_item_waits_for_the_goodbye() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_interrupt(START);
+    assert_eq!(actions(&mut ending), []);
+    ending.on_goodbye(goodbye());
+    assert!(ending.has_parted() && ending.failure().is_none());
+    actions(&mut ending);
+    assert_eq!(through(ending).1, Ok(Some(goodbye())));
+}
+
+#[test]
+fn a_user_who_stops_after_the_last_item_is_not_told_of_success_without_a_goodbye() {
+    let mut ending = Ending::default();
+    ending.on_complete();
+    ending.on_interrupt(START);
+    assert_eq!(ending.next_deadline(), Some(START + FAREWELL));
+    ending.on_time(START + FAREWELL);
+    assert_eq!(actions(&mut ending), [Action::Cut]);
+    ending.on_link_ended(cut());
+    assert!(!ending.has_parted());
+    assert_eq!(actions(&mut ending), [Action::CutFurther]);
+    assert_eq!(through(ending).1, Err(SessionError::Interrupted));
+}
+
+#[test]
 fn a_connection_that_breaks_after_the_last_item_does_not_part() {
     let mut ending = Ending::default();
     ending.on_complete();

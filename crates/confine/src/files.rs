@@ -1,0 +1,165 @@
+//! Files that a thread may still open, by Landlock.
+//!
+//! It decides when a file is opened, made, renamed or removed, by whatever call, `io_uring` included. What is
+//! open already, and descriptors that only name a place (`O_PATH`), stay usable. So do calls that ask for or
+//! change attributes of what the process can name.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+
+/// Rights that are refused unless a rule grants them. Kernels that know fewer refuse fewer.
+const HANDLED: ABI = ABI::V3;
+/// The first version that can allow hard links and renames between directories. The one before it refuses all
+/// of them, which a copy cannot do without.
+const LEAST: u8 = 2;
+/// Directories with what ends ask the kernel for: limits, socket buffers, memory, processors, network devices,
+/// types for eBPF. Nobody can write there beneath these rules.
+const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
+/// Directories with what it takes to resolve host names.
+const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
+
+/// Files that a thread may still open.
+#[derive(Debug)]
+pub struct Files {
+    places: Vec<(OwnedFd, BitFlags<AccessFs>)>,
+    /// It makes and accepts no TCP connection, and signals no process but its own.
+    is_alone: bool,
+}
+
+impl Files {
+    /// No files but those in which every end reads what the kernel tells.
+    #[must_use]
+    pub fn of_end() -> Self {
+        let files = Self { places: Vec::new(), is_alone: false };
+        OF_THE_KERNEL.iter().fold(files, |files, path| files.read_path(Path::new(path)))
+    }
+
+    /// Also those for resolving host names.
+    #[must_use]
+    pub fn with_names(self) -> Self {
+        OF_NAMES.iter().fold(self, |files, path| files.read_path(Path::new(path)))
+    }
+
+    /// For a process whose connections are all handed to it: it opens no further ones, and reaches no other
+    /// process by a signal or an abstract socket.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.is_alone = true;
+        self
+    }
+
+    /// Also this file, or everything beneath this directory, to read.
+    #[must_use]
+    pub fn read(self, place: &impl AsFd) -> Self {
+        self.allow(place.as_fd(), AccessFs::ReadFile | AccessFs::ReadDir)
+    }
+
+    /// As [`read`](Self::read), by a path; one that cannot be opened is left out.
+    #[must_use]
+    pub fn read_path(self, path: &Path) -> Self {
+        match PathFd::new(path) {
+            Ok(place) => self.read(&place),
+            Err(_) => self,
+        }
+    }
+
+    /// Also everything beneath this directory, to read and to change: no devices, sockets or pipes are made
+    /// there, and nothing is executed.
+    #[must_use]
+    pub fn change(self, place: &impl AsFd) -> Self {
+        self.allow(place.as_fd(), CHANGE)
+    }
+
+    /// As [`change`](Self::change), by a path; one that cannot be opened is left out.
+    #[must_use]
+    pub fn change_path(self, path: &Path) -> Self {
+        match PathFd::new(path) {
+            Ok(place) => self.change(&place),
+            Err(_) => self,
+        }
+    }
+
+    fn allow(mut self, place: BorrowedFd<'_>, access: BitFlags<AccessFs>) -> Self {
+        let Ok(place) = place.try_clone_to_owned() else { return self };
+        let place = File::from(place);
+        let access = match place.metadata() {
+            Ok(found) if found.is_dir() => access,
+            Ok(_) => access & AccessFs::from_file(HANDLED),
+            Err(_) => return self,
+        };
+        self.places.push((place.into(), access));
+        self
+    }
+
+    /// Confines this thread, and those that it starts from now on. Without Landlock, or if the kernel refuses,
+    /// that is logged and nothing changes: it is a second line of defence.
+    pub fn enforce(&self) {
+        let enforced = match obstacle() {
+            Some(why) => Err(why.to_owned()),
+            None => self.restrict().map_err(|error| error.to_string()),
+        };
+        if let Err(why) = enforced {
+            tracing::debug!("files are not confined: {why}");
+        }
+    }
+
+    fn restrict(&self) -> Result<(), RulesetError> {
+        let mut rules = Ruleset::default().handle_access(AccessFs::from_all(HANDLED))?;
+        if self.is_alone {
+            rules = rules.handle_access(AccessNet::from_all(ABI::V4))?.scope(Scope::from_all(ABI::V6))?;
+        }
+        let mut rules = rules.create()?;
+        for (place, access) in &self.places {
+            rules = rules.add_rule(PathBeneath::new(place, *access))?;
+        }
+        rules.restrict_self().map(drop)
+    }
+}
+
+/// Rights of [`Files::change`].
+const CHANGE: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{
+    ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
+});
+
+/// The version of Landlock that this kernel has, as far as this program knows versions; 0 without any.
+#[must_use]
+pub fn version() -> u8 {
+    static VERSION: OnceLock<u8> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let files = |rights: BitFlags<AccessFs>| required().handle_access(rights).and_then(Ruleset::create).is_ok();
+        let has = [
+            files(AccessFs::from_all(ABI::V1)),
+            files(AccessFs::from_all(ABI::V2)),
+            files(AccessFs::from_all(ABI::V3)),
+            required().handle_access(AccessNet::from_all(ABI::V4)).and_then(Ruleset::create).is_ok(),
+            files(AccessFs::from_all(ABI::V5)),
+            required().scope(Scope::from_all(ABI::V6)).and_then(Ruleset::create).is_ok(),
+        ];
+        has.iter().take_while(|has| **has).count() as u8
+    })
+}
+
+fn required() -> Ruleset {
+    Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
+}
+
+/// Why files cannot be confined; `None` if they can.
+#[must_use]
+pub fn obstacle() -> Option<&'static str> {
+    match version() {
+        0 => Some(
+            "the kernel has no Landlock, or does not allow it (Linux 5.19 or newer, with landlock in /sys/kernel/security/lsm)",
+        ),
+        version if version < LEAST => {
+            Some("the kernel's Landlock refuses all hard links between directories (Linux 5.19 or newer)")
+        }
+        _ => None,
+    }
+}
