@@ -67,7 +67,7 @@ fn what_may_be_read_is_read_and_nothing_is_changed() {
     within(&files, || {
         assert_eq!(fs::read_to_string(granted.join("a/file")).unwrap(), "inside");
         assert_eq!(fs::read_dir(&granted).unwrap().count(), 2);
-        assert!(fs::read_to_string("/proc/self/status").unwrap().contains("NoNewPrivs:\t1"));
+        assert!(fs::read_to_string("/proc/thread-self/status").unwrap().contains("NoNewPrivs:\t1"));
         let attempts = [
             refused(fs::read(outside.join("secret"))),
             refused(fs::read_dir(&outside)),

@@ -13,6 +13,15 @@ pub const STALLED: Span = Span::from_secs(5);
 /// Silence of the first connection after which the path may be down for all.
 pub const GAP: Span = Span::from_secs(2);
 
+/// Silence of the first connection.
+#[derive(Clone, Copy, Debug)]
+pub struct First {
+    /// How long its inlet has waited for the sender; zero while it waits for room in the ring.
+    pub inlet: Span,
+    /// How long nothing has come over its path, be it an acknowledgement, whoever waits; zero if unknown.
+    pub path: Span,
+}
+
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
 pub struct Stalls {
@@ -29,8 +38,8 @@ impl Stalls {
 
     /// The further connections that have stalled. `first` and `others`: for how long nothing has
     /// arrived. To be called several times a second.
-    pub fn look(&mut self, now: Time, first: Span, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
-        if first >= GAP {
+    pub fn look(&mut self, now: Time, first: First, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
+        if first.inlet.max(first.path) >= GAP {
             self.heard_since = now;
         }
         let heard = now - self.heard_since;
@@ -51,23 +60,36 @@ mod tests {
         Span::from_secs(seconds)
     }
 
+    fn first(seconds: u64) -> First {
+        First { inlet: silent(seconds), path: silent(seconds) }
+    }
+
+    #[test]
+    fn an_outage_is_seen_while_the_first_one_waits_for_the_ring() {
+        let mut stalls = Stalls::new(at(0));
+        for second in 1..8 {
+            let first = First { inlet: Span::ZERO, path: silent(second) };
+            assert!(stalls.look(at(10 + second), first, [(1, silent(second))]).is_empty(), "{second}");
+        }
+    }
+
     #[test]
     fn one_that_is_silent_while_the_first_is_heard_has_stalled() {
         let mut stalls = Stalls::new(at(0));
-        assert!(stalls.look(at(6), silent(0), [(1, silent(4)), (2, silent(0))]).is_empty());
-        assert_eq!(stalls.look(at(7), silent(1), [(1, silent(5)), (2, silent(0))]), [1]);
+        assert!(stalls.look(at(6), first(0), [(1, silent(4)), (2, silent(0))]).is_empty());
+        assert_eq!(stalls.look(at(7), first(1), [(1, silent(5)), (2, silent(0))]), [1]);
     }
 
     #[test]
     fn those_that_an_outage_of_the_path_has_silenced_are_waited_for() {
         let mut stalls = Stalls::new(at(0));
         for second in 1..8 {
-            assert!(stalls.look(at(10 + second), silent(second), [(1, silent(second))]).is_empty());
+            assert!(stalls.look(at(10 + second), first(second), [(1, silent(second))]).is_empty());
         }
         // The first one is heard again; the other one waits for its retransmission.
         for second in 8..16 {
-            assert!(stalls.look(at(10 + second), silent(0), [(1, silent(second))]).is_empty());
+            assert!(stalls.look(at(10 + second), first(0), [(1, silent(second))]).is_empty());
         }
-        assert_eq!(stalls.look(at(40), silent(0), [(1, silent(0)), (2, silent(6))]), [2]);
+        assert_eq!(stalls.look(at(40), first(0), [(1, silent(0)), (2, silent(6))]), [2]);
     }
 }

@@ -6,9 +6,9 @@ use crossbeam_channel::{Receiver as Queue, never, select};
 use icdc_link::Link;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::{Action, FAREWELL, LinkEnd};
-use icdc_session::receiver::stalls::Stalls;
+use icdc_session::receiver::stalls::{First, Stalls};
 use icdc_stop::StopSignal;
-use icdc_units::Time;
+use icdc_units::{Span, Time};
 
 use super::intake::Intake;
 use super::progress::Progress;
@@ -78,7 +78,9 @@ pub(super) fn supervise<'scope, 'env>(
         }
         let now = clock::now();
         shared.ending().on_time(now);
-        for number in stalls.look(now, shared.link.silence(), shared.further.silences()) {
+        let path = shared.link.tcp_info().map_or(Span::ZERO, |info| info.silence);
+        let first = First { inlet: shared.link.silence(), path };
+        for number in stalls.look(now, first, shared.further.silences()) {
             shared.stalled().insert(number);
             shared.further.shut(number);
         }

@@ -3,9 +3,6 @@
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::GivenUp;
 
-use super::executor::Contents;
-use super::scan::version;
-
 /// Why a file is given up whose version is not the announced one.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
 
@@ -19,12 +16,10 @@ pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
-/// The item could not be opened.
-pub(super) fn unopened(contents: &Contents, error: &TreeError) -> GivenUp {
+/// The item could not be opened; `is_another` if another one has its name meanwhile.
+pub(super) fn unopened(error: &TreeError, is_another: impl FnOnce() -> bool) -> GivenUp {
     // A source that is one file may be opened itself, and no file that took its place.
-    if matches!(error, TreeError::Denied { .. })
-        && contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
-    {
+    if matches!(error, TreeError::Denied { .. }) && is_another() {
         return changed();
     }
     let gone = matches!(error, TreeError::Missing { .. } | TreeError::NotAFile { .. });

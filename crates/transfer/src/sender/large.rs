@@ -19,7 +19,7 @@ use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, unopened, unreadable};
 use super::hashing::{Hashing, Step};
 use super::misstated::{goes_on, misstated};
-use super::scan::version;
+use super::scan::{is_another, version};
 use crate::diskless;
 
 /// Reads of a device in flight.
@@ -288,7 +288,8 @@ impl Reader<'_> {
 }
 
 fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
-    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(contents, &error))?;
+    let (file, stat) =
+        contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }

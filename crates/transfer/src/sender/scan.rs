@@ -15,7 +15,7 @@ use icdc_session::sender::{Found, Need};
 
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
-use super::executor::{Executor, Place};
+use super::executor::{Contents, Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
 use super::merging::Merging;
 use super::misstated::{Held, Misstated};
@@ -435,6 +435,11 @@ pub(super) fn version(stat: &Stat) -> [u8; 16] {
     let mut version = [0; 16];
     version.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     version
+}
+
+/// Whether the name of a file is that of another one meanwhile.
+pub(super) fn is_another(contents: &Contents) -> bool {
+    contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
 }
 
 /// Names this state of a file whose contents were read: their change need not show otherwise.

@@ -14,7 +14,7 @@ use icdc_protocol::message::{EntryId, GivenUp, Message, PackItem};
 use super::executor::{Contents, Executor};
 use super::given_up::{changed, unopened, unreadable};
 use super::misstated::{self, misstated};
-use super::scan::version;
+use super::scan::{is_another, version};
 
 /// Packers that work at once.
 pub(super) const PACKERS: usize = 10;
@@ -60,7 +60,8 @@ fn read_whole(contents: &Contents, target: &mut [u8]) -> Result<(), GivenUp> {
         target.copy_from_slice(held);
         return Ok(());
     }
-    let (file, stat) = contents.directory.open_file(&contents.name).map_err(|error| unopened(contents, &error))?;
+    let (file, stat) =
+        contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
     if version(&stat) != contents.version {
         return Err(changed());
     }
