@@ -88,7 +88,7 @@ fn state(one: &Listed) -> &'static str {
     }
 }
 
-/// Whether the ends of a copy confine themselves to the files that they need.
+/// Version of Landlock by which the ends of a copy confine themselves, or why they do not.
 fn files_confined() -> String {
     match icdc_confine::files::obstacle() {
         None => format!("yes, version {}", icdc_confine::files::version()),

@@ -13,7 +13,7 @@ use seccompiler::{
     SeccompRule, apply_filter_all_threads,
 };
 
-/// What a process does, as far as the filter depends on it.
+/// Kind of process, as far as the filter depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     /// It has all its connections, or is handed them.
@@ -24,7 +24,7 @@ pub enum Process {
     Loading,
 }
 
-/// What this thread and all others of the process may not call from now on. Where the kernel has no such
+/// Refuses this thread and all others of the process what they never need, from now on. Where the kernel has no such
 /// filters, that is logged and nothing changes.
 pub fn refuse_for(process: Process) {
     let applied = filters(process).map_err(|error| error.to_string()).and_then(|filters| {
@@ -70,7 +70,7 @@ fn program(rules: Rules, answer: i32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, answer, processor)?.try_into()
 }
 
-/// The same for calls by the x32 convention, which kernels for x86-64 may have beside the usual one.
+/// Rules that hold for calls by the x32 convention as well, which kernels for x86-64 may have beside the usual one.
 fn with_x32(rules: Rules) -> Rules {
     /// `__X32_SYSCALL_BIT`.
     const X32: i64 = 0x4000_0000;

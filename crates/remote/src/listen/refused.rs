@@ -1,4 +1,4 @@
-//! How many lines of a log those may cause who are refused: all together whom nobody knows, and each key that is
+//! Bounds on the log lines that refused clients cause: those whom nobody knows all together, and each key that is
 //! known by itself.
 
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ impl RefusedLines {
     }
 }
 
-/// The same for every key that is known, by itself.
+/// Log lines about keys that are known: [`RefusedLines`] of each one.
 #[derive(Default)]
 pub(crate) struct RefusedByKey(HashMap<PublicKey, RefusedLines>);
 

@@ -335,7 +335,7 @@ struct Daemon {
     sessions: Sessions,
     workers: Workers,
     refused: Mutex<RefusedLines>,
-    /// The same for requests of keys that are known.
+    /// Lines about refused requests of keys that are known.
     refused_by_key: Mutex<RefusedByKey>,
     audit: Audit,
     metrics: Arc<ServeMetrics>,
@@ -449,7 +449,7 @@ impl Daemon {
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
-    /// Whether a line may tell that a request of this key is refused; if so, how many others were not told.
+    /// Asks for a line that tells that a request of this key is refused; with it, how many others were not told.
     fn may_tell(&self, key: &PublicKey) -> Option<u64> {
         self.refused_by_key().next(key, clock::now())
     }
@@ -461,7 +461,7 @@ impl Daemon {
         self.tell_counts(unknown, by_key);
     }
 
-    /// The same at the end.
+    /// Tells, at the end, how many refusals have had no line.
     fn tell_rest(&self) {
         let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).rest();
         let by_key = self.refused_by_key().rest();

@@ -437,7 +437,7 @@ pub(super) fn version(stat: &Stat) -> [u8; 16] {
     version
 }
 
-/// Whether the name of a file is that of another one meanwhile.
+/// True if the name of a file is that of another one meanwhile.
 pub(super) fn is_another(contents: &Contents) -> bool {
     contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
 }
