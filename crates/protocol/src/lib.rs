@@ -46,6 +46,7 @@ pub mod frame;
 pub mod limits;
 pub mod measure;
 pub mod message;
+mod notice;
 mod outcome;
 pub mod relay;
 pub mod run_journal;

@@ -74,6 +74,8 @@ pub const MAX_STAGES: usize = 64;
 pub const MAX_REMEMBERED: usize = 1_000_000;
 /// Most bytes of directory paths that a run's journal gives back.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
+/// Most paths in a notice.
+pub const MAX_NOTICED: usize = 3;
 /// Longest path of an item: a source and a thousand of the longest names beneath it. Messages tell
 /// it whole.
 pub const MAX_SHOWN_PATH: usize = MAX_PATH + 1024 * (1 + MAX_NAME);

@@ -4,7 +4,7 @@
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
-//! either way        Left, Ping, Interrupt, Abort
+//! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::PART_SIZE;
 use crate::measure;
+pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 use crate::version::{Features, Versions};
 
@@ -134,6 +135,9 @@ pub enum Message {
     /// A part of a block, the others of which may come over other connections. All parts of one
     /// tell the same of it; a part that has come before means nothing.
     Part(Part),
+
+    /// What items have met so far that is no failure.
+    Notice(Notice),
 }
 
 impl Message {

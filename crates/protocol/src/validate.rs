@@ -9,13 +9,13 @@ mod names;
 mod rules;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ADDRESSES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH,
-    MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ADDRESSES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED, MAX_PACK_ITEMS, MAX_RANGES,
+    MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
     Begin, BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message,
-    PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
+    Notice, PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -90,6 +90,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Measure(message) => ("Measure", measure::check_control(message)),
         Message::ConnectBack(order) => ("ConnectBack", connect_back(order)),
         Message::NotConnected { reason, .. } => ("NotConnected", text(reason)),
+        Message::Notice(notice) => ("Notice", self::notice(notice)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }
@@ -223,6 +224,13 @@ fn problem(problem: &Problem) -> Checked {
     require(problem.path.len() <= MAX_SHOWN_PATH, "a path too long")?;
     require(!problem.path.contains(&0), "a path with a NUL")?;
     text(&problem.reason)
+}
+
+fn notice(notice: &Notice) -> Checked {
+    require(notice.first.len() <= MAX_NOTICED, "too many paths")?;
+    require(notice.count >= notice.first.len() as u64, "fewer items than paths")?;
+    require(notice.first.iter().all(|path| path.len() <= MAX_SHOWN_PATH), "a path too long")?;
+    require(notice.first.iter().all(|path| !path.contains(&0)), "a path with a NUL")
 }
 
 fn goodbye(goodbye: &Goodbye) -> Checked {

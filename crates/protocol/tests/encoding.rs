@@ -38,6 +38,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Feedback", "6faecbcf"),
         ("Refused", "73ff7261"),
         ("Left", "93d7c101"),
+        ("Notice", "dbe539f3"),
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
         ("Abort", "295675a6"),
@@ -142,6 +143,7 @@ fn kind(message: &Message) -> &'static str {
         Message::ConnectBack(_) => "ConnectBack",
         Message::NotConnected { .. } => "NotConnected",
         Message::Connections { .. } => "Connections",
+        Message::Notice(_) => "Notice",
     }
 }
 
@@ -318,6 +320,11 @@ fn either_way() -> Vec<Message> {
         |task| Message::Bootstrap(Bootstrap { versions, features, version: "1.2.3".into(), task, family: 6 });
     let rest = vec![
         Message::Left { connection: 3, frames: 1 << 33 },
+        Message::Notice(Notice {
+            kind: NoticeKind::TimeNotKept,
+            count: 300,
+            first: vec![b"a".to_vec(), b"b/c".to_vec()],
+        }),
         Message::Ping,
         Message::Interrupt,
         Message::Abort(Refusal { kind: RefusalKind::Internal, reason: "why".into() }),

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use icdc_rate::path_ceiling::Reason;
 use serde::{Deserialize, Serialize};
 
+use crate::notices::Noticed;
+
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -78,6 +80,8 @@ pub enum Event {
         /// A sentence.
         text: String,
     },
+    /// What items have met in a session that has ended, that is no failure.
+    Noticed(Noticed),
     /// The sender allows itself another rate.
     Pace {
         /// What it allows itself for this reason, in bits per second; 0 for no limit.
@@ -391,6 +395,9 @@ pub struct Summary {
     /// Sum of their sizes.
     #[serde(default)]
     pub taken_over_bytes: u64,
+    /// What items have met that is no failure.
+    #[serde(default)]
+    pub notices: Vec<Noticed>,
 }
 
 #[cfg(test)]

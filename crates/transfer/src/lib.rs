@@ -20,6 +20,7 @@ mod confined;
 pub mod diskless;
 pub mod event;
 mod further_links;
+mod notices;
 mod once;
 mod processors;
 mod rate_limit;
@@ -36,6 +37,7 @@ pub use account::Account;
 pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
+pub use notices::Noticed;
 pub use rate_share::RateShare;
 pub use within_host::WithinHost;
 

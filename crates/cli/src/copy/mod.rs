@@ -97,7 +97,8 @@ fn conclude(
     result: Result<Summary, CopyError>,
 ) -> (Ending, u8) {
     let (ending, mut code) = match result {
-        Ok(summary) => {
+        Ok(mut summary) => {
+            summary.notices = surface.partial_summary().notices;
             let code = if summary.errors == 0 { 0 } else { exit::FAILED };
             (Ending { summary, reason: None }, code)
         }

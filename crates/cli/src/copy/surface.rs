@@ -79,6 +79,9 @@ impl Surface {
         let mut state = self.state();
         state.tally.conclude(ending, code);
         state.view.finish();
+        if !self.quiet {
+            ending.summary.notices.iter().for_each(|noticed| self.console.complain(&noticed.text()));
+        }
         if let Some(reason) = &ending.reason {
             self.console.complain(reason);
         }

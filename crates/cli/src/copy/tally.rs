@@ -1,6 +1,6 @@
 //! What the events of a run add up to, while it runs and when it ends without a summary.
 
-use icdc_transfer::{Event, Outcome, Sample, Stage, Summary};
+use icdc_transfer::{Event, Noticed, Outcome, Sample, Stage, Summary};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::page::Ending;
@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
     pub(crate) failed: u64,
+    /// What items have met that is no failure, by its kind.
+    pub(crate) notices: Vec<Noticed>,
     pub(crate) resumed: u64,
     /// Items and bytes that a run without `--dry-run` would send.
     pub(crate) would_send: (u64, u64),
@@ -76,6 +78,10 @@ impl Tally {
                 self.links += u64::from(!is_file);
                 self.bytes = self.bytes.saturating_add(*bytes);
             }
+            Event::Noticed(noticed) => match self.notices.iter_mut().find(|known| known.kind == noticed.kind) {
+                Some(known) => known.add(noticed),
+                None => self.notices.push(noticed.clone()),
+            },
             Event::Resumed { bytes } => self.resumed = self.resumed.saturating_add(*bytes),
             Event::WouldSend { bytes, .. } => {
                 self.would_send.0 += 1;
@@ -126,6 +132,7 @@ impl Tally {
             errors: self.failed.max(1),
             skipped: self.skipped,
             kept_newer: self.kept_newer,
+            notices: self.notices.clone(),
             resumed_bytes: self.resumed,
             ..Summary::default()
         }

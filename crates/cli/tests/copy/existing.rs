@@ -138,6 +138,7 @@ fn update_keeps_newer_names_of_files_with_several_and_gives_the_others_their_own
         let inode = |name: &str| fs::metadata(road.path("copy").join(name)).unwrap().ino();
         assert_eq!(inode("b1"), inode("b3"), "{way:?}");
         assert_eq!(ended.number("kept_newer"), 2, "{way:?}: {ended}");
+        assert_eq!(crate::noticed::noticed(&ended, "first_name_newer"), (2, 2), "{way:?}: {ended}");
     }
 }
 
@@ -254,13 +255,13 @@ fn without_preserved_times_an_equal_size_is_not_enough() {
 /// The times that files show are those of the copy, or of the source as far as they can be kept.
 #[test]
 fn finished_files_are_taken_over_whatever_times_they_show() {
-    for (way, preserved) in [(Way::Push, "none"), (Way::FromDaemon, "mode"), (Way::Local, "mode,times,links")] {
+    for (way, preserved) in [(Way::Push, "none"), (Way::FromDaemon, "mode"), (Way::Pull, "mode,times,links")] {
         let road = Road::new(way);
         let Some(_coarse) = Mount::ext4(road.path("coarse"), 256 << 20, &["-I", "128"]) else { return };
         let place = if preserved == "mode,times,links" { "coarse/copy" } else { "copy" };
         fs::create_dir_all(road.path("tree/a")).unwrap();
         for number in 0..300 {
-            fs::write(road.path(&format!("tree/a/{number}")), format!("{number}")).unwrap();
+            fs::write(road.path("tree/a").join(number.to_string()), format!("{number}")).unwrap();
         }
         data::file(&road.path("tree/b"), 5 * MIB, 1);
         data::file(&road.path("tree/z"), 64 * MIB, 2);

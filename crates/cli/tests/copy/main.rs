@@ -10,6 +10,7 @@ mod existing;
 mod fidelity;
 mod inodes;
 mod misstated;
+mod noticed;
 mod old_kernel;
 mod options;
 mod replaced;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::error::{Result, TreeError};
 use super::file_system::FileSystem;
 use super::listing::{self, Listing};
-use super::metadata::{self, Incarnation, Kind, Metadata, Stat, Xattrs, permissions};
+use super::metadata::{self, FoundXattrs, Incarnation, Kind, Metadata, Stat, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
 use super::trail::Trail;
@@ -330,16 +330,16 @@ impl Directory {
     ///
     /// # Errors
     /// Those of `flistxattr` and `fgetxattr`.
-    pub fn xattrs(&self, name: &Name, file: &File) -> Result<Xattrs> {
-        metadata::xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
+    pub fn xattrs(&self, name: &Name, file: &File) -> Result<FoundXattrs> {
+        metadata::found_xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
     }
 
     /// Extended attributes of this directory.
     ///
     /// # Errors
     /// As [`xattrs`](Self::xattrs); the directory must be readable.
-    pub fn own_xattrs(&self) -> Result<Xattrs> {
-        metadata::xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
+    pub fn own_xattrs(&self) -> Result<FoundXattrs> {
+        metadata::found_xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
     }
 
     /// Makes the names in this directory durable, and its own metadata; with its whole file system

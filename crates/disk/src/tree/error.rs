@@ -224,6 +224,20 @@ impl TreeError {
         }
     }
 
+    /// A hard link is refused where a file of its own may be made: the file system has no links or no more of
+    /// this file, the other name is on another one, or the file may not be linked by this user.
+    #[must_use]
+    pub fn refuses_link(&self) -> bool {
+        let Self::System { call: "linkat", cause, .. } = self else {
+            return matches!(
+                self,
+                Self::NotPermitted { call: "linkat", .. } | Self::OtherFileSystem { call: "linkat", .. }
+            );
+        };
+        let errno = cause.raw_os_error().map(Errno::from_raw_os_error);
+        errno.is_some_and(|errno| matches!(errno, Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS))
+    }
+
     /// The file system is full or the quota used up: going on with other items is of no use.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {

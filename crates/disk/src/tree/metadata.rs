@@ -348,15 +348,24 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
     Ok(())
 }
 
-/// The extended attributes that are carried, sorted by name: `user.*`, POSIX ACLs and
-/// [`CAPABILITY`]. The rest of the `security` and `trusted` namespaces is left out, for it marks
-/// one machine (labels, overlays). File systems without attributes have none.
-pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
+/// The extended attributes of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundXattrs {
+    /// Those that are carried, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`].
+    pub carried: Xattrs,
+    /// It has others. The rest of the `security` and `trusted` namespaces marks one machine (labels,
+    /// overlays).
+    pub has_others: bool,
+}
+
+/// Extended attributes. File systems without attributes have none.
+pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
     let file = file.as_fd();
     let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
         outcome => outcome.map_err(at("flistxattr"))?,
     };
+    let has_others = names.split(|byte| *byte == 0).any(|name| !name.is_empty() && !is_carried(name));
     let mut found = Vec::new();
     for name in names.split(|byte| *byte == 0).filter(|name| is_carried(name)) {
         match whole(|buffer| rustix::fs::fgetxattr(file, name, buffer)) {
@@ -370,7 +379,12 @@ pub(super) fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
         }
     }
     found.sort();
-    Ok(found)
+    Ok(FoundXattrs { carried: found, has_others })
+}
+
+/// Those that are carried.
+fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
+    found_xattrs(file).map(|found| found.carried)
 }
 
 fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! What the sending end's machine asks of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryId, FileDigest, Problem};
+use icdc_protocol::message::{EntryId, FileDigest, Notice, Problem};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -56,6 +56,8 @@ pub enum Action {
     },
     /// Tell the user of something that is left out.
     Problem(Problem),
+    /// Items have met this at the receiver so far.
+    Noticed(Notice),
     /// A connection after the first is gone, and what did not arrive over it is read once more:
     /// shut it, and tell the user.
     ConnectionLost {

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, PackItem, Parent, Problem,
+    Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, Notice, PackItem, Parent,
+    Problem,
 };
 use icdc_units::Time;
 
@@ -189,6 +190,11 @@ impl Sender {
         }
         self.actions.push_back(Action::Problem(problem.clone()));
         self.tell(Message::Problem(problem));
+    }
+
+    /// Items have met something at this end that the other end's user should know.
+    pub fn on_noticed(&mut self, notice: Notice) {
+        self.tell(Message::Notice(notice));
     }
 
     /// The path needs `wanted` connections, the first included, which the other end has to make.

@@ -152,6 +152,9 @@ impl Intake<'_> {
                     return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
                 }
             }
+            Message::Notice(notice) => {
+                self.shared.noticed.lock().expect("no panic while notices are noted").heard(notice);
+            }
             Message::Ping => {}
             Message::Connections { wanted } => {
                 if let Some(makes) = self.shared.wanted {

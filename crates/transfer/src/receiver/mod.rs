@@ -164,6 +164,8 @@ fn receive(
         stir,
         sizes: Mutex::default(),
         totals: Mutex::default(),
+        notices: Mutex::default(),
+        noticed: Mutex::default(),
         writes: Activity::default(),
         counters: Counters::default(),
     };
@@ -221,6 +223,7 @@ fn receive(
         Ok(())
     })?;
 
+    shared.tell_noticed();
     account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
     let counters = &shared.counters;

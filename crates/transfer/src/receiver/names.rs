@@ -21,11 +21,11 @@ use directories::Directories;
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, NoticeKind};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
-    Action, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication, Stored,
-    Target,
+    Action, Apart, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication,
+    Stored, Target,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
 use icdc_session::receiver::book::resume::Verdict;
@@ -38,7 +38,7 @@ use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::jobs::{CompareJob, NameJob, StoreJob};
-use super::kept_times::KeptTimes;
+use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
 use super::pending::{metadata, restore};
@@ -223,7 +223,7 @@ impl<'a> Keeper<'a> {
             }
             Action::MakeLink { id, first } => match self.make_link(id, &first) {
                 Ok(Linked::ToFirst) => self.book.on_link_made(id, Ok(())),
-                Ok(Linked::ToAnother) => self.book.on_link_to_another(id),
+                Ok(Linked::Not(why)) => self.book.on_link_impossible(id, why),
                 Err(failure) => self.book.on_link_made(id, Err(failure)),
             },
             Action::Flush(file_systems) => {
@@ -369,12 +369,12 @@ impl Keeper<'_> {
     }
 }
 
-/// The file that a further name was made of.
+/// What became of a further name.
 enum Linked {
-    /// The one that was published or found under the first name.
+    /// It is one of the file that was published or found under the first name.
     ToFirst,
-    /// None: another file has that name by now.
-    ToAnother,
+    /// It was not made.
+    Not(Apart),
 }
 
 /// True if further names of this item may follow.
@@ -417,6 +417,9 @@ impl Keeper<'_> {
         let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
         if !restored.map_err(|error| failure::of_tree(&error))? {
             self.shared.lacks_mode(&directory.path());
+        }
+        if wanted.mtime.is_some() && directory.own_stat().is_ok_and(|stat| is_far_off(wanted.mtime, stat.mtime)) {
+            self.shared.notice(NoticeKind::TimeNotKept, directory.path().as_bytes());
         }
         Ok(())
     }
@@ -544,7 +547,7 @@ impl Keeper<'_> {
     fn make_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
-        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::ToAnother) };
+        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
         let (directory, name) = self.place(item)?;
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let whose = self.shared.whose();
@@ -554,9 +557,13 @@ impl Keeper<'_> {
             let first = self.directories.of_first(first, &first_name)?;
             Staged::hard_link(directory, name, (&first, &first_name), file, whose)?
         };
-        let Some(staged) = staged else { return Ok(Linked::ToAnother) };
-        self.staged.insert(id, staged);
-        Ok(Linked::ToFirst)
+        match staged {
+            Ok(staged) => {
+                self.staged.insert(id, staged);
+                Ok(Linked::ToFirst)
+            }
+            Err(why) => Ok(Linked::Not(why)),
+        }
     }
 
     /// Gives items their final names: those that may have other spellings one after the other, because
@@ -577,9 +584,22 @@ impl Keeper<'_> {
         self.spellings = spellings;
         let shown = |id: &EntryId| self.staged.get(id).and_then(Staged::identity).map(|file| file.modified());
         let shown: Vec<Option<FileTime>> = renamed.iter().map(|(id, _)| shown(id)).collect();
-        renamed.iter().for_each(|(id, outcome)| self.note_renamed(*id, outcome));
+        for ((id, outcome), shown) in renamed.iter().zip(&shown) {
+            if let (Ok(()), Some(item), Some(shown)) = (outcome, self.book.item(*id), shown) {
+                self.look_at_time(item, *shown);
+            }
+            self.note_renamed(*id, outcome);
+        }
         let time = |FileTime { seconds, nanos }| ModificationTime { seconds, nanos };
         renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()
+    }
+
+    /// Notes an item that shows another time of modification than it was given.
+    fn look_at_time(&self, item: &Item, shown: FileTime) {
+        let is_link = matches!(item.entry.kind, EntryKind::HardLink { .. });
+        if !is_link && is_far_off(metadata(&item.entry, self.shared.options.preserve).mtime, shown) {
+            self.shared.notice(NoticeKind::TimeNotKept, &item.path);
+        }
     }
 
     fn rename_one(&self, publication: &Publication) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Items that lie complete under a staging name, until they have their final one.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use icdc_disk::DiskFile;
 use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
+use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
 use icdc_session::receiver::book::resume::{cannot_replace, taken};
 use icdc_units::ByteCount;
@@ -125,7 +127,10 @@ impl Staged {
         let ((), staging) = leftovers::make_part(directory, &name, whose, |part| directory.make_symlink(target, part))?;
         let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
         match directory.set_link_metadata(&staging, &wanted) {
-            Ok(()) => Ok(Self::new(directory, name, Made::unsynced(staging))),
+            Ok(()) => {
+                let identity = directory.stat(&staging).ok().map(|stat| FileIdentity::of(&stat));
+                Ok(Self::new(directory, name, Made { identity, ..Made::unsynced(staging) }))
+            }
             Err(error) => {
                 let _ = directory.remove_file(&staging);
                 Err(failure::of_tree(&error))
@@ -133,23 +138,30 @@ impl Staged {
         }
     }
 
-    /// Makes a further name of `file`, whose first name is `first` in `first_directory`. `None` if
-    /// that is the name of something else by now.
+    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or says why that is
+    /// to be a file of its own.
     pub(super) fn hard_link(
         directory: &Directory,
         name: Name,
         (first_directory, first): (&Directory, &Name),
         file: FileIdentity,
         whose: Whose,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Result<Self, Apart>, Failure> {
         let is_first = |stat: &Stat| FileIdentity::of(stat) == file && stat.kind == Kind::File;
         if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) {
-            return Ok(None);
+            return Ok(Err(Apart::Replaced));
         }
-        let link = |part: &Name| directory.hard_link(first_directory, first, part);
+        let is_refused = Cell::new(false);
+        let link = |part: &Name| {
+            let linked = directory.hard_link(first_directory, first, part);
+            linked.inspect_err(|error| is_refused.set(error.refuses_link()))
+        };
         let ((), staging) = match leftovers::make_part(directory, &name, whose, link) {
             // Removed or replaced since it was looked at.
-            Err(_) if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) => return Ok(None),
+            Err(_) if !first_directory.stat(first).is_ok_and(|stat| is_first(&stat)) => {
+                return Ok(Err(Apart::Replaced));
+            }
+            Err(_) if is_refused.get() => return Ok(Err(Apart::Refused)),
             made => made?,
         };
         // Only what has been linked tells what had the name at that moment.
@@ -159,10 +171,10 @@ impl Staged {
         })?;
         if !is_first(&linked) {
             let _ = directory.remove_file(&staging);
-            return Ok(None);
+            return Ok(Err(Apart::Replaced));
         }
         let made = Made { identity: Some(file), ..Made::unsynced(staging) };
-        Ok(Some(Self::new(directory, name, made)))
+        Ok(Ok(Self::new(directory, name, made)))
     }
 
     /// Where it is to stand, printable.

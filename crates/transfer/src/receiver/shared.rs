@@ -9,7 +9,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Tree;
 use icdc_disk::{Block, BlockPool};
 use icdc_link::LinkControl;
-use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, ReceiveOptions, Totals, TransferId};
+use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, NoticeKind, ReceiveOptions, Totals, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
@@ -23,9 +23,13 @@ use super::throttle::Throttle;
 use super::under_check::UnderCheck;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
+use crate::notices::Notices;
 use crate::once::{Ended, Running, watched};
 use crate::stages::{Activity, Busy};
 use crate::{clock, digest_text, path_text};
+
+/// A lock is poisoned by a panic only.
+const NO_PANIC: &str = "no panic while notices are noted";
 
 /// Interval of feedback and of progress events.
 pub(super) const FEEDBACK: Duration = Duration::from_millis(100);
@@ -94,6 +98,10 @@ pub(super) struct Shared<'a> {
     pub(super) stir: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
+    /// What items have met at this end.
+    pub(super) notices: Mutex<Notices>,
+    /// What they have met at the sender's end.
+    pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,
 }
@@ -173,7 +181,30 @@ impl Shared<'_> {
         self.ending().failure().is_some()
     }
 
+    /// The item at `path` has met something.
+    pub(super) fn notice(&self, kind: NoticeKind, path: &[u8]) {
+        self.notices.lock().expect(NO_PANIC).note(kind, path);
+    }
+
+    /// Tells the user what items have met at both ends.
+    pub(super) fn tell_noticed(&self) {
+        for notices in [&self.notices, &self.noticed] {
+            let noticed: Vec<_> = notices.lock().expect(NO_PANIC).all().collect();
+            noticed.into_iter().for_each(|noticed| (self.events)(Event::Noticed(noticed)));
+        }
+    }
+
+    /// Tells the sender; that items are done with the last of them may be the last thing that it hears, so
+    /// that what they have met comes before.
     pub(super) fn reply(&self, message: Message) {
+        if matches!(message, Message::Done(_)) {
+            let untold = self.notices.lock().expect(NO_PANIC).untold();
+            untold.into_iter().for_each(|notice| self.say(Message::Notice(notice)));
+        }
+        self.say(message);
+    }
+
+    fn say(&self, message: Message) {
         // After the outlet's end nobody listens any more; the session is ending then.
         let _ = self.replies.send(Reply::Message(Box::new(message)));
     }

@@ -28,6 +28,7 @@ use super::misstated::Held;
 use super::selection::Selection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
+use crate::notices::Notices;
 use crate::once::Once;
 use crate::processors::hashers;
 use crate::stages::StageClock;
@@ -111,6 +112,8 @@ struct SessionState {
     jobs: Option<Jobs>,
     /// Why connections have ended at this end.
     early_ends: BTreeMap<u8, EarlyEnd>,
+    /// By the receiver.
+    noticed: Notices,
     /// The scan may request again what it requested last.
     granted: bool,
     outcome: Option<Result<(), SessionError>>,
@@ -199,6 +202,7 @@ impl<'a> Executor<'a> {
             places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
             early_ends: BTreeMap::new(),
+            noticed: Notices::default(),
             granted: false,
             outcome: None,
         };
@@ -225,6 +229,12 @@ impl<'a> Executor<'a> {
             announced: Mutex::default(),
         };
         (executor, Queues { packs, reads, data, parts, wake })
+    }
+
+    /// Tells the user what the receiver has noticed.
+    pub(super) fn tell_noticed(&self) {
+        let noticed: Vec<_> = self.lock().noticed.all().collect();
+        noticed.into_iter().for_each(|noticed| (self.events)(Event::Noticed(noticed)));
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionState> {
@@ -287,6 +297,7 @@ impl<'a> Executor<'a> {
                 let text = format!("{}: {}", path_text(&problem.path), problem.reason);
                 outside.events.push(Event::Notice { text });
             }
+            Action::Noticed(notice) => state.noticed.heard(notice),
             Action::ConnectionLost { connection } => {
                 let end = state.early_ends.remove(&connection).unwrap_or(EarlyEnd::AtReceiver);
                 outside.events.push(Event::connection_ended(connection, &end));

@@ -197,6 +197,7 @@ fn send(
         executor.further.shut_all();
         outcome
     });
+    executor.tell_noticed();
     account.add_bytes(connections.bytes_sent());
     account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
     outcome?;

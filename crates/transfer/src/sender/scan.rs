@@ -7,9 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use icdc_disk::tree::{CAPABILITY, Directory, Incarnation, Kind, Listing, Name, Stat, is_staging};
+use icdc_disk::tree::{CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, Xattrs, is_staging};
 use icdc_protocol::limits::MAX_XATTR_BYTES;
-use icdc_protocol::message::{EntryId, EntryKind, Parent, Preserve, Problem, SendOptions};
+use icdc_protocol::message::{EntryId, EntryKind, NoticeKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::SessionError;
 use icdc_session::sender::{Found, Need};
 
@@ -22,6 +22,8 @@ use super::misstated::{Held, Misstated};
 use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
 use crate::clock;
+use crate::event::Event;
+use crate::notices::{Noticed, Notices};
 
 pub(super) struct Scan<'a> {
     executor: &'a Executor<'a>,
@@ -29,6 +31,8 @@ pub(super) struct Scan<'a> {
     exclude: Exclude,
     linked: Linked,
     merging: Merging,
+    /// What is left out of many items.
+    notices: Notices,
     misstated: Misstated,
     selection: Option<Arc<Selection>>,
     /// Which places of the selection were announced, and as which entries.
@@ -79,6 +83,7 @@ impl<'a> Scan<'a> {
             linked: Linked::default(),
             merging: Merging::default(),
             misstated: Misstated::default(),
+            notices: Notices::default(),
             selection,
             announced: Vec::new(),
             depth: 0,
@@ -111,6 +116,10 @@ impl<'a> Scan<'a> {
             && self.tell(problem).is_none()
         {
             return;
+        }
+        for notice in self.notices.untold() {
+            (self.executor.events)(Event::Noticed(Noticed::of(&notice)));
+            self.executor.with(|machine| machine.on_noticed(notice));
         }
         self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
@@ -378,7 +387,11 @@ impl<'a> Scan<'a> {
         self.tell(Problem { path, reason, error: false })
     }
 
-    fn bounded_xattrs(&mut self, mut found: Vec<(Vec<u8>, Vec<u8>)>, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn bounded_xattrs(&mut self, found: FoundXattrs, path: &[u8]) -> Xattrs {
+        let FoundXattrs { carried: mut found, has_others } = found;
+        if has_others {
+            self.notices.note(NoticeKind::AttributesLeftOut, path);
+        }
         if !self.preserve.owner && found.iter().any(|(name, _)| name == CAPABILITY) {
             found.retain(|(name, _)| name != CAPABILITY);
             let reason = "its capabilities are left out, they travel with the owner only (--preserve all)".into();

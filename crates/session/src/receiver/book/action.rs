@@ -67,8 +67,8 @@ pub enum Action<P> {
     },
     /// Make a symbolic link under its staging name: `on_link_made`.
     MakeSymlink(EntryId),
-    /// Make a further name of a file under its staging name: `on_link_made`, or
-    /// `on_link_to_another` where the first name is not that of the file that was published or found.
+    /// Make a further name of a file under its staging name: `on_link_made`, or `on_link_impossible` where
+    /// the first name is not that of the file that was published or found, or the system refuses it.
     MakeLink {
         /// The item.
         id: EntryId,
@@ -373,10 +373,12 @@ pub enum Told {
         /// Sentence for the user.
         reason: String,
     },
-    /// A further name of a file is made as a file of its own: another file has the first name.
+    /// A further name of a file is made as a file of its own.
     Unlinked {
         /// Path below the destination.
         path: Vec<u8>,
+        /// Why.
+        why: Apart,
     },
     /// What an earlier run published was altered since, and is replaced.
     Altered {
@@ -390,6 +392,17 @@ pub enum Told {
         /// Length of a regular file, 0 of anything else.
         size: ByteCount,
     },
+}
+
+/// Why a further name of a file becomes a file of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// Another file has the first name than the one that was published or found.
+    Replaced,
+    /// A newer file has the first name, and stays.
+    Newer,
+    /// The system does not make the link.
+    Refused,
 }
 
 /// A regular file that has its final name.

@@ -9,7 +9,7 @@ use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, Pack
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
+use super::action::{Action, Answer, Apart, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
 use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
 use super::state::{ItemState, Named, Stage, Tracked};
@@ -99,11 +99,10 @@ impl<P> Book<P> {
         self.go_on();
     }
 
-    /// The file with the first name is not the one that was published or found: the contents of the
-    /// item are wanted after all, for a file of its own.
-    pub fn on_link_to_another(&mut self, id: EntryId) {
+    /// A further name cannot be made: the contents of the item are wanted after all, for a file of its own.
+    pub fn on_link_impossible(&mut self, id: EntryId, why: Apart) {
         self.answered(Answer::LinkMade);
-        self.separate(id);
+        self.separate(id, why);
         self.go_on();
     }
 
@@ -118,25 +117,25 @@ impl<P> Book<P> {
         let (answered, waiting) = std::mem::take(&mut self.apart).into_iter().partition(|id| *id < unanswered);
         self.apart = waiting;
         let answered: Vec<EntryId> = answered;
-        answered.into_iter().for_each(|id| self.separate(id));
+        answered.into_iter().for_each(|id| self.separate(id, Apart::Newer));
     }
 
     /// A further name becomes a file of its own.
-    fn separate(&mut self, id: EntryId) {
+    fn separate(&mut self, id: EntryId, why: Apart) {
         if self.phase.is_open() {
-            self.want_contents_of_link(id);
+            self.want_contents_of_link(id, why);
         } else {
             // Nobody is there to send them.
-            self.fail(id, Failure::Passing("the file it is a further name of was replaced".into()));
+            self.fail(id, Failure::Passing("cannot be a further name of its file, and is to be sent".into()));
         }
     }
 
-    fn want_contents_of_link(&mut self, id: EntryId) {
+    fn want_contents_of_link(&mut self, id: EntryId, why: Apart) {
         let Some(Tracked { item, .. }) = self.items.get_mut(&id) else { return };
         let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return };
         item.entry.kind = EntryKind::File { size, version, sparse, linked: false };
         let path = item.path.clone();
-        self.tell(Told::Unlinked { path: path.clone() });
+        self.tell(Told::Unlinked { path: path.clone(), why });
         if size > PACK_FILE_LIMIT {
             self.expect(id, size, path, None);
         }

@@ -35,6 +35,10 @@ impl Sender {
                 None => Ok(()),
             },
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
+            Message::Notice(notice) => {
+                self.actions.push_back(Action::Noticed(notice));
+                Ok(())
+            }
             Message::Left { connection, frames } => self.left(connection, frames),
             Message::Accepted(theirs) => match theirs.lacking(self.order.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),

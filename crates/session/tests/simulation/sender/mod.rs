@@ -189,6 +189,7 @@ impl SenderEnd {
                 | Action::Continuing
                 | Action::Settled { .. }
                 | Action::DirectoryFailed { .. }
+                | Action::Noticed(_)
                 | Action::Problem(_) => {}
                 Action::ConnectionLost { connection } => {
                     let connection = usize::from(connection);

@@ -1,6 +1,7 @@
 //! What the book has to tell the user, as events and counts.
 
-use icdc_session::receiver::book::action::{PublishedFile, Told};
+use icdc_protocol::message::NoticeKind;
+use icdc_session::receiver::book::action::{Apart, PublishedFile, Told};
 use icdc_units::ByteCount;
 
 use super::super::shared::Shared;
@@ -41,12 +42,13 @@ impl Shared<'_> {
                 self.report(&path, size, Outcome::Failed, None, Some(reason));
                 self.failed();
             }
-            Told::Unlinked { path } => {
-                tracing::warn!(
-                    path = %path_text(&path),
-                    "is copied as a file of its own and not as a hard link: another file has its first name at the \
-                     destination"
-                );
+            Told::Unlinked { path, why } => {
+                let kind = match why {
+                    Apart::Replaced => NoticeKind::FirstNameReplaced,
+                    Apart::Newer => NoticeKind::FirstNameNewer,
+                    Apart::Refused => NoticeKind::LinkRefused,
+                };
+                self.notice(kind, &path);
             }
             Told::Altered { path } => {
                 tracing::warn!(path = %path_text(&path), "what an earlier run published was altered; it is replaced");

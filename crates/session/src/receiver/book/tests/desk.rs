@@ -9,7 +9,7 @@ use icdc_protocol::message::{
 };
 use icdc_units::{ByteCount, Span, Time};
 
-use super::super::action::{Action, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
+use super::super::action::{Action, Apart, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
 use super::super::item::{DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
 use super::super::{Book, Settings};
@@ -265,7 +265,7 @@ impl Desk {
             Action::MakeLink { id, first } => {
                 self.note(format!("link {id} {}", String::from_utf8_lossy(&first.name)));
                 if self.replaced_first == Some(id) {
-                    self.book.on_link_to_another(id);
+                    self.book.on_link_impossible(id, Apart::Replaced);
                 } else {
                     self.book.on_link_made(id, self.outcome("link", id));
                 }
@@ -379,7 +379,7 @@ fn tell(told: &Told) -> String {
         Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
         Told::KeptNewer { path, .. } => format!("kept {}", shown(path)),
         Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
-        Told::Unlinked { path } => format!("unlinked {}", shown(path)),
+        Told::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
         Told::Altered { path } => format!("altered {}", shown(path)),
         Told::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }

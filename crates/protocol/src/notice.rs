@@ -1,0 +1,31 @@
+//! What an end tells the other one of many items at once, that is no failure and that a user should know.
+
+use serde::{Deserialize, Serialize};
+
+/// How many items of one session met something, and which were the first. A later one of the same kind
+/// replaces an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// What they met.
+    pub kind: NoticeKind,
+    /// How many, at least as many as are named.
+    pub count: u64,
+    /// Paths of the first ones, as the telling end shows them.
+    pub first: Vec<Vec<u8>>,
+}
+
+/// What items can meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// The receiver's file system keeps another modification time than it was given.
+    TimeNotKept,
+    /// A further name became a file of its own: another file has the first name by now.
+    FirstNameReplaced,
+    /// A further name became a file of its own: a newer file has the first name, and stays.
+    FirstNameNewer,
+    /// A further name became a file of its own: the receiver's system does not make the hard link.
+    LinkRefused,
+    /// Extended attributes were left out that are not carried.
+    AttributesLeftOut,
+}

@@ -1,0 +1,129 @@
+//! What many items meet in the same way, that is no failure: told once, with their number and the first
+//! of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use icdc_protocol::limits::MAX_NOTICED;
+use icdc_protocol::message::{Notice, NoticeKind};
+use serde::{Deserialize, Serialize};
+
+use crate::path_text;
+
+/// How many items of a run met something, for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noticed {
+    /// What they met.
+    pub kind: NoticeKind,
+    /// How many.
+    pub count: u64,
+    /// Paths of the first ones; bytes that are not UTF-8 are replaced.
+    pub first: Vec<String>,
+}
+
+/// Notices of one end in one session.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    by_kind: BTreeMap<NoticeKind, Notice>,
+    /// Those that the other end does not know as they are.
+    untold: BTreeSet<NoticeKind>,
+}
+
+impl Notices {
+    /// The item at `path` has met something.
+    pub(crate) fn note(&mut self, kind: NoticeKind, path: &[u8]) {
+        let notice = self.by_kind.entry(kind).or_insert_with(|| Notice { kind, count: 0, first: Vec::new() });
+        notice.count += 1;
+        if notice.first.len() < MAX_NOTICED {
+            notice.first.push(path.to_vec());
+        }
+        self.untold.insert(kind);
+    }
+
+    /// The other end has told what items have met there so far.
+    pub(crate) fn heard(&mut self, notice: Notice) {
+        self.by_kind.insert(notice.kind, notice);
+    }
+
+    /// What is to be told now; nothing of it is given twice.
+    pub(crate) fn untold(&mut self) -> Vec<Notice> {
+        let untold = std::mem::take(&mut self.untold);
+        untold.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()
+    }
+
+    /// All of them, for the user.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Noticed> {
+        self.by_kind.values().map(Noticed::of)
+    }
+}
+
+impl Noticed {
+    /// As an end has told it.
+    pub(crate) fn of(notice: &Notice) -> Self {
+        let first = notice.first.iter().map(|path| path_text(path)).collect();
+        Self { kind: notice.kind, count: notice.count, first }
+    }
+
+    /// Adds what further items have met in the same way, in a later session of the run.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        let room = MAX_NOTICED.saturating_sub(self.first.len());
+        self.first.extend(other.first.iter().take(room).cloned());
+    }
+
+    /// A sentence for the user.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let one = self.count == 1;
+        let (items, names) = (if one { "item" } else { "items" }, if one { "name" } else { "names" });
+        let became = if one { "became a file of its own" } else { "became files of their own" };
+        let said = match self.kind {
+            NoticeKind::TimeNotKept => format!(
+                "{items} {} another modification time than at the source: the file system of the destination cannot keep it",
+                if one { "has" } else { "have" }
+            ),
+            NoticeKind::FirstNameReplaced => {
+                format!(
+                    "further {names} of a file {became}: another file got its first name at the destination meanwhile"
+                )
+            }
+            NoticeKind::FirstNameNewer => {
+                format!(
+                    "further {names} of a file {became}: a newer file has its first name at the destination, and is kept"
+                )
+            }
+            NoticeKind::LinkRefused => format!(
+                "further {names} of a file {became}: the hard link is not permitted there (the file system has none, or the file \
+                 is immutable or another user's)"
+            ),
+            NoticeKind::AttributesLeftOut => format!(
+                "{items} {} extended attributes that were left out: only user.*, ACLs and capabilities are copied",
+                if one { "has" } else { "have" }
+            ),
+        };
+        let more = if self.count > self.first.len() as u64 { ", …" } else { "" };
+        format!("{} {said} ({}{more})", self.count, self.first.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_ones_are_named_and_what_changes_is_told_once_more() {
+        let mut notices = Notices::default();
+        for number in 0..5 {
+            notices.note(NoticeKind::LinkRefused, format!("a/{number}").as_bytes());
+        }
+        let told = notices.untold();
+        assert_eq!((told.len(), told[0].count, told[0].first.len()), (1, 5, MAX_NOTICED));
+        assert!(notices.untold().is_empty());
+        notices.note(NoticeKind::TimeNotKept, b"b");
+        assert_eq!(notices.untold().len(), 1);
+        let all: Vec<_> = notices.all().collect();
+        assert!(all[1].text().starts_with("5 further names") && all[1].text().ends_with("(a/0, a/1, a/2, …)"));
+        let mut sum = all[0].clone();
+        sum.add(&all[0]);
+        assert_eq!((sum.count, sum.first.as_slice()), (2, &["b".to_owned(), "b".to_owned()][..]));
+    }
+}
