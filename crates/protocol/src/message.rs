@@ -404,7 +404,12 @@ pub struct Source {
     pub name: Vec<u8>,
     /// What it is.
     pub kind: SourceKind,
+    /// Tells it from all others on the same running kernel, where that is known.
+    pub identity: Option<Identity>,
 }
+
+/// What an end knows a file or directory by that is on the same running kernel; nothing to others.
+pub type Identity = [u8; 16];
 
 /// What a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -213,7 +213,7 @@ fn entry(entry: &Entry) -> Checked {
 fn begin(begin: &Begin) -> Checked {
     require(!begin.sources.is_empty(), "no source")?;
     require(begin.sources.len() <= MAX_SOURCES, "too many sources")?;
-    begin.sources.iter().try_for_each(|Source { name, kind }| {
+    begin.sources.iter().try_for_each(|Source { name, kind, .. }| {
         // What is placed without its name may lack one: `/` and `.` do.
         let nameless = *kind == SourceKind::Contents && name.is_empty();
         require(nameless || is_component(name), "a source name that is not one component of a path")

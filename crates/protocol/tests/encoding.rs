@@ -215,7 +215,7 @@ fn requests() -> Vec<Message> {
 }
 
 fn from_sender() -> Vec<Message> {
-    let source = |name: &[u8], kind| Source { name: name.to_vec(), kind };
+    let source = |name: &[u8], kind| Source { name: name.to_vec(), kind, identity: Some([8; 16]) };
     let sources = vec![
         source(b"item", SourceKind::Item),
         source(b"directory", SourceKind::Directory),

@@ -20,6 +20,7 @@ mod confined;
 pub mod diskless;
 pub mod event;
 mod further_links;
+mod identity;
 mod notices;
 mod once;
 mod processors;

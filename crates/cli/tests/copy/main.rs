@@ -9,6 +9,7 @@ mod devices;
 mod existing;
 mod fidelity;
 mod inodes;
+mod itself;
 mod misstated;
 mod noticed;
 mod old_kernel;

@@ -28,6 +28,22 @@ impl Mount {
         Some(Self { path })
     }
 
+    /// `directory` once more, at `path`, which is made. `None` where it cannot be mounted, with the reason on
+    /// standard error.
+    pub fn bind(directory: &Path, path: PathBuf) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let output = Command::new("mount").arg("--bind").args([directory, &path]).output().unwrap();
+        if !output.status.success() {
+            skip(&format!("cannot mount: {}", String::from_utf8_lossy(&output.stderr)));
+            return None;
+        }
+        Some(Self { path })
+    }
+
     /// An ext4 of `bytes` bytes at `path`, which is made; its image lies beside it. `None` where it cannot be
     /// made or mounted, with the reason on standard error.
     pub fn ext4(path: PathBuf, bytes: u64, options: &[&str]) -> Option<Self> {

@@ -239,7 +239,7 @@ pub fn transfer() -> [u8; 16] {
 }
 
 pub fn begin(name: &[u8], kind: SourceKind) -> Message {
-    Message::Begin(Begin { job: [7; 32], sources: vec![Source { name: name.to_vec(), kind }] })
+    Message::Begin(Begin { job: [7; 32], sources: vec![Source { name: name.to_vec(), kind, identity: None }] })
 }
 
 pub fn entry(id: EntryId, parent: Parent, name: &[u8], kind: EntryKind) -> Entry {

@@ -82,6 +82,22 @@ impl Directory {
         Ok(rustix::fs::fstat(self).map_err(|errno| self.own_failed("fstat", errno))?.into())
     }
 
+    /// Device and inode of the directory and of those above it, as far as this process can go up.
+    #[must_use]
+    pub fn lineage(&self) -> Vec<(u64, u64)> {
+        let number = |found: BorrowedFd<'_>| rustix::fs::fstat(found).ok().map(|found| (found.st_dev, found.st_ino));
+        let above = |from: BorrowedFd<'_>| rustix::fs::openat(from, c"..", DIRECTORY, Mode::empty()).ok();
+        let mut found: Vec<_> = number(self.as_fd()).into_iter().collect();
+        let mut next = above(self.as_fd());
+        while let Some(directory) = next {
+            // The root has itself above it.
+            let Some(place) = number(directory.as_fd()).filter(|place| found.last() != Some(place)) else { break };
+            found.push(place);
+            next = above(directory.as_fd());
+        }
+        found
+    }
+
     /// Whether this user may make and remove names in it, as far as the system tells before it is
     /// tried.
     ///

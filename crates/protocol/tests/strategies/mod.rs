@@ -303,7 +303,9 @@ fn preserve() -> impl Strategy<Value = Preserve> {
 fn begin() -> impl Strategy<Value = Begin> {
     let named = (component(), prop_oneof![Just(SourceKind::Item), Just(SourceKind::Directory)]);
     let contents = (prop_oneof![Just(Vec::new()), component()], Just(SourceKind::Contents));
-    let source = prop_oneof![named, contents].prop_map(|(name, kind)| Source { name, kind });
+    let identity = proptest::option::of(any::<[u8; 16]>());
+    let source = (prop_oneof![named, contents], identity);
+    let source = source.prop_map(|((name, kind), identity)| Source { name, kind, identity });
     (any::<Digest>(), vec(source, 1..10)).prop_map(|(job, sources)| Begin { job, sources })
 }
 

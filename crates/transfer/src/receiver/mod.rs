@@ -24,6 +24,7 @@ mod kept_times;
 mod large_file;
 mod leftovers;
 mod names;
+mod onto_itself;
 mod parts;
 mod pending;
 mod placement;

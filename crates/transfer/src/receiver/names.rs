@@ -41,6 +41,7 @@ use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
 use super::leftovers::{self, RunId, RunLog};
+use super::onto_itself::refuse_onto_itself;
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, let_owner_in};
 use super::publishing::Staged;
@@ -288,6 +289,7 @@ impl Keeper<'_> {
             _ => Parents::Made,
         };
         let placement = Placement::find(tree, destination, begin, parents, shared.order.allowed.only_new)?;
+        refuse_onto_itself(&placement, begin)?;
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {

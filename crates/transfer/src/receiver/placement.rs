@@ -141,6 +141,25 @@ impl Placement {
         }
     }
 
+    /// The directory that holds the targets, or that DST is made in.
+    pub(super) fn existing(&self) -> &Directory {
+        match &self.destination {
+            Destination::Inside(directory) | Destination::Named(directory, _) => directory,
+            Destination::InsideNew(located) => &located.directory,
+        }
+    }
+
+    /// Where a source lands that may replace something.
+    pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {
+        match &self.destination {
+            Destination::Named(directory, name) => Some((directory, name.clone())),
+            Destination::Inside(directory) if source.kind != SourceKind::Contents => {
+                Some((directory, name_of(source).ok()?))
+            }
+            Destination::Inside(_) | Destination::InsideNew(_) => None,
+        }
+    }
+
     /// Name of the only target, where it is not inside of DST but DST itself.
     pub(super) fn only_name(&self) -> Option<&Name> {
         match &self.destination {
@@ -294,11 +313,11 @@ fn refuse_destination(error: TreeError) -> SessionError {
     refuse(error)
 }
 
-fn refuse(error: TreeError) -> SessionError {
+pub(super) fn refuse(error: TreeError) -> SessionError {
     refusal(error.to_string())
 }
 
-fn refusal(reason: String) -> SessionError {
+pub(super) fn refusal(reason: String) -> SessionError {
     SessionError::Refused(Refusal { kind: RefusalKind::Path, reason })
 }
 
@@ -310,7 +329,7 @@ mod tests {
 
     fn begin(kinds: &[SourceKind]) -> Begin {
         let names = [b"a".to_vec(), b"b".to_vec()];
-        let sources = kinds.iter().zip(names).map(|(kind, name)| Source { name, kind: *kind });
+        let sources = kinds.iter().zip(names).map(|(kind, name)| Source { name, kind: *kind, identity: None });
         Begin { job: [0; 32], sources: sources.collect() }
     }
 

@@ -40,7 +40,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_link::{Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Begin, Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
@@ -144,7 +144,7 @@ fn send(
     let selection = sources.selection.clone();
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
-    let begin = Begin { job: sources.job, sources: sources.named };
+    let begin = sources.begin();
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps, options, pool, (control.clone(), peer), tuned, events);
     let Queues { packs, reads, data, parts, wake } = queues;

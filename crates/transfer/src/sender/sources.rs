@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
-use icdc_protocol::message::{Digest, Problem, SendOptions, Source, SourceKind};
+use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
 
 use super::selection::Selection;
+use crate::identity::Identities;
 use crate::path_text;
 
 /// What to do about a pattern that no shell has expanded.
@@ -71,6 +72,17 @@ impl Sources {
         })
     }
 
+    /// Opening of a session that sends them.
+    pub(crate) fn begin(&self) -> Begin {
+        let mut sources = self.named.clone();
+        if let Some(identities) = Identities::of(&self.job) {
+            for (number, root) in &self.roots {
+                sources[*number as usize].identity = Some(identities.identity(&root.stat));
+            }
+        }
+        Begin { job: self.job, sources }
+    }
+
     /// Whether they are more than one item, so that the receiver keeps a journal of the run.
     pub(crate) fn is_run(&self) -> bool {
         self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
@@ -116,7 +128,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
                 problems.push(Problem { path: path.clone(), reason: format!("{error}{hint}"), error: true });
                 let name = path.rsplit(|byte| *byte == b'/').find(|component| !component.is_empty());
                 if let Some(Ok(name)) = name.map(Name::new) {
-                    named.push(Source { name: name.as_bytes().to_vec(), kind: SourceKind::Item });
+                    named.push(Source { name: name.as_bytes().to_vec(), kind: SourceKind::Item, identity: None });
                 }
             }
         }
@@ -140,7 +152,7 @@ fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {
     let Some(name) = located.name.clone() else {
         let stat = located.directory.own_stat()?;
         // `/`, `.` and the like have no name of their own.
-        let source = Source { name: Vec::new(), kind: SourceKind::Contents };
+        let source = Source { name: Vec::new(), kind: SourceKind::Contents, identity: None };
         return Ok(Root { source, directory: located.directory, name: None, stat });
     };
     let stat = match located.stat {
@@ -152,11 +164,11 @@ fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {
     if located.trailing_slash && (is_directory || stat.kind == Kind::Symlink) {
         let directory = located.open_directory()?;
         let stat: Stat = directory.own_stat()?;
-        let source = Source { name: name.as_bytes().to_vec(), kind: SourceKind::Contents };
+        let source = Source { name: name.as_bytes().to_vec(), kind: SourceKind::Contents, identity: None };
         return Ok(Root { source, directory, name: None, stat });
     }
     let kind = if is_directory { SourceKind::Directory } else { SourceKind::Item };
-    let source = Source { name: name.as_bytes().to_vec(), kind };
+    let source = Source { name: name.as_bytes().to_vec(), kind, identity: None };
     Ok(Root { source, directory: located.directory, name: Some(name), stat })
 }
 

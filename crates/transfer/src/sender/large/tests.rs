@@ -45,7 +45,7 @@ impl Sending {
         let name = Name::new(b"source").unwrap();
         let stat = tree.root().stat(&name).unwrap();
 
-        let source = Source { name: b"source".to_vec(), kind: SourceKind::Item };
+        let source = Source { name: b"source".to_vec(), kind: SourceKind::Item, identity: None };
         let begin = Begin { job: [1; 32], sources: vec![source] };
         let options = SendOptions { buffered: true, ..SendOptions::default() };
         let events: EventSink = Arc::new(|_| {});

@@ -126,7 +126,8 @@ impl Desk {
     }
 
     pub(super) fn begin(&mut self, sources: &[SourceKind]) {
-        let sources = sources.iter().map(|kind| Source { name: b"src".to_vec(), kind: *kind }).collect();
+        let sources =
+            sources.iter().map(|kind| Source { name: b"src".to_vec(), kind: *kind, identity: None }).collect();
         self.say(Message::Begin(Begin { job: [0; 32], sources }));
     }
 

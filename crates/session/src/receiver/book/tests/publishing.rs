@@ -263,7 +263,7 @@ fn a_dry_run_of_a_directory_without_a_name_leaves_the_destination_as_it_is() {
     settings.options.dry_run = true;
     let mut desk = Desk::new(settings);
     desk.targets = vec![Target::Contents(place(7))];
-    let unnamed = Source { name: Vec::new(), kind: SourceKind::Contents };
+    let unnamed = Source { name: Vec::new(), kind: SourceKind::Contents, identity: None };
     desk.say(Message::Begin(Begin { job: [0; 32], sources: vec![unnamed] }));
     desk.announce(&[source(0, 0)]);
     desk.say(Message::DirEnd { id: 0 });

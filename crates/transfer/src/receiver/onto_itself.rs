@@ -1,0 +1,44 @@
+//! Refuses a copy onto itself: a source that is what it would replace, and a directory that the
+//! destination is in.
+
+use icdc_disk::tree::{Directory, Name, Stat, TreeError};
+use icdc_protocol::message::{Begin, Source, SourceKind};
+use icdc_session::SessionError;
+
+use super::placement::{Placement, refusal, refuse};
+use crate::identity::Identities;
+use crate::path_text;
+
+/// See the module's description. Nothing has been made yet.
+pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result<(), SessionError> {
+    let is_told = begin.sources.iter().any(|source| source.identity.is_some());
+    let Some(identities) = Identities::of(&begin.job).filter(|_| is_told) else { return Ok(()) };
+    let lineage = placement.existing().lineage();
+    let above: Vec<_> = lineage.into_iter().map(|(device, inode)| identities.numbered(device, inode)).collect();
+    for source in &begin.sources {
+        let Some(identity) = source.identity else { continue };
+        if source.kind != SourceKind::Item && above.contains(&identity) {
+            return Err(onto_itself(source, &placement.existing().path()));
+        }
+        if let Some((directory, name)) = placement.lands(source)
+            && let Some(stat) = stat(directory, &name).map_err(refuse)?
+            && identities.identity(&stat) == identity
+        {
+            return Err(onto_itself(source, &directory.path_of(&name)));
+        }
+    }
+    Ok(())
+}
+
+fn stat(directory: &Directory, name: &Name) -> Result<Option<Stat>, TreeError> {
+    match directory.stat(name) {
+        Err(error) if error.is_missing() => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn onto_itself(source: &Source, place: &str) -> SessionError {
+    let name = path_text(&source.name);
+    let how = if source.kind == SourceKind::Item { "is the same file" } else { "is the same directory, or lies in it" };
+    refusal(format!("{name} cannot be copied into itself: {place} {how}, by whatever path or host"))
+}
