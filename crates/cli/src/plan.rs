@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
 use icdc_metrics::Gateway;
-use icdc_protocol::limits::MAX_SOURCES;
+use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 use icdc_protocol::message::{Existing, ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
@@ -71,6 +71,13 @@ impl CopyPlan {
         ensure!(
             sources.len() <= MAX_SOURCES,
             "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
+            sources.len()
+        );
+        let asked: usize = sources.iter().filter_map(Location::path_there).map(|path| path.len() + 4).sum();
+        ensure!(
+            asked <= MAX_ASKED_BYTES,
+            "the paths of {} sources on another host are too long together ({asked} bytes; the most is \
+             {MAX_ASKED_BYTES}); name a directory above them",
             sources.len()
         );
         // One that is missing among others is named as a failed item, and the others arrive.

@@ -79,3 +79,18 @@ pub fn of_groups() -> Option<OfGroup> {
     });
     bounds.min_by_key(|bound| bound.left)
 }
+
+/// The tightest limit in bytes of all: of this process, and of the control groups that it is in, of either
+/// version. `None` where none is set.
+#[must_use]
+pub fn tightest() -> Option<ByteCount> {
+    /// The first version has a number where nothing is limited, close to the largest.
+    const NONE: u64 = 1 << 60;
+    let groups = cgroup::own_and_above("memory").into_iter().flat_map(|group| {
+        let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+        files.map(|file| cgroup::number(&group, file)).into_iter().flatten().filter(|most| *most < NONE).min()
+    });
+    let groups = groups.min().map(ByteCount::new);
+    let own = of_process().map(|found| found.most);
+    [own, groups].into_iter().flatten().min()
+}

@@ -15,6 +15,8 @@ pub struct SendTimes {
     pub encrypt: Span,
     /// Waiting for the socket to take data, and the kernel's copy of it.
     pub socket: Span,
+    /// Waiting for the rate of a link within this process.
+    pub paced: Span,
 }
 
 /// Handle for any thread to watch a link or to end it.
@@ -63,7 +65,7 @@ impl LinkControl {
         self.0.delivered()
     }
 
-    /// Caps the pace at which the link sends, where the carrier is TCP or another program.
+    /// Caps the pace at which the link sends, where the carrier is TCP, another program or memory.
     pub fn set_rate(&self, rate: Rate) {
         self.0.set_rate(rate);
     }
@@ -82,7 +84,7 @@ impl LinkControl {
         self.0.window()
     }
 
-    /// Where the outlet's time went so far; zero for links that are not TCP.
+    /// Where the outlet's time went so far, as far as the carrier tells.
     #[must_use]
     pub fn send_times(&self) -> SendTimes {
         self.0.send_times()

@@ -40,6 +40,7 @@ mod error;
 mod halves;
 mod link;
 mod memory;
+mod memory_pace;
 mod message_writer;
 mod messages;
 mod parcel;

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select_biased};
 use icdc_disk::pool::BlockPool;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Rate, Span};
 
-use crate::control::Control;
+use crate::control::{Control, SendTimes};
 use crate::error::LinkError;
 use crate::halves::{Inlet, Outlet};
 use crate::link::Link;
+use crate::memory_pace::{Due, Pace};
 use crate::parcel::Parcel;
 
 /// Parcels that may wait in each direction: enough to keep both threads running, as a socket's
@@ -33,12 +34,13 @@ pub fn memory_pair() -> (Link, Link) {
         stop: Mutex::new(Some(stop)),
         stopped_by: AtomicU8::new(NOBODY),
         received: Default::default(),
+        paces: Default::default(),
     });
     let (first_sender, first_receiver) = bounded(DEPTH);
     let (second_sender, second_receiver) = bounded(DEPTH);
     let link = |number, sender, receiver| {
         let end = End { number, wire: Arc::clone(&wire), stopped: stopped.clone() };
-        let outlet = MemoryOutlet { sender, end: end.clone() };
+        let outlet = MemoryOutlet { sender, due: Due::default(), end: end.clone() };
         Link::new(outlet, MemoryInlet { receiver, end: end.clone() }, Arc::new(end))
     };
     (link(1, first_sender, second_receiver), link(2, second_sender, first_receiver))
@@ -54,6 +56,8 @@ struct Wire {
     stopped_by: AtomicU8,
     /// Bytes of payload that each end has received.
     received: [AtomicU64; 2],
+    /// Rates of what each end sends.
+    paces: [Pace; 2],
 }
 
 /// One end's view of the wire.
@@ -77,6 +81,15 @@ impl End {
 
     fn count(&self, index: usize) -> ByteCount {
         ByteCount::new(self.wire.received[index].load(Ordering::Relaxed))
+    }
+
+    fn pace(&self) -> &Pace {
+        &self.wire.paces[self.index()]
+    }
+
+    /// Waits for so long; false if the link has ended.
+    fn wait(&self, span: Span) -> bool {
+        self.stopped.recv_timeout(span.into()) == Err(RecvTimeoutError::Timeout)
     }
 
     fn reason(&self) -> LinkError {
@@ -103,15 +116,25 @@ impl Control for End {
     fn delivered(&self) -> ByteCount {
         self.count(1 - self.index())
     }
+
+    fn set_rate(&self, rate: Rate) {
+        self.pace().set(rate);
+    }
+
+    fn send_times(&self) -> SendTimes {
+        SendTimes { paced: self.pace().waited(), ..SendTimes::default() }
+    }
 }
 
 struct MemoryOutlet {
     sender: Sender<Parcel>,
+    due: Due,
     end: End,
 }
 
 impl Outlet for MemoryOutlet {
     fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
+        self.due.wait_for(self.end.pace(), parcel.payload_length(), |span| self.end.wait(span));
         select_biased! {
             recv(self.end.stopped) -> _ => Err(self.end.reason()),
             send(self.sender, parcel) -> sent => sent.map_err(|_| cut()),

@@ -46,8 +46,11 @@ pub const MAX_RANGES: usize = 256;
 pub const MAX_HELD: usize = 16 << 10;
 /// Largest file: block numbers are 32 bits and offsets must fit `off_t`.
 pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * (BLOCK_SIZE as u64);
-/// Most sources of one run.
-pub const MAX_SOURCES: usize = 4096;
+/// Most sources of one run: what 2 MiB of arguments can name, the most of a process by default, at 16
+/// bytes each.
+pub const MAX_SOURCES: usize = 128 << 10;
+/// Most bytes of the paths of sources that are asked of a far end, which travel in one head.
+pub const MAX_ASKED_BYTES: usize = MAX_HEAD - (64 << 10);
 /// Longest message text.
 pub const MAX_TEXT: usize = 4096;
 /// Most zeros in holes (bytes) that are hashed for the sake of the standard digest.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
@@ -138,6 +138,9 @@ pub enum Message {
 
     /// What items have met so far that is no failure.
     Notice(Notice),
+
+    /// Before a [`Begin`](Self::Begin) that has no room for them: sources, ahead of its own.
+    Sources(Vec<Source>),
 }
 
 impl Message {

@@ -14,8 +14,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Begin, BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message,
-    Notice, PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
+    BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, Notice,
+    PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -58,7 +58,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         }
         Message::Request(request) => ("Request", job::job(&request.job)),
         Message::Refused(refusal) => ("Refused", self::refusal(refusal)),
-        Message::Begin(begin) => ("Begin", self::begin(begin)),
+        Message::Begin(begin) => ("Begin", self::sources(&begin.sources)),
+        Message::Sources(sources) => ("Sources", self::sources(sources)),
         Message::FileEnd(end) => {
             ("FileEnd", end.outcome.as_ref().map_or_else(|given_up| text(&given_up.reason), |_| Ok(())))
         }
@@ -210,10 +211,10 @@ fn entry(entry: &Entry) -> Checked {
     xattrs(&entry.xattrs)
 }
 
-fn begin(begin: &Begin) -> Checked {
-    require(!begin.sources.is_empty(), "no source")?;
-    require(begin.sources.len() <= MAX_SOURCES, "too many sources")?;
-    begin.sources.iter().try_for_each(|Source { name, kind, .. }| {
+fn sources(sources: &[Source]) -> Checked {
+    require(!sources.is_empty(), "no source")?;
+    require(sources.len() <= MAX_SOURCES, "too many sources")?;
+    sources.iter().try_for_each(|Source { name, kind, .. }| {
         // What is placed without its name may lack one: `/` and `.` do.
         let nameless = *kind == SourceKind::Contents && name.is_empty();
         require(nameless || is_component(name), "a source name that is not one component of a path")

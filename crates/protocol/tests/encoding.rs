@@ -114,6 +114,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Accepted(_) => "Accepted",
         Message::Refused(_) => "Refused",
         Message::Begin(_) => "Begin",
+        Message::Sources(_) => "Sources",
         Message::Entries(_) => "Entries",
         Message::Block(_) => "Block",
         Message::Part(_) => "Part",
@@ -232,6 +233,7 @@ fn from_sender() -> Vec<Message> {
     };
     vec![
         Message::Accepted(Features::from_bits(1 << 40 | 3)),
+        Message::Sources(sources.clone()),
         Message::Begin(Begin { job: [6; 32], sources }),
         Message::Entries(entries()),
         Message::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 4096), (8192, 512)] }),

@@ -88,6 +88,15 @@ pub enum LocationError {
 }
 
 impl Location {
+    /// The path on another host; `None` of one on this host.
+    #[must_use]
+    pub fn path_there(&self) -> Option<&[u8]> {
+        match self {
+            Self::Local(_) => None,
+            Self::Ssh { path, .. } | Self::Daemon { path, .. } => Some(path),
+        }
+    }
+
     /// Reads an argument of the command line.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod processors;
 mod rate_limit;
 mod rate_share;
 pub mod receiver;
+mod resources;
 pub mod sender;
 mod stage_thread;
 mod stages;

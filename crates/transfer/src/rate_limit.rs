@@ -68,7 +68,7 @@ impl RateLimit {
     }
 
     /// What the user allows now.
-    fn user(&self) -> Option<Rate> {
+    pub(crate) fn user(&self) -> Option<Rate> {
         let share = self.share.as_ref().and_then(|share| share.get());
         [self.user, share].into_iter().flatten().min()
     }

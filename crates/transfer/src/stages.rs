@@ -11,13 +11,14 @@
 //!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind)
 //!   and the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling`
 //!   while the socket's pacing rate is what the user allowed, `destination_disk` while it is what
-//!   the receiver's ring allows, else `network`; `network`, too, while nothing comes back.
+//!   the receiver's ring allows, else `network`; `network`, too, while nothing comes back. Within one
+//!   host, `rate_ceiling` while a parcel waits for the rate, else `destination_disk`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use icdc_link::LinkControl;
+use icdc_link::{LinkControl, SendTimes};
 use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
@@ -71,6 +72,7 @@ struct Sampled {
     at: Time,
     encrypt: Span,
     socket: Span,
+    paced: Span,
     window_limited: Span,
 }
 
@@ -81,7 +83,8 @@ impl StageClock {
         let times = link.send_times();
         let tcp = link.tcp_info();
         let window_limited = tcp.as_ref().map_or(Span::ZERO, |info| info.receive_window_limited);
-        let sampled = Sampled { at: now, encrypt: times.encrypt, socket: times.socket, window_limited };
+        let SendTimes { encrypt, socket, paced } = times;
+        let sampled = Sampled { at: now, encrypt, socket, paced, window_limited };
         let mut charged = self.charged.lock().expect("no panic while charging");
         let Some(last) = charged.last.replace(sampled) else { return };
         let elapsed = now - last.at;
@@ -96,12 +99,12 @@ impl StageClock {
             self.charge(&mut charged, stage, elapsed);
             return;
         }
-        let encrypt = times.encrypt - last.encrypt;
-        let socket = times.socket - last.socket;
+        let (encrypt, socket) = (encrypt - last.encrypt, socket - last.socket);
         let total = encrypt + socket;
         let encrypt_part =
             if total == Span::ZERO { Span::ZERO } else { elapsed.scaled(encrypt.as_nanos(), total.as_nanos()) };
-        let socket_part = elapsed - encrypt_part;
+        let paced_part = (paced - last.paced).min(elapsed - encrypt_part);
+        let socket_part = elapsed - encrypt_part - paced_part;
         let write_part = if tcp.is_some() {
             let limited = (window_limited - last.window_limited).min(elapsed);
             socket_part.scaled(limited.as_nanos(), elapsed.as_nanos().max(1))
@@ -119,11 +122,16 @@ impl StageClock {
             tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
         };
         let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
-        let parts = [(Stage::Encrypt, encrypt_part), (path, path_part), (Stage::DestinationDisk, write_part)];
+        let parts = [
+            (Stage::Encrypt, encrypt_part),
+            (path, path_part),
+            (Stage::RateCeiling, paced_part),
+            (Stage::DestinationDisk, write_part),
+        ];
         for (stage, part) in parts {
             charged.spans[stage as usize] += part;
         }
-        let (largest, _) = parts.into_iter().max_by_key(|(_, part)| *part).expect("there are three parts");
+        let (largest, _) = parts.into_iter().max_by_key(|(_, part)| *part).expect("there are four parts");
         self.current.store(largest as u8, Ordering::Relaxed);
     }
 

@@ -7,6 +7,7 @@ mod apart;
 mod deep;
 mod devices;
 mod existing;
+mod few;
 mod fidelity;
 mod inodes;
 mod itself;

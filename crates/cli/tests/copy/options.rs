@@ -257,6 +257,23 @@ fn several_streams_share_one_ceiling() {
 }
 
 #[test]
+fn the_rate_holds_within_one_host_and_is_named_as_the_limit() {
+    let road = Road::new(Way::Local);
+    data::file(&road.path("file"), 6 * MIB, 1);
+    let seconds = |options: &[&str]| {
+        let ended = road.copy(options, &["file"], "copy").expect_code(0);
+        let (seconds, limited) = (ended.summary()["seconds"].as_f64().unwrap(), ended.summary()["limited_by"].clone());
+        (seconds, limited)
+    };
+    let (slow, limited) = seconds(&["--rate", "16mbit", "--no-resume"]);
+    let (fast, _) = seconds(&["--rate", "64mbit", "--no-resume"]);
+    assert!(slow > 6.0 * 1.048576 * 8.0 / 16.0 * 0.9, "{slow} s: faster than its rate");
+    assert!(slow > 1.5 * fast, "{slow} s at a quarter of the rate of {fast} s");
+    let ceiling = limited["rate_ceiling"].as_f64().unwrap();
+    assert!(ceiling > 0.5, "{limited}");
+}
+
+#[test]
 fn congestion_control_is_chosen_by_name() {
     for way in FAR {
         let road = Road::new(way);

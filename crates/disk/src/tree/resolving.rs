@@ -69,6 +69,15 @@ impl Tree {
     /// [`TreeError::Escapes`], [`TreeError::Missing`] when a directory above the item is missing,
     /// [`TreeError::NotADirectory`], [`TreeError::Name`].
     pub fn resolve(&self, path: &[u8]) -> Result<Located> {
+        self.resolve_beside(path, &mut None)
+    }
+
+    /// As [`resolve`](Self::resolve), for one of many paths: the directory of the one before is not opened
+    /// again, and one descriptor serves all that are in it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve_beside(&self, path: &[u8], before: &mut Option<(Vec<u8>, Directory)>) -> Result<Located> {
         if path.contains(&0) {
             return Err(NameError::Byte(printable(path), "a zero byte").into());
         }
@@ -83,7 +92,12 @@ impl Tree {
             return Ok(Located { directory, name: None, stat, trailing_slash });
         }
         let name = Name::new(last)?;
-        let directory = self.open_directory(&trimmed[..start])?;
+        let above = &trimmed[..start];
+        let directory = match before {
+            Some((path, directory)) if path == above => directory.clone(),
+            _ => self.open_directory(above)?,
+        };
+        *before = Some((above.to_vec(), directory.clone()));
         let stat = match directory.stat(&name) {
             Err(error) if error.is_missing() => None,
             outcome => Some(outcome?),

@@ -114,6 +114,7 @@ impl Control for Connection {
         SendTimes {
             encrypt: Span::from_nanos(self.encrypt_nanos.load(Ordering::Relaxed)),
             socket: Span::from_nanos(self.socket_nanos.load(Ordering::Relaxed)),
+            paced: Span::ZERO,
         }
     }
 

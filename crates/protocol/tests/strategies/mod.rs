@@ -40,6 +40,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
     let problem = (path(), text(), any::<bool>());
     prop_oneof![
         begin().prop_map(Message::Begin),
+        begin().prop_map(|begin| Message::Sources(begin.sources)),
         entries().prop_map(Message::Entries),
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),

@@ -15,11 +15,10 @@ use icdc_units::ByteCount;
 use crate::ById;
 use crate::weight::{Pending, entry_weight};
 
-/// Directories that may be open at once besides those from the source down to where the scan
-/// stands: these are open until everything beneath them is done.
-const OPEN_BESIDE: usize = 512;
-/// Levels for which there is room in every tree, so that wide ones are not scanned with fewer.
-const USUAL_DEPTH: usize = 1024;
+/// Directories that may be open at once: those from the source down to where the scan stands, in trees
+/// of up to two thirds as many levels, and others beside them, which are open until everything beneath
+/// them is done.
+const OPEN: usize = 1536;
 
 /// How far announcements may run ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +28,23 @@ pub struct Window {
     pub items: usize,
     /// Bytes of paths, attributes and held contents of pending items at which nothing more is announced.
     pub bytes: ByteCount,
+    /// Directories that may be open at once. In trees of more than two thirds as many levels there are
+    /// more: a third as many beside those levels.
+    pub directories: usize,
+}
+
+impl Window {
+    /// With no more directories open than this.
+    #[must_use]
+    pub fn with_directories(self, most: usize) -> Self {
+        Self { directories: self.directories.min(most), ..self }
+    }
 }
 
 impl Default for Window {
     /// Well below what a receiver allows.
     fn default() -> Self {
-        Self { items: MAX_PENDING * 3 / 4, bytes: ByteCount::new(MAX_PENDING_BYTES as u64 / 4) }
+        Self { items: MAX_PENDING * 3 / 4, bytes: ByteCount::new(MAX_PENDING_BYTES as u64 / 4), directories: OPEN }
     }
 }
 
@@ -193,7 +203,7 @@ impl Ledger {
 
     /// Whether another item may be announced, `depth` levels below its source.
     pub(super) fn has_room(&self, depth: usize) -> bool {
-        let open = depth.max(USUAL_DEPTH) + OPEN_BESIDE;
+        let open = self.window.directories.max(depth + self.window.directories / 3);
         let has_bytes = (self.weight as u64) < self.window.bytes.as_u64();
         self.slots.len() < self.window.items && has_bytes && self.directories.len() < open && self.open.len() < open
     }

@@ -17,6 +17,7 @@ use super::announcement::Batch;
 use super::debts::{Connections, Debt};
 use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement, Window};
+use super::opening;
 use super::packs::Packs;
 use crate::error::SessionError;
 use crate::weight::Pending;
@@ -116,7 +117,7 @@ impl Sender {
             needed: None,
             has_answered: false,
             ending: Ending::Running(Outgoing::Open),
-            messages: VecDeque::from([Message::Begin(begin)]),
+            messages: opening::messages(begin),
             actions: VecDeque::new(),
         }
     }

@@ -22,6 +22,7 @@ mod debts;
 mod ending;
 mod ledger;
 mod machine;
+mod opening;
 mod packs;
 
 pub use action::{Action, Fate};

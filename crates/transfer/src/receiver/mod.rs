@@ -66,12 +66,13 @@ use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::once::watched;
 use crate::processors::hashers;
+use crate::resources;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::Activity;
 
-/// Default size of the ring between socket and disk.
+/// Default size of the ring between socket and disk, where memory is not limited to less.
 const RING: ByteCount = ByteCount::from_mib(256);
-/// Smallest ring: the disk's queue, and as much again on its way.
+/// Smallest ring that a user can ask for: the disk's queue, and as much again on its way.
 const LEAST_BLOCKS: u64 = 16;
 /// What a finished session has done.
 #[derive(Clone, Debug, Default)]
@@ -260,8 +261,8 @@ fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {
 }
 
 fn ring_blocks(options: &ReceiveOptions) -> u64 {
-    let bytes = options.ring.unwrap_or(RING);
-    (bytes.as_u64() / BLOCK_SIZE as u64).max(LEAST_BLOCKS)
+    let blocks = |bytes: ByteCount| bytes.as_u64() / BLOCK_SIZE as u64;
+    options.ring.map_or_else(|| resources::blocks(blocks(RING)), |asked| blocks(asked).max(LEAST_BLOCKS))
 }
 
 /// The most connections that such a receiver can receive on at a time: each fills a block of its

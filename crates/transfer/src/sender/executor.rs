@@ -31,6 +31,7 @@ use crate::further_links::FurtherControls;
 use crate::notices::Notices;
 use crate::once::Once;
 use crate::processors::hashers;
+use crate::resources;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -195,7 +196,8 @@ impl<'a> Executor<'a> {
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
         let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
-        let (dry_run, window, needs) = (options.dry_run, Window::default(), options.needs());
+        let window = Window::default().with_directories(resources::directories());
+        let (dry_run, needs) = (options.dry_run, options.needs());
         let order = Order { dry_run, keeps_journal, window, keeps_digests, needs };
         let state = SessionState {
             machine: Sender::new(order, begin),

@@ -62,6 +62,7 @@ use crate::confined::confined;
 use crate::event::{EventSink, Stage};
 use crate::further_links::{FurtherLink, Joining};
 use crate::processors::hashers;
+use crate::resources;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::TICK;
 
@@ -131,10 +132,10 @@ fn send(
         return Err(SessionError::Refused(refusal));
     }
     let hashers = hashers();
-    let blocks = POOL_BLOCKS + hashers - 1;
-    let most = blocks + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
-    let pool = BlockPool::growing(blocks, most);
-    let pool = match pool {
+    let wanted = POOL_BLOCKS + hashers - 1;
+    let most = wanted + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
+    let [wanted, most] = [wanted, most].map(|blocks| resources::blocks(blocks as u64) as usize);
+    let pool = match BlockPool::growing(wanted, most) {
         Ok(pool) => pool,
         Err(error) => {
             let refused = icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error);

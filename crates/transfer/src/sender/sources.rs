@@ -1,5 +1,6 @@
 //! Finds and classifies the sources.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use icdc_confine::files::Files;
@@ -13,6 +14,9 @@ use crate::path_text;
 /// What to do about a pattern that no shell has expanded.
 const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
                           name each item";
+
+/// Most sources that are confined one by one: each takes a descriptor.
+const ONE_BY_ONE: usize = 64;
 
 /// Why a path through an unfinished file's name is refused.
 const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
@@ -60,15 +64,22 @@ impl Sources {
         self
     }
 
-    /// They may be read, and nothing else: each directory with everything beneath it, and each file.
+    /// They may be read, and nothing else: each directory with everything beneath it, and each file. Of very many
+    /// sources, what is beside them may be read too.
     pub(crate) fn files(&self) -> Files {
+        let is_long = self.roots.len() > ONE_BY_ONE;
+        let mut seen = HashSet::new();
         self.roots.iter().fold(Files::of_end(), |files, (_, root)| match &root.name {
-            None => files.read(&root.directory),
+            Some(_) if is_long => match root.directory.stat() {
+                Ok(stat) if seen.insert((stat.dev, stat.ino)) => files.read(&root.directory),
+                Ok(_) | Err(_) => files,
+            },
             Some(name) => match root.directory.place(name) {
                 Ok(place) => files.read(&place),
                 // It is gone, and there is nothing to read.
                 Err(_) => files,
             },
+            None => files.read(&root.directory),
         })
     }
 
@@ -97,8 +108,9 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut named = Vec::new();
     let mut roots = Vec::new();
     let mut problems = Vec::new();
+    let mut beside = None;
     for path in paths {
-        match find_one(tree, path) {
+        match find_one(tree, path, &mut beside) {
             Ok(root) if path.split(|byte| *byte == b'/').any(is_staging) => {
                 let reason = format!("{}: {UNFINISHED}", path_text(path));
                 problems.push(Problem { path: path.clone(), reason, error: true });
@@ -147,8 +159,8 @@ fn is_descriptor(directory: &Directory, name: &Name) -> bool {
     directory.read_link(name).is_ok_and(|target| tables.iter().any(|table| target.starts_with(table)))
 }
 
-fn find_one(tree: &Tree, path: &[u8]) -> Result<Root, TreeError> {
-    let located = tree.resolve(path)?;
+fn find_one(tree: &Tree, path: &[u8], beside: &mut Option<(Vec<u8>, Directory)>) -> Result<Root, TreeError> {
+    let located = tree.resolve_beside(path, beside)?;
     let Some(name) = located.name.clone() else {
         let stat = located.directory.own_stat()?;
         // `/`, `.` and the like have no name of their own.

@@ -217,7 +217,12 @@ impl<'a> Steering<'a> {
     /// What the first connection may send, and each of the others.
     fn rates(&self) -> (Rate, Rate) {
         let connections = self.executor.connections();
-        let limit = self.limit.limit().map_or(Rate::MAX, |limit| limit.rate);
+        // Within one host the receiver holds the sender up by itself.
+        let limit = match self.executor.link.peer_key() {
+            None if self.executor.link.tcp_info().is_none() => self.limit.user(),
+            _ => self.limit.limit().map(|limit| limit.rate),
+        };
+        let limit = limit.unwrap_or(Rate::MAX);
         let equal = if limit == Rate::MAX { limit } else { limit / connections };
         let share = self.others.as_ref().map(|others| others.lock().expect(NO_PANIC).share);
         let each = match share {

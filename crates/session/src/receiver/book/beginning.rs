@@ -4,6 +4,7 @@
 //! newer run may have finished meanwhile: nothing is done until the sender has answered. What it has
 //! announced by then waits in one queue, in the order of its arrival.
 
+use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
 
 use super::Book;
@@ -15,6 +16,7 @@ impl<P> Book<P> {
     /// Takes a message in, and looks at what has been announced as far as that may be.
     pub(super) fn announce(&mut self, message: Message) -> Result<(), SessionError> {
         match message {
+            Message::Sources(sources) => return self.take_sources(sources),
             Message::Begin(begin) => return self.begin(begin),
             Message::Confirmed => {
                 self.confirmed();
@@ -24,7 +26,7 @@ impl<P> Book<P> {
             _ => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
         }
         match &mut self.stage {
-            Stage::Fresh => Err(SessionError::Protocol("something came before Begin".into())),
+            Stage::Fresh { .. } => Err(SessionError::Protocol("something came before Begin".into())),
             Stage::Placing(opening) | Stage::Unconfirmed(opening) | Stage::Beginning { opening, .. } => {
                 opening.queue.keep(message)
             }
@@ -36,9 +38,23 @@ impl<P> Book<P> {
         }
     }
 
-    fn begin(&mut self, begin: Begin) -> Result<(), SessionError> {
-        match self.stage {
-            Stage::Fresh => {}
+    /// Sources that come ahead of those of `Begin`.
+    fn take_sources(&mut self, more: Vec<Source>) -> Result<(), SessionError> {
+        match &mut self.stage {
+            Stage::Fresh { sources } if sources.len() + more.len() < MAX_SOURCES => sources.extend(more),
+            Stage::Fresh { .. } => return Err(SessionError::Protocol("too many sources".into())),
+            Stage::Broken => {}
+            _ => return Err(SessionError::Protocol("sources came after Begin".into())),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, mut begin: Begin) -> Result<(), SessionError> {
+        match &mut self.stage {
+            Stage::Fresh { sources } if sources.len() + begin.sources.len() > MAX_SOURCES => {
+                return Err(SessionError::Protocol("too many sources".into()));
+            }
+            Stage::Fresh { sources } => drop(begin.sources.splice(..0, sources.drain(..))),
             Stage::Broken => return Ok(()),
             _ => return Err(SessionError::Protocol("began twice".into())),
         }

@@ -13,11 +13,10 @@ use crate::SessionError;
 use crate::weight::entry_weight;
 
 /// How far the session is before what is announced is looked at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing has come.
-    #[default]
-    Fresh,
+    /// `Begin` has not come, but perhaps `sources` ahead of it.
+    Fresh { sources: Vec<Source> },
     /// It is being found out where the sources land.
     Placing(Opening),
     /// The sender is to answer that it is there.
@@ -30,11 +29,17 @@ pub(super) enum Stage {
     Broken,
 }
 
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Fresh { sources: Vec::new() }
+    }
+}
+
 impl Stage {
     /// Entries that nobody has looked at.
     pub(super) fn queued(&self) -> impl Iterator<Item = &Entry> {
         let messages = match self {
-            Self::Fresh | Self::Broken => None,
+            Self::Fresh { .. } | Self::Broken => None,
             Self::Placing(opening) | Self::Unconfirmed(opening) | Self::Beginning { opening, .. } => {
                 Some(&opening.queue.messages)
             }

@@ -79,7 +79,6 @@ fn heavy_items_are_bounded_by_their_bytes() {
 
 #[test]
 fn announced_directories_are_bounded_until_they_are_done() {
-    const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
     let mut ledger = Ledger::new(Window::default(), true);
     let mut announced = 0;
     while ledger.has_room(0) {
@@ -89,7 +88,7 @@ fn announced_directories_are_bounded_until_they_are_done() {
     }
     assert_eq!(announced, OPEN);
     assert!(
-        !ledger.has_room(USUAL_DEPTH) && ledger.has_room(USUAL_DEPTH + 1),
+        !ledger.has_room(LEVELS) && ledger.has_room(LEVELS + 1),
         "a deep tree has room for its levels besides"
     );
     assert_eq!(ledger.directory_done(7, false).unwrap(), b"d");
@@ -100,7 +99,6 @@ fn announced_directories_are_bounded_until_they_are_done() {
 
 #[test]
 fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() {
-    const OPEN: usize = USUAL_DEPTH + OPEN_BESIDE;
     let mut ledger = Ledger::new(Window::default(), true);
     let mut items = Vec::new();
     for _ in 0..OPEN {

@@ -1,0 +1,88 @@
+//! The rate of one direction of a link within a process: each parcel is handed on when, at that rate,
+//! its last byte would have arrived.
+//!
+//! ```text
+//! due ← max(due, now − late) + payload / rate
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use icdc_tcp::clock;
+use icdc_units::{ByteCount, Rate, Span, Time};
+
+/// What a late thread has missed is made up for; time that went by unused is not.
+const LATE: Span = Span::from_millis(20);
+/// Waits are of so much time, so that a change of the rate is heeded soon.
+const STEP: Span = Span::from_millis(20);
+/// The least rate: one that never comes to an end.
+const LEAST: u64 = 1;
+
+/// The rate of one direction, and how long it has made its sender wait.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    bytes_per_second: AtomicU64,
+    waited_nanos: AtomicU64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { bytes_per_second: AtomicU64::new(u64::MAX), waited_nanos: AtomicU64::new(0) }
+    }
+}
+
+impl Pace {
+    pub(crate) fn set(&self, rate: Rate) {
+        let bytes = if rate == Rate::MAX { u64::MAX } else { rate.as_bytes_per_second().max(LEAST) };
+        self.bytes_per_second.store(bytes, Ordering::Relaxed);
+    }
+
+    /// `None` where nothing limits.
+    fn rate(&self) -> Option<Rate> {
+        let bytes = self.bytes_per_second.load(Ordering::Relaxed);
+        (bytes != u64::MAX).then(|| Rate::from_bytes_per_second(bytes))
+    }
+
+    /// How long parcels have waited for it so far.
+    pub(crate) fn waited(&self) -> Span {
+        Span::from_nanos(self.waited_nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// When the last payload that was handed on had arrived.
+#[derive(Debug)]
+pub(crate) struct Due(Time);
+
+impl Default for Due {
+    fn default() -> Self {
+        Self(Time::ORIGIN)
+    }
+}
+
+impl Due {
+    /// Waits for the place of a payload of `length` bytes, in steps by `wait`, which answers false if
+    /// the link has ended.
+    pub(crate) fn wait_for(&mut self, pace: &Pace, length: usize, wait: impl Fn(Span) -> bool) {
+        let mut left = ByteCount::new(length as u64);
+        let mut now = clock::now();
+        self.0 = self.0.max(now - LATE);
+        // The rate may change while it waits: what is left goes at the new one.
+        while let Some(rate) = pace.rate().filter(|_| left > ByteCount::ZERO) {
+            let due = self.0 + left / rate;
+            if now >= due {
+                self.0 = due;
+                return;
+            }
+            if !wait((due - now).min(STEP)) {
+                return;
+            }
+            let later = clock::now();
+            pace.waited_nanos.fetch_add((later - now).as_nanos(), Ordering::Relaxed);
+            now = later;
+            let passed = (now - self.0) * rate;
+            if passed < left {
+                left = left - passed;
+                self.0 = now;
+            }
+        }
+    }
+}
