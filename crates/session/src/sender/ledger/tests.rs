@@ -7,6 +7,7 @@ use icdc_protocol::limits::MAX_XATTR_BYTES;
 use super::*;
 
 /// Items.
+const LEVELS: usize = OPEN / 3 * 2;
 const WINDOW: usize = 24 << 10;
 
 fn file(size: u64) -> EntryKind {
@@ -87,10 +88,7 @@ fn announced_directories_are_bounded_until_they_are_done() {
         announced += 1;
     }
     assert_eq!(announced, OPEN);
-    assert!(
-        !ledger.has_room(LEVELS) && ledger.has_room(LEVELS + 1),
-        "a deep tree has room for its levels besides"
-    );
+    assert!(!ledger.has_room(LEVELS) && ledger.has_room(LEVELS + 1), "a deep tree has room for its levels besides");
     assert_eq!(ledger.directory_done(7, false).unwrap(), b"d");
     assert!(ledger.has_room(0));
     assert!(ledger.directory_done(7, true).is_none(), "it ends once");
