@@ -9,6 +9,7 @@
 //! ```
 
 pub(crate) mod exporter;
+mod failures;
 mod metrics;
 mod page;
 mod progress;

@@ -53,7 +53,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
         parts.push("read back and compared".into());
     }
     if ended && summary.errors > 0 {
-        parts.push(format!("{} FAILED, named above", counted(summary.errors, "item")));
+        parts.push(format!("{} FAILED, see above", counted(summary.errors, "item")));
     }
     let mut lines = vec![parts.join("; ")];
     if let Some(digest) = &summary.digest {

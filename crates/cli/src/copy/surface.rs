@@ -8,6 +8,7 @@ use icdc_report::Report;
 use icdc_transfer::{Event, Outcome, Summary, Via};
 
 use crate::console::Console;
+use crate::copy::failures::{Failures, told};
 use crate::copy::page::Ending;
 use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
@@ -34,6 +35,7 @@ struct Display {
     view: View,
     recorder: Option<Recorder>,
     tally: Tally,
+    failures: Failures,
 }
 
 impl Surface {
@@ -43,6 +45,7 @@ impl Surface {
             view: View::new(output.progress, console.clone()),
             recorder: record.then(Recorder::default),
             tally: Tally::default(),
+            failures: Failures::default(),
         };
         let &Output { json, dry_run, verbose, quiet, summary, .. } = output;
         let destination = summary::place(destination);
@@ -61,7 +64,7 @@ impl Surface {
             recorder.add(&event);
         }
         state.view.show(&event);
-        self.tell(&event);
+        self.tell(&event, &mut state.failures);
         match event {
             Event::Reconnecting { .. } => state.is_cut = true,
             Event::Connected { .. } if std::mem::take(&mut state.is_cut) && !self.quiet => {
@@ -82,6 +85,7 @@ impl Surface {
         if !self.quiet {
             ending.summary.notices.iter().for_each(|noticed| self.console.complain(&noticed.text()));
         }
+        state.failures.rest().iter().for_each(|line| self.console.complain(line));
         if let Some(reason) = &ending.reason {
             self.console.complain(reason);
         }
@@ -129,14 +133,12 @@ impl Surface {
     }
 
     /// Messages for people.
-    fn tell(&self, event: &Event) {
+    fn tell(&self, event: &Event, failures: &mut Failures) {
         match event {
             Event::Item { path, outcome: Outcome::Failed, reason, .. } => {
                 let reason = reason.as_deref().unwrap_or("failed");
-                // Most reasons name the place where it failed, which may be another one.
-                let named = reason.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with(':'));
-                let told = if named { reason.to_owned() } else { format!("{path}: {reason}") };
-                self.console.complain(&told);
+                let line = if self.verbose { Some(told(path, reason)) } else { failures.add(path, reason) };
+                line.iter().for_each(|line| self.console.complain(line));
             }
             Event::Item { path, bytes, outcome, .. } if self.verbose => {
                 let outcome = match outcome {

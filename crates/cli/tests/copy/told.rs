@@ -200,3 +200,22 @@ fn a_copy_in_the_background_draws_nothing_and_is_not_stopped() {
     assert!(!terminal.screen().contains("copied") && !terminal.screen().contains('%'), "{}", terminal.screen());
     assert_eq!(fs::read(site.path("copy")).unwrap(), fs::read(site.path("file")).unwrap());
 }
+
+#[test]
+fn a_cause_of_many_failures_is_told_once() {
+    let site = Site::new();
+    site.directory("tree/sub");
+    (0..50).for_each(|number| fs::write(site.path(format!("tree/sub/{number:02}")), "data").unwrap());
+    site.directory("elsewhere");
+    site.directory("copies/tree");
+    symlink(site.path("elsewhere"), site.path("copies/tree/sub")).unwrap();
+    let ended = site.copy(&["tree", "copies"]).run().expect_code(1);
+    let failed = ended.all("item").filter(|event| event["outcome"] == "failed").count();
+    assert!(failed > 50, "each is an event: {ended}");
+    assert_eq!(ended.stderr.matches("is a symbolic link").count(), 1, "{ended}");
+    assert!(ended.stderr.contains("and 48 more items failed for the same reason as tree/sub/"), "{ended}");
+    assert!(ended.stderr.trim_end().lines().count() <= 3, "{ended}");
+    let each = site.copy(&["--verbose", "tree", "copies"]).run().expect_code(1);
+    assert!(each.stderr.matches("is a symbolic link").count() > 50, "{each}");
+    assert_eq!(fs::read_dir(site.path("elsewhere")).unwrap().count(), 0);
+}

@@ -1,0 +1,121 @@
+//! Failed items on standard error: each cause once, when it is first met, and at the end how many items
+//! there were and the first of their names.
+
+use std::collections::HashMap;
+
+/// Causes that are kept apart. Items of later ones are told one by one.
+const MOST_CAUSES: usize = 1000;
+/// Names that are told of a cause besides the first.
+const NAMED: usize = 2;
+
+/// Failed items by their causes.
+#[derive(Default)]
+pub(crate) struct Failures {
+    /// By what was told of the first one, and by that without its own name.
+    causes: HashMap<String, usize>,
+    /// In the order in which they were met.
+    groups: Vec<Group>,
+}
+
+struct Group {
+    first: String,
+    /// The next ones, [`NAMED`] at most.
+    named: Vec<String>,
+    /// Items after the first.
+    further: u64,
+}
+
+impl Failures {
+    /// What is to be told of an item now; `None` if its cause has been told.
+    pub(crate) fn add(&mut self, path: &str, reason: &str) -> Option<String> {
+        // A directory's own reason is that of what is in it.
+        let causes = [reason, cause(path, reason)];
+        let known = causes.iter().find_map(|cause| self.causes.get(*cause));
+        if let Some(group) = known.and_then(|number| self.groups.get_mut(*number)) {
+            group.further += 1;
+            if group.named.len() < NAMED {
+                group.named.push(path.to_owned());
+            }
+            return None;
+        }
+        if self.groups.len() < MOST_CAUSES {
+            self.causes.extend(causes.map(|cause| (cause.to_owned(), self.groups.len())));
+            self.groups.push(Group { first: path.to_owned(), named: Vec::new(), further: 0 });
+        }
+        Some(told(path, reason))
+    }
+
+    /// What is to be told at the end: a line for each cause of several items.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        self.causes.clear();
+        let groups = std::mem::take(&mut self.groups).into_iter().filter(|group| group.further > 0);
+        groups.map(|group| group.line()).collect()
+    }
+}
+
+impl Group {
+    fn line(&self) -> String {
+        let Self { first, named, further } = self;
+        let more = *further - named.len() as u64;
+        let mut names = named.join(", ");
+        if more > 0 {
+            let items = if more == 1 { "item" } else { "items" };
+            names.push_str(&format!(" and {more} more {items}"));
+        }
+        let each = if more > 0 { " (--verbose names each)" } else { "" };
+        format!("{names} failed for the same reason as {first}{each}")
+    }
+}
+
+/// An item and why it failed.
+pub(crate) fn told(path: &str, reason: &str) -> String {
+    // Most reasons name the place where it failed, which may be another one.
+    let named = reason.strip_prefix(path).is_some_and(|rest| rest.starts_with(':'));
+    if named { reason.to_owned() } else { format!("{path}: {reason}") }
+}
+
+/// What of a reason is the same for other items: without a place in front that has the item's own name.
+fn cause<'a>(path: &str, reason: &'a str) -> &'a str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match reason.split_once(": ") {
+        Some((place, cause)) if !name.is_empty() && place.rsplit('/').next() == Some(name) => cause,
+        _ => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once_with_the_first_names_and_the_number_of_items() {
+        let mut failures = Failures::default();
+        let full = |name: &str| format!("d/{name}: the disk is full; make room");
+        assert_eq!(failures.add("t/a", &full("a")).as_deref(), Some("t/a: d/a: the disk is full; make room"));
+        for name in ["b", "c", "d", "e"] {
+            assert_eq!(failures.add(&format!("t/{name}"), &full(name)), None);
+        }
+        assert_eq!(failures.add("s/x", "s/x: permission denied").as_deref(), Some("s/x: permission denied"));
+        let link = "d/sub: is a symbolic link, not a directory";
+        assert!(failures.add("s/sub/1", link).is_some());
+        assert!(failures.add("s/sub/2", link).is_none() && failures.add("s/sub", link).is_none());
+        assert_eq!(
+            failures.rest(),
+            [
+                "t/b, t/c and 2 more items failed for the same reason as t/a (--verbose names each)",
+                "s/sub/2, s/sub failed for the same reason as s/sub/1",
+            ]
+        );
+        assert!(failures.rest().is_empty());
+    }
+
+    #[test]
+    fn causes_beyond_the_bound_are_told_one_by_one() {
+        let mut failures = Failures::default();
+        for number in 0..=MOST_CAUSES {
+            assert!(failures.add("a", &format!("cause {number}")).is_some());
+        }
+        assert!(failures.add("b", &format!("cause {MOST_CAUSES}")).is_some());
+        assert!(failures.add("b", "cause 0").is_none());
+    }
+}
