@@ -28,6 +28,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::failure::{self, Failure};
+use super::holder::{Holder, holder};
 use super::staging::{Purpose, Staging, Whose, make_under, short};
 use crate::clock;
 
@@ -52,7 +53,7 @@ pub(super) fn lock(file: &File, what: &str, has_failed: HasFailed<'_>) -> io::Re
     let mut has_waited = false;
     while !try_lock(file)? {
         if clock::now() >= deadline || has_failed() {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what)));
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what, holder(file))));
         }
         has_waited = true;
         std::thread::park_timeout(LOOK_AGAIN);
@@ -60,8 +61,9 @@ pub(super) fn lock(file: &File, what: &str, has_failed: HasFailed<'_>) -> io::Re
     Ok(has_waited)
 }
 
-fn busy(what: &str) -> String {
-    format!("{what}: another copy is writing it; wait for its end or stop it")
+fn busy(what: &str, holder: Option<Holder>) -> String {
+    let who = holder.map_or(String::new(), |holder| format!(" ({holder})"));
+    format!("{what}: another icdc{who} is writing it; wait for its end or stop it")
 }
 
 /// What an earlier session has left under a name.
@@ -90,7 +92,7 @@ pub(super) fn claim(
         }
         // Published or removed while the lock was waited for.
     }
-    Err(busy(what))
+    Err(busy(what, None))
 }
 
 /// Whether the name means this file.

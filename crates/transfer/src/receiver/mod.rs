@@ -18,6 +18,7 @@ mod disk_rate;
 mod failure;
 mod file_identity;
 mod hash;
+mod holder;
 mod intake;
 mod jobs;
 mod kept_times;
