@@ -2,13 +2,11 @@
 
 use std::fmt::Write;
 
-use icdc_units::Time;
-
 use crate::escape::escaped;
-use crate::{Axis, Report, heat_map, json, plot};
+use crate::{Axis, Judgement, Report, heat_map, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
-const STAGE_COLOURS: usize = 8;
+const STAGE_COLOURS: usize = 9;
 /// Failures beyond this are counted, not listed.
 const MAX_FAILURES: usize = 1000;
 /// Browsers hold the page to it: nothing is fetched, from nowhere.
@@ -29,7 +27,11 @@ pub(crate) fn page(report: &Report) -> String {
         style = include_str!("style.css"),
     );
     if !report.outcome.is_empty() {
-        let class = if report.failed { "outcome failed" } else { "outcome" };
+        let class = match report.judgement {
+            Judgement::Good => "outcome",
+            Judgement::Limited => "outcome limited",
+            Judgement::Failed => "outcome failed",
+        };
         let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escaped(&report.outcome));
     }
     // Whoever opens the page of a run that failed looks for these first.
@@ -54,15 +56,11 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 fn facts(page: &mut String, report: &Report) {
-    let origin = report.origin.map(|origin| {
-        let seconds = (origin - Time::ORIGIN).as_secs_f64();
-        ("Time axis begins at".to_owned(), format!("{seconds:.6} s of this host's monotonic clock"))
-    });
-    if report.summary.is_empty() && origin.is_none() {
+    if report.summary.is_empty() {
         return;
     }
     page.push_str("<dl>\n");
-    for (name, value) in report.summary.iter().chain(&origin) {
+    for (name, value) in &report.summary {
         let class = if value.chars().count() > LONG_FACT { " class=long" } else { "" };
         let _ = writeln!(page, "<div{class}><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
     }
@@ -71,13 +69,13 @@ fn facts(page: &mut String, report: &Report) {
 
 /// A bar whose parts are the stages' shares, and their names with percentages below it.
 fn stages(page: &mut String, report: &Report) {
-    let shown = || report.stages.iter().filter(|(_, share)| share.is_finite() && *share > 0.0);
-    let total: f64 = shown().map(|(_, share)| share).sum();
+    let shown = || report.stages.iter().enumerate().filter(|(_, (_, share))| share.is_finite() && *share > 0.0);
+    let total: f64 = shown().map(|(_, (_, share))| share).sum();
     if total <= 0.0 {
         return;
     }
     page.push_str("<figure><figcaption><b>What the time went into waiting for</b></figcaption>\n<div class=bar>");
-    for (index, (name, share)) in shown().enumerate() {
+    for (index, (name, share)) in shown() {
         let _ = write!(
             page,
             "<span class=s{} style=\"flex-grow:{:.4}\" title=\"{} {}\"></span>",
@@ -88,7 +86,7 @@ fn stages(page: &mut String, report: &Report) {
         );
     }
     page.push_str("</div>\n<div class=shares>");
-    for (index, (name, share)) in shown().enumerate() {
+    for (index, (name, share)) in shown() {
         let _ = write!(
             page,
             "<span><i class=s{}></i>{} <b>{}</b></span>",
@@ -152,7 +150,7 @@ mod tests {
             title: name.clone(),
             command: name.clone(),
             outcome: name.clone(),
-            failed: true,
+            judgement: Judgement::Failed,
             summary: vec![(name.clone(), name.clone())],
             stages: vec![(name.clone(), 1.0)],
             tables: vec![Table {
@@ -214,6 +212,24 @@ mod tests {
         let page = Report::default().to_html();
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(!page.contains("<dl>") && !page.contains("<figure>"));
+    }
+
+    #[test]
+    fn a_stage_has_its_colour_whatever_others_have_a_share() {
+        let stages = |scan| vec![("scan".to_owned(), scan), ("network".to_owned(), 0.5)];
+        let page = |scan| Report { stages: stages(scan), ..Report::default() }.to_html();
+        for page in [page(0.0), page(0.5)] {
+            assert!(page.contains("<i class=s1></i>network"), "{page}");
+        }
+        assert!(!page(0.0).contains("scan <b>"));
+    }
+
+    #[test]
+    fn an_outcome_has_the_colour_of_its_judgement() {
+        let page = |judgement| Report { outcome: "so".into(), judgement, ..Report::default() }.to_html();
+        assert!(page(Judgement::Good).contains("<p class=\"outcome\">"));
+        assert!(page(Judgement::Limited).contains("<p class=\"outcome limited\">"));
+        assert!(page(Judgement::Failed).contains("<p class=\"outcome failed\">"));
     }
 
     #[test]

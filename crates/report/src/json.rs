@@ -25,7 +25,7 @@ pub(crate) fn expanded(report: &Report) -> String {
         "title": report.title,
         "command": report.command,
         "outcome": report.outcome,
-        "failed": report.failed,
+        "judgement": report.judgement,
         "summary": report.summary,
         "stages": report.stages,
         "tables": report.tables,

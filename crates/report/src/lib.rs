@@ -48,7 +48,7 @@ pub mod views;
 
 pub use heat_map::{Categories, ColourScale, HeatMap};
 pub use plot::{Axis, Baseline, Plot};
-pub use report::Report;
+pub use report::{Judgement, Report};
 pub use series::{Series, Stroke, Values};
 pub use table::Table;
 pub use uniform::Uniform;

@@ -5,6 +5,19 @@ use serde::Serialize;
 
 use crate::{HeatMap, Plot, Table};
 
+/// How good an outcome is; it gives the outcome its colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// As it was meant to be.
+    #[default]
+    Good,
+    /// Good within the limits that it names.
+    Limited,
+    /// A failure.
+    Failed,
+}
+
 /// Everything that one page shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
@@ -14,11 +27,12 @@ pub struct Report {
     pub command: String,
     /// One sentence on how it ended.
     pub outcome: String,
-    /// Whether that outcome is a failure.
-    pub failed: bool,
+    /// How good that outcome is.
+    pub judgement: Judgement,
     /// Facts as (name, value), in order.
     pub summary: Vec<(String, String)>,
-    /// Share of the time per stage as (name, 0 to 1), in the order of the data's way.
+    /// Share of the time per stage as (name, 0 to 1), in the order of the data's way. Its place is a stage's colour, so
+    /// reports of one kind name all their stages, those without a share too.
     pub stages: Vec<(String, f64)>,
     /// Tables, above the plots.
     pub tables: Vec<Table>,

@@ -188,8 +188,8 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_name = "TIME", default_value = "10min")]
     pub(crate) last: Span,
 
-    /// Begin the time axis at this time of the host's monotonic clock. The report of a copy or a
-    /// measurement gives it ("Time axis begins at")
+    /// Begin the time axis at this time of the host's monotonic clock. The JSON report of a copy or a measurement gives it
+    /// (origin_monotonic_seconds)
     #[arg(long, value_name = "TIME")]
     pub(crate) origin: Option<Span>,
 

@@ -11,7 +11,7 @@
 pub(crate) mod exporter;
 mod failures;
 mod metrics;
-mod page;
+pub(crate) mod page;
 mod progress;
 mod recorder;
 pub(crate) mod summary;

@@ -1,15 +1,19 @@
 //! Makes the report of what was recorded.
 
-use icdc_report::{Baseline, Plot, Report, Series, Stroke, Unit, reduce};
+use icdc_report::{Baseline, Judgement, Plot, Report, Series, Stroke, Unit, reduce};
 use icdc_transfer::{Stage, Summary};
 use icdc_units::Rate;
 
 use crate::command_line::command_line;
 use crate::copy::recorder::{Interval, Recording};
 use crate::copy::summary::{contents, counted, megabits, seconds, size};
+use crate::version;
 
 /// Size of a block of the ring.
 const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
+
+/// The pacing rate is shown up to so many times the greatest rate of the payload.
+const PACING_SHOWN: f64 = 1.25;
 
 /// How a run ended.
 pub(crate) struct Ending {
@@ -19,8 +23,8 @@ pub(crate) struct Ending {
 }
 
 impl Recording {
-    /// The page about a run.
-    pub(crate) fn into_report(mut self, ending: &Ending) -> Report {
+    /// The page about a run to a destination.
+    pub(crate) fn into_report(mut self, ending: &Ending, destination: &str) -> Report {
         let plots = self.plots();
         let Ending { summary, reason } = ending;
         let failed = reason.is_some() || summary.errors > 0;
@@ -50,7 +54,9 @@ impl Recording {
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
         facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        facts.push(("Destination".into(), destination.to_owned()));
         facts.append(&mut self.facts);
+        facts.extend(version::made_by());
         let digests = [
             ("BLAKE3", &summary.digest),
             ("Digest of data blocks", &summary.sparse_digest),
@@ -61,9 +67,9 @@ impl Recording {
             title: "icdc copy".into(),
             command: command_line(std::env::args_os()),
             outcome,
-            failed,
+            judgement: if failed { Judgement::Failed } else { Judgement::Good },
             summary: facts,
-            stages: stages(summary),
+            stages: stages(summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share))),
             plots,
             origin: self.begun,
             failures: self.failures,
@@ -89,10 +95,13 @@ impl Recording {
             .filter(|interval| limited(interval))
             .map(|interval| (interval.end, interval.pacing_bps as f64))
             .collect();
-        // Pacing far above what flows would flatten everything else.
-        if pacing.iter().any(|(_, rate)| *rate < greatest * 3.0) {
-            let pacing: Vec<_> = pacing.into_iter().map(|(at, rate)| (at, rate.min(greatest * 3.0))).collect();
-            rate.push(Series::new("pacing rate", Stroke::Limit, pacing));
+        // Pacing far above what flows would flatten the payload, which is what the plot is of.
+        let top = greatest * PACING_SHOWN;
+        if pacing.iter().any(|(_, rate)| *rate < top) {
+            let is_cut = pacing.iter().any(|(_, rate)| *rate > top);
+            let pacing: Vec<_> = pacing.into_iter().map(|(at, rate)| (at, rate.min(top))).collect();
+            let name = if is_cut { "pacing rate, cut off at the top" } else { "pacing rate" };
+            rate.push(Series::new(name, Stroke::Limit, pacing));
         }
         let mut plots = vec![Plot::new("Rate of the payload", Unit::BitsPerSecond, rate)];
         if self.ring_blocks > 0 {
@@ -149,12 +158,16 @@ fn some_bytes(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| size(bytes))
 }
 
-/// Shares in the order of the data's way; names that this release does not know come last.
-fn stages(summary: &Summary) -> Vec<(String, f64)> {
-    let mut shares: Vec<_> = summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share)).collect();
-    let place = |name: &str| Stage::ALL.iter().position(|stage| stage.name() == name).unwrap_or(Stage::ALL.len());
-    shares.sort_by_key(|(name, _)| place(name));
-    shares.into_iter().map(|(name, share)| (name.replace('_', " "), share)).collect()
+/// Shares of all stages in the order of the data's way; names that this release does not know come last.
+pub(crate) fn stages<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> Vec<(String, f64)> {
+    let mut all: Vec<_> = Stage::ALL.iter().map(|stage| (stage.name().to_owned(), 0.0)).collect();
+    for (name, share) in shares {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some(stage) => stage.1 = share,
+            None => all.push((name.to_owned(), share)),
+        }
+    }
+    all.into_iter().map(|(name, share)| (name.replace('_', " "), share)).collect()
 }
 
 #[cfg(test)]
@@ -173,11 +186,11 @@ mod tests {
     #[test]
     fn the_report_shows_what_there_is() {
         let titles = |recorder: Recorder| -> Vec<String> {
-            recorder.finish().into_report(&ending()).plots.into_iter().map(|plot| plot.title).collect()
+            recorder.finish().into_report(&ending(), "there").plots.into_iter().map(|plot| plot.title).collect()
         };
         assert_eq!(titles(Recorder::default()), ["Rate of the payload"]);
         assert_eq!(titles(record(30)).len(), 5);
-        let report = record(30).finish().into_report(&ending());
+        let report = record(30).finish().into_report(&ending(), "there");
         let means = &report.plots[0].series[1];
         assert_eq!(means.name, "1 s mean");
         let Values::Points(points) = &means.values else {
@@ -185,6 +198,27 @@ mod tests {
         };
         assert_eq!(points.len(), 3);
         assert!((points[0].1 - 1e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn pacing_does_not_squash_the_payload() {
+        let mut recorder = Recorder::default();
+        for (seconds, pacing_bps) in [(1.0, 1_100_000), (2.0, 90_000_000), (3.0, 1_100_000)] {
+            recorder.add(&Event::Progress(Sample { seconds, rate_bps: 1_000_000, pacing_bps, ..Sample::default() }));
+        }
+        let report = recorder.finish().into_report(&ending(), "there");
+        let pacing = report.plots[0].series.iter().find(|series| series.name.starts_with("pacing")).unwrap();
+        let Values::Points(points) = &pacing.values else { panic!("{pacing:?}") };
+        assert!(points.iter().all(|(_, rate)| *rate <= 1.3e6) && pacing.name.contains("cut off"), "{pacing:?}");
+    }
+
+    #[test]
+    fn a_report_names_destination_host_and_version() {
+        let report = Recorder::default().finish().into_report(&ending(), "there");
+        let value = |name: &str| report.summary.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        assert_eq!(value("Destination").as_deref(), Some("there"));
+        assert!(!value("Report made on").unwrap().is_empty());
+        assert!(value("icdc").unwrap().starts_with(env!("CARGO_PKG_VERSION")));
     }
 
     #[test]
@@ -199,9 +233,10 @@ mod tests {
     #[test]
     fn failures_make_the_outcome() {
         let summary = Summary { errors: 1, ..Summary::default() };
-        let report = Recorder::default().finish().into_report(&Ending { summary: summary.clone(), reason: None });
-        assert!(report.failed && report.outcome.contains("1 item failed"));
-        let report = Recorder::default().finish().into_report(&Ending { summary, reason: Some("cut".into()) });
-        assert!(report.failed && report.outcome == "cut");
+        let report =
+            Recorder::default().finish().into_report(&Ending { summary: summary.clone(), reason: None }, "there");
+        assert!(report.judgement == Judgement::Failed && report.outcome.contains("1 item failed"));
+        let report = Recorder::default().finish().into_report(&Ending { summary, reason: Some("cut".into()) }, "there");
+        assert!(report.judgement == Judgement::Failed && report.outcome == "cut");
     }
 }

@@ -125,7 +125,7 @@ impl Surface {
 
     /// The page about this run; empty but for the ending if nothing was recorded.
     pub(crate) fn report(&self, ending: &Ending) -> Report {
-        self.state().recorder.take().unwrap_or_default().finish().into_report(ending)
+        self.state().recorder.take().unwrap_or_default().finish().into_report(ending, &self.destination)
     }
 
     fn state(&self) -> MutexGuard<'_, Display> {

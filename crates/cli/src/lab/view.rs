@@ -5,11 +5,12 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use icdc_lab::recording::Recording;
 use icdc_lab::{Heading, Lab, Verdict};
-use icdc_report::Report;
+use icdc_report::{Judgement, Report};
 use icdc_units::Time;
 
 use super::status;
 use crate::arguments::lab::ReportArguments;
+use crate::version;
 
 pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     let lab = Lab::find(&arguments.name.name)?;
@@ -41,7 +42,16 @@ pub(super) fn write(arguments: &ReportArguments) -> Result<()> {
     }
     let verdict = Verdict::of(&page, settings);
     report.outcome = format!("The emulator's run is {verdict}");
-    report.failed = matches!(verdict, Verdict::Invalid { .. });
+    report.judgement = match verdict {
+        Verdict::Valid => Judgement::Good,
+        Verdict::MeansOnly { .. } => Judgement::Limited,
+        Verdict::Invalid { .. } => Judgement::Failed,
+    };
+    if let Some(origin) = report.origin {
+        let seconds = (origin - Time::ORIGIN).as_secs_f64();
+        report.summary.push(("Time axis begins at".to_owned(), format!("{seconds:.6}s")));
+    }
+    report.summary.extend(version::made_by());
     let file = &arguments.file;
     let text = match file.extension().and_then(|extension| extension.to_str()) {
         Some("html") => report.to_html(),

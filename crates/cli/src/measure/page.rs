@@ -1,31 +1,32 @@
 //! Makes the report of a measurement.
 
 use icdc_protocol::measure::Sample;
-use icdc_report::{Plot, Report, Uniform, views};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_report::{Judgement, Plot, Report, Uniform, views};
+use icdc_units::{Rate, Span};
 
 use crate::clock::utc_now;
 use crate::command_line::command_line;
-use crate::copy::summary::{megabits, seconds};
+use crate::copy::page::stages;
+use crate::copy::summary::{megabits, seconds, size};
 use crate::measure::figures::Figures;
 use crate::measure::show::milliseconds;
+use crate::version;
 
 /// The page about a run.
 pub(crate) fn report(figures: &Figures) -> Report {
-    let failed = !figures.errors.is_empty();
-    let outcome = match figures.errors.first() {
-        Some(reason) => reason.clone(),
-        None if figures.interrupted => "Interrupted".into(),
-        None => "Measured to the end".into(),
+    let (outcome, judgement) = match figures.errors.first() {
+        Some(reason) => (reason.clone(), Judgement::Failed),
+        None if figures.interrupted => ("Interrupted".into(), Judgement::Limited),
+        None => ("Measured to the end".into(), Judgement::Good),
     };
     let window = match figures.window_bytes {
         0 => "tuned by the kernel".to_owned(),
-        bytes => ByteCount::new(bytes).to_string(),
+        bytes => size(bytes),
     };
     let mut facts = vec![
         ("Started".to_owned(), utc_now()),
         ("Goodput".into(), megabits(figures.goodput_bps)),
-        ("Data".into(), ByteCount::new(figures.bytes).to_string()),
+        ("Data".into(), size(figures.bytes)),
         ("Time".into(), seconds(figures.seconds)),
         ("Segments retransmitted".into(), figures.retransmitted_segments.to_string()),
         ("Congestion control".into(), figures.congestion.clone()),
@@ -39,13 +40,14 @@ pub(crate) fn report(figures: &Figures) -> Report {
         ("90 % of the steady rate after", figures.start_up_seconds.map(seconds)),
     ];
     facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    facts.extend(version::made_by());
     Report {
         title: "icdc measure".into(),
         command: command_line(std::env::args_os()),
         outcome,
-        failed,
+        judgement,
         summary: facts,
-        stages: figures.limited_by.iter().map(|(name, share)| (name.replace('_', " "), *share)).collect(),
+        stages: stages(figures.limited_by.iter().map(|(name, share)| (*name, *share))),
         plots: plots(figures),
         origin: figures.record.begun(),
         failures: figures.errors.clone(),
