@@ -16,7 +16,8 @@ const ENCODING: (u32, &[(&str, &str)]) = (
     &[
         ("Request", "d0354753"),
         ("Accepted", "ba18aed3"),
-        ("Begin", "bf54b3e4"),
+        ("Sources", "3885a2cd"),
+        ("Begin", "a1a33749"),
         ("Entries", "6a482cfb"),
         ("Block", "5d599d8e"),
         ("Part", "326d24e2"),

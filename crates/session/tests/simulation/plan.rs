@@ -186,7 +186,7 @@ fn window(random: &mut Random) -> Window {
     if random.once_in(3) {
         return Window::default();
     }
-    Window { items: random.within(1, 8) as usize, bytes: ByteCount::new(random.within(1, 40)) }
+    Window { items: random.within(1, 8) as usize, bytes: ByteCount::new(random.within(1, 40)), ..Window::default() }
 }
 
 fn faults(random: &mut Random) -> DiskFaults {

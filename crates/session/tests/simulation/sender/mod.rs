@@ -79,7 +79,11 @@ impl SenderEnd {
         ring: usize,
         is_dry: bool,
     ) -> Self {
-        let named = source.roots.iter().map(|root| Named { name: root.name.clone(), kind: root.kind }).collect();
+        let named = source
+            .roots
+            .iter()
+            .map(|root| Named { name: root.name.clone(), kind: root.kind, identity: None })
+            .collect();
         let is_run = source.is_run();
         let order = Order {
             dry_run: is_dry,
