@@ -109,12 +109,12 @@ fn clones() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Typing on the terminal that standard error may be.
 fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
-    /// `TIOCLINUX` of asm-generic/ioctls.h.
-    const TIOCLINUX: u64 = 0x541c;
+    /// `TIOCSTI` and `TIOCLINUX` of asm-generic/ioctls.h.
+    const TYPING: [u64; 2] = [0x5412, 0x541c];
     let request = |request: u64| {
         SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
     };
-    [libc::TIOCSTI as u64, TIOCLINUX].into_iter().map(request).collect()
+    TYPING.into_iter().map(request).collect()
 }
 
 /// Sockets but those of TCP, UDP and Unix.

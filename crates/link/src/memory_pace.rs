@@ -80,7 +80,7 @@ impl Due {
             now = later;
             let passed = (now - self.0) * rate;
             if passed < left {
-                left = left - passed;
+                left -= passed;
                 self.0 = now;
             }
         }

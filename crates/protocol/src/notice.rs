@@ -28,4 +28,6 @@ pub enum NoticeKind {
     LinkRefused,
     /// Extended attributes were left out that are not carried.
     AttributesLeftOut,
+    /// The receiver's file system does not let a mode be set.
+    ModeNotKept,
 }

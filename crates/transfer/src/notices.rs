@@ -95,6 +95,11 @@ impl Noticed {
                 "further {names} of a file {became}: the hard link is not permitted there (the file system has none, or the file \
                  is immutable or another user's)"
             ),
+            NoticeKind::ModeNotKept => format!(
+                "{items} arrived without the mode that {} should have: the file system of the destination does not let it be set; \
+                 leave mode out of --preserve, or choose another destination",
+                if one { "it" } else { "they" }
+            ),
             NoticeKind::AttributesLeftOut => format!(
                 "{items} {} extended attributes that were left out: only user.*, ACLs and capabilities are copied",
                 if one { "has" } else { "have" }

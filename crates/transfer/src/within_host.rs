@@ -11,7 +11,7 @@ use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 
 use crate::account::Account;
-use crate::event::{Event, EventSink, Summary};
+use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
 use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
@@ -46,13 +46,8 @@ impl WithinHost<'_> {
         let (near, far) = memory_pair();
         let (_, nobody) = unbounded();
         let nobody = Joining { joined: &nobody, wanted: None };
-        // Everything else the sender tells as well.
-        let told = events.clone();
-        let notices: EventSink = Arc::new(move |event| {
-            if matches!(event, Event::Notice { .. }) {
-                told(event);
-            }
-        });
+        // The sender tells everything.
+        let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
         let order = receiver::Order {
             transfer,
@@ -66,7 +61,7 @@ impl WithinHost<'_> {
         // The sender heeds the user's request to stop and tells the receiver.
         let never_asked = StopSignal::new();
         let sent = std::thread::scope(|scope| {
-            try_start(scope, "receiver", || receiver::run(far, nobody, &order, &receiving, &notices, &never_asked))
+            try_start(scope, "receiver", || receiver::run(far, nobody, &order, &receiving, &silent, &never_asked))
                 .map_err(local)?;
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
             sender::run(

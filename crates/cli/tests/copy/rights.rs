@@ -216,7 +216,7 @@ fn files_arrive_without_their_mode_where_none_can_be_set() {
         let mut copy = site.copy(&["--preserve", preserve, "source/", "copy"]);
         let refusals = [libc::SYS_fchmod, libc::SYS_fchmodat].map(|call| Refusal::of(call, errno));
         let ended = refuse(&mut copy, &refusals).run().expect_code(0);
-        assert_eq!(ended.stderr.matches("arrives without its mode").count(), 1, "{ended}");
+        assert_eq!(ended.stderr.matches("arrived without the mode").count(), 1, "{ended}");
         for name in ["small", "medium", "large", "larger"] {
             let (source, copy) = (source.join(name), site.path("copy").join(name));
             assert!(same_contents(&source, &copy), "{name}: {ended}");

@@ -418,7 +418,7 @@ impl Keeper<'_> {
         let wanted = metadata(entry, self.shared.options.preserve);
         let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
         if !restored.map_err(|error| failure::of_tree(&error))? {
-            self.shared.lacks_mode(&directory.path());
+            self.shared.notice(NoticeKind::ModeNotKept, directory.path().as_bytes());
         }
         if wanted.mtime.is_some() && directory.own_stat().is_ok_and(|stat| is_far_off(wanted.mtime, stat.mtime)) {
             self.shared.notice(NoticeKind::TimeNotKept, directory.path().as_bytes());
@@ -527,7 +527,7 @@ impl Keeper<'_> {
         let keep = |(piece, staged): (&Piece, Result<Staged, NotStaged>)| {
             let kept = staged.map(|staged| {
                 if staged.lacks_mode() {
-                    self.shared.lacks_mode(&staged.path());
+                    self.shared.notice(NoticeKind::ModeNotKept, staged.path().as_bytes());
                 }
                 self.staged.insert(piece.id, staged);
                 ByteCount::from(piece.length)

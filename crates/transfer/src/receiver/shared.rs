@@ -1,7 +1,7 @@
 //! What the threads of a receiving session share.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -120,8 +120,6 @@ pub(super) struct Counters {
     pub(super) taken_over_files: AtomicU64,
     pub(super) taken_over_bytes: AtomicU64,
     pub(super) only: Mutex<Option<FileDigest>>,
-    /// An item has arrived without its mode.
-    pub(super) lacks_mode: AtomicBool,
 }
 
 impl Shared<'_> {
@@ -163,18 +161,6 @@ impl Shared<'_> {
     /// Whose unfinished files are found and made.
     pub(super) fn whose(&self) -> Whose {
         Whose(self.order.allowed.only_new)
-    }
-
-    /// The item at `path` arrives without its mode; the first one is told.
-    pub(super) fn lacks_mode(&self, path: &str) {
-        if !self.counters.lacks_mode.swap(true, Ordering::Relaxed) {
-            let text = format!(
-                "{path} arrives without its mode, and so do others there: the file system does not let it be set; leave \
-                 mode out of --preserve, or choose another destination"
-            );
-            tracing::warn!("{text}");
-            (self.events)(Event::Notice { text });
-        }
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -24,13 +24,16 @@ const MAX_DIRECTORIES: usize = 4096;
 /// Most names that are remembered; what follows is not told apart any more.
 const MAX_NAMES: usize = 1 << 20;
 
+/// A name that was published, in its directory.
+type Known = (DirectoryPlace, Arc<[u8]>);
+
 /// Names of this run that may have another spelling.
 #[derive(Default)]
 pub(super) struct Spellings {
     /// Whether a directory ignores the case of letters.
     ignore_case: HashMap<DirectoryPlace, bool>,
     /// By device and inode: the directories and names that this run knows the item by.
-    items: HashMap<(u64, u64), Vec<(DirectoryPlace, Arc<[u8]>)>>,
+    items: HashMap<(u64, u64), Vec<Known>>,
     /// Names in directories that ignore case, by the hash of the directory and the name in small
     /// letters. The kernel may know what stood at another spelling of such a name before.
     without_case: HashMap<u64, Arc<[u8]>>,

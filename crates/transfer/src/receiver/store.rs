@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, Sender as Channel, TryRecvError};
 use icdc_disk::{Block, Completion, Engine, Job, open_engine};
 use icdc_protocol::block_map::{block_length, block_offset};
-use icdc_protocol::message::{BlockHeader, EntryId, Message, Ready};
+use icdc_protocol::message::{BlockHeader, EntryId, Message, NoticeKind, Ready};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Read};
 use icdc_units::ByteCount;
@@ -152,7 +152,7 @@ impl Store<'_> {
                     if let Some(file) = self.files.get(&id) {
                         let finished = file.finish(self.shared.options.preserve);
                         if finished == Ok(false) {
-                            self.shared.lacks_mode(&file.path());
+                            self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
                         }
                         self.machine.on_finished(id, finished.map(|_| ()));
                     }
