@@ -1,5 +1,6 @@
 """What happens to a copy while it runs: signals to either end, other programs at the source and at the destination."""
 
+import errno
 import os
 import random
 import signal
@@ -227,7 +228,10 @@ class DestinationRaces(Trouble):
         path = self.rng.choice(files)
         try:
             getattr(self, kind.replace("-", "_"))(path)
-        except FileNotFoundError:
+        except OSError as error:
+            # It is gone meanwhile, or the disk is full for others, too.
+            if error.errno not in (errno.ENOENT, errno.ENOSPC):
+                raise
             return
         self.done.append(f"destination {kind} {path!r}")
 

@@ -10,9 +10,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 /// Rights that are refused unless a rule grants them. Kernels that know fewer refuse fewer.
 const HANDLED: ABI = ABI::V3;
@@ -29,6 +31,8 @@ const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
 #[derive(Debug)]
 pub struct Files {
     places: Vec<(OwnedFd, BitFlags<AccessFs>)>,
+    /// A place could not be had, for want of descriptors or memory, and would be out of reach.
+    lacks: bool,
     /// It makes and accepts no TCP connection, and signals no process but its own.
     is_alone: bool,
 }
@@ -37,7 +41,7 @@ impl Files {
     /// No files but those in which every end reads what the kernel tells.
     #[must_use]
     pub fn of_end() -> Self {
-        let files = Self { places: Vec::new(), is_alone: false };
+        let files = Self { places: Vec::new(), lacks: false, is_alone: false };
         OF_THE_KERNEL.iter().fold(files, |files, path| files.read_path(Path::new(path)))
     }
 
@@ -64,10 +68,7 @@ impl Files {
     /// As [`read`](Self::read), by a path; one that cannot be opened is left out.
     #[must_use]
     pub fn read_path(self, path: &Path) -> Self {
-        match PathFd::new(path) {
-            Ok(place) => self.read(&place),
-            Err(_) => self,
-        }
+        self.with_path(path, Self::read)
     }
 
     /// Also everything beneath this directory, to read and to change: no devices, sockets or pipes are made
@@ -80,19 +81,24 @@ impl Files {
     /// As [`change`](Self::change), by a path; one that cannot be opened is left out.
     #[must_use]
     pub fn change_path(self, path: &Path) -> Self {
-        match PathFd::new(path) {
-            Ok(place) => self.change(&place),
+        self.with_path(path, Self::change)
+    }
+
+    fn with_path(self, path: &Path, allowed: impl FnOnce(Self, &File) -> Self) -> Self {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(place) => allowed(self, &place.into()),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Self { lacks: true, ..self },
             Err(_) => self,
         }
     }
 
     fn allow(mut self, place: BorrowedFd<'_>, access: BitFlags<AccessFs>) -> Self {
-        let Ok(place) = place.try_clone_to_owned() else { return self };
-        let place = File::from(place);
+        let Ok(place) = place.try_clone_to_owned().map(File::from) else { return Self { lacks: true, ..self } };
         let access = match place.metadata() {
             Ok(found) if found.is_dir() => access,
             Ok(_) => access & AccessFs::from_file(HANDLED),
-            Err(_) => return self,
+            Err(_) => return Self { lacks: true, ..self },
         };
         self.places.push((place.into(), access));
         self
@@ -103,6 +109,7 @@ impl Files {
     pub fn enforce(&self) {
         let enforced = match obstacle() {
             Some(why) => Err(why.to_owned()),
+            None if self.lacks => Err("no descriptors or memory for the rules".to_owned()),
             None => self.restrict().map_err(|error| error.to_string()),
         };
         if let Err(why) = enforced {

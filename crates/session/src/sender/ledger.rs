@@ -29,9 +29,13 @@ pub struct Window {
     /// Bytes of paths, attributes and held contents of pending items at which nothing more is announced.
     pub bytes: ByteCount,
     /// Directories that may be open at once. In trees of more than two thirds as many levels there are
-    /// more: a third as many beside those levels.
+    /// more: a third as many beside those levels, and two at least.
     pub directories: usize,
 }
+
+/// Directories that may be open beside the levels above an item, however few there may be: the one that it is in, and
+/// the next.
+const LEAST_OPEN: usize = 2;
 
 impl Window {
     /// With no more directories open than this.
@@ -203,7 +207,8 @@ impl Ledger {
 
     /// Whether another item may be announced, `depth` levels below its source.
     pub(super) fn has_room(&self, depth: usize) -> bool {
-        let open = self.window.directories.max(depth + self.window.directories / 3);
+        let beside = (self.window.directories / 3).max(LEAST_OPEN);
+        let open = self.window.directories.max(depth + beside);
         let has_bytes = (self.weight as u64) < self.window.bytes.as_u64();
         self.slots.len() < self.window.items && has_bytes && self.directories.len() < open && self.open.len() < open
     }
