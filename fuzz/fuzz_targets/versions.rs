@@ -1,4 +1,4 @@
-//! What the other end says of its versions, by line or by names of TLS: a range that is none is not believed,
+//! Versions of the other end, by line or by names of TLS: a range that is none is not believed,
 //! and what is believed is said the same way.
 
 #![no_main]

@@ -19,7 +19,7 @@ const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
 /// Kernel's description of its types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What a report says of the program and the host that made it, as (name, value).
+/// Facts of a report about the program and the host that made it, as (name, value).
 pub(crate) fn made_by() -> [(String, String); 2] {
     let built = COMMIT.map_or_else(|| VERSION.to_owned(), |commit| format!("{VERSION}, commit {commit}"));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -42,7 +42,7 @@ impl Pace {
         (bytes != u64::MAX).then(|| Rate::from_bytes_per_second(bytes))
     }
 
-    /// How long parcels have waited for it so far.
+    /// Time that parcels have waited for it so far.
     pub(crate) fn waited(&self) -> Span {
         Span::from_nanos(self.waited_nanos.load(Ordering::Relaxed))
     }

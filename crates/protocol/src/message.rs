@@ -128,7 +128,7 @@ pub enum Message {
     /// From a sender that the other end has connected to: the path needs so many connections, the
     /// first included. The receiver makes them unless its user has named a number.
     Connections {
-        /// How many.
+        /// Number of items.
         wanted: u8,
     },
 
@@ -136,7 +136,7 @@ pub enum Message {
     /// tell the same of it; a part that has come before means nothing.
     Part(Part),
 
-    /// What items have met so far that is no failure.
+    /// Notice of items that have not failed, as far as they have come.
     Notice(Notice),
 
     /// Before a [`Begin`](Self::Begin) that has no room for them: sources, ahead of its own.
@@ -293,7 +293,7 @@ pub struct ReceiveOptions {
     pub verify: bool,
     /// Use what earlier runs left behind.
     pub resume: bool,
-    /// What becomes of files that are there.
+    /// Treatment of files that are there.
     pub existing: Existing,
     /// Make the directories above the destination that are missing.
     pub mkpath: bool,
@@ -309,7 +309,7 @@ pub struct ReceiveOptions {
     pub diskless: Option<Diskless>,
 }
 
-/// What becomes of a file that is at the destination already.
+/// Treatment of a file that is at the destination already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Existing {
     /// It is replaced.
@@ -411,7 +411,7 @@ pub struct Source {
     pub identity: Option<Identity>,
 }
 
-/// What an end knows a file or directory by that is on the same running kernel; nothing to others.
+/// Identity of a file or directory to ends on the same running kernel; nothing to others.
 pub type Identity = [u8; 16];
 
 /// What a source is.

@@ -1,20 +1,20 @@
-//! What an end tells the other one of many items at once, that is no failure and that a user should know.
+//! Notices: an end tells the other one of many items at once that have not failed, for the user.
 
 use serde::{Deserialize, Serialize};
 
-/// How many items of one session met something, and which were the first. A later one of the same kind
+/// Number of items of one session that met something, and the first ones. A later one of the same kind
 /// replaces an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// What they met.
     pub kind: NoticeKind,
-    /// How many, at least as many as are named.
+    /// Number of items, at least as many as are named.
     pub count: u64,
     /// Paths of the first ones, as the telling end shows them.
     pub first: Vec<Vec<u8>>,
 }
 
-/// What items can meet.
+/// Kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeKind {

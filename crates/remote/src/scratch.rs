@@ -19,7 +19,7 @@ const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "icdc-measure-";
 /// Characters that follow it: those of [`tempfile`].
 const RANDOM: usize = 6;
-/// How often a directory is made that another process sweeps before it is locked.
+/// Attempts to make a directory that another process sweeps before it is locked.
 const ATTEMPTS: u32 = 8;
 
 /// Where such a directory may be, the preferred place first.

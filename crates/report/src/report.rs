@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{HeatMap, Plot, Table};
 
-/// How good an outcome is; it gives the outcome its colour.
+/// Judgement of an outcome, which gives the outcome its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
@@ -27,7 +27,7 @@ pub struct Report {
     pub command: String,
     /// One sentence on how it ended.
     pub outcome: String,
-    /// How good that outcome is.
+    /// Judgement of that outcome.
     pub judgement: Judgement,
     /// Facts as (name, value), in order.
     pub summary: Vec<(String, String)>,

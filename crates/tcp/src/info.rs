@@ -132,7 +132,7 @@ impl TcpInfo {
         Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
     }
 
-    /// Whether the first segment has not arrived however often it was sent, while what is shorter has: a later segment,
+    /// True if the first segment has not arrived however often it was sent, while what is shorter has: a later segment,
     /// or the other end's farewell to a connection on which it has heard nothing. So does a path that drops large
     /// packets without a word (RFC 2923, section 2.1). Tells of connections that have just begun.
     pub fn loses_large_segments(&self) -> bool {

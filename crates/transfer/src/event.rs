@@ -80,7 +80,7 @@ pub enum Event {
         /// A sentence.
         text: String,
     },
-    /// What items have met in a session that has ended, that is no failure.
+    /// Notices of a session that has ended.
     Noticed(Noticed),
     /// The sender allows itself another rate.
     Pace {
@@ -395,7 +395,7 @@ pub struct Summary {
     /// Sum of their sizes.
     #[serde(default)]
     pub taken_over_bytes: u64,
-    /// What items have met that is no failure.
+    /// Notices of items that have not failed.
     #[serde(default)]
     pub notices: Vec<Noticed>,
 }

@@ -1,4 +1,4 @@
-//! What many items meet in the same way, that is no failure: told once, with their number and the first
+//! Notices of items that have met the same and have not failed: told once, with their number and the first
 //! of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::path_text;
 
-/// How many items of a run met something, for the user.
+/// Notice of items of a run that met something, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noticed {
     /// What they met.
     pub kind: NoticeKind,
-    /// How many.
+    /// Number of items.
     pub count: u64,
     /// Paths of the first ones; bytes that are not UTF-8 are replaced.
     pub first: Vec<String>,
@@ -44,7 +44,7 @@ impl Notices {
         self.by_kind.insert(notice.kind, notice);
     }
 
-    /// What is to be told now; nothing of it is given twice.
+    /// Notices to be told now; none is given twice.
     pub(crate) fn untold(&mut self) -> Vec<Notice> {
         let untold = std::mem::take(&mut self.untold);
         untold.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()

@@ -1,10 +1,10 @@
-//! How much a session takes of what this process may have: blocks of memory, open directories.
+//! Shares of a session in what this process may have: blocks of memory, open directories.
 
 use icdc_limits::memory;
 use icdc_protocol::limits::BLOCK_SIZE;
 use rustix::process::{Resource, getrlimit};
 
-/// What blocks may take of the tightest limit on memory: the other end may be under the same one, and
+/// Share of blocks in the tightest limit on memory: the other end may be under the same one, and
 /// threads, paths and the page cache need the rest.
 const SHARE: u64 = 4;
 /// The least number of blocks, whatever the limit: one for the disk and one for the network, for a few

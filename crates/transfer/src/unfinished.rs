@@ -42,11 +42,11 @@ pub enum Content {
     Data,
     /// Which blocks of a file are durable.
     FileJournal,
-    /// What a run has published.
+    /// Items that a run has published.
     RunJournal,
 }
 
-/// What became of an unfinished file.
+/// Fate of an unfinished file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// A running icdc holds it.
@@ -104,7 +104,7 @@ struct Waiting {
     held_above: bool,
 }
 
-/// Whether a run that is at work has its journal in this directory.
+/// True if a run that is at work has its journal in this directory.
 fn has_run(place: &Path) -> bool {
     let Ok(tree) = Tree::open(place) else { return false };
     let Ok(listing) = tree.root().entries() else { return false };

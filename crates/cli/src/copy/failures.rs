@@ -26,7 +26,7 @@ struct Group {
 }
 
 impl Failures {
-    /// What is to be told of an item now; `None` if its cause has been told.
+    /// Sentence about an item for now; `None` if its cause has been told.
     pub(crate) fn add(&mut self, path: &str, reason: &str) -> Option<String> {
         // A directory's own reason is that of what is in it.
         let causes = [reason, cause(path, reason)];
@@ -45,7 +45,7 @@ impl Failures {
         Some(told(path, reason))
     }
 
-    /// What is to be told at the end: a line for each cause of several items.
+    /// Lines for the end: one for each cause of several items.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         self.causes.clear();
         let groups = std::mem::take(&mut self.groups).into_iter().filter(|group| group.further > 0);
@@ -74,7 +74,7 @@ pub(crate) fn told(path: &str, reason: &str) -> String {
     if named { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
-/// What of a reason is the same for other items: without a place in front that has the item's own name.
+/// Cause that other items may share: a reason without a place in front that has the item's own name.
 fn cause<'a>(path: &str, reason: &'a str) -> &'a str {
     let name = path.rsplit('/').next().unwrap_or(path);
     match reason.split_once(": ") {

@@ -15,7 +15,7 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
     pub(crate) failed: u64,
-    /// What items have met that is no failure, by its kind.
+    /// Notices of items that have not failed, by kind.
     pub(crate) notices: Vec<Noticed>,
     pub(crate) resumed: u64,
     /// Items and bytes that a run without `--dry-run` would send.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::process::eventually;
 use crate::support::{MIB, Run, Site, Start, assert_same, data, is_root, open_to_all, skip};
 
-/// What the command tells of `place`: each file, and all.
+/// Events of the command about `place`: each file, and all.
 fn leftovers(site: &Site, words: &[&str]) -> (Vec<Value>, Value) {
     let ended = site.icdc(&["leftovers", "--json"]).args(words).run().expect_code(0);
     let mut lines = ended.events;

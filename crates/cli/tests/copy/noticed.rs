@@ -1,4 +1,4 @@
-//! What many items meet that is no failure: told once, with their number and the first of them.
+//! Notices of items that have not failed: told once, with their number and the first of them.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::mounts::Mount;
 use crate::support::{Ended, Road, Start, Way, is_root, open_to_all, skip};
 
-/// How many items the summary of a run tells to have met something, and how many it names.
+/// Number of items in a notice of the summary, and how many of them it names.
 pub(crate) fn noticed(ended: &Ended, kind: &str) -> (u64, usize) {
     let summary = ended.summary();
     let notices = summary["notices"].as_array().unwrap();

@@ -47,13 +47,7 @@ impl Mount {
     /// An ext4 of `bytes` bytes at `path`, which is made; its image lies beside it. `None` where it cannot be
     /// made or mounted, with the reason on standard error.
     pub fn ext4(path: PathBuf, bytes: u64, options: &[&str]) -> Option<Self> {
-        if !is_root() {
-            skip("mounting needs root");
-            return None;
-        }
-        std::fs::create_dir_all(&path).unwrap();
-        let image = path.with_extension("image");
-        std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        let image = image(&path, bytes)?;
         let made = succeeds(Command::new("/sbin/mkfs.ext4").args(["-q", "-F"]).args(options).arg(&image));
         let mounted = made && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
         mounted.then_some(Self { path })
@@ -63,13 +57,7 @@ impl Mount {
     /// same; its image lies beside it. `None` where it cannot be made or mounted, with the reason on
     /// standard error.
     pub fn ignoring_case(path: PathBuf, bytes: u64) -> Option<Self> {
-        if !is_root() {
-            skip("mounting needs root");
-            return None;
-        }
-        std::fs::create_dir_all(&path).unwrap();
-        let image = path.with_extension("image");
-        std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        let image = image(&path, bytes)?;
         let made = succeeds(Command::new("/sbin/mkntfs").args(["-F", "-Q", "-q"]).arg(&image));
         let options = ["-o", "ignore_case,permissions"];
         let mounted = made && succeeds(Command::new("/bin/lowntfs-3g").args(options).arg(&image).arg(&path));
@@ -107,4 +95,16 @@ impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).output();
     }
+}
+
+/// An empty image of `bytes` bytes beside the directory `path`, which is made. `None` for other users than root, who cannot mount it.
+fn image(path: &Path, bytes: u64) -> Option<PathBuf> {
+    if !is_root() {
+        skip("mounting needs root");
+        return None;
+    }
+    std::fs::create_dir_all(path).unwrap();
+    let image = path.with_extension("image");
+    std::fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+    Some(image)
 }

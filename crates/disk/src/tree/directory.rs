@@ -112,7 +112,7 @@ impl Directory {
         }
     }
 
-    /// Whether names in it may be changed once they are made.
+    /// Checks that names in it may be changed once they are made.
     ///
     /// # Errors
     /// [`TreeError::AppendOnly`].

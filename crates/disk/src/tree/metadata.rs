@@ -326,7 +326,7 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
 /// of it.
 ///
 /// # Errors
-/// What `futimens` and `fstat` say.
+/// Those of `futimens` and `fstat`.
 pub fn set_time(file: impl AsFd, mtime: FileTime) -> std::io::Result<FileTime> {
     rustix::fs::futimens(&file, &timestamps(mtime))?;
     Ok(Stat::of(file)?.mtime)

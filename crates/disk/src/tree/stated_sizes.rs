@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{FsWord, fstatfs};
 
-/// How far the sizes that a file system states of its files are those of their contents.
+/// Trust in the sizes that a file system states of its files: are they those of their contents?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatedSizes {
     /// The file system keeps contents, and knows their length.

@@ -31,7 +31,7 @@ impl RefusedLines {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// How many lines have been left out, if a line may tell that now.
+    /// Number of lines that have been left out, if a line may tell that now.
     pub(crate) fn left_out(&mut self, now: Time) -> Option<u64> {
         if self.left_out == 0 {
             return None;

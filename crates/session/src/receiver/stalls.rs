@@ -16,9 +16,9 @@ pub const GAP: Span = Span::from_secs(2);
 /// Silence of the first connection.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
-    /// How long its inlet has waited for the sender; zero while it waits for room in the ring.
+    /// Time that its inlet has waited for the sender; zero while it waits for room in the ring.
     pub inlet: Span,
-    /// How long nothing has come over its path, be it an acknowledgement, whoever waits; zero if unknown.
+    /// Silence of its path, acknowledgements included, whoever waits; zero if unknown.
     pub path: Span,
 }
 

@@ -61,13 +61,13 @@ impl KeptTimes {
     }
 }
 
-/// Whether an item that was given the time `wanted` shows one that is off by more than the rounding of
+/// True if an item that was given the time `wanted` shows one that is off by more than the rounding of
 /// file systems, which keep seconds or every other one.
 pub(super) fn is_far_off(wanted: Option<FileTime>, shown: FileTime) -> bool {
     wanted.is_some_and(|wanted| wanted.seconds.abs_diff(shown.seconds) >= 2)
 }
 
-/// Whether a file system that keeps whole seconds, or every other one, may keep `found` of `wanted`.
+/// True if a file system that keeps whole seconds, or every other one, may keep `found` of `wanted`.
 fn may_be_kept_of(wanted: FileTime, found: FileTime) -> bool {
     found.nanos == 0
         && (found.seconds == wanted.seconds || (found.seconds % 2 == 0 && found.seconds == wanted.seconds - 1))

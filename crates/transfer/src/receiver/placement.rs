@@ -41,7 +41,7 @@ pub(super) struct Placement {
     destination: Destination,
 }
 
-/// Whether the directories above the destination may be missing.
+/// True if the directories above the destination may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parents {
     /// They may not.

@@ -98,9 +98,9 @@ pub(super) struct Shared<'a> {
     pub(super) stir: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
-    /// What items have met at this end.
+    /// Notices of this end.
     pub(super) notices: Mutex<Notices>,
-    /// What they have met at the sender's end.
+    /// Notices of the sender's end.
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,

@@ -30,7 +30,7 @@ type Known = (DirectoryPlace, Arc<[u8]>);
 /// Names of this run that may have another spelling.
 #[derive(Default)]
 pub(super) struct Spellings {
-    /// Whether a directory ignores the case of letters.
+    /// True for a directory that ignores the case of letters.
     ignore_case: HashMap<DirectoryPlace, bool>,
     /// By device and inode: the directories and names that this run knows the item by.
     items: HashMap<(u64, u64), Vec<Known>>,

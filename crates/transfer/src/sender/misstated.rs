@@ -22,7 +22,7 @@ use super::given_up::unreadable;
 /// Contents of a file that were read before it was announced.
 pub(super) type Held = Arc<[u8]>;
 
-/// What is known of the file systems that files were found on, by their devices.
+/// File systems that files were found on, by their devices.
 #[derive(Default)]
 pub(super) struct Misstated {
     devices: HashMap<u64, StatedSizes>,
@@ -105,7 +105,7 @@ pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering>
     }
 }
 
-/// Whether a file has a byte at `size`, behind its stated end.
+/// True if a file has a byte at `size`, behind its stated end.
 pub(super) fn goes_on(file: &File, size: u64) -> bool {
     file.read_at(&mut [0; 1], size).is_ok_and(|read| read > 0)
 }

@@ -70,7 +70,7 @@ impl Sources {
         let is_long = self.roots.len() > ONE_BY_ONE;
         let mut seen = HashSet::new();
         self.roots.iter().fold(Files::of_end(), |files, (_, root)| match &root.name {
-            Some(_) if is_long => match Stat::of(&root.directory) {
+            Some(_) if is_long => match root.directory.own_stat() {
                 Ok(stat) if seen.insert((stat.dev, stat.ino)) => files.read(&root.directory),
                 Ok(_) | Err(_) => files,
             },

@@ -192,7 +192,7 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
 }
 
-/// What is decided of a link without making it.
+/// Verdict on a link without making it.
 fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
     match item.entry.kind {
         EntryKind::HardLink { .. } => {
@@ -246,7 +246,7 @@ fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
     is_so.then_some(stat.mtime)
 }
 
-/// Whether it has the mode and the owner that this item is to have.
+/// True if it has the mode and the owner that this item is to have.
 fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
@@ -259,14 +259,14 @@ fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
     shows_time(item, options, &stat, facts).then_some(stat)
 }
 
-/// Whether it shows the item's time of modification: the same, or what the file system keeps of it,
+/// True if it shows the item's time of modification: the same, or what the file system keeps of it,
 /// which it can only have been given where times are preserved.
 fn shows_time(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
     let wanted = ModificationTime::of(&item.entry);
     stat.mtime == wanted || (options.preserve.times && stat.mtime == facts.shown_time(wanted))
 }
 
-/// Whether the name has a regular file that was modified later than the item, as far as the file
+/// True if the name has a regular file that was modified later than the item, as far as the file
 /// system can tell.
 fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
     let source = ModificationTime::of(&item.entry);
@@ -275,7 +275,7 @@ fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
         .is_some_and(|stat| stat.kind == Kind::File && stat.mtime > source && stat.mtime > facts.shown_time(source))
 }
 
-/// Whether it is a symbolic link that is there already, with its time and owner where these are
+/// True if it is a symbolic link that is there already, with its time and owner where these are
 /// preserved.
 fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let EntryKind::Symlink { target } = &item.entry.kind else { return false };
