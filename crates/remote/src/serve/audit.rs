@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use icdc_metrics::ServeMetrics;
 use icdc_stop::StopSignal;
@@ -126,6 +127,8 @@ pub(super) struct Audit {
     metrics: Arc<ServeMetrics>,
     when_full: WhenFull,
     over: StopSignal,
+    /// Synchronizes the file, until the log is over.
+    synchronizing: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Log {
@@ -146,7 +149,7 @@ impl Audit {
     pub(super) fn open(config: Option<&AuditConfig>, metrics: Arc<ServeMetrics>) -> io::Result<Self> {
         let over = StopSignal::new();
         let Some(AuditConfig { place, when_full }) = config else {
-            return Ok(Self { log: None, metrics, when_full: WhenFull::GoOn, over });
+            return Ok(Self { log: None, metrics, when_full: WhenFull::GoOn, over, synchronizing: Mutex::default() });
         };
         let state = State { sink: Sink::open(place)?, dirty: false, broken: None };
         let log = Arc::new(Log { started: clock::now(), state: Mutex::new(state) });
@@ -157,8 +160,8 @@ impl Audit {
             }
             synced.sync();
         };
-        std::thread::Builder::new().name("audit".to_owned()).spawn(sync)?;
-        Ok(Self { log: Some(log), metrics, when_full: *when_full, over })
+        let thread = std::thread::Builder::new().name("audit".to_owned()).spawn(sync)?;
+        Ok(Self { log: Some(log), metrics, when_full: *when_full, over, synchronizing: Mutex::new(Some(thread)) })
     }
 
     /// Writes a line; whether what it tells may happen.
@@ -184,14 +187,21 @@ impl Audit {
             tracing::error!("the audit log cannot be reopened, and the old file is kept: {error}");
         }
     }
+
+    /// Makes durable what was written. A thread that still waits for a disk when the process ends would be killed by
+    /// the service manager, which tells operators so.
+    pub(super) fn close(&self) {
+        self.over.request();
+        let thread = self.synchronizing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Drop for Audit {
     fn drop(&mut self) {
-        self.over.request();
-        if let Some(log) = &self.log {
-            log.sync();
-        }
+        self.close();
     }
 }
 

@@ -302,6 +302,7 @@ impl Prepared {
         }
         daemon.tell_rest();
         daemon.record(&Line { event: "stop", ..Line::default() });
+        daemon.audit.close();
         Ok(())
     }
 }
