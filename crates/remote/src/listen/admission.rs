@@ -169,6 +169,11 @@ impl Admission {
         self.connections.cut_late(now);
     }
 
+    /// Keeps what keys have moved, at the end of the daemon: threads of its connections may still hold it then.
+    pub(crate) fn keep_usage(&self) {
+        self.usage.store_at_once();
+    }
+
     /// Reads the file again, whether it looks changed or not; answers the number of standing keys.
     pub(crate) fn reload(&self, now: Time) -> Result<usize, TrustError> {
         let keys = self.file.read_again()?;
@@ -596,6 +601,35 @@ mod tests {
         let place = place(&only);
         place.has_moved(mb(19));
         (0..4).for_each(|_| assert!(place.reserve(mb(4)).is_ok()));
+    }
+
+    #[test]
+    fn a_session_ends_well_with_what_was_reserved_for_it_when_others_have_used_up_the_rest() {
+        let (_directory, path) = file(&format!("root=/,quota=20MB {}", key(1)));
+        let admission = Admission {
+            usage: Arc::new(UsageFile::in_memory()),
+            ..Admission::open(&path, None, AllowedCongestion::Any).unwrap()
+        };
+        let (link, _far) = icdc_link::memory_pair();
+        let entered = [1, 1, 2].map(|transfer| {
+            let admitted = admission.enter(&key(1), &link.control).unwrap();
+            let place = admitted.rights.place.clone().unwrap();
+            place.take([transfer; 16]).unwrap();
+            (admitted, place)
+        });
+        let [(first, place), (further, _), (other, other_place)] = &entered;
+        let mb = |number: u64| ByteCount::new(number * 1_000_000);
+        place.reserve(mb(16)).unwrap();
+        // The socket of the other one has taken in what it has not asked for yet.
+        place.has_moved(mb(16));
+        other_place.has_moved(mb(5));
+        admission.look(clock::now());
+        let asked = [first, further, other].map(|admitted| admitted.stop.is_requested());
+        assert_eq!(asked, [false, false, true]);
+        // Nor may it move whatever it likes besides.
+        place.has_moved(mb(19));
+        admission.look(clock::now());
+        assert!(first.stop.is_requested() && further.stop.is_requested());
     }
 
     #[test]

@@ -23,6 +23,10 @@ const MOST_SESSIONS: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
 const AHEAD: ByteCount = ByteCount::from_mib(8);
 /// It reserves at most this share of what is left, for the sake of other sessions of the key.
 const SHARE_AHEAD: u64 = 16;
+/// A session moves this much more than the payload that it has reserved: names, digests, what TLS adds to records.
+const UNRESERVED: ByteCount = ByteCount::from_mib(1);
+/// Besides, this share of its payload.
+const UNRESERVED_SHARE: u64 = 16;
 /// Runs that are remembered because their limit is used up.
 const MOST_SPENT: usize = 256;
 /// How long a session that is asked to end may take to tell the other end.
@@ -92,15 +96,22 @@ impl Connections {
         });
     }
 
-    /// Counts what was moved, and asks every connection to end whose grant has expired or is used up.
+    /// Counts what was moved, and asks every connection to end whose grant has expired or is used up. A session may
+    /// move to the end what was reserved for it, though others of its key have used up the rest.
     pub(super) fn look(&self, usage: &mut Usage, wall: SystemTime, now: Time) {
-        self.state().open.values_mut().for_each(|connection| connection.count(usage, wall));
+        let mut within = HashSet::new();
+        for connection in self.state().open.values_mut() {
+            connection.count(usage, wall);
+            within.extend(connection.transfer.filter(|_| connection.keeps_to_its_reserve()));
+        }
         self.end(now, |connection| {
             if connection.grant.has_expired(wall) {
                 return Some("the connection ends: its line in authorized_keys has expired");
             }
             let left = usage.left(&connection.owner, &connection.grant.limits, wall);
-            left.is_some_and(|left| left.bytes.is_zero())
+            let is_used_up = left.is_some_and(|left| left.bytes.is_zero());
+            let is_within = connection.transfer.is_some_and(|transfer| within.contains(&transfer));
+            (is_used_up && !is_within)
                 .then_some("the connection ends: its key has used up the bytes that its line in authorized_keys allows")
         });
     }
@@ -186,6 +197,12 @@ impl Connections {
 }
 
 impl Connection {
+    /// Payload was reserved for its session, and little else has moved.
+    fn keeps_to_its_reserve(&self) -> bool {
+        let share = ByteCount::new(self.reserved.as_u64() / UNRESERVED_SHARE);
+        !self.reserved.is_zero() && self.moved <= self.reserved + share + UNRESERVED
+    }
+
     fn count(&mut self, usage: &mut Usage, now: SystemTime) {
         let limits = &self.grant.limits;
         if limits.bytes_per_day.is_none() && limits.quota.is_none() {

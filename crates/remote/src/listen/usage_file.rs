@@ -83,6 +83,11 @@ impl UsageFile {
         }
     }
 
+    /// Stores and learns now.
+    pub(super) fn store_at_once(&self) {
+        self.exchange(&mut self.kept());
+    }
+
     /// Each thing that goes wrong is told once.
     fn exchange(&self, kept: &mut Keeping) {
         let Some(path) = &self.path else {

@@ -301,6 +301,7 @@ impl Prepared {
             tracing::warn!("sessions that did not end in time are broken off; they can be resumed");
         }
         daemon.tell_rest();
+        daemon.admission.keep_usage();
         daemon.record(&Line { event: "stop", ..Line::default() });
         daemon.audit.close();
         Ok(())
