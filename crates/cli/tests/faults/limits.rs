@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::support::cgroup::Tasks;
-use crate::support::{Site, is_root, open_to_all, skip};
+use crate::support::{Site, assert_no_leftovers, is_root, open_to_all, skip};
 
 /// `icdc WORDS…` of a user of this test's own, who may have `most` processes and threads.
 fn with_threads(site: &Site, most: u32, words: &[&str]) -> Command {
@@ -52,6 +52,32 @@ fn few_open_files_are_named_as_the_limit() {
     }
     let (code, said) = under(&site, "--nofile=40");
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_copy_that_few_open_files_have_failed_is_gone_on_with() {
+    let site = site();
+    for number in 0..12 {
+        fs::create_dir_all(site.path(&format!("more/{number}"))).unwrap();
+        fs::write(site.path(&format!("more/{number}/of-{number}")), "data").unwrap();
+    }
+    open_to_all(site.root());
+    let run = |most: u32, copy: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "60", "prlimit", &format!("--nofile={most}")]);
+        command.arg(site.path("icdc")).args(["copy", "source/"]);
+        command.args((0..12).map(|number| format!("more/{number}/"))).arg(copy);
+        site.settle(command).output().unwrap()
+    };
+    let mut failed = 0;
+    for most in 8..=40 {
+        let copy = format!("copy-{most}");
+        failed += u32::from(!run(most, &copy).status.success());
+        let again = run(1024, &copy);
+        assert!(again.status.success(), "{most}: {}", String::from_utf8_lossy(&again.stderr));
+        assert_no_leftovers(&site.path(&copy));
+    }
+    assert!(failed > 0, "no limit was low enough");
 }
 
 #[test]

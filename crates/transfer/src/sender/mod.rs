@@ -233,8 +233,11 @@ fn break_off(outlet: &mut dyn Outlet, error: SessionError) -> SessionError {
     error
 }
 
-/// Of no source at all there is nothing to send, and nothing shall be made for it.
+/// Of no source at all there is nothing to send, and nothing shall be made for it; nor for sources that are not known.
 fn nothing_found(sources: &Sources) -> Option<Refusal> {
+    if let Some(reason) = &sources.unseen {
+        return Some(Refusal { kind: RefusalKind::Internal, reason: clip(reason.clone()) });
+    }
     if !sources.roots.is_empty() {
         return None;
     }

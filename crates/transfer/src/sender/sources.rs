@@ -46,6 +46,9 @@ pub struct Sources {
     pub(crate) roots: Vec<(u32, Root)>,
     /// Sources that were not found.
     pub(crate) problems: Vec<Problem>,
+    /// A source that nobody could look for, because this process has too many files open. The next run would have
+    /// other sources, and would not know this one's journal.
+    pub(crate) unseen: Option<String>,
     /// What of them is copied; `None` for everything.
     pub(crate) selection: Option<Arc<Selection>>,
 }
@@ -108,7 +111,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut named = Vec::new();
     let mut roots = Vec::new();
     let mut problems = Vec::new();
-    let mut beside = None;
+    let (mut beside, mut unseen) = (None, None);
     for path in paths {
         match find_one(tree, path, &mut beside) {
             Ok(root) if path.split(|byte| *byte == b'/').any(is_staging) => {
@@ -135,6 +138,9 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
                 named.push(root.source);
             }
             Err(error) => {
+                if matches!(error, TreeError::TooManyOpen { .. }) {
+                    unseen.get_or_insert_with(|| error.to_string());
+                }
                 let pattern = error.is_missing() && path.iter().any(|byte| b"*?[".contains(byte));
                 let hint = if pattern { UNEXPANDED } else { "" };
                 problems.push(Problem { path: path.clone(), reason: format!("{error}{hint}"), error: true });
@@ -145,7 +151,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
             }
         }
     }
-    Sources { job: *job.finalize().as_bytes(), named, roots, problems, selection: None }
+    Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None }
 }
 
 /// True if a symbolic link stands for an open file of a process: `/dev/stdin`, `/dev/fd/63`.
