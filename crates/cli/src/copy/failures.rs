@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use icdc_disk::tree::is_staging;
+
 /// Causes that are kept apart. Items of later ones are told one by one.
 const MOST_CAUSES: usize = 1000;
 /// Names that are told of a cause besides the first.
@@ -74,11 +76,13 @@ pub(crate) fn told(path: &str, reason: &str) -> String {
     if named { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
-/// Cause that other items may share: a reason without a place in front that has the item's own name.
+/// Cause that other items may share: a reason without a place in front that has the item's own name, or one that
+/// the item has while it is unfinished.
 fn cause<'a>(path: &str, reason: &'a str) -> &'a str {
     let name = path.rsplit('/').next().unwrap_or(path);
+    let is_own = |place: &str| place.rsplit('/').next().is_some_and(|last| last == name || is_staging(last.as_bytes()));
     match reason.split_once(": ") {
-        Some((place, cause)) if !name.is_empty() && place.rsplit('/').next() == Some(name) => cause,
+        Some((place, cause)) if !name.is_empty() && is_own(place) => cause,
         _ => reason,
     }
 }
@@ -95,6 +99,8 @@ mod tests {
         for name in ["b", "c", "d", "e"] {
             assert_eq!(failures.add(&format!("t/{name}"), &full(name)), None);
         }
+        let unfinished = "d/.icdc-0123456789abcdef.part: the disk is full; make room";
+        assert_eq!(failures.add("t/f", unfinished), None);
         assert_eq!(failures.add("s/x", "s/x: permission denied").as_deref(), Some("s/x: permission denied"));
         let link = "d/sub: is a symbolic link, not a directory";
         assert!(failures.add("s/sub/1", link).is_some());
@@ -102,7 +108,7 @@ mod tests {
         assert_eq!(
             failures.rest(),
             [
-                "t/b, t/c and 2 more items failed for the same reason as t/a (--verbose names each)",
+                "t/b, t/c and 3 more items failed for the same reason as t/a (--verbose names each)",
                 "s/sub/2, s/sub failed for the same reason as s/sub/1",
             ]
         );
