@@ -43,6 +43,7 @@ mod memory;
 mod memory_pace;
 mod message_writer;
 mod messages;
+mod named;
 mod parcel;
 mod secure;
 mod stdio;

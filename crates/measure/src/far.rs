@@ -136,7 +136,7 @@ fn send(order: &Order, sockets: &[Arc<TcpStream>], control: &ControlLink) -> Res
     })?;
     control.send(ControlMessage::Samples(batch));
     let instead = connections.last().and_then(Tuned::instead);
-    outcome.sent.notices.extend(instead.map(|text| clip(format!("the far end says: {text}"))));
+    outcome.sent.notices.extend(instead.map(|text| clip(text.to_owned())));
     control.send(ControlMessage::Sent(outcome.sent));
     Ok(outcome.interrupted)
 }

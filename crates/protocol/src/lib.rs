@@ -51,6 +51,7 @@ mod outcome;
 pub mod relay;
 pub mod run_journal;
 mod seal;
+mod told_by;
 pub mod validate;
 pub mod version;
 

@@ -357,7 +357,7 @@ pub(crate) fn diskless(job: &Job) -> Option<Diskless> {
 /// What the other end shall know of the congestion control.
 fn told_congestion(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion {
     let name = tuned.map(Tuned::congestion).unwrap_or_default();
-    Congestion { name, instead: instead.map_or_else(String::new, |text| clip(format!("the far end says: {text}"))) }
+    Congestion { name, instead: instead.map_or_else(String::new, |text| clip(text.to_owned())) }
 }
 
 pub(crate) fn refuse(mut link: Link, refusal: Refusal) -> Ended {

@@ -31,8 +31,8 @@ impl Failures {
     /// Sentence about an item for now; `None` if its cause has been told.
     pub(crate) fn add(&mut self, path: &str, reason: &str) -> Option<String> {
         // A directory's own reason is that of what is in it.
-        let causes = [reason, cause(path, reason)];
-        let known = causes.iter().find_map(|cause| self.causes.get(*cause));
+        let causes = [reason.to_owned(), cause(path, reason)];
+        let known = causes.iter().find_map(|cause| self.causes.get(cause));
         if let Some(group) = known.and_then(|number| self.groups.get_mut(*number)) {
             group.further += 1;
             if group.named.len() < NAMED {
@@ -41,7 +41,7 @@ impl Failures {
             return None;
         }
         if self.groups.len() < MOST_CAUSES {
-            self.causes.extend(causes.map(|cause| (cause.to_owned(), self.groups.len())));
+            self.causes.extend(causes.map(|cause| (cause, self.groups.len())));
             self.groups.push(Group { first: path.to_owned(), named: Vec::new(), further: 0 });
         }
         Some(told(path, reason))
@@ -71,19 +71,25 @@ impl Group {
 
 /// An item and why it failed.
 pub(crate) fn told(path: &str, reason: &str) -> String {
-    // Most reasons name the place where it failed, which may be another one.
-    let named = reason.strip_prefix(path).is_some_and(|rest| rest.starts_with(':'));
-    if named { reason.to_owned() } else { format!("{path}: {reason}") }
+    // Most reasons name the place where it failed, which may be another one, behind its host if that is another.
+    let names = |text: &str| text.strip_prefix(path).is_some_and(|rest| rest.starts_with(':'));
+    let is_named = names(reason) || reason.split_once(": ").is_some_and(|(_, rest)| names(rest));
+    if is_named { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
-/// Cause that other items may share: a reason without a place in front that has the item's own name, or one that
-/// the item has while it is unfinished.
-fn cause<'a>(path: &str, reason: &'a str) -> &'a str {
+/// Cause that other items may share: a reason without a place in front, or behind the host, that has the item's own name
+/// or one that the item has while it is unfinished.
+fn cause(path: &str, reason: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let is_own = |place: &str| place.rsplit('/').next().is_some_and(|last| last == name || is_staging(last.as_bytes()));
+    let is_last = |last: &str| last == name || is_staging(last.as_bytes());
+    let is_own = |place: &str| !name.is_empty() && place.rsplit('/').next().is_some_and(is_last);
     match reason.split_once(": ") {
-        Some((place, cause)) if !name.is_empty() && is_own(place) => cause,
-        _ => reason,
+        Some((place, cause)) if is_own(place) => cause.to_owned(),
+        Some((host, rest)) => match rest.split_once(": ") {
+            Some((place, cause)) if is_own(place) => format!("{host}: {cause}"),
+            _ => reason.to_owned(),
+        },
+        None => reason.to_owned(),
     }
 }
 
@@ -113,6 +119,17 @@ mod tests {
             ]
         );
         assert!(failures.rest().is_empty());
+    }
+
+    #[test]
+    fn a_cause_at_another_host_is_told_with_that_host_and_apart_from_one_here() {
+        let mut failures = Failures::default();
+        let denied = |host: &str, name: &str| format!("{host}{name}: permission denied");
+        assert_eq!(failures.add("t/a", &denied("far: d/", "a")).as_deref(), Some("t/a: far: d/a: permission denied"));
+        assert_eq!(failures.add("t/b", &denied("far: d/", "b")), None);
+        assert_eq!(failures.add("t/c", &denied("", "t/c")).as_deref(), Some("t/c: permission denied"));
+        assert_eq!(failures.add("u", &denied("far: ", "u")), None);
+        assert_eq!(told("u", &denied("far: ", "u")), "far: u: permission denied");
     }
 
     #[test]

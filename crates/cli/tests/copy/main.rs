@@ -9,6 +9,7 @@ mod devices;
 mod existing;
 mod few;
 mod fidelity;
+mod hosts;
 mod inodes;
 mod itself;
 mod misstated;

@@ -74,19 +74,22 @@ impl Far {
     /// # Errors
     /// See [`ConnectError`].
     pub fn link(&mut self) -> Result<Link, ConnectError> {
-        match &mut self.way {
+        let link = match &mut self.way {
             Way::Ssh(far) => far.link(),
             Way::Daemon(far) => far.link(&self.events),
-        }
+        };
+        Ok(link?.to_host(&self.name))
     }
 
     /// Connects to the far end that [`Far::link`] has reached, as often as it is called, from any
     /// thread.
     pub(crate) fn further(&mut self) -> Further<'static> {
-        match &mut self.way {
+        let further = match &mut self.way {
             Way::Ssh(far) => far.further(),
             Way::Daemon(far) => far.further(),
-        }
+        };
+        let name = self.name.clone();
+        Box::new(move |number, stop| Ok(further(number, stop)?.to_host(&name)))
     }
 
     /// The route to the far end that [`Far::link`] has reached, and what makes one connection more

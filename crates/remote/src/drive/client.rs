@@ -106,7 +106,7 @@ fn follow(
         match receive(inlet) {
             Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
                 Ok(Event::Summary(summary)) => return Ok(summary),
-                Ok(event) => events(event),
+                Ok(event) => events(told_by(event, from, to)),
                 Err(error) => {
                     tracing::debug!("{from} sent an event that this release does not know: {error}")
                 }
@@ -125,6 +125,14 @@ fn follow(
             }
         }
     }
+}
+
+/// An event that the driving end `from` relays: it names the other one itself.
+fn told_by(mut event: Event, from: &str, to: &str) -> Event {
+    if let Event::Item { reason: Some(text), .. } | Event::Notice { text } = &mut event {
+        *text = outcome::told_by(text, from, to);
+    }
+    event
 }
 
 /// The far end that drives.
@@ -214,7 +222,7 @@ fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
 
 /// The key that a daemon makes for the transfer.
 fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
-    match receive(inlet) {
+    match receive(inlet).map(|message| message.told_by(name)) {
         Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
         Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
         Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", other.kind()))),
@@ -429,7 +437,7 @@ fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> 
     let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;
     link.outlet.flush().map_err(lost)?;
-    match receive(link.inlet.as_mut()).map_err(lost)? {
+    match receive(link.inlet.as_mut()).map_err(lost)?.told_by(host) {
         Message::Accepted(_) => Ok(()),
         Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
         other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", other.kind()))),

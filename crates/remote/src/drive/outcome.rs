@@ -28,9 +28,15 @@ pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> Co
         RefusalKind::Interrupted if stopped => CopyError::Interrupted,
         RefusalKind::Interrupted => CopyError::Lost(format!("between {from} and {to}: {}", refusal.reason)),
         RefusalKind::NotAllowed | RefusalKind::Path | RefusalKind::Protocol | RefusalKind::Internal => {
-            CopyError::Refused(refusal)
+            CopyError::Refused(Refusal { reason: told_by(&refusal.reason, from, to), ..refusal })
         }
     }
+}
+
+/// A sentence of the driving end `from`, with its name: it names the end `to` itself where that one has said it.
+pub(super) fn told_by(text: &str, from: &str, to: &str) -> String {
+    let is_named = text.strip_prefix(to).is_some_and(|rest| rest.starts_with(": "));
+    if is_named { text.to_owned() } else { format!("{from}: {text}") }
 }
 
 #[cfg(test)]
@@ -52,5 +58,12 @@ mod tests {
             assert_eq!(arrived.exit_code(), failure.exit_code(), "{failure}");
             assert!(stopped || arrived.to_string().contains(failure.to_string().trim()), "{arrived}");
         }
+    }
+
+    #[test]
+    fn a_sentence_has_the_host_that_it_is_about_once() {
+        assert_eq!(told_by("b: x: permission denied", "a", "b"), "b: x: permission denied");
+        assert_eq!(told_by("x: permission denied", "a", "b"), "a: x: permission denied");
+        assert_eq!(told_by("b/x: permission denied", "a", "b"), "a: b/x: permission denied");
     }
 }

@@ -247,7 +247,8 @@ impl Reached<'_> {
                 reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?
             }
         };
-        pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)
+        let link = pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)?;
+        Ok(link.to_host(host))
     }
 
     /// The first route that works, and why not the one before.
