@@ -238,9 +238,10 @@ fn one_of_four(mischief: u8, way: Way, prepare: impl Fn(&Path) -> PathBuf) {
     let begun = Instant::now();
     let ended = run.finish().expect_code(0);
     // One that is silent is not waited for as long as a session whose peer has died.
-    assert!(begun.elapsed() < DEAD_AFTER.into(), "it took {:?}: {ended}", begun.elapsed());
+    let took = begun.elapsed();
+    assert!(took < DEAD_AFTER.into(), "it took {took:?}: {ended}\n{}", daemon.run().stderr());
     assert!(proxy.was_done(), "no further connection carried data: {ended}");
-    assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}");
+    assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}\n{}", daemon.run().stderr());
     let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());
     // The receiver knows which of them has stalled; the sender, that something ended there.
     let words =

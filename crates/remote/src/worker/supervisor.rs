@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use icdc_limits::thread::{NoThread, start_scoped};
 use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
@@ -99,7 +100,13 @@ impl Workers {
             let lent = Lent { allowed: &rights.congestion, expected, reserve };
             let (lending, control) = (&lending, &control);
             let lend = move || lending::lend(lending, control, lent, peer);
-            let join = move || joined.iter().for_each(|further| join(joining, further, flows));
+            // A further connection may be there before its session has been handed over, and must come after it.
+            let (has_begun, begun) = bounded::<()>(1);
+            let join = move || {
+                if begun.recv().is_ok() {
+                    joined.iter().for_each(|further| join(joining, further, flows));
+                }
+            };
             // Before the link is handed over, so that its client can be told.
             let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
             let begun = match started {
@@ -111,6 +118,8 @@ impl Workers {
             };
             let told = match begun {
                 Ok(()) => {
+                    // Its thread waits for just this.
+                    let _ = has_begun.send(());
                     let to_stop = Arc::clone(control);
                     // A process that does not take this is not waited for: its end of the channel is closed.
                     let asked = move || drop(to_stop.send_at_once(&Order::Stop, None));
