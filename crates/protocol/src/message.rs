@@ -141,6 +141,13 @@ pub enum Message {
 
     /// Before a [`Begin`](Self::Begin) that has no room for them: sources, ahead of its own.
     Sources(Vec<Source>),
+
+    /// Behind [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`]: the rate above which
+    /// this end lets no session of the key go.
+    MaxRate {
+        /// Not zero.
+        bytes_per_second: u64,
+    },
 }
 
 impl Message {

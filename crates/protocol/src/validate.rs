@@ -79,6 +79,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Bootstrap(bootstrap) => ("Bootstrap", self::bootstrap(bootstrap)),
         Message::Listening(listening) => ("Listening", text(&listening.version)),
         Message::Accepted(_) => ("Accepted", Ok(())),
+        Message::MaxRate { bytes_per_second } => ("MaxRate", require(*bytes_per_second > 0, "a rate of zero")),
         Message::DirEnd { .. } => ("DirEnd", Ok(())),
         Message::Totals(_) => ("Totals", Ok(())),
         Message::End => ("End", Ok(())),

@@ -145,8 +145,10 @@ impl Features {
     pub const DISKLESS: Self = Self(1);
     /// The receiver puts blocks together from parts ([`Part`](crate::message::Part)).
     pub const PARTS: Self = Self(1 << 1);
+    /// The end that asks is told of the limit of its key's rate ([`MaxRate`](crate::Message::MaxRate)).
+    pub const MAX_RATE: Self = Self(1 << 2);
     /// What this release has.
-    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0);
+    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0);
 
     /// The set of these bits, whatever they mean.
     #[must_use]

@@ -39,6 +39,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Feedback", "6faecbcf"),
         ("Refused", "73ff7261"),
         ("Left", "93d7c101"),
+        ("MaxRate", "db3edbb5"),
         ("Notice", "dbe539f3"),
         ("Ping", "f6e2645d"),
         ("Interrupt", "1b2cb006"),
@@ -146,6 +147,7 @@ fn kind(message: &Message) -> &'static str {
         Message::NotConnected { .. } => "NotConnected",
         Message::Connections { .. } => "Connections",
         Message::Notice(_) => "Notice",
+        Message::MaxRate { .. } => "MaxRate",
     }
 }
 
@@ -323,6 +325,7 @@ fn either_way() -> Vec<Message> {
         |task| Message::Bootstrap(Bootstrap { versions, features, version: "1.2.3".into(), task, family: 6 });
     let rest = vec![
         Message::Left { connection: 3, frames: 1 << 33 },
+        Message::MaxRate { bytes_per_second: 1_000_000 },
         Message::Notice(Notice {
             kind: NoticeKind::TimeNotKept,
             count: 300,

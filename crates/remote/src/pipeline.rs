@@ -7,7 +7,7 @@ use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_transfer::{Account, Event, EventSink, Outcome};
-use icdc_units::{ByteCount, Span};
+use icdc_units::{ByteCount, Rate, Span};
 
 use crate::connect::{Far, Need};
 use crate::error::CopyError;
@@ -44,6 +44,8 @@ pub struct Pipeline {
     pub congestion: String,
     /// Share of the time by the stage that the others waited for.
     pub limited_by: BTreeMap<String, f64>,
+    /// Limit that the daemon sets to the rate of the key in use.
+    pub max_rate: Option<Rate>,
     /// The user stopped it.
     pub interrupted: bool,
 }
@@ -120,6 +122,7 @@ pub fn measure_pipeline(
         retransmitted_segments: account.retransmitted_segments(),
         congestion: account.congestion(),
         limited_by: account.limited_by(),
+        max_rate: account.max_rate(),
         interrupted: stop.is_requested(),
     })
 }

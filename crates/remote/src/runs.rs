@@ -126,16 +126,20 @@ pub(crate) fn pull_over(
     Ok(summary::of_received(&received, account, order.receive))
 }
 
-/// Events of a receiving end whose sender may send at `limit`: what reaches that is limited by it,
-/// of which the receiving end itself sees nothing.
+/// Events of a receiving end whose user lets the sender send at `limit`, or whose key may: what reaches that is limited
+/// by it, of which the receiving end itself sees nothing.
 fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
-    let Some(limit) = limit else { return Arc::clone(events) };
-    let (least, events) = (limit.scaled(REACHED.0, REACHED.1).as_bits_per_second(), Arc::clone(events));
+    let (user, events) = (limit.map(Rate::as_bits_per_second), Arc::clone(events));
     Arc::new(move |mut event| {
-        if let Event::Progress(Sample { limited_by: stage @ Stage::Network, rate_bps, .. }) = &mut event
-            && *rate_bps >= least
-        {
-            *stage = Stage::RateCeiling;
+        if let Event::Progress(Sample { limited_by: stage @ Stage::Network, rate_bps, max_rate_bps, .. }) = &mut event {
+            let key = Some(*max_rate_bps).filter(|limit| *limit > 0);
+            let limits = [(key, Stage::MaxRate), (user, Stage::RateCeiling)];
+            let limits = limits.into_iter().filter_map(|(limit, stage)| Some((limit?, stage)));
+            if let Some((limit, limiting)) = limits.min_by_key(|(limit, _)| *limit)
+                && *rate_bps >= limit / REACHED.1 * REACHED.0
+            {
+                *stage = limiting;
+            }
         }
         events(event);
     })

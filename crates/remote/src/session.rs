@@ -288,6 +288,13 @@ fn serve(
         }
     };
     link.outlet.send(Message::Accepted(Features::OURS).into())?;
+    if let Some(limit) = rights.max_rate {
+        account.note_max_rate(limit);
+        if features.has(Features::MAX_RATE) {
+            let bytes_per_second = limit.as_bytes_per_second().max(1);
+            link.outlet.send(Message::MaxRate { bytes_per_second }.into())?;
+        }
+    }
     link.outlet.flush()?;
     let joining = Joining { joined: &registered.joined, wanted: None };
     match job {

@@ -6,7 +6,7 @@ use crate::escape::escaped;
 use crate::{Axis, Judgement, Report, heat_map, json, plot};
 
 /// As many stages as have a colour of their own in the style sheet.
-const STAGE_COLOURS: usize = 9;
+const STAGE_COLOURS: usize = 10;
 /// Failures beyond this are counted, not listed.
 const MAX_FAILURES: usize = 1000;
 /// Browsers hold the page to it: nothing is fetched, from nowhere.

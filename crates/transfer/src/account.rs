@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
 use icdc_session::SessionError;
-use icdc_units::{ByteCount, Span, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::allowance::Allowance;
 use crate::event::Stage;
@@ -23,6 +23,7 @@ struct Sums {
     retransmitted_segments: u64,
     stages: BTreeMap<String, u64>,
     congestion: String,
+    max_rate: Option<Rate>,
 }
 
 impl Account {
@@ -79,6 +80,17 @@ impl Account {
     #[must_use]
     pub fn congestion(&self) -> String {
         self.sums.lock().expect("no panic while sums are kept").congestion.clone()
+    }
+
+    /// Notes the limit that a daemon sets to the rate of the key in use.
+    pub fn note_max_rate(&self, limit: Rate) {
+        self.sums.lock().expect("no panic while sums are kept").max_rate = Some(limit);
+    }
+
+    /// Limit that a daemon sets to the rate of the key in use; `None` where there is none, or it is not known.
+    #[must_use]
+    pub fn max_rate(&self) -> Option<Rate> {
+        self.sums.lock().expect("no panic while sums are kept").max_rate
     }
 
     /// Payload bytes that travelled.

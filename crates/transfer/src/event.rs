@@ -274,6 +274,9 @@ pub struct Sample {
     /// How long nothing has come from the other end; 0 if unknown.
     #[serde(default)]
     pub silent_ms: u64,
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    #[serde(default)]
+    pub max_rate_bps: u64,
 }
 
 /// A stage of the data's way that the others may have to wait for.
@@ -293,6 +296,8 @@ pub enum Stage {
     Encrypt,
     /// The user's `--rate`.
     RateCeiling,
+    /// The limit that the daemon sets to the rate of the key in use (`max-rate=`).
+    MaxRate,
     /// The path: congestion window and bottleneck.
     Network,
     /// Writing the destination (the ring is full, or TCP's window is closed).
@@ -303,13 +308,14 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order of the data's way.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Start,
         Self::Scan,
         Self::SourceDisk,
         Self::Hash,
         Self::Encrypt,
         Self::RateCeiling,
+        Self::MaxRate,
         Self::Network,
         Self::DestinationDisk,
         Self::Finish,
@@ -325,6 +331,7 @@ impl Stage {
             Self::Hash => "hash",
             Self::Encrypt => "encrypt",
             Self::RateCeiling => "rate_ceiling",
+            Self::MaxRate => "max_rate",
             Self::Network => "network",
             Self::DestinationDisk => "destination_disk",
             Self::Finish => "finish",
@@ -379,6 +386,9 @@ pub struct Summary {
     pub read_back: bool,
     /// Share of the time (0 to 1) by the name of the stage that the others waited for.
     pub limited_by: BTreeMap<String, f64>,
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    #[serde(default)]
+    pub max_rate_bps: u64,
     /// Items that failed.
     pub errors: u64,
     /// Files that are as they were, being equal by size and time (`--skip-equal`, `--update`).

@@ -1,4 +1,4 @@
-//! How fast a session may send: what the user allows, what the receiver's disk takes off the ring, and, where the
+//! How fast a session may send: what the user allows, what a daemon allows the key in use, what the receiver's disk takes off the ring, and, where the
 //! connection's congestion control does not find it, what the path has free.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,6 +32,8 @@ pub(crate) struct RateLimit {
 }
 
 struct Moving {
+    /// What the daemon allows the key in use.
+    key: Option<Rate>,
     /// `None` where congestion control finds the rate by itself.
     bundle: Option<Bundle>,
     disk: Option<Rate>,
@@ -62,7 +64,7 @@ pub(crate) struct Steps {
 impl RateLimit {
     /// With `bundle`, the rate that the path has free is found here.
     pub(crate) fn new(user: Option<Rate>, share: Option<Arc<RateShare>>, bundle: Option<Bundle>) -> Self {
-        let limit = Self { user, share, moving: Mutex::new(Moving { bundle, disk: None, limit: None }) };
+        let limit = Self { user, share, moving: Mutex::new(Moving { key: None, bundle, disk: None, limit: None }) };
         limit.lock().changes(limit.user());
         limit
     }
@@ -71,6 +73,13 @@ impl RateLimit {
     pub(crate) fn user(&self) -> Option<Rate> {
         let share = self.share.as_ref().and_then(|share| share.get());
         [self.user, share].into_iter().flatten().min()
+    }
+
+    /// Takes note of what the daemon allows the key in use; true if the limit is another one.
+    pub(crate) fn allow(&self, key: Option<Rate>) -> bool {
+        let mut moving = self.lock();
+        moving.key = key;
+        moving.changes(self.user())
     }
 
     /// What limits now; `None` if nothing but the path does.
@@ -115,7 +124,7 @@ impl RateLimit {
     /// the rate.
     pub(crate) fn steer(&self, now: Time, members: &[(Number, Member)]) -> Option<Steps> {
         let mut moving = self.lock();
-        let most = [self.user(), moving.disk].into_iter().flatten().min().unwrap_or(Rate::MAX);
+        let most = [self.user(), moving.key, moving.disk].into_iter().flatten().min().unwrap_or(Rate::MAX);
         let bundle = moving.bundle.as_mut()?;
         let plan = bundle.look(now, members, most);
         let (state, next) = (bundle.state(), bundle.next_look());
@@ -144,8 +153,10 @@ impl Moving {
     /// The lowest of all limits.
     fn least(&self, user: Option<Rate>) -> Option<Limit> {
         let path = self.bundle.as_ref().map(Bundle::level).filter(|level| *level < Rate::MAX);
-        let limits = [(user, Stage::RateCeiling), (self.disk, Stage::DestinationDisk), (path, Stage::Network)];
-        let limits = limits.into_iter().filter_map(|(rate, stage)| Some(Limit { rate: rate?, stage }));
+        // Of equal ones the first counts: a user cannot lift that of the key.
+        let user = [(self.key, Stage::MaxRate), (user, Stage::RateCeiling)];
+        let moving = [(self.disk, Stage::DestinationDisk), (path, Stage::Network)];
+        let limits = user.into_iter().chain(moving).filter_map(|(rate, stage)| Some(Limit { rate: rate?, stage }));
         limits.min_by_key(|limit| limit.rate)
     }
 }
@@ -203,6 +214,18 @@ mod tests {
         share.set(half);
         assert!(look(&limit, 2).limit);
         assert_eq!(limit.limit().map(|limit| limit.rate), Some(half));
+    }
+
+    #[test]
+    fn the_limit_of_a_key_is_named_unless_the_user_allows_less() {
+        let (user, key) = (Rate::from_bits_per_second(200_000_000), Rate::from_bits_per_second(100_000_000));
+        let limit = RateLimit::new(Some(user), None, None);
+        assert!(limit.allow(Some(key)));
+        assert_eq!(limit.limit(), Some(Limit { rate: key, stage: Stage::MaxRate }));
+        assert!(!limit.allow(Some(key)) && limit.allow(Some(user)));
+        assert_eq!(limit.limit(), Some(Limit { rate: user, stage: Stage::MaxRate }));
+        assert!(limit.allow(Some(Rate::MAX)));
+        assert_eq!(limit.limit(), Some(Limit { rate: user, stage: Stage::RateCeiling }));
     }
 
     #[test]

@@ -6,11 +6,12 @@
 //!
 //! * the outlet waits for a block: `hash` if a hasher is busy, `source_disk` if a read is in
 //!   flight, else what the phase is: `start` until the receiver first answers, `scan` while the
-//!   tree is walked, `finish` after;
+//!   tree is walked, the path (below) while the socket holds what was sent last, `finish` after;
 //! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the
 //!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind)
 //!   and the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling`
-//!   while the socket's pacing rate is what the user allowed, `destination_disk` while it is what
+//!   while the socket's pacing rate is what the user allowed, `max_rate` while it is what the daemon
+//!   allows the key, `destination_disk` while it is what
 //!   the receiver's ring allows, else `network`; `network`, too, while nothing comes back. Within one
 //!   host, `rate_ceiling` while a parcel waits for the rate, else `destination_disk`.
 
@@ -88,11 +89,20 @@ impl StageClock {
         let mut charged = self.charged.lock().expect("no panic while charging");
         let Some(last) = charged.last.replace(sampled) else { return };
         let elapsed = now - last.at;
+        let at_limit = |limit: &Limit| {
+            // The kernel keeps whole bytes per second.
+            let least = limit.rate - Rate::from_bytes_per_second(1);
+            tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
+        };
+        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
         if !self.send.is_busy() {
+            let is_left = tcp.as_ref().is_some_and(|info| !info.not_sent.is_zero());
             let stage = if self.hash.is_busy() {
                 Stage::Hash
             } else if self.read.is_busy() {
                 Stage::SourceDisk
+            } else if idle == Stage::Finish && is_left {
+                path
             } else {
                 idle
             };
@@ -116,16 +126,11 @@ impl StageClock {
             Span::ZERO
         };
         let path_part = socket_part - write_part;
-        let at_limit = |limit: &Limit| {
-            // The kernel keeps whole bytes per second.
-            let least = limit.rate - Rate::from_bytes_per_second(1);
-            tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
-        };
-        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
+        let paced = limit.map(|limit| limit.stage).filter(|stage| *stage == Stage::MaxRate);
         let parts = [
             (Stage::Encrypt, encrypt_part),
             (path, path_part),
-            (Stage::RateCeiling, paced_part),
+            (paced.unwrap_or(Stage::RateCeiling), paced_part),
             (Stage::DestinationDisk, write_part),
         ];
         for (stage, part) in parts {

@@ -47,6 +47,7 @@ impl Recording {
         ];
         let optional = [
             ("Peak over 1 s", self.peak()),
+            ("The far end's max-rate of this key", some_rate(summary.max_rate_bps)),
             ("Kept from before an interruption", some_bytes(summary.resumed_bytes)),
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
@@ -156,6 +157,10 @@ impl Recording {
 
 fn some_bytes(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| size(bytes))
+}
+
+fn some_rate(bits_per_second: u64) -> Option<String> {
+    (bits_per_second > 0).then(|| megabits(bits_per_second))
 }
 
 /// Shares of all stages in the order of the data's way; names that this release does not know come last.

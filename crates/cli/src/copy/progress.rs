@@ -13,7 +13,7 @@ use icdc_transfer::{Event, Sample, Stage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::{Console, printable};
-use crate::copy::summary::{clock, megabits, size};
+use crate::copy::summary::{clock, limit, megabits, size};
 use crate::plan::Progress;
 
 /// Seconds over which the past fades.
@@ -271,7 +271,7 @@ impl Meter {
             files => format!("{} of {files}{more} files", sample.files_done),
         };
         let words = format!("{share:>3.0}%  {done} of {total}{more}  {}{left}", megabits(self.rate() as u64));
-        [words, files, format!("limited by {}", self.limiting())]
+        [words, files, format!("limited by {}", limit(self.limiting().name(), sample.max_rate_bps))]
     }
 }
 
@@ -311,6 +311,14 @@ mod tests {
             let all = width(&line.words) + FRAME + line.bar + gap + width(&line.name);
             assert!(line.bar == 0 || all <= columns, "{columns}: {line:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_the_key_is_named_with_its_rate() {
+        let mut meter = Meter { scan_complete: true, ..Meter::default() };
+        meter.add(&Sample { max_rate_bps: 8_000_000, ..sample(1.0, 250_000_000, 8_000_000, Stage::MaxRate) });
+        let told = "limited by the far end's max-rate of this key (8.00 Mbit/s)";
+        assert!(meter.text().ends_with(told), "{}", meter.text());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use icdc_remote::Location;
-use icdc_transfer::Summary;
+use icdc_transfer::{Stage, Summary};
 use icdc_units::ByteCount;
 
 /// Seconds from which on a run tells its rate, and what limited it.
@@ -42,7 +42,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
         parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
     }
     if summary.seconds >= BRIEF
-        && let Some(limits) = limits(&summary.limited_by)
+        && let Some(limits) = limits(&summary.limited_by, summary.max_rate_bps)
     {
         parts.push(format!("limited by {limits}"));
     }
@@ -89,15 +89,23 @@ pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
 }
 
 /// The stages that limited the run for a noticeable time, the largest share first.
-pub(crate) fn limits(limited_by: &BTreeMap<String, f64>) -> Option<String> {
+pub(crate) fn limits(limited_by: &BTreeMap<String, f64>, max_rate_bps: u64) -> Option<String> {
     let mut shares: Vec<_> = limited_by.iter().filter(|(_, share)| **share >= 0.05).collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
     let words: Vec<String> = shares
         .iter()
         .take(3)
-        .map(|(stage, share)| format!("{} {:.0}%", stage.replace('_', " "), *share * 100.0))
+        .map(|(stage, share)| format!("{} {:.0}%", limit(stage, max_rate_bps), *share * 100.0))
         .collect();
     (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A stage that limits a run, for people; `max_rate_bps` is the limit that a daemon sets to the rate of the key in use.
+pub(crate) fn limit(stage: &str, max_rate_bps: u64) -> String {
+    match Stage::from_name(stage) {
+        Some(Stage::MaxRate) => format!("the far end's max-rate of this key ({})", megabits(max_rate_bps)),
+        _ => stage.replace('_', " "),
+    }
 }
 
 /// A number and its noun.

@@ -128,6 +128,7 @@ impl Tally {
             seconds: self.last.seconds,
             goodput_bps: goodput.as_bits_per_second(),
             retransmitted_segments: self.last.retransmitted_segments,
+            max_rate_bps: self.last.max_rate_bps,
             // What ended the run is an error too.
             errors: self.failed.max(1),
             skipped: self.skipped,

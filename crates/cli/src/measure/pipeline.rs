@@ -50,7 +50,8 @@ pub(super) fn run(
 }
 
 fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
-    let Pipeline { bytes, time, retransmitted_segments, congestion, limited_by, interrupted } = pipeline;
+    let Pipeline { bytes, time, retransmitted_segments, congestion, limited_by, max_rate, interrupted } = pipeline;
+    let max_rate_bps = max_rate.map_or(0, Rate::as_bits_per_second);
     let goodput = if time.is_zero() { Rate::ZERO } else { *bytes / *time };
     if as_json {
         let summary = json!({
@@ -62,6 +63,7 @@ fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
             "retransmitted_segments": retransmitted_segments,
             "cc": congestion,
             "limited_by": limited_by,
+            "max_rate_bps": max_rate_bps,
             "interrupted": interrupted,
             "errors": [],
         });
@@ -72,7 +74,7 @@ fn show(pipeline: &Pipeline, hashed: bool, as_json: bool, console: &Console) {
         format!("{bytes} in {} at {}", seconds(time.as_secs_f64()), megabits(goodput.as_bits_per_second())),
         format!("{} retransmitted", counted(*retransmitted_segments, "segment")),
     ];
-    parts.extend(limits(limited_by).map(|limits| format!("limited by {limits}")));
+    parts.extend(limits(limited_by, max_rate_bps).map(|limits| format!("limited by {limits}")));
     if *interrupted {
         parts.push("interrupted".into());
     }

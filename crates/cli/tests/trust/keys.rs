@@ -187,10 +187,25 @@ fn a_session_is_no_faster_than_its_line_says() {
     // 3 MiB at 16 Mbit/s.
     let least = Duration::from_millis(1500);
     let since = Instant::now();
-    push(&site, &["--"], "push", &daemon, "in/a").expect_code(0);
+    let pushed = push(&site, &["--"], "push", &daemon, "in/a").expect_code(0);
     assert!(since.elapsed() >= least, "delivered in {:?}", since.elapsed());
     let since = Instant::now();
-    site.copy(&["--"]).arg(daemon.location("in/a")).arg("back").run().expect_code(0);
+    let pulled = site.copy(&["--"]).arg(daemon.location("in/a")).arg("back").run().expect_code(0);
+    for ended in [&pushed, &pulled] {
+        let summary = ended.summary();
+        assert_eq!(summary["max_rate_bps"], 16_000_000, "{ended}");
+        let share = |stage: &str| summary["limited_by"][stage].as_f64().unwrap_or(0.0);
+        assert!(share("max_rate") > 0.5 && share("rate_ceiling") == 0.0, "the key's limit is named: {ended}");
+        assert!(ended.all("progress").any(|sample| sample["limited_by"] == "max_rate"), "{ended}");
+    }
+    let page = site.path("page.html");
+    let mut own = site.icdc(&["copy", "--rate", "8mbit", "--report"]);
+    let own = own.arg(&page).arg("push").arg(daemon.location("in/own")).run().expect_code(0);
+    assert!(own.text.contains("limited by rate ceiling") && !own.text.contains("max-rate"), "{own}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("max-rate of this key") && page.contains("16.0 Mbit/s"), "{page}");
+    let told = site.icdc(&["copy", "push"]).arg(daemon.location("in/told")).run().expect_code(0);
+    assert!(told.text.contains("limited by the far end's max-rate of this key (16.0 Mbit/s)"), "{told}");
     assert!(since.elapsed() >= least / 2, "fetched in {:?}", since.elapsed());
     assert_same(&site.path("push"), &site.path("back"));
     // A measurement would heed no limit.

@@ -26,6 +26,7 @@ fn requests() -> impl Strategy<Value = Message> {
     prop_oneof![
         request.prop_map(|(transfer, features, job)| Message::Request(Request { transfer, features, job })),
         features().prop_map(Message::Accepted),
+        (1..=u64::MAX).prop_map(|bytes_per_second| Message::MaxRate { bytes_per_second }),
         refusal().prop_map(Message::Refused),
     ]
 }

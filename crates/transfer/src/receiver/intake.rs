@@ -9,7 +9,7 @@ use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem,
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Rate};
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, NameJob};
@@ -17,7 +17,7 @@ use super::parts::put;
 use super::shared::Shared;
 use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
-use crate::path_text;
+use crate::{clock, path_text};
 
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
@@ -77,6 +77,7 @@ impl Intake<'_> {
 
     fn receive(&self, mut inlet: Box<dyn Inlet>, further: Option<u8>) -> Result<Goodbye, LinkEnd> {
         loop {
+            let begun = clock::now();
             let parcel = inlet.receive(&self.shared.pool).map_err(|error| match error {
                 LinkError::Closed => LinkEnd::Closed,
                 error => LinkEnd::Failed(error.into()),
@@ -90,7 +91,7 @@ impl Intake<'_> {
                 return Ok(goodbye);
             }
             if let Some(throttle) = &self.shared.throttle {
-                throttle.wait(length, || self.shared.ending().is_draining());
+                throttle.wait(begun, length, || self.shared.ending().is_draining());
             }
         }
     }
@@ -166,6 +167,11 @@ impl Intake<'_> {
                 if !instead.is_empty() {
                     (self.shared.events)(Event::Notice { text: instead });
                 }
+            }
+            Message::MaxRate { bytes_per_second } => {
+                let limit = Rate::from_bytes_per_second(bytes_per_second);
+                self.account.note_max_rate(limit);
+                self.shared.counters.max_rate.store(limit.as_bits_per_second(), Ordering::Relaxed);
             }
             Message::Goodbye(goodbye) => return Ok(Flow::Goodbye(goodbye)),
             Message::Left { connection, .. } => self.left(connection),

@@ -61,6 +61,7 @@ impl Progress {
             ring_blocks: feedback.ring_blocks,
             rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
             silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
+            max_rate_bps: shared.counters.max_rate.load(Ordering::Relaxed),
             ..Sample::default()
         }));
     }

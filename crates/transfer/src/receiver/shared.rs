@@ -119,6 +119,8 @@ pub(super) struct Counters {
     pub(super) resumed: AtomicU64,
     pub(super) taken_over_files: AtomicU64,
     pub(super) taken_over_bytes: AtomicU64,
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    pub(super) max_rate: AtomicU64,
     pub(super) only: Mutex<Option<FileDigest>>,
 }
 

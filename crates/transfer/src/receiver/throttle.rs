@@ -23,9 +23,9 @@ impl Throttle {
         Self { rate, due: Mutex::new(Time::ORIGIN) }
     }
 
-    /// Waits until `length` bytes more may have arrived, or until the session is over.
-    pub(super) fn wait(&self, length: ByteCount, is_over: impl Fn() -> bool) {
-        let due = self.charge(clock::now(), length);
+    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until the session is over.
+    pub(super) fn wait(&self, begun: Time, length: ByteCount, is_over: impl Fn() -> bool) {
+        let due = self.charge(begun, clock::now(), length);
         loop {
             let left = due - clock::now();
             if left == Span::ZERO || is_over() {
@@ -35,10 +35,13 @@ impl Throttle {
         }
     }
 
-    /// When `length` bytes more may have arrived. Time in which nothing arrived is not made up for.
-    fn charge(&self, now: Time, length: ByteCount) -> Time {
+    /// When `length` bytes more may have arrived, of which the first came after `begun`. Time in which nothing
+    /// arrived is not made up for, but for what these take at the rate.
+    fn charge(&self, begun: Time, now: Time, length: ByteCount) -> Time {
+        let takes = length / self.rate;
+        let since = if now - begun > takes { now - takes } else { begun };
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        *due = (*due).max(now) + length / self.rate;
+        *due = (*due).max(since) + takes;
         *due
     }
 }
@@ -51,15 +54,22 @@ mod tests {
     fn bytes_are_due_at_the_rate_and_a_pause_is_not_made_up_for() {
         let throttle = Throttle::new(Rate::from_bytes_per_second(1000));
         let at = |milliseconds| Time::ORIGIN + Span::from_millis(milliseconds);
-        assert_eq!(throttle.charge(at(0), ByteCount::new(500)), at(500));
-        assert_eq!(throttle.charge(at(100), ByteCount::new(500)), at(1000));
-        assert_eq!(throttle.charge(at(5000), ByteCount::new(100)), at(5100));
-        assert_eq!(throttle.charge(at(5000), ByteCount::ZERO), at(5100));
+        let charge = |begun, now, length| throttle.charge(at(begun), at(now), ByteCount::new(length));
+        assert_eq!(charge(0, 0, 500), at(500));
+        assert_eq!(charge(100, 100, 500), at(1000));
+        assert_eq!(charge(5000, 5000, 100), at(5100));
+        assert_eq!(charge(5000, 5000, 0), at(5100));
+        // What has come at the rate need not wait.
+        assert_eq!(charge(6000, 6100, 100), at(6100));
+        assert_eq!(charge(6100, 6150, 100), at(6200));
+        // A long wait counts once for all connections.
+        assert_eq!(charge(7000, 9000, 100), at(9000));
+        assert_eq!(charge(7000, 9000, 100), at(9100));
     }
 
     #[test]
     fn nobody_waits_for_a_session_that_is_over() {
         let throttle = Throttle::new(Rate::from_bits_per_second(8));
-        throttle.wait(ByteCount::from_mib(4), || true);
+        throttle.wait(Time::ORIGIN, ByteCount::from_mib(4), || true);
     }
 }

@@ -21,7 +21,7 @@ use icdc_protocol::message::{
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
-use icdc_units::{ByteCount, Span};
+use icdc_units::{ByteCount, Rate, Span};
 
 use super::last_blocks::{Frames, LastBlocks};
 use super::misstated::Held;
@@ -154,6 +154,8 @@ pub(super) struct Executor<'a> {
     last_blocks: LastBlocks,
     /// The receiver's features, as bits.
     peer: AtomicU64,
+    /// What a daemon allows the key in use, in bits per second; `u64::MAX` for anything.
+    max_rate: AtomicU64,
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
     pub(super) tuned: Option<Tuned>,
@@ -223,6 +225,7 @@ impl<'a> Executor<'a> {
             feedback: Mutex::default(),
             last_blocks: LastBlocks::default(),
             peer: AtomicU64::new(peer.bits()),
+            max_rate: AtomicU64::new(u64::MAX),
             link,
             tuned,
             further: FurtherControls::default(),
@@ -418,6 +421,17 @@ impl<'a> Executor<'a> {
     /// The receiver has told its features.
     pub(super) fn knows_peer(&self, features: Features) {
         self.peer.store(features.bits(), Ordering::Relaxed);
+    }
+
+    /// A daemon, here or at the other end, lets no session of the key in use go faster.
+    pub(super) fn allow(&self, rate: Rate) {
+        self.max_rate.store(rate.as_bits_per_second(), Ordering::Relaxed);
+    }
+
+    /// What a daemon allows the key in use.
+    pub(super) fn max_rate(&self) -> Option<Rate> {
+        let rate = self.max_rate.load(Ordering::Relaxed);
+        (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
     }
 
     /// Queues a block that was read once more. `None` when the session is over.

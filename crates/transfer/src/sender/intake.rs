@@ -4,12 +4,14 @@ use icdc_disk::BlockPool;
 use icdc_link::Inlet;
 use icdc_protocol::message::Message;
 use icdc_session::SessionError;
+use icdc_units::Rate;
 
 use super::executor::Executor;
+use super::steering::Steering;
 use crate::clock;
 
 /// Hands messages on until nothing more arrives.
-pub(super) fn run(executor: &Executor<'_>, mut inlet: Box<dyn Inlet>) {
+pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: Box<dyn Inlet>) {
     // The receiver has no payloads to send: a frame with one finds no block.
     let pool = match BlockPool::new(0) {
         Ok(pool) => pool,
@@ -24,6 +26,9 @@ pub(super) fn run(executor: &Executor<'_>, mut inlet: Box<dyn Inlet>) {
                 }
                 if let Message::Accepted(features) = parcel.message {
                     executor.knows_peer(features);
+                }
+                if let Message::MaxRate { bytes_per_second } = parcel.message {
+                    steering.allow(Rate::from_bytes_per_second(bytes_per_second));
                 }
                 executor.with(|machine| machine.on_message(clock::now(), parcel.message));
             }

@@ -148,6 +148,9 @@ fn send(
     let begin = sources.begin();
     let (roots, problems) = (sources.roots, sources.problems);
     let (executor, queues) = Executor::new(begin, keeps, options, pool, (control.clone(), peer), tuned, events);
+    if let Some(limit) = account.max_rate() {
+        executor.allow(limit);
+    }
     let Queues { packs, reads, data, parts, wake } = queues;
     let connections = Connections::new((&executor, account), wake, data, parts, options, share, joining.wanted);
     let (steps, steps_queue) = bounded(hashers.max(2));
@@ -160,7 +163,7 @@ fn send(
             Ok(stages) => stages,
             Err(error) => return Err(break_off(&mut *outlet, error)),
         };
-        intake.run(move || intake::run(executor, inlet));
+        intake.run(move || intake::run(executor, &connections.steering, inlet));
         send.run(move || connections.run_first(outlet));
         if connections.steering.is_bundled() {
             steer.run(move || connections.steering.run());
@@ -199,6 +202,9 @@ fn send(
         outcome
     });
     executor.tell_noticed();
+    if let Some(limit) = executor.max_rate() {
+        account.note_max_rate(limit);
+    }
     account.add_bytes(connections.bytes_sent());
     account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
     outcome?;

@@ -87,6 +87,7 @@ impl<'a> Steering<'a> {
                 (None, None) => More::There,
             },
         };
+        steering.limit.allow(executor.max_rate());
         if steering.is_bundled() {
             steering.steer(clock::now());
         } else if steering.limit.limit().is_some() {
@@ -122,6 +123,14 @@ impl<'a> Steering<'a> {
                 }
             }
             None => self.limit.free(),
+        }
+    }
+
+    /// The daemon at the other end lets no session of the key in use go faster. It says so before data may flow.
+    pub(super) fn allow(&self, rate: Rate) {
+        self.executor.allow(rate);
+        if self.limit.allow(Some(rate)) && !self.is_bundled() {
+            self.set_rates();
         }
     }
 
