@@ -143,6 +143,24 @@ fn a_device_without_a_route_is_told_with_how_to_see_it() {
 }
 
 #[test]
+fn an_address_that_does_not_lead_there_is_told_as_the_reason() {
+    let site = Site::new();
+    data::file(&site.path("here"), 9 * MIB, 3);
+    let reason = "has no IPv6 address";
+    // The first connection cannot leave by it, and another route is taken; or a later one, and it is missing.
+    for (bind, is_first) in [("::1,127.0.0.2", true), ("127.0.0.2,::1", false)] {
+        let mut copy = site.copy(&["--ssh", &site.ssh(), "--rate", "40mbit", "--bind", bind, "here"]);
+        let ended = copy.arg(site.by_ssh("there")).run().expect_code(0);
+        let told: Vec<_> = ended.all("notice").filter_map(|event| event["text"].as_str()).collect();
+        let about = if is_first { "--bind has no effect (" } else { "1 of 2 connections were made" };
+        let is_told = |text: &str| text.contains(about) && text.contains(reason) && text.contains("::1");
+        assert!(told.iter().any(|text| is_told(text)), "{bind}: {ended}");
+        assert!(ended.stderr.lines().any(is_told), "{bind}: {ended}");
+        assert_same(&site.path("here"), &site.path("there"));
+    }
+}
+
+#[test]
 fn it_needs_no_privileges() {
     let Some(hosts) = Pair::with_two_cables() else { return };
     let site = Site::new();

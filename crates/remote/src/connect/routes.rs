@@ -102,8 +102,8 @@ impl Routes {
                 (self.first_by(proxy.route(), &self.stop)?, proxy.route(), reason)
             }
         };
+        self.tell_of_egresses(route, &reason);
         (self.events)(Event::Route { via: route, reason });
-        self.tell_of_egresses(route);
         Ok((link, route))
     }
 
@@ -161,8 +161,8 @@ impl Routes {
         }
     }
 
-    /// Tells where this route lets nobody choose by what connections leave this host.
-    fn tell_of_egresses(&self, route: Route) {
+    /// Tells where this route, taken for `reason`, lets nobody choose by what connections leave this host.
+    fn tell_of_egresses(&self, route: Route, reason: &str) {
         let whose = match route {
             Route::Ssh => "goes through ssh, whose connections leave",
             Route::Back => "goes over connections that the remote host makes, which come in",
@@ -170,8 +170,8 @@ impl Routes {
         };
         if !self.egresses.is_empty() {
             let text = format!(
-                "--bind has no effect: the data {whose} by the routes of this host; --via direct allows no other route \
-                 than the one that --bind chooses"
+                "--bind has no effect ({reason}): the data {whose} by the routes of this host; --via direct allows no \
+                 other route than the one that --bind chooses"
             );
             (self.events)(Event::Notice { text });
         }
