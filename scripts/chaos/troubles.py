@@ -1,5 +1,6 @@
 """What happens to a copy while it runs: signals to either end, other programs at the source and at the destination."""
 
+import contextlib
 import errno
 import os
 import random
@@ -232,6 +233,8 @@ class DestinationRaces(Trouble):
             # It is gone meanwhile, or the disk is full for others, too.
             if error.errno not in (errno.ENOENT, errno.ENOSPC):
                 raise
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.aside())
             return
         self.done.append(f"destination {kind} {path!r}")
 
