@@ -54,12 +54,9 @@ fmt:
 	$(CARGO) fmt --all
 	$(CARGO) fmt --all --manifest-path fuzz/Cargo.toml
 
-# Every fuzz target for FUZZ_SECONDS each; needs a nightly toolchain and cargo-fuzz.
+# Every fuzz target for FUZZ_SECONDS each.
 fuzz:
-	set -e; for source in fuzz/fuzz_targets/*.rs; do \
-	    name=$$(basename "$$source" .rs); mkdir -p "fuzz/corpus/$$name"; \
-	    $(CARGO) +nightly fuzz run "$$name" "fuzz/corpus/$$name" "fuzz/seeds/$$name" -- -max_total_time=$(FUZZ_SECONDS); \
-	done
+	scripts/fuzz.sh all $(FUZZ_SECONDS)
 
 # deb, rpm and OCI images of what `make dist` has built, beside it; PROGRAMS= names other programs that are linked statically.
 DIST ?= dist

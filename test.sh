@@ -35,12 +35,12 @@ main() {
 
 # step NAME COMMAND...: runs one part; a failure is remembered and the rest still runs.
 step() {
-    name=$1
+    step_name=$1
     shift
-    printf '\n== %s\n' "$name"
+    printf '\n== %s\n' "$step_name"
     began=$(date +%s)
-    "$@" || failed="$failed $name;"
-    took="$took $name $(($(date +%s) - began)) s;"
+    "$@" || failed="$failed $step_name;"
+    took="$took $step_name $(($(date +%s) - began)) s;"
 }
 
 # skip WHAT WHY
@@ -187,7 +187,7 @@ dependencies() {
     fi
 }
 
-# Replays the committed inputs of every fuzz target. libFuzzer runs given files once each, which needs neither nightly nor cargo-fuzz.
+# Replays the committed inputs of every fuzz target. libFuzzer runs given files once each.
 fuzz_seeds() {
     if ! command -v c++ >/dev/null 2>&1; then
         skip 'fuzz seeds' 'there is no C++ compiler for libFuzzer'
