@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, ensure};
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
-use icdc_protocol::message::{Existing, ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Existing, IfRunning, ReceiveOptions, SendOptions};
 use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
 
-use crate::arguments::{AddressFamily, ConnectionArguments, CopyArguments, ProgressMode, ReportingArguments};
+use crate::arguments::{
+    AddressFamily, ConnectionArguments, CopyArguments, IfRunningMode, ProgressMode, ReportingArguments,
+};
 use crate::keygen::file_or_default;
 use crate::reporting;
 use crate::route::Route;
@@ -128,6 +130,11 @@ impl CopyPlan {
                 (true, _) => Existing::Update,
                 (false, true) => Existing::SkipEqual,
                 (false, false) => Existing::Replace,
+            },
+            if_running: match arguments.if_running {
+                IfRunningMode::Wait => IfRunning::Wait,
+                IfRunningMode::Skip => IfRunning::Skip,
+                IfRunningMode::Fail => IfRunning::Fail,
             },
             mkpath: arguments.mkpath,
             preserve: arguments.preserve,
@@ -330,7 +337,7 @@ mod tests {
 
     #[test]
     fn options_reach_the_transfer() {
-        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --mkpath --exclude *.o --exclude b/ \
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --if-running skip --mkpath --exclude *.o --exclude b/ \
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
@@ -340,6 +347,7 @@ mod tests {
         );
         assert_eq!(send.exclude, ["*.o", "b/"]);
         assert!(receive.verify && !receive.resume && receive.mkpath && receive.existing == Existing::Update);
+        assert_eq!(receive.if_running, IfRunning::Skip);
         assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);

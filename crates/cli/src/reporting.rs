@@ -34,7 +34,7 @@ pub(crate) struct EndedCopy<'a> {
     pub(crate) sources: &'a [Location],
     pub(crate) destination: &'a Location,
     pub(crate) summary: &'a Summary,
-    /// Why it could not be completed.
+    /// Why it could not be completed, or was skipped.
     pub(crate) reason: Option<&'a str>,
     pub(crate) exit_code: u8,
 }
@@ -85,6 +85,7 @@ impl EndedCopy<'_> {
         match (self.reason, self.exit_code) {
             (None, _) if self.summary.errors == 0 => "done",
             (None, _) => "incomplete",
+            (Some(_), 0) => "skipped",
             (Some(_), exit::USAGE) => "unusable",
             (Some(_), exit::NOT_LET_IN) => "not_connected",
             (Some(_), exit::INTERRUPTED) => "interrupted",

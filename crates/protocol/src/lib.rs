@@ -50,6 +50,7 @@ mod notice;
 mod outcome;
 pub mod relay;
 pub mod run_journal;
+mod running;
 mod seal;
 mod told_by;
 pub mod validate;

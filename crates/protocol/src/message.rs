@@ -3,7 +3,7 @@
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
-//! receiver → sender Ready, Held*, Wants*, Resend*, Done*, Feedback*
+//! receiver → sender Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
@@ -20,6 +20,7 @@ use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+pub use crate::running::{IfRunning, Running};
 use crate::version::{Features, Versions};
 
 /// A BLAKE3 digest or chaining value.
@@ -148,6 +149,9 @@ pub enum Message {
         /// Not zero.
         bytes_per_second: u64,
     },
+
+    /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
+    Running(Option<Running>),
 }
 
 impl Message {
@@ -302,6 +306,8 @@ pub struct ReceiveOptions {
     pub resume: bool,
     /// Treatment of files that are there.
     pub existing: Existing,
+    /// Treatment of a copy that another process is writing.
+    pub if_running: IfRunning,
     /// Make the directories above the destination that are missing.
     pub mkpath: bool,
     /// What to restore besides the data.
@@ -683,6 +689,8 @@ pub enum RefusalKind {
     Interrupted,
     /// A local failure (memory, disk, …).
     Internal,
+    /// Another process writes it already, and its end was not to be waited for.
+    Running,
 }
 
 /// First message over a started far side's standard input. The same in every version of the protocol.

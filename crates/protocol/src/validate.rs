@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::measure;
 use crate::message::{
     BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, Notice,
-    PackItem, Parent, Part, Problem, Refusal, Source, SourceKind, Wants,
+    PackItem, Parent, Part, Problem, Refusal, Running, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -93,6 +93,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::ConnectBack(order) => ("ConnectBack", connect_back(order)),
         Message::NotConnected { reason, .. } => ("NotConnected", text(reason)),
         Message::Notice(notice) => ("Notice", self::notice(notice)),
+        Message::Running(running) => ("Running", running.as_ref().map_or(Ok(()), self::running)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }
@@ -233,6 +234,11 @@ fn notice(notice: &Notice) -> Checked {
     require(notice.count >= notice.first.len() as u64, "fewer items than paths")?;
     require(notice.first.iter().all(|path| path.len() <= MAX_SHOWN_PATH), "a path too long")?;
     require(notice.first.iter().all(|path| !path.contains(&0)), "a path with a NUL")
+}
+
+fn running(running: &Running) -> Checked {
+    require(running.path.len() <= MAX_SHOWN_PATH, "a path too long")?;
+    require(!running.path.contains(&0), "a path with a NUL")
 }
 
 fn goodbye(goodbye: &Goodbye) -> Checked {

@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "d0354753"),
+        ("Request", "bd41122e"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -37,7 +37,8 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
-        ("Refused", "73ff7261"),
+        ("Running", "8752b460"),
+        ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
         ("Notice", "dbe539f3"),
@@ -148,6 +149,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Connections { .. } => "Connections",
         Message::Notice(_) => "Notice",
         Message::MaxRate { .. } => "MaxRate",
+        Message::Running(_) => "Running",
     }
 }
 
@@ -172,6 +174,7 @@ fn requests() -> Vec<Message> {
         verify: true,
         resume: false,
         existing: Existing::SkipEqual,
+        if_running: IfRunning::Skip,
         mkpath: true,
         preserve,
         ring: Some(ByteCount::new(1 << 30)),
@@ -298,6 +301,8 @@ fn from_receiver() -> Vec<Message> {
     let feedback = |write_rate| {
         Message::Feedback(Feedback { received: 500, durable: 400, ring_used: 3, ring_blocks: 64, write_rate })
     };
+    let running =
+        |then| Message::Running(Some(Running { path: b"far/x".to_vec(), pid: Some(300), age: Some(1 << 20), then }));
     vec![
         Message::Ready(Ready { resuming: true, ring_blocks: 64 }),
         Message::Held(Held { id: 300, first: 2, values: vec![[4; 32]] }),
@@ -306,6 +311,10 @@ fn from_receiver() -> Vec<Message> {
         Message::Done(vec![done(Ok(None)), done(Ok(Some(digest))), done(Err("full".into()))]),
         feedback(None),
         feedback(Some(1 << 30)),
+        running(IfRunning::Wait),
+        running(IfRunning::Skip),
+        running(IfRunning::Fail),
+        Message::Running(None),
     ]
 }
 
@@ -317,6 +326,7 @@ fn either_way() -> Vec<Message> {
         RefusalKind::Busy,
         RefusalKind::Interrupted,
         RefusalKind::Internal,
+        RefusalKind::Running,
     ];
     let refused = kinds.map(|kind| Message::Refused(Refusal { kind, reason: "why".into() }));
     let features = Features::from_bits(1 << 40 | 3);

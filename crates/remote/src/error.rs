@@ -39,8 +39,9 @@ impl CopyError {
             Self::Refused(refusal) => match refusal.kind {
                 RefusalKind::NotAllowed | RefusalKind::Busy => 3,
                 RefusalKind::Interrupted => 4,
-                // There is no such source, or the destination cannot be one: nothing was copied.
-                RefusalKind::Path => 2,
+                // There is no such source, the destination cannot be one, or another process is writing it:
+                // nothing was copied.
+                RefusalKind::Path | RefusalKind::Running => 2,
                 _ => 1,
             },
             Self::Interrupted | Self::Lost(_) => 4,

@@ -8,7 +8,7 @@ use icdc_disk::tree::Tree;
 use icdc_limits::thread::start_scoped;
 use icdc_link::Link;
 use icdc_protocol::Features;
-use icdc_protocol::message::{Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
+use icdc_protocol::message::{IfRunning, Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
 use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
@@ -66,6 +66,8 @@ pub(crate) fn push_over(
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), account, events)?;
+        // Who has the lock when the connection was cut may be the session before.
+        receive.if_running = IfRunning::Wait;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
         let count = Count::of(&link, order.send, &order.receive, connect.least_links()..=connect.most_links(), events);
         let making = Making { transfer: order.transfer, count, sending: true, events, stop };

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use icdc_protocol::message::{IfRunning, Running};
 use icdc_rate::path_ceiling::Reason;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::Noticed;
+use crate::path_text;
 
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -80,6 +82,19 @@ pub enum Event {
         /// A sentence.
         text: String,
     },
+    /// Another icdc writes what is to be written.
+    Running {
+        /// What it writes; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Its number on the receiving host, where that can be seen.
+        pid: Option<u32>,
+        /// Time since it was started, where that can be seen.
+        age_s: Option<u64>,
+        /// What this copy does now.
+        then: IfRunning,
+    },
+    /// The other icdc is not waited for any more.
+    Waited,
     /// Notices of a session that has ended.
     Noticed(Noticed),
     /// The sender allows itself another rate.
@@ -122,6 +137,16 @@ pub enum Event {
 }
 
 impl Event {
+    /// As the receiver tells of another process; `None` when that is not waited for any more.
+    pub(crate) fn of_running(running: Option<&Running>) -> Self {
+        running.map_or(Self::Waited, |running| Self::Running {
+            path: path_text(&running.path),
+            pid: running.pid,
+            age_s: running.age,
+            then: running.then,
+        })
+    }
+
     /// A connection after the first has ended early.
     pub(crate) fn connection_ended(number: u8, end: &EarlyEnd) -> Self {
         let how = match end {

@@ -39,6 +39,7 @@ pub use account::Account;
 pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
+pub use icdc_protocol::message::IfRunning;
 pub use notices::Noticed;
 pub use rate_share::RateShare;
 pub use within_host::WithinHost;

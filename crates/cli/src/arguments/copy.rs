@@ -32,9 +32,11 @@ use crate::values::{
         "  The first interrupt (Ctrl-C, SIGTERM, or SIGHUP unless it is ignored) stops the copy cleanly,\n",
         "  a second one other than SIGHUP immediately.\n\n",
         "Exit codes:\n",
-        "  0  everything arrived; all files that were written were verified\n",
+        "  0  everything arrived; all files that were written were verified; or another icdc is writing the same copy, and\n",
+        "     --if-running skip was given\n",
         "  1  items failed, each is named on standard error, and everything else arrived; or the run failed, with the reason\n",
-        "  2  nothing was copied: invalid command line, no source exists, or the destination cannot be used\n",
+        "  2  nothing was copied: invalid command line, no source exists, the destination cannot be used, or another icdc\n",
+        "     is writing the same copy (--if-running fail)\n",
         "  3  could not connect, or access was refused\n",
         "  4  interrupted, or the connection was lost and not restored within --retry-for; the same command resumes\n\n",
         "Examples:\n",
@@ -99,6 +101,11 @@ pub(crate) struct CopyArguments {
     /// As --skip-equal, and keep files that were modified later at the destination than at the source
     #[arg(short, long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
+
+    /// What to do if another icdc is writing the same copy: wait for its end and take over what it has
+    /// published, skip (nothing is copied, exit code 0), or fail (exit code 2)
+    #[arg(long, value_name = "WHAT", default_value = "wait", help_heading = "What to copy and how")]
+    pub(crate) if_running: IfRunningMode,
 
     /// Make the directories above the destination that are missing
     #[arg(long, help_heading = "What to copy and how")]
@@ -168,6 +175,16 @@ pub(crate) struct CopyArguments {
     /// Print every item and connection on standard error
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
     pub(crate) verbose: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IfRunningMode {
+    /// Wait for its end, and take over what it has published
+    Wait,
+    /// Copy nothing, which is no failure
+    Skip,
+    /// Copy nothing, which is a failure
+    Fail,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -32,7 +32,7 @@ pub(crate) use cc::CcArguments;
 pub(crate) use completions::{CompletedShell, CompletionsArguments};
 pub(crate) use config::ConfigArguments;
 pub(crate) use connection::{AddressFamily, ConnectionArguments};
-pub(crate) use copy::{CopyArguments, ProgressMode};
+pub(crate) use copy::{CopyArguments, IfRunningMode, ProgressMode};
 pub(crate) use definition::{command, parse_from};
 pub(crate) use doctor::DoctorArguments;
 pub(crate) use generate::{GenerateArguments, Generated};

@@ -88,6 +88,7 @@ pub(crate) const REACH: &[Setting] = &[
     setting("ring", "ICDC_RING", Form::Text, Concern::Copy, COPY, "\"1GiB\""),
     setting("buffered", "ICDC_BUFFERED", Form::Flag, Concern::Copy, COPY, "true"),
     setting("verify", "ICDC_VERIFY", Form::Flag, Concern::Copy, COPY, "true"),
+    setting("if-running", "ICDC_IF_RUNNING", Form::Text, Concern::Copy, COPY, "\"skip\""),
     setting("preserve", "ICDC_PRESERVE", Form::List, Concern::Copy, PLANNED, "[\"mode\", \"times\", \"links\", \"sparse\"]"),
 ];
 

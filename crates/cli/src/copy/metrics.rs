@@ -70,7 +70,7 @@ fn present(reading: &mut Reading, tally: &Tally) {
 }
 
 /// Value of the label, and the result that it tells: none while the run goes on.
-const RESULTS: [(&str, Option<RunResult>); 7] = [
+const RESULTS: [(&str, Option<RunResult>); 8] = [
     ("running", None),
     ("complete", Some(RunResult::Complete)),
     ("incomplete", Some(RunResult::Incomplete)),
@@ -78,6 +78,7 @@ const RESULTS: [(&str, Option<RunResult>); 7] = [
     ("unusable", Some(RunResult::Unusable)),
     ("unreachable", Some(RunResult::Unreachable)),
     ("interrupted", Some(RunResult::Interrupted)),
+    ("skipped", Some(RunResult::Skipped)),
 ];
 
 fn bytes_per_second(bits_per_second: u64) -> f64 {

@@ -20,6 +20,7 @@ mod tally;
 
 use std::sync::Arc;
 
+use icdc_protocol::message::{IfRunning, Refusal, RefusalKind};
 use icdc_remote::CopyError;
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink, Summary};
@@ -78,7 +79,8 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         (summary.verified, summary.read_back) = (false, false);
     }
     let is_through = result.is_ok();
-    let (ending, exit_code) = conclude(&surface, console, report, result);
+    let skips = options.receive.if_running == IfRunning::Skip;
+    let (ending, exit_code) = conclude(&surface, console, report, result, skips);
     if let Some(exporter) = exporter {
         exporter.finish();
     }
@@ -90,18 +92,24 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     (exit_code, is_through)
 }
 
-/// Shows the end of the run in every form; how it ended, and the exit code.
+/// Shows the end of the run in every form; how it ended, and the exit code. That another process is writing
+/// the same is no failure of one that `skips` then.
 fn conclude(
     surface: &Surface,
     console: &Console,
     report: Option<ResultFile>,
     result: Result<Summary, CopyError>,
+    skips: bool,
 ) -> (Ending, u8) {
     let (ending, mut code) = match result {
         Ok(mut summary) => {
             summary.notices = surface.partial_summary().notices;
             let code = if summary.errors == 0 { 0 } else { exit::FAILED };
             (Ending { summary, reason: None }, code)
+        }
+        Err(CopyError::Refused(Refusal { kind: RefusalKind::Running, reason })) if skips => {
+            let summary = Summary { errors: 0, ..surface.partial_summary() };
+            (Ending { summary, reason: Some(reason) }, 0)
         }
         Err(error) => {
             let code = error.exit_code();

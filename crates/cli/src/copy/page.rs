@@ -18,7 +18,7 @@ const PACING_SHOWN: f64 = 1.25;
 /// How a run ended.
 pub(crate) struct Ending {
     pub(crate) summary: Summary,
-    /// Why it could not be completed.
+    /// Why it could not be completed, or was skipped.
     pub(crate) reason: Option<String>,
 }
 

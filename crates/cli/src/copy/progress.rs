@@ -9,7 +9,7 @@
 //!
 //! The weight makes up for the past that the first samples do not have.
 
-use icdc_transfer::{Event, Sample, Stage};
+use icdc_transfer::{Event, IfRunning, Sample, Stage};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::{Console, printable};
@@ -71,6 +71,11 @@ impl View {
                 (self.meter.files, self.meter.scan_complete) = (*files, *complete);
             }
             Event::Item { path, .. } => self.meter.name = printable(path).into_owned(),
+            Event::Running { pid, then: IfRunning::Wait, .. } => {
+                let who = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
+                self.meter.awaited = Some(format!("waiting for another icdc{who}"));
+            }
+            Event::Waited | Event::Reconnecting { .. } if self.meter.awaited.take().is_some() => {}
             Event::Connecting { to } => self.say(&format!("connecting to {to}…")),
             Event::Reconnecting { .. } => self.say("connection lost, connecting again…"),
             Event::Progress(sample) => {
@@ -192,6 +197,8 @@ struct Meter {
     scan_complete: bool,
     /// Of the item that was finished last.
     name: String,
+    /// Who is waited for, in words.
+    awaited: Option<String>,
 }
 
 impl Meter {
@@ -263,6 +270,9 @@ impl Meter {
             return [words, String::new(), String::new()];
         }
         let more = if self.scan_complete { "" } else { "+" };
+        if let Some(awaited) = &self.awaited {
+            return [format!("{share:>3.0}%  {done} of {total}{more}  {awaited}"), String::new(), String::new()];
+        }
         let left = sample.bytes_total.saturating_sub(sample.bytes_done) as f64 * 8.0 / self.rate();
         let left =
             if self.scan_complete && left.is_finite() { format!("  {} left", clock(left)) } else { String::new() };
@@ -330,6 +340,18 @@ mod tests {
         assert_eq!(meter.text(), " 25%  250MB of 1GB  no answer for 12 s");
         meter.add(&silent(2_400, 1_500_000));
         assert!(meter.text().contains("limited by"), "{}", meter.text());
+    }
+
+    #[test]
+    fn another_icdc_is_named_as_long_as_it_is_waited_for() {
+        let mut view = View { meter: Meter::default(), medium: Medium::Nothing, console: Console::new() };
+        view.show(&Event::Scanned { files: 1, bytes: 1_000_000_000, complete: true });
+        let sample = Event::Progress(sample(1.0, 0, 0, Stage::Finish));
+        let running = Event::Running { path: "x".into(), pid: Some(7), age_s: Some(5), then: IfRunning::Wait };
+        [&running, &sample].into_iter().for_each(|event| view.show(event));
+        assert_eq!(view.meter.text(), "  0%  0B of 1GB  waiting for another icdc (pid 7)");
+        [&Event::Waited, &sample].into_iter().for_each(|event| view.show(event));
+        assert_eq!(view.meter.text(), "  0%  0B of 1GB  0.00 Mbit/s  limited by finish");
     }
 
     #[test]

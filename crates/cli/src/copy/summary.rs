@@ -77,6 +77,18 @@ pub(crate) fn place(location: &Location) -> String {
     }
 }
 
+/// A path at the destination's end, as that end shows it, with its host.
+pub(crate) fn beside(destination: &Location, path: &str) -> String {
+    let path = path.to_owned().into_bytes();
+    let there = match destination.clone() {
+        Location::Local(_) => return String::from_utf8_lossy(&path).into_owned(),
+        Location::Ssh { host, .. } => Location::Ssh { host, path },
+        Location::Daemon { host, port, .. } if path.starts_with(b"/") => Location::Daemon { host, port, path },
+        Location::Daemon { host, port, .. } => Location::Daemon { host, port, path: [b"/", path.as_slice()].concat() },
+    };
+    there.to_string()
+}
+
 /// Files, and links where there are any.
 pub(crate) fn contents(summary: &Summary) -> String {
     let files = counted(summary.files, "file");
@@ -176,6 +188,8 @@ mod tests {
         assert_eq!([told("/srv/in"), told("user@far:in/")], ["/srv/in on this host", "user@far:in/"]);
         assert_eq!([told("far:"), told("icdc://far/in")], ["far:", "icdc://far/in"]);
         assert!(told("far").ends_with("/far on this host") && told("far").starts_with('/'));
+        let at = |text: &str| beside(&Location::parse(text.as_ref()).unwrap(), "in/x");
+        assert_eq!([at("/srv"), at("user@far:in/"), at("icdc://far/in")], ["in/x", "user@far:in/x", "icdc://far/in/x"]);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use icdc_metrics::Reading;
 use icdc_remote::Location;
 use icdc_report::Report;
-use icdc_transfer::{Event, Outcome, Summary, Via};
+use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::console::Console;
 use crate::copy::failures::{Failures, told};
@@ -15,6 +17,19 @@ use crate::copy::recorder::Recorder;
 use crate::copy::tally::{RunResult, Tally};
 use crate::copy::{metrics, summary};
 use crate::plan::Output;
+
+/// A process with this number that was started so many seconds ago, in parentheses; empty where neither is
+/// known.
+fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
+    let age = age_s.and_then(|age| i64::try_from(age).ok()).map(SignedDuration::from_secs);
+    let started = age.and_then(|age| Some((age, Timestamp::now().checked_sub(age).ok()?)));
+    let since = started.map(|(age, at)| {
+        let form = if age < SignedDuration::from_hours(12) { "%H:%M:%S" } else { "%F %H:%M:%S" };
+        format!("since {}", TimeZone::system().to_datetime(at).strftime(form))
+    });
+    let known = [pid.map(|pid| format!("pid {pid}")), since].into_iter().flatten().collect::<Vec<_>>();
+    if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
+}
 
 /// Everything that listens to the events of one run.
 pub(crate) struct Surface {
@@ -26,6 +41,7 @@ pub(crate) struct Surface {
     summary: bool,
     /// The destination, and the host that it is on.
     destination: String,
+    location: Location,
     state: Mutex<Display>,
 }
 
@@ -48,8 +64,8 @@ impl Surface {
             failures: Failures::default(),
         };
         let &Output { json, dry_run, verbose, quiet, summary, .. } = output;
-        let destination = summary::place(destination);
-        Self { console, json, dry_run, verbose, quiet, summary, destination, state: Mutex::new(state) }
+        let (destination, location) = (summary::place(destination), destination.clone());
+        Self { console, json, dry_run, verbose, quiet, summary, destination, location, state: Mutex::new(state) }
     }
 
     /// Takes one event.
@@ -86,11 +102,13 @@ impl Surface {
             ending.summary.notices.iter().for_each(|noticed| self.console.complain(&noticed.text()));
         }
         state.failures.rest().iter().for_each(|line| self.console.complain(line));
-        if let Some(reason) = &ending.reason {
+        // Of one that was skipped the user knows.
+        let failed = ending.reason.as_ref().filter(|_| code != 0);
+        if let Some(reason) = failed {
             self.console.complain(reason);
         }
         if self.json {
-            if let Some(reason) = &ending.reason {
+            if let Some(reason) = failed {
                 self.json_line(&Event::Failed { reason: reason.clone(), exit_code: code });
             }
             self.json_line(&Event::Summary(ending.summary.clone()));
@@ -100,7 +118,7 @@ impl Surface {
                 let (items, bytes) = state.tally.would_send;
                 self.console.result(&summary::dry_run(items, bytes));
             }
-        } else if self.summary && (ending.reason.is_none() || ending.summary.seconds > 0.0) {
+        } else if self.summary && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0) {
             for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
                 self.console.result(&line);
             }
@@ -164,8 +182,19 @@ impl Surface {
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 self.console.complain(&format!("{route}{because}"));
             }
-            Event::Notice { .. } | Event::Reconnecting { .. } if self.quiet => {}
+            Event::Notice { .. } | Event::Running { .. } | Event::Reconnecting { .. } if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
+            Event::Running { path, pid, age_s, then } => {
+                let who = describe(*pid, *age_s);
+                let end = match then {
+                    IfRunning::Wait => "waiting",
+                    IfRunning::Skip => "this copy is skipped",
+                    // The reason of the end follows.
+                    IfRunning::Fail => return,
+                };
+                let place = summary::beside(&self.location, path);
+                self.console.complain(&format!("another icdc{who} is writing {place}; {end}"));
+            }
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));

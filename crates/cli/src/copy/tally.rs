@@ -50,6 +50,8 @@ pub(crate) enum RunResult {
     Unreachable,
     /// Interrupted, or the connection was lost for too long.
     Interrupted,
+    /// Another icdc was writing the same.
+    Skipped,
 }
 
 impl RunResult {
@@ -58,6 +60,7 @@ impl RunResult {
             (exit::USAGE, _) => Self::Unusable,
             (exit::NOT_LET_IN, _) => Self::Unreachable,
             (exit::INTERRUPTED, _) => Self::Interrupted,
+            (0, Some(_)) => Self::Skipped,
             (_, Some(_)) => Self::Failed,
             (0, None) => Self::Complete,
             (_, None) => Self::Incomplete,
@@ -188,8 +191,14 @@ mod tests {
         };
         assert_eq!([result(0, None), result(1, None)], [RunResult::Complete, RunResult::Incomplete]);
         assert_eq!(
-            [1, 2, 3, 4].map(|code| result(code, Some("why"))),
-            [RunResult::Failed, RunResult::Unusable, RunResult::Unreachable, RunResult::Interrupted]
+            [0, 1, 2, 3, 4].map(|code| result(code, Some("why"))),
+            [
+                RunResult::Skipped,
+                RunResult::Failed,
+                RunResult::Unusable,
+                RunResult::Unreachable,
+                RunResult::Interrupted
+            ]
         );
     }
 }

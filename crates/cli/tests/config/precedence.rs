@@ -40,6 +40,7 @@ const TRIED: &[Tried] = &[
     tried("ring", ["'16MiB'", "'1GiB'"], ["16MiB", "1GiB"], SSH, &[]),
     tried("buffered", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("verify", ["true", "false"], ["true", "false"], SSH, &[]),
+    tried("if-running", ["'skip'", "'fail'"], ["skip", "fail"], SSH, &[]),
     tried("preserve", ["['mode', 'times']", "'none'"], ["mode,times", "none"], SSH, &[]),
 ];
 

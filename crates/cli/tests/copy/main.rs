@@ -18,6 +18,7 @@ mod old_kernel;
 mod options;
 mod replaced;
 mod rights;
+mod running;
 mod semantics;
 #[path = "../support/mod.rs"]
 mod support;

@@ -17,3 +17,11 @@ pub fn try_lock(file: &File) -> std::io::Result<bool> {
         Err(errno) => Err(errno.into()),
     }
 }
+
+/// Gives the advisory lock on `file` back, whoever waits for it.
+///
+/// # Errors
+/// What `flock` says.
+pub fn unlock(file: &File) -> std::io::Result<()> {
+    Ok(rustix::fs::flock(file, FlockOperation::Unlock)?)
+}

@@ -46,7 +46,7 @@ pub use error::{Result, TreeError};
 pub use file_system::FileSystem;
 pub use listing::{ListedEntry, Listing};
 pub use located::Located;
-pub use lock::try_lock;
+pub use lock::{try_lock, unlock};
 pub use metadata::{CAPABILITY, FileTime, FoundXattrs, Incarnation, Kind, Metadata, Stat, Xattrs, set_time};
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable, resembles_staging};
 pub use opening::Followed;

@@ -66,6 +66,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         wants.prop_map(|(first, answers)| Message::Wants(Wants { first, answers })),
         (any::<u32>(), 0..u32::MAX).prop_map(|(id, index)| Message::Resend { id, index }),
         vec(done, 0..50).prop_map(Message::Done),
+        option::of(running()).prop_map(Message::Running),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -266,11 +267,12 @@ fn diskless() -> impl Strategy<Value = Diskless> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    let usual = (any::<[bool; 5]>(), existing(), preserve(), option::of(1_u64..1 << 30)).prop_map(
-        |([verify, resume, mkpath, dry_run, buffered], existing, preserve, ring)| ReceiveOptions {
+    let usual = (any::<[bool; 5]>(), existing(), if_running(), preserve(), option::of(1_u64..1 << 30)).prop_map(
+        |([verify, resume, mkpath, dry_run, buffered], existing, if_running, preserve, ring)| ReceiveOptions {
             verify,
             resume,
             existing,
+            if_running,
             mkpath,
             preserve,
             ring: ring.map(ByteCount::new),
@@ -285,6 +287,19 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         ..ReceiveOptions::default()
     });
     prop_oneof![3 => usual, 1 => without_disks]
+}
+
+fn running() -> impl Strategy<Value = Running> {
+    (path(), any::<(Option<u32>, Option<u64>)>(), if_running()).prop_map(|(path, (pid, age), then)| Running {
+        path,
+        pid,
+        age,
+        then,
+    })
+}
+
+fn if_running() -> impl Strategy<Value = IfRunning> {
+    prop_oneof![Just(IfRunning::Wait), Just(IfRunning::Skip), Just(IfRunning::Fail)]
 }
 
 fn existing() -> impl Strategy<Value = Existing> {

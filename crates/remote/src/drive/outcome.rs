@@ -27,9 +27,11 @@ pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> Co
         }
         RefusalKind::Interrupted if stopped => CopyError::Interrupted,
         RefusalKind::Interrupted => CopyError::Lost(format!("between {from} and {to}: {}", refusal.reason)),
-        RefusalKind::NotAllowed | RefusalKind::Path | RefusalKind::Protocol | RefusalKind::Internal => {
-            CopyError::Refused(Refusal { reason: told_by(&refusal.reason, from, to), ..refusal })
-        }
+        RefusalKind::NotAllowed
+        | RefusalKind::Path
+        | RefusalKind::Protocol
+        | RefusalKind::Internal
+        | RefusalKind::Running => CopyError::Refused(Refusal { reason: told_by(&refusal.reason, from, to), ..refusal }),
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
     match kind {
         RefusalKind::NotAllowed => RefusedReason::NotAllowed,
         RefusalKind::Busy => RefusedReason::Limit,
-        RefusalKind::Protocol | RefusalKind::Path => RefusedReason::Request,
+        RefusalKind::Protocol | RefusalKind::Path | RefusalKind::Running => RefusedReason::Request,
         _ => RefusedReason::Internal,
     }
 }

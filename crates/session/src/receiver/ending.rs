@@ -344,8 +344,10 @@ fn error_of(end: LinkEnd) -> SessionError {
 fn last_words(failure: &SessionError) -> Option<Message> {
     match failure {
         SessionError::Interrupted => Some(Message::Interrupt),
-        // Where a path is no good the sender has to hear of it; other refusals came from there.
-        SessionError::Refused(refusal) if refusal.kind == RefusalKind::Path => Some(Message::Abort(refusal.clone())),
+        // What is refused at this end the sender has to hear of; other refusals came from there.
+        SessionError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Path | RefusalKind::Running) => {
+            Some(Message::Abort(refusal.clone()))
+        }
         other => other.refusal().map(Message::Abort),
     }
 }

@@ -1,7 +1,7 @@
 //! What the sending end's machine asks of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryId, FileDigest, Notice, Problem};
+use icdc_protocol::message::{EntryId, FileDigest, Notice, Problem, Running};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -58,6 +58,8 @@ pub enum Action {
     Problem(Problem),
     /// Items have met this at the receiver so far.
     Noticed(Notice),
+    /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
+    Running(Option<Running>),
     /// A connection after the first is gone, and what did not arrive over it is read once more:
     /// shut it, and tell the user.
     ConnectionLost {

@@ -27,6 +27,18 @@ impl fmt::Display for Holder {
     }
 }
 
+impl Holder {
+    /// Its number.
+    pub(super) fn pid(self) -> u32 {
+        self.pid
+    }
+
+    /// Seconds since it was started, where that can be seen.
+    pub(super) fn age(self) -> Option<u64> {
+        self.running
+    }
+}
+
 /// Who holds the lock of a file.
 pub(super) fn holder(file: &File) -> Option<Holder> {
     let stat = Stat::of(file).ok()?;

@@ -19,6 +19,7 @@ use super::pending::{metadata, restore};
 use super::publishing::Made;
 use super::shared::Shared;
 use super::staging::Staging;
+use super::waiting::{Locked, Waiting};
 
 /// What an earlier run has left of a file, locked.
 pub(super) struct Continued {
@@ -69,8 +70,8 @@ impl Plan {
         let Self { directory, name, header, .. } = self;
         let shown = self.path();
         // One that another process is writing must not be taken away from it.
-        let has_failed = || shared.has_failed();
-        let left = leftovers::find_part(directory, name, shared.whose(), &shown, &has_failed)?;
+        let waiting = Waiting::of(shared, Locked::OneOfMany);
+        let left = leftovers::find_part(directory, name, shared.whose(), header, &waiting)?;
         // What lies there may be a newer run's by now, which goes on from it.
         if (left.has_waited || left.part.is_some()) && shared.link.is_hung_up() {
             let reason = "the sender closed the connection before the file was begun anew";
@@ -79,7 +80,7 @@ impl Plan {
         }
         let is_journaled = header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none();
         let (file, journal, staging) = leftovers::make_files(directory, name, shared.whose(), is_journaled)?;
-        let has_waited = leftovers::lock(&file, &shown, &has_failed).map_err(|error| error.to_string())?;
+        let has_waited = leftovers::lock(&file, &shown, &waiting).map_err(|error| error.to_string())?;
         let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
         let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
         let may_be_overtaken = left.has_waited || has_waited || shared.link.is_hung_up();

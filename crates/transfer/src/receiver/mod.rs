@@ -31,6 +31,7 @@ mod pending;
 mod placement;
 mod progress;
 mod publishing;
+mod run_log;
 mod shared;
 mod side_by_side;
 mod spellings;
@@ -39,6 +40,7 @@ mod store;
 mod supervise;
 mod throttle;
 mod under_check;
+mod waiting;
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

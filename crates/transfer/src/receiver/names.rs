@@ -40,14 +40,16 @@ use super::file_identity::FileIdentity;
 use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
-use super::leftovers::{self, RunId, RunLog};
+use super::leftovers;
 use super::onto_itself::refuse_onto_itself;
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, let_owner_in};
 use super::publishing::Staged;
+use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
 use super::spellings::{Spelling, Spellings};
+use super::waiting::{Locked, Waiting};
 use crate::{clock, path_text};
 
 /// How long the thread waits for work where nothing is staged.
@@ -394,7 +396,8 @@ impl Opening {
             transfer: &shared.order.transfer,
             whose: shared.whose(),
         };
-        RunLog::find(base, id, shared.options.resume, &|| shared.has_failed()).map(Some).map_err(SessionError::Local)
+        let waiting = Waiting::of(shared, Locked::Everything);
+        RunLog::find(base, id, shared.options.resume, &waiting).map(Some).map_err(SessionError::Local)
     }
 }
 
@@ -437,12 +440,17 @@ impl Keeper<'_> {
         self.book.item(id).ok_or_else(|| "it is not known any more".into())
     }
 
+    /// What the lock of an item's unfinished file is to the session.
+    fn locked(&self) -> Locked {
+        if self.run.is_some() { Locked::OneOfMany } else { Locked::Everything }
+    }
+
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
-        let has_failed = || self.shared.has_failed();
+        let waiting = Waiting::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
-        let mut look = Look::at(item, (directory, &name), ours, &has_failed, &self.kept_times);
+        let mut look = Look::at(item, (directory, &name), ours, &waiting, &self.kept_times);
         let verdict = self.book.decide(examination, &mut look)?;
         let (found, claimed) = (look.found, look.claimed);
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));

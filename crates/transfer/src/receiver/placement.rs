@@ -19,7 +19,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
 use icdc_session::receiver::book::resume::{cannot_replace, taken};
 
-use super::leftovers::RunLog;
+use super::run_log::RunLog;
 use super::staging::Whose;
 use crate::path_text;
 

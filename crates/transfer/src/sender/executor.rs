@@ -303,6 +303,7 @@ impl<'a> Executor<'a> {
                 outside.events.push(Event::Notice { text });
             }
             Action::Noticed(notice) => state.noticed.heard(notice),
+            Action::Running(running) => outside.events.push(Event::of_running(running.as_ref())),
             Action::ConnectionLost { connection } => {
                 let end = state.early_ends.remove(&connection).unwrap_or(EarlyEnd::AtReceiver);
                 outside.events.push(Event::connection_ended(connection, &end));

@@ -128,14 +128,12 @@ impl<P> Book<P> {
                 }
                 self.look_at_announced()
             }
-            (Err(NotBegun::HasWaited { resuming }), Presence::Assumed { .. }) => {
+            // Others may have waited, too, and been faster again: each has come to its end since.
+            (Err(NotBegun::HasWaited { resuming }), _) => {
                 self.is_resuming = resuming;
                 self.get_confirmed(opening, resuming);
                 Ok(())
             }
-            (Err(NotBegun::HasWaited { .. }), Presence::Confirmed) => Err(SessionError::Local(
-                "other sessions of the same run come and go; run the same command again".into(),
-            )),
             (Err(NotBegun::Failed(error)), _) => Err(error),
         };
         self.heed(outcome);

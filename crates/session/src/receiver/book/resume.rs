@@ -42,6 +42,10 @@ pub trait Facts {
     /// # Errors
     /// If somebody else goes on writing it.
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure>;
+
+    /// Durable blocks of an unfinished file that [`claim_part`](Self::claim_part) has waited for and that is
+    /// gone, by its journal, if that was about this version of the source.
+    fn ended_part(&mut self) -> Option<BlockMap>;
 }
 
 /// What the file system says of a name.
@@ -142,7 +146,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     if only_new && facts.stat().is_some() {
         return Ok(Verdict::Taken(taken(&facts.shown())));
     }
-    contents(item, options, facts)
+    contents(item, question, options, facts)
 }
 
 /// Why a device, a named pipe or a socket, described as `what`, is not replaced.
@@ -206,7 +210,12 @@ fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, fact
 }
 
 /// What is wanted of an item that no earlier run has published.
-fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Result<Verdict, Failure> {
+fn contents(
+    item: &Item,
+    question: Question,
+    options: &ReceiveOptions,
+    facts: &mut impl Facts,
+) -> Result<Verdict, Failure> {
     let nothing_held = Ok(Verdict::Contents { held: None });
     let EntryKind::File { sparse, .. } = item.entry.kind else { return nothing_held };
     if item.size() <= ByteCount::new(PACK_FILE_LIMIT) || options.dry_run {
@@ -223,7 +232,17 @@ fn contents(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Re
         return nothing_held;
     }
     // The blocks of a file without holes all arrive; they need no cleared place.
-    Ok(Verdict::Contents { held: facts.claim_part(sparse)? })
+    let held = facts.claim_part(sparse)?;
+    let published =
+        if held.is_none() && question == Question::Anything { published_meanwhile(item, options, facts) } else { None };
+    Ok(published.unwrap_or(Verdict::Contents { held }))
+}
+
+/// Verdict on a file that another session has finished while its unfinished file was waited for.
+fn published_meanwhile(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
+    let digest = whole_digest(&facts.ended_part()?)?;
+    let shown = as_published(item, options, facts)?;
+    Some(Verdict::Compare { digest, is_noted: false, shown })
 }
 
 /// Digest of the file under the final name by a journal that names all its blocks while there is no
@@ -316,6 +335,8 @@ mod tests {
         journals: Vec<BlockMap>,
         part: Option<BlockMap>,
         asked_to_clear: Option<bool>,
+        /// Blocks of a part that gets its name while it is waited for, and what has that name then.
+        ended: Option<(BlockMap, Stat)>,
         /// Nanoseconds.
         granularity: u32,
     }
@@ -341,7 +362,11 @@ mod tests {
         }
         fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
             self.asked_to_clear = Some(cleared);
+            self.stat = self.ended.as_ref().map_or(self.stat, |(_, stat)| Some(*stat));
             Ok(self.part.clone())
+        }
+        fn ended_part(&mut self) -> Option<BlockMap> {
+            self.ended.take().map(|(held, _)| held)
         }
     }
 
@@ -493,6 +518,25 @@ mod tests {
         assert_eq!(anything(&file(LARGE), &options(), known(2)), Verdict::Contents { held: None });
         let anew = ReceiveOptions::default();
         assert_eq!(anything(&file(LARGE), &anew, known(3)), Verdict::Contents { held: None });
+    }
+
+    #[test]
+    fn a_file_that_another_session_finishes_while_it_is_waited_for_is_compared() {
+        let ended = |blocks, stat| Known { ended: Some((blocks, stat)), ..Known::default() };
+        let whole = || blocks(LARGE, 3);
+        let verdict = anything(&file(LARGE), &options(), ended(whole(), stat(Kind::File, LARGE)));
+        assert!(matches!(verdict, Verdict::Compare { digest: FileDigest::Blake3(_), is_noted: false, .. }));
+        let contents = Verdict::Contents { held: None };
+        assert_eq!(anything(&file(LARGE), &options(), ended(blocks(LARGE, 2), stat(Kind::File, LARGE))), contents);
+        let mtime = ModificationTime { seconds: 5, nanos: 7 };
+        for other in
+            [stat(Kind::File, LARGE - 1), stat(Kind::Symlink, LARGE), Stat { mtime, ..stat(Kind::File, LARGE) }]
+        {
+            assert_eq!(anything(&file(LARGE), &options(), ended(whole(), other)), contents, "{other:?}");
+        }
+        // What was compared already, and differs.
+        let mut facts = ended(whole(), stat(Kind::File, LARGE));
+        assert_eq!(decide(&file(LARGE), Question::Contents, terms(&options()), &mut facts), Ok(contents));
     }
 
     #[test]

@@ -39,6 +39,10 @@ impl Sender {
                 self.actions.push_back(Action::Noticed(notice));
                 Ok(())
             }
+            Message::Running(running) => {
+                self.actions.push_back(Action::Running(running));
+                Ok(())
+            }
             Message::Left { connection, frames } => self.left(connection, frames),
             Message::Accepted(theirs) => match theirs.lacking(self.order.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),

@@ -194,6 +194,7 @@ impl SenderEnd {
                 | Action::Settled { .. }
                 | Action::DirectoryFailed { .. }
                 | Action::Noticed(_)
+                | Action::Running(_)
                 | Action::Problem(_) => {}
                 Action::ConnectionLost { connection } => {
                     let connection = usize::from(connection);

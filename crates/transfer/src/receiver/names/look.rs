@@ -12,8 +12,10 @@ use icdc_units::ByteCount;
 use super::super::failure::Failure;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
-use super::super::leftovers::{self, FileJournal, HasFailed, RunLog};
+use super::super::leftovers::{self, FileJournal};
+use super::super::run_log::RunLog;
 use super::super::staging::{Purpose, Whose};
+use super::super::waiting::Waits;
 
 /// Looks at the file system only when it is asked.
 pub(super) struct Look<'a> {
@@ -22,8 +24,9 @@ pub(super) struct Look<'a> {
     name: &'a Name,
     run: Option<&'a RunLog>,
     whose: Whose,
-    has_failed: HasFailed<'a>,
+    waits: &'a dyn Waits,
     kept_times: &'a KeptTimes,
+    ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
     /// What has the name, if the file system was asked.
     pub(super) found: Option<Found>,
@@ -36,10 +39,22 @@ impl<'a> Look<'a> {
         item: &'a Item,
         (directory, name): (&'a Directory, &'a Name),
         (run, whose): (Option<&'a RunLog>, Whose),
-        has_failed: HasFailed<'a>,
+        waits: &'a dyn Waits,
         kept_times: &'a KeptTimes,
     ) -> Self {
-        Self { item, directory, name, run, whose, has_failed, kept_times, stat: None, found: None, claimed: None }
+        Self {
+            item,
+            directory,
+            name,
+            run,
+            whose,
+            waits,
+            kept_times,
+            ended: None,
+            stat: None,
+            found: None,
+            claimed: None,
+        }
     }
 }
 
@@ -103,16 +118,25 @@ impl Facts for Look<'_> {
     }
 
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure> {
-        let Self { item, directory, name, whose, has_failed, .. } = self;
-        let left = leftovers::find_part(directory, name, *whose, &directory.path_of(name), *has_failed)?;
+        let Self { item, directory, name, whose, waits, .. } = self;
+        let header = header(item, name);
+        let left = leftovers::find_part(directory, name, *whose, &header, *waits)?;
+        if left.has_waited {
+            self.stat = None;
+        }
+        self.ended = left.ended;
         let Some((staging, file)) = left.part else {
             return Ok(None);
         };
-        let Some((journal, held)) = FileJournal::find(directory, staging, &header(item, name)) else { return Ok(None) };
+        let Some((journal, held)) = FileJournal::find(directory, staging, &header) else { return Ok(None) };
         if cleared && !leftovers::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
             return Ok(None);
         }
         self.claimed = Some(Continued { staging, file, journal });
         Ok(Some(held))
+    }
+
+    fn ended_part(&mut self) -> Option<BlockMap> {
+        self.ended.take()
     }
 }

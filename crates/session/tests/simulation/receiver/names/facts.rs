@@ -90,4 +90,8 @@ impl Facts for Known<'_> {
         self.claimed = Some(Claimed { part, journal, has_waited: self.has_waited });
         Ok(Some(held))
     }
+
+    fn ended_part(&mut self) -> Option<BlockMap> {
+        None
+    }
 }

@@ -1,0 +1,176 @@
+//! One copy started twice at a time: who writes is named, and what it has published is not sent again.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::data;
+use crate::support::process::{Run, Signal};
+use crate::support::{Ended, MIB, Road, Way, assert_no_leftovers, assert_same};
+
+/// What is copied: a file alone, or a tree with further ones.
+const SOURCES: [&str; 2] = ["large", "tree"];
+
+fn sources(road: &Road) {
+    fs::create_dir(road.path("tree")).unwrap();
+    for (number, name) in ["large", "tree/large"].into_iter().enumerate() {
+        data::file(&road.path(name), 24 * MIB, number as u64);
+    }
+    for number in 0..20 {
+        fs::write(road.path("tree").join(format!("small-{number}")), format!("contents {number}")).unwrap();
+    }
+}
+
+/// A copy that has begun to write and is stopped; a slower one where it was through before that.
+fn stopped(road: &Road, source: &str) -> Run {
+    for rate in ["80mbit", "40mbit", "20mbit", "10mbit"] {
+        let run = road.start(&["--rate", rate], &[source], "copy");
+        assert!(run.wait_for_bytes(4 * MIB), "{}", run.finish());
+        run.signal(Signal::STOP);
+        if !run.events().iter().any(|event| event["type"] == "summary") && is_unfinished(road, source) {
+            return run;
+        }
+        run.signal(Signal::CONT);
+        run.finish().expect_code(0);
+        let copy = road.path("copy");
+        if copy.is_dir() { fs::remove_dir_all(copy).unwrap() } else { fs::remove_file(copy).unwrap() }
+    }
+    panic!("{:?} {source}: no copy is slow enough", road.way);
+}
+
+/// Whether an unfinished large file is where it is to be.
+fn is_unfinished(road: &Road, source: &str) -> bool {
+    let place = if source == "tree" { road.path("copy") } else { road.site.root().to_owned() };
+    let is_part = |name: &str| name.starts_with(".icdc-") && name.ends_with(".part");
+    fs::read_dir(place).unwrap().any(|entry| entry.unwrap().file_name().to_str().is_some_and(is_part))
+}
+
+fn is_running(event: &Value) -> bool {
+    event["type"] == "running"
+}
+
+fn receiver(run: &Run, way: Way) -> Option<u64> {
+    let pid = match way {
+        Way::Local | Way::Pull | Way::FromDaemon => Some(run.pid()),
+        Way::Push => run.far_end(),
+        // The daemon's, or that of a session.
+        Way::ToDaemon => None,
+    };
+    pid.and_then(|pid| u64::try_from(pid.as_raw_nonzero().get()).ok())
+}
+
+#[test]
+fn who_writes_is_named_at_once_and_what_it_has_published_is_taken_over() {
+    for (way, source) in Way::ALL.into_iter().flat_map(|way| SOURCES.map(|source| (way, source))) {
+        let road = Road::new(way);
+        sources(&road);
+        let first = stopped(&road, source);
+        let second = road.start(&[], &[source], "copy");
+        assert!(second.wait_for(is_running), "{way:?} {source}: {}", second.finish());
+        let told = second.events().into_iter().find(is_running).unwrap();
+        assert_eq!(told["then"], "wait", "{way:?}: {told}");
+        assert!(told["path"].as_str().unwrap().ends_with("copy"), "{way:?}: {told}");
+        let pid = told["pid"].as_u64().unwrap();
+        assert!(receiver(&first, way).is_none_or(|expected| pid == expected), "{way:?}: {told}");
+        assert!(told["age_s"].is_u64(), "{way:?}: {told}");
+        assert!(second.wait_for_words("; waiting\n"), "{way:?}");
+        first.signal(Signal::CONT);
+        let first = first.finish().expect_code(0);
+        let second = second.finish().expect_code(0);
+        let named = format!("another icdc (pid {pid}, since ");
+        assert!(second.stderr.contains(&named), "{way:?}: {second}");
+        assert_eq!(second.all("waited").count(), 1, "{way:?}: {second}");
+        assert_eq!(second.number("bytes_sent"), 0, "{way:?} {source}: {second}");
+        assert_eq!(second.number("files"), first.number("files"), "{way:?} {source}: {second}");
+        assert_same(&road.path(source), &road.path("copy"));
+        assert_no_leftovers(road.site.root());
+    }
+}
+
+#[test]
+fn the_same_copy_is_skipped_or_fails_where_that_is_asked_for() {
+    for (way, source) in Way::ALL.into_iter().flat_map(|way| SOURCES.map(|source| (way, source))) {
+        let road = Road::new(way);
+        sources(&road);
+        let first = stopped(&road, source);
+        let ended = |what: &str| road.copy(&["--if-running", what], &[source], "copy");
+        let check = |ended: &Ended, then: &str| {
+            assert_eq!(ended.number("bytes_sent"), 0, "{way:?} {source}: {ended}");
+            assert_eq!(ended.summary()["verified"], false, "{way:?} {source}: {ended}");
+            assert!(ended.all("running").all(|event| event["then"] == then), "{way:?} {source}: {ended}");
+            assert_eq!(ended.all("running").count(), 1, "{way:?} {source}: {ended}");
+            assert_eq!(ended.all("item").count(), 0, "{way:?} {source}: {ended}");
+            assert!(ended.stderr.contains("another icdc (pid "), "{way:?} {source}: {ended}");
+        };
+        let skipped = ended("skip").expect_code(0);
+        check(&skipped, "skip");
+        assert!(skipped.stderr.contains("this copy is skipped"), "{way:?} {source}: {skipped}");
+        assert_eq!((skipped.number("errors"), skipped.all("failed").count()), (0, 0), "{way:?} {source}: {skipped}");
+        let failed = ended("fail").expect_code(2);
+        check(&failed, "fail");
+        assert_eq!(failed.all("failed").count(), 1, "{way:?} {source}: {failed}");
+        first.signal(Signal::CONT);
+        first.finish().expect_code(0);
+        assert_same(&road.path(source), &road.path("copy"));
+        // Nobody is in the way any more.
+        ended("fail").expect_code(0);
+        assert_no_leftovers(road.site.root());
+    }
+}
+
+/// All but one wait; each takes over what there is.
+#[test]
+fn several_wait_for_one_and_all_come_to_their_end() {
+    let road = Road::new(Way::Push);
+    sources(&road);
+    let first = stopped(&road, "tree");
+    let others: Vec<Run> = (0..3).map(|_| road.start(&[], &["tree"], "copy")).collect();
+    assert!(others.iter().all(|run| run.wait_for(is_running)));
+    first.signal(Signal::CONT);
+    first.finish().expect_code(0);
+    for run in others {
+        let ended = run.finish().expect_code(0);
+        assert_eq!(ended.number("bytes_sent"), 0, "{ended}");
+    }
+    assert_same(&road.path("tree"), &road.path("copy"));
+    assert_no_leftovers(road.site.root());
+}
+
+/// What the one that is waited for leaves is gone on with.
+#[test]
+fn one_that_is_killed_while_it_is_waited_for_leaves_its_blocks() {
+    for (way, source) in [Way::Local, Way::Push].into_iter().flat_map(|way| SOURCES.map(|source| (way, source))) {
+        let road = Road::new(way);
+        sources(&road);
+        let first = stopped(&road, source);
+        let second = road.start(&[], &[source], "copy");
+        assert!(second.wait_for(is_running), "{way:?} {source}: {}", second.finish());
+        first.kill();
+        let ended = second.finish().expect_code(0);
+        assert_same(&road.path(source), &road.path("copy"));
+        assert_eq!(ended.all("waited").count(), 1, "{way:?}: {ended}");
+        assert_no_leftovers(road.site.root());
+    }
+}
+
+/// A source that has changed since the first one read it is another source.
+#[test]
+fn what_the_other_one_has_published_of_another_source_is_sent_again() {
+    for source in SOURCES {
+        let road = Road::new(Way::Local);
+        sources(&road);
+        let large = if source == "tree" { "tree/large" } else { "large" };
+        let first = stopped(&road, source);
+        // The first one goes on with what it has opened.
+        fs::remove_file(road.path(large)).unwrap();
+        data::file(&road.path(large), 24 * MIB, 7);
+        let second = road.start(&[], &[source], "copy");
+        assert!(second.wait_for(is_running), "{source}: {}", second.finish());
+        first.signal(Signal::CONT);
+        first.finish();
+        let second = second.finish().expect_code(0);
+        assert!(second.number("bytes_sent") >= 24 * MIB, "{source}: {second}");
+        assert_same(&road.path(source), &road.path("copy"));
+        assert_no_leftovers(road.site.root());
+    }
+}

@@ -1,0 +1,29 @@
+//! Copies that meet: another process writes what the receiver is to write.
+
+use serde::{Deserialize, Serialize};
+
+/// Another process that writes what the receiver is to write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// What it writes, as the receiver shows it.
+    pub path: Vec<u8>,
+    /// Its number on the receiver's host, where that can be seen.
+    pub pid: Option<u32>,
+    /// Seconds since it was started, where that can be seen.
+    pub age: Option<u64>,
+    /// What the receiver does now.
+    pub then: IfRunning,
+}
+
+/// Treatment of a copy that another process is writing already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfRunning {
+    /// Its end is waited for, and what it has published is taken over.
+    #[default]
+    Wait,
+    /// Nothing is copied, and that is no failure.
+    Skip,
+    /// Nothing is copied, and that is a failure.
+    Fail,
+}

@@ -1,0 +1,441 @@
+//! Journal of a run in the directory where its first source lands: `.icdc-ID.run`, what the run has
+//! published so far.
+//!
+//! Of the same runs at one time the first to lock the journal goes on. The others wait, and take over what
+//! it has published: each has the journal open, which stays readable when the run that is through removes it.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, try_lock};
+use icdc_protocol::message::{Digest, FileDigest, TransferId};
+use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
+use icdc_session::receiver::book::resume::PublishedBy;
+use icdc_units::Span;
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::io::Errno;
+
+use super::failure::{self, Failure};
+use super::leftovers::{claim, feed, is_believed, is_still_named, remove_unfinished};
+use super::staging::{Purpose, Staging, Whose, make_under, short};
+use super::waiting::{LOCK_PATIENCE, Waits};
+
+/// Which run a journal is of.
+#[derive(Clone, Copy)]
+pub(super) struct RunId<'a> {
+    /// Sources and destination; an interrupted run of them is known again.
+    pub(super) job: &'a Digest,
+    /// Name of the first target, if it is one.
+    pub(super) target: Option<&'a Name>,
+    /// The run itself, with all its sessions.
+    pub(super) transfer: &'a TransferId,
+    /// Whose it is.
+    pub(super) whose: Whose,
+}
+
+/// What was found of the journal of a run.
+struct OfRun {
+    /// What an earlier run of this user has left, locked.
+    file: Option<File>,
+    /// That of a run that came to its end while it was waited for.
+    ended: Option<File>,
+}
+
+/// Waits for the journal of a run; an earlier session of the same run is no other one.
+struct WithoutOwn<'a> {
+    waits: &'a dyn Waits,
+    codec: &'a RunJournal,
+    transfer: &'a TransferId,
+    is_own: OnceCell<bool>,
+}
+
+impl WithoutOwn<'_> {
+    fn is_own(&self, file: &File) -> bool {
+        *self.is_own.get_or_init(|| {
+            let mut reader = self.codec.reader();
+            let fed = feed(file, u64::MAX, |bytes| {
+                reader.feed(bytes);
+                Ok(())
+            });
+            fed.is_ok() && reader.finish().last_run == Some(*self.transfer)
+        })
+    }
+}
+
+impl Waits for WithoutOwn<'_> {
+    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool {
+        if self.is_own(file) {
+            return waited < LOCK_PATIENCE && self.waits.goes_on(file, what, Span::ZERO);
+        }
+        self.waits.goes_on(file, what, waited)
+    }
+
+    fn ends(&self) {
+        self.waits.ends();
+    }
+}
+
+/// Room that the disk keeps for the journal of a run, ahead of what is written: at least half of
+/// this, which tells of 2,000 files. So those that arrived while a disk became full are not sent again.
+const ROOM: u64 = 256 << 10;
+/// It is at most one in so many of what is free when the run begins: what would have fitted without
+/// it has room.
+const SPARED: u64 = 1024;
+
+/// Journal of a run: begun before anything is made, removed with the end of the run.
+pub(super) struct RunLog {
+    codec: RunJournal,
+    directory: Directory,
+    name: Name,
+    file: Option<File>,
+    /// One that was found and is of no use, locked; it is begun anew.
+    spent: Option<File>,
+    published: Published,
+    /// The last session that has written to it was one of the present run.
+    continues: bool,
+    /// Journal of a run that came to its end while it was waited for, and how much of it is of use: the new
+    /// one begins with it.
+    inherited: Option<(File, u64)>,
+    /// Paths of items whose unfinished files an earlier run left, by their key.
+    left_behind: HashMap<[u8; 8], Vec<u8>>,
+    pending: Vec<u8>,
+    /// An interrupted run was found.
+    pub(super) resuming: bool,
+    /// A session of the same job has held the journal until just now.
+    pub(super) has_waited: bool,
+    purpose: Purpose,
+    whose: Whose,
+    /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
+    length: u64,
+    /// Room that the disk is to keep ahead of that; 0 for none.
+    room: u64,
+    /// The disk keeps room for it up to here.
+    reserved: u64,
+}
+
+impl RunLog {
+    /// Whether an interrupted run of `job` by this user, whose first target is `target` in
+    /// `directory`, has left its journal. Changes nothing.
+    pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>, whose: Whose) -> bool {
+        let codec = RunJournal::new(job);
+        Purpose::run(job, target, whose).found_again().into_iter().any(|staging| {
+            let (mut header, name) = ([0; SLOT_LENGTH], staging.name(StagingKind::Run));
+            directory.open_file(&name).is_ok_and(|(file, stat)| {
+                let is_journal = file.read_exact_at(&mut header, 0).is_ok() && header == *codec.header();
+                stat.nlink == 1 && is_journal && is_believed(directory, &name, &stat)
+            })
+        })
+    }
+
+    /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of
+    /// the job from it. Changes nothing before [`begin`](Self::begin).
+    pub(super) fn find(directory: &Directory, id: RunId<'_>, resume: bool, waits: &dyn Waits) -> Result<Self, String> {
+        let codec = RunJournal::new(id.job);
+        let purpose = Purpose::run(id.job, id.target, id.whose);
+        let mut log = Self {
+            directory: directory.clone(),
+            name: purpose.found_again()[0].name(StagingKind::Run),
+            file: None,
+            spent: None,
+            published: codec.parse(&[]).published,
+            codec,
+            continues: false,
+            inherited: None,
+            left_behind: HashMap::new(),
+            pending: Vec::new(),
+            resuming: false,
+            has_waited: false,
+            purpose,
+            whose: id.whose,
+            length: 0,
+            room: 0,
+            reserved: 0,
+        };
+        let OfRun { file, ended } = log.claim(id, waits)?;
+        if let Some(file) = &file
+            && resume
+            && Stat::of(file).is_ok_and(|stat| is_believed(directory, &log.name, &stat))
+            && let length @ 1.. = log.take_in(file, id.transfer)?
+        {
+            (log.length, log.resuming) = (length, true);
+        } else if let Some(ended) = ended.filter(|_| resume && file.is_none())
+            && let length @ 1.. = log.take_in(&ended, id.transfer)?
+        {
+            log.inherited = Some((ended, length));
+        }
+        if log.resuming {
+            log.file = file;
+        } else {
+            log.spent = file;
+        }
+        Ok(log)
+    }
+
+    /// Learns what a journal has; gives how much of it is of use, 0 for nothing.
+    fn take_in(&mut self, file: &File, transfer: &TransferId) -> Result<u64, String> {
+        let mut reader = self.codec.reader();
+        let fed = feed(file, u64::MAX, |bytes| {
+            reader.feed(bytes);
+            Ok(())
+        });
+        fed.map_err(|error| self.failed("read", &error))?;
+        let parsed = reader.finish();
+        if parsed.valid_length > 0 {
+            self.published = parsed.published;
+            self.continues = parsed.last_run == Some(*transfer);
+            self.left_behind = parsed.staged;
+        }
+        Ok(parsed.valid_length)
+    }
+
+    /// The journal that an earlier run of this user has left.
+    fn claim(&mut self, id: RunId<'_>, waits: &dyn Waits) -> Result<OfRun, String> {
+        let shown = id.target.map_or_else(|| self.directory.path(), |target| self.directory.path_of(target));
+        let waits = WithoutOwn { waits, codec: &self.codec, transfer: id.transfer, is_own: OnceCell::new() };
+        let mut found = OfRun { file: None, ended: None };
+        for staging in self.purpose.found_again() {
+            let name = staging.name(StagingKind::Run);
+            if !staging.is_free(&self.directory, &[StagingKind::Run]) {
+                continue;
+            }
+            let claimed = claim(&self.directory, &name, &shown, &waits)?;
+            self.has_waited |= claimed.has_waited;
+            if claimed.file.is_some() {
+                self.name = name;
+                found.file = claimed.file;
+                break;
+            }
+            found.ended = claimed.ended.or(found.ended);
+        }
+        Ok(found)
+    }
+
+    /// Digest under which this item was published before this session, and by which run.
+    pub(super) fn published(&self, key: &[u8; 16]) -> Option<(FileDigest, PublishedBy)> {
+        let ours = self.continues && self.published.is_of_last_run(key);
+        let by = if ours { PublishedBy::ThisRun } else { PublishedBy::AnEarlierRun };
+        self.published.get(key).map(|digest| (digest, by))
+    }
+
+    /// Notes that an unfinished file is about to be made for the item at `path` below the base.
+    pub(super) fn staged(&mut self, path: &[u8]) {
+        let staging = short(&blake3::hash(path));
+        self.left_behind.remove(&staging);
+        self.note(&Record::Staged { staging, directory: path });
+    }
+
+    /// Notes that the unfinished file of an item is gone.
+    pub(super) fn released(&mut self, path: &[u8]) {
+        self.note(&Record::Released { staging: short(&blake3::hash(path)) });
+    }
+
+    /// Notes something; [`write`](Self::write) puts it on the disk.
+    pub(super) fn note(&mut self, record: &Record<'_>) {
+        self.codec.encode(record, &mut self.pending);
+    }
+
+    /// Appends what was noted; what could not be written waits for the next time.
+    pub(super) fn write(&mut self) -> Result<(), String> {
+        if let Some(file) = &self.file {
+            let end = self.length + self.pending.len() as u64;
+            if self.room > 0 && self.reserved < end + self.room / 2 {
+                match reserve(file, self.reserved.max(self.length), end + self.room) {
+                    Some(reserved) => self.reserved = reserved,
+                    None => self.room = 0,
+                }
+            }
+            file.write_all_at(&self.pending, self.length).map_err(|error| self.failed("write", &error))?;
+            self.length = end;
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one. False
+    /// if another run of the job has come first since this one looked: it has to look again.
+    pub(super) fn begin(&mut self, transfer: TransferId) -> Result<bool, String> {
+        match (&self.file, self.spent.take()) {
+            (Some(file), _) => {
+                file.set_len(self.length).map_err(|error| self.failed("truncate", &error))?;
+                self.reserved = self.length;
+            }
+            (None, Some(spent)) => {
+                spent.set_len(0).map_err(|error| self.failed("truncate", &error))?;
+                self.head(spent)?;
+            }
+            (None, None) => {
+                if !self.create()? {
+                    return Ok(false);
+                }
+            }
+        }
+        self.room = self.file.as_ref().map_or(0, room);
+        self.note(&Record::Session { transfer });
+        self.write()?;
+        Ok(true)
+    }
+
+    /// Makes a new journal, in place of whatever cannot be one. False if another run has made one.
+    fn create(&mut self) -> Result<bool, String> {
+        let create = |staging: Staging| {
+            let name = staging.name(StagingKind::Run);
+            match self.directory.create_file(&name, 0o600) {
+                Err(error) if error.is_existing() && self.directory.reopen_file(&name).is_ok() => Ok(None),
+                made => made.map(Some),
+            }
+        };
+        let made = make_under(&self.directory, &self.purpose, &[StagingKind::Run], create);
+        let (file, staging) = made.map_err(Failure::into_reason)?;
+        let Some(file) = file else { return Ok(false) };
+        self.name = staging.name(StagingKind::Run);
+        if !staging.is_found_again() {
+            // No later run could go on with it.
+            let _ = self.directory.remove_file(&self.name);
+            return Ok(true);
+        }
+        // Another run may have found it before it was locked, and be through by now.
+        let is_locked = try_lock(&file).map_err(|error| self.failed("lock", &error))?;
+        let stat = Stat::of(&file).map_err(|error| self.failed("stat", &error))?;
+        if !is_locked || stat.size > 0 || !is_still_named(&self.directory, &self.name, &stat) {
+            return Ok(false);
+        }
+        self.head(file)?;
+        Ok(true)
+    }
+
+    /// Makes an empty file, which is locked, the journal of this run.
+    fn head(&mut self, file: File) -> Result<(), String> {
+        // By it alone the next run knows that what this one makes is its own, even after a power
+        // cut.
+        if let Some((old, length)) = self.inherited.take() {
+            self.length = 0;
+            let copied = feed(&old, length, |bytes| {
+                file.write_all_at(bytes, self.length)?;
+                self.length += bytes.len() as u64;
+                Ok(())
+            });
+            copied.map_err(|error| self.failed("write", &error))?;
+        } else {
+            file.write_all_at(self.codec.header(), 0).map_err(|error| self.failed("write", &error))?;
+            self.length = self.codec.header().len() as u64;
+        }
+        if let Err(error) = file.sync_data() {
+            let reason = self.failed("flush", &error);
+            tracing::warn!(%reason, "an interrupted run may not be continued after a power cut");
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The session is over: what was noted is written, where it can be by now, and the room that was
+    /// kept is given back.
+    pub(super) fn rest(&mut self) {
+        self.room = 0;
+        if let Err(reason) = self.write() {
+            tracing::warn!(%reason, "the next run will not know all that has arrived");
+        }
+        if let Some(file) = &self.file {
+            let _ = file.set_len(self.length);
+        }
+    }
+
+    fn failed(&self, call: &str, error: &io::Error) -> String {
+        failure::of_disk(&self.directory.path_of(&self.name), call, error).into_reason()
+    }
+
+    /// The run is complete: what earlier attempts left of items that are no longer part of it goes,
+    /// too.
+    pub(super) fn remove(&mut self) {
+        for path in std::mem::take(&mut self.left_behind).into_values() {
+            remove_left_behind(&self.directory, &path, self.whose);
+        }
+        if let Some(locked) = self.file.take() {
+            let _ = self.directory.remove_file(&self.name);
+            // Not before: whoever waits for it finds that it is gone, and begins one of its own.
+            drop(locked);
+        }
+    }
+}
+
+/// How much room the disk is to keep for this journal.
+fn room(file: &File) -> u64 {
+    let free = fstatvfs(file).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    (free / SPARED).min(ROOM)
+}
+
+/// Has the disk keep room for a file between these two places, or for as much of that as it has;
+/// gives where that room ends, or `None` where the file system cannot keep any.
+fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
+    let mut room = to.saturating_sub(from);
+    while room > 0 {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, from, room) {
+            Ok(()) => break,
+            Err(Errno::NOSPC | Errno::DQUOT) => room /= 2,
+            Err(_) => return None,
+        }
+    }
+    Some(from + room)
+}
+
+fn remove_left_behind(base: &Directory, path: &[u8], whose: Whose) {
+    let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
+    let Some(Ok(name)) = components.next_back().map(Name::new) else { return };
+    let directory = components
+        .try_fold(base.clone(), |directory, component| directory.open_directory(&Name::new(component).ok()?).ok());
+    let Some(directory) = directory else { return };
+    let before = directory.own_stat();
+    remove_unfinished(&directory, &name, whose);
+    // The directory was finished, its time included, when this was still in it.
+    if let (Ok(before), Ok(after)) = (before, directory.own_stat())
+        && before.mtime != after.mtime
+    {
+        let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_disk::tree::Tree;
+
+    use super::*;
+
+    /// Waits for nobody.
+    struct Never;
+
+    impl Waits for Never {
+        fn goes_on(&self, _: &File, _: &str, _: Span) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn of_two_runs_that_find_no_journal_the_first_to_make_one_keeps_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let find = || {
+            let id = RunId { job: &[1; 32], target: None, transfer: &[2; 16], whose: Whose::default() };
+            RunLog::find(&directory, id, true, &Never).unwrap()
+        };
+        let (mut first, mut second) = (find(), find());
+        assert!(first.begin([2; 16]).unwrap());
+        assert!(!second.begin([3; 16]).unwrap());
+        let kept = first.file.as_ref().map(|file| Stat::of(file).unwrap()).unwrap();
+        assert!(is_still_named(&directory, &first.name, &kept), "the journal was taken from the run that made it");
+        first.remove();
+        let mut third = find();
+        assert!(third.begin([3; 16]).unwrap() && !third.resuming);
+
+        // One without a use is begun anew by whoever has locked it.
+        let name = third.name.clone();
+        third.remove();
+        drop(directory.create_file(&name, 0o600).unwrap());
+        let (mut fourth, inode) = (find(), directory.stat(&name).unwrap().ino);
+        assert!(fourth.begin([4; 16]).unwrap());
+        assert_eq!(directory.stat(&name).unwrap().ino, inode);
+        drop(fourth);
+        assert!(find().resuming);
+    }
+}

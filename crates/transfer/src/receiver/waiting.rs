@@ -1,0 +1,100 @@
+//! Waiting for locks that other sessions hold: one of the present run that is coming to its end, or
+//! another icdc that writes the same.
+
+use std::cell::Cell;
+use std::fs::File;
+
+use icdc_protocol::limits::MAX_SHOWN_PATH;
+use icdc_protocol::message::{IfRunning, Message, Refusal, RefusalKind, Running};
+use icdc_session::SessionError;
+use icdc_units::Span;
+
+use super::holder::{Holder, holder};
+use super::shared::Shared;
+use crate::event::Event;
+
+/// How long a lock is waited for of a session that is coming to its end, or that holds no more than
+/// one item of many.
+pub(super) const LOCK_PATIENCE: Span = Span::from_secs(30);
+/// How long a session that is coming to its end may hold a lock before it counts as another one.
+const AT_ONCE: Span = Span::from_millis(500);
+
+/// Decides how long locks are waited for.
+pub(super) trait Waits {
+    /// The lock of `file`, which the user knows as `what`, has been waited for so long: false if it is
+    /// to be given up.
+    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool;
+
+    /// It is not waited for any more.
+    fn ends(&self) {}
+}
+
+/// What is locked, as far as it matters for what is done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Locked {
+    /// All that the session is about.
+    Everything,
+    /// One item of many. The session holds others, for which the other one may wait.
+    OneOfMany,
+}
+
+/// A session that waits for a lock, and tells the user for whom.
+pub(super) struct Waiting<'a> {
+    shared: &'a Shared<'a>,
+    locked: Locked,
+    is_told: Cell<bool>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn of(shared: &'a Shared<'a>, locked: Locked) -> Self {
+        Self { shared, locked, is_told: Cell::new(false) }
+    }
+
+    fn tell(&self, running: Option<Running>) {
+        (self.shared.events)(Event::of_running(running.as_ref()));
+        self.shared.reply(Message::Running(running));
+    }
+
+    /// Another process has what is locked: does what the user wants then. False if it is not waited for.
+    fn meets(&self, file: &File, what: &str) -> bool {
+        let then = match self.locked {
+            Locked::Everything => self.shared.options.if_running,
+            Locked::OneOfMany => IfRunning::Wait,
+        };
+        let holder = holder(file);
+        let mut path = what.as_bytes().to_vec();
+        path.truncate(MAX_SHOWN_PATH);
+        let (pid, age) = (holder.map(Holder::pid), holder.and_then(Holder::age));
+        self.tell(Some(Running { path, pid, age, then }));
+        if then != IfRunning::Wait {
+            let who = holder.map_or(String::new(), |holder| format!(" ({holder})"));
+            let reason =
+                format!("another icdc{who} is writing {what}; stop it, or wait for its end (--if-running wait)");
+            self.shared.fail(SessionError::Refused(Refusal::new(RefusalKind::Running, reason)));
+        }
+        then == IfRunning::Wait
+    }
+}
+
+impl Waits for Waiting<'_> {
+    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool {
+        let shared = self.shared;
+        if !shared.has_failed() && shared.link.is_hung_up() {
+            let reason = "the sender closed the connection while another icdc was waited for";
+            shared.fail(SessionError::Cut(reason.into()));
+        }
+        if shared.has_failed() {
+            return false;
+        }
+        if waited >= AT_ONCE && !self.is_told.replace(true) && !self.meets(file, what) {
+            return false;
+        }
+        self.locked == Locked::Everything || waited < LOCK_PATIENCE
+    }
+
+    fn ends(&self) {
+        if self.is_told.replace(false) && !self.shared.has_failed() {
+            self.tell(None);
+        }
+    }
+}
