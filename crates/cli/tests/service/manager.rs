@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, kill_process};
 
+use crate::support::daemon::Daemon;
 use crate::support::http;
 use crate::support::process::{eventually, is_running};
 use crate::support::{HERE, Signal, Site, Start, assert_same, succeed};
@@ -52,9 +53,14 @@ impl Manager {
 
 /// A scene with a manager, which has heard that the daemon is ready; with further options of `serve`.
 fn managed(options: &[&str]) -> (Scene, Manager) {
+    managed_with(",quota=1TB", options)
+}
+
+/// The same, where the line of the client's key says this besides.
+fn managed_with(line: &str, options: &[&str]) -> (Scene, Manager) {
     let mut manager = None;
     let site = std::cell::RefCell::new(&mut manager);
-    let scene = Scene::with(",quota=1TB", |place, command| {
+    let scene = Scene::with(line, |place, command| {
         command.env("NOTIFY_SOCKET", place.path("notify")).args(options);
         **site.borrow_mut() = Some(Manager::new(place));
     });
@@ -123,6 +129,46 @@ fn the_next_daemon_takes_over_and_running_copies_end_well() {
     assert!(eventually(|| !is_running(next.0)));
     // Both have counted what the key has moved.
     assert!(moved(&scene.site) >= 3 * SIZE, "{} of {SIZE}: {}", moved(&scene.site), scene.log());
+}
+
+#[test]
+fn sessions_that_the_old_daemon_still_has_count_for_the_next_one() {
+    let (scene, manager) = managed_with(",max-sessions=1", &[]);
+    let run = scene.push(&["--rate", SLOW], "running").start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    scene.daemon.run().signal(Signal::USR2);
+    let next = Successor(Pid::from_raw(manager.wait_for("MAINPID=").parse().unwrap()).unwrap());
+    let refused = scene.push(&[], "second").run().expect_code(3);
+    assert!(refused.stderr.contains("as many sessions as it may have"), "{refused}");
+    // The old daemon ends with its session, by which there is room again; it may be killed, too.
+    let old = scene.daemon.run().pid();
+    kill_process(old, Signal::KILL).unwrap();
+    assert!(eventually(|| scene.push(&[], "second").run().code == Some(0)), "{}", scene.log());
+    // The copy that was cut goes on by the next daemon, and ends as any other.
+    run.signal(Signal::INT);
+    run.finish();
+    scene.push(&[], "running").run().expect_code(0);
+    assert_same(&scene.site.path("big"), &scene.site.path("root/running"));
+    kill_process(next.0, Signal::TERM).unwrap();
+    assert!(eventually(|| !is_running(next.0)));
+}
+
+#[test]
+fn a_copy_between_daemons_goes_on_at_the_next_one() {
+    let (scene, manager) = managed(&[]);
+    let from = Daemon::named(&scene.site, "from", &format!("root=\"{}\",rights=r", scene.site.root().display()));
+    let mut copy = scene.site.copy(&["--rate", "100mbit"]);
+    let run = copy.arg(from.location("big")).arg(scene.daemon.location("copied")).start();
+    assert!(run.wait_for_bytes(1), "{}", run.stderr());
+    scene.daemon.run().signal(Signal::USR2);
+    let next = Successor(Pid::from_raw(manager.wait_for("MAINPID=").parse().unwrap()).unwrap());
+    // The sending daemon connects once more, by the key that the old one has let in.
+    kill_process(scene.daemon.run().pid(), Signal::KILL).unwrap();
+    let ended = run.finish().expect_code(0);
+    assert!(ended.all("reconnecting").next().is_some(), "it was cut: {ended}");
+    assert_same(&scene.site.path("big"), &scene.site.path("root/copied"));
+    kill_process(next.0, Signal::TERM).unwrap();
+    assert!(eventually(|| !is_running(next.0)));
 }
 
 /// What the daemons of a site have kept of what keys have moved, in bytes.

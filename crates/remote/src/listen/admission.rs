@@ -19,6 +19,7 @@ use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
 use icdc_units::Time;
 
 use super::authorized_keys_file::{AuthorizedKeysFile, unserved};
+use super::neighbours::Neighbours;
 use super::refused::RefusedLines;
 use super::revocation::{Connections, Place};
 use super::temporary::{Temporary, TemporaryKey};
@@ -34,9 +35,11 @@ pub(crate) struct Admission {
     file: AuthorizedKeysFile,
     confined: Option<PathBuf>,
     congestion: AllowedCongestion,
-    temporary: Temporary,
-    connections: Arc<Connections>,
+    pub(super) temporary: Temporary,
+    pub(super) connections: Arc<Connections>,
     usage: Arc<UsageFile>,
+    /// Daemons that let in the same keys.
+    pub(super) neighbours: Neighbours,
     /// Lines about what the daemon cannot do for those who come.
     failures: Mutex<RefusedLines>,
 }
@@ -102,6 +105,7 @@ impl Admission {
             temporary: Temporary::default(),
             connections: Arc::default(),
             usage: Arc::new(UsageFile::beside_known_paths(keys)),
+            neighbours: Neighbours::default(),
             failures: Mutex::default(),
         })
     }
@@ -167,6 +171,7 @@ impl Admission {
         self.usage.with(|usage| self.connections.look(usage, clock::wall(), now));
         self.usage.store(now);
         self.connections.cut_late(now);
+        self.tell_neighbours(now);
     }
 
     /// Keeps what keys have moved, at the end of the daemon: threads of its connections may still hold it then.

@@ -7,6 +7,7 @@
 pub(crate) mod admission;
 mod authorized_keys_file;
 pub(crate) mod guard;
+pub(crate) mod neighbours;
 pub(crate) mod refused;
 pub(crate) mod revocation;
 mod temporary;

@@ -1,7 +1,7 @@
 //! Connections that have been let in, each by the grant of one key: what ends them when that grant
 //! is gone, has expired or is used up, and how many sessions they make.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,6 +14,7 @@ use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey};
 use icdc_units::{ByteCount, Span, Time};
 
+use super::neighbours::{Number, Running};
 use super::usage::Usage;
 use super::usage_file::UsageFile;
 
@@ -44,6 +45,8 @@ struct Talking {
     open: BTreeMap<u64, Connection>,
     /// The last runs whose next bytes a limit does not allow, and that limit: they are not let in again.
     spent: VecDeque<(PublicKey, TransferId, String)>,
+    /// Sessions at [daemons beside this one](super::neighbours), each with its standing key.
+    elsewhere: BTreeMap<Number, BTreeSet<(PublicKey, TransferId)>>,
 }
 
 struct Connection {
@@ -169,7 +172,9 @@ impl Connections {
         }
         let most = connection.grant.limits.max_sessions.unwrap_or(MOST_SESSIONS);
         let others = state.open.iter().filter(|(other, held)| **other != number && held.owner == connection.owner);
-        let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).collect();
+        let elsewhere = state.elsewhere.values().flatten().filter(|(key, _)| *key == owner);
+        let elsewhere = elsewhere.map(|(_, transfer)| *transfer);
+        let running: HashSet<_> = others.filter_map(|(_, held)| held.transfer).chain(elsewhere).collect();
         if !running.contains(&transfer) && running.len() >= most.get() as usize {
             let reason = format!(
                 "this key has as many sessions as it may have at a time, which is {most}; try again when one has ended"
@@ -180,6 +185,26 @@ impl Connections {
             connection.transfer = Some(transfer);
         }
         Ok(())
+    }
+
+    /// Adds to what a daemon beside this one is told.
+    pub(super) fn tell(&self, to: Number, running: &mut Running) {
+        let state = self.state();
+        let own = state.open.values().filter_map(|connection| Some((connection.owner, connection.transfer?)));
+        let others = state.elsewhere.iter().filter(|(other, _)| **other != to);
+        let all: BTreeSet<_> = own.chain(others.flat_map(|(_, sessions)| sessions.iter().copied())).collect();
+        running.sessions = all.into_iter().map(|(key, transfer)| (*key.as_bytes(), transfer)).collect();
+    }
+
+    /// A daemon beside this one has told which sessions it has.
+    pub(super) fn learn(&self, from: Number, running: &Running) {
+        let sessions = running.sessions.iter().map(|(key, transfer)| (PublicKey::from_bytes(*key), *transfer));
+        self.state().elsewhere.insert(from, sessions.collect());
+    }
+
+    /// A daemon beside this one has ended, and its sessions with it.
+    pub(super) fn forget(&self, from: Number) {
+        self.state().elsewhere.remove(&from);
     }
 
     /// Cuts the connections that were asked to end and have not in time.

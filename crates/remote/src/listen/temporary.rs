@@ -2,9 +2,9 @@
 //!
 //! Each hangs on the standing key that admitted it, by whose grant it is let in: what that key may
 //! do is looked up at each use. They vanish when their job is done, when nobody comes, or when a
-//! cut job is not resumed.
+//! cut job is not resumed. [Daemons beside this one](super::neighbours) share them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
@@ -12,6 +12,7 @@ use icdc_protocol::message::{Job, Refusal, RefusalKind};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
+use super::neighbours::{Number, Running, SharedKey, that_fit};
 use crate::ended::Ended;
 
 /// How long a temporary key waits for its first use.
@@ -20,11 +21,15 @@ const UNUSED: Span = Span::from_secs(60);
 const CUT: Span = Span::from_secs(15 * 60);
 /// Most temporary keys of one standing key at a time.
 const MAX_PER_KEY: usize = 64;
+/// Keys that are remembered once their job is done, for the daemons beside this one.
+const MOST_SPENT: usize = 256;
 
 /// Keys that are let in for one job.
 #[derive(Default)]
 pub(super) struct Temporary {
     keys: Mutex<HashMap<PublicKey, AdmittedKey>>,
+    /// The last ones whose job is done.
+    spent: Mutex<VecDeque<PublicKey>>,
 }
 
 struct AdmittedKey {
@@ -33,6 +38,10 @@ struct AdmittedKey {
     connections: usize,
     /// When an unused key vanishes.
     expires: Time,
+    /// It was admitted or used here; otherwise others tell of it.
+    is_own: bool,
+    /// Daemons beside this one that have it too, and whether it is in use there.
+    elsewhere: BTreeMap<Number, bool>,
 }
 
 /// What a temporary key is for.
@@ -58,7 +67,8 @@ impl Temporary {
             );
             return Err(Refusal { kind: RefusalKind::Busy, reason });
         }
-        keys.insert(key, AdmittedKey { admission, connections: 0, expires: now + UNUSED });
+        let (is_own, elsewhere) = (true, BTreeMap::new());
+        keys.insert(key, AdmittedKey { admission, connections: 0, expires: now + UNUSED, is_own, elsewhere });
         Ok(())
     }
 
@@ -71,6 +81,7 @@ impl Temporary {
     pub(super) fn began(&self, key: &PublicKey, now: Time) {
         if let Some(entry) = self.keys(now).get_mut(key) {
             entry.connections += 1;
+            entry.is_own = true;
         }
     }
 
@@ -84,17 +95,91 @@ impl Temporary {
         match how {
             // No part of the job: it neither ends it nor adds to the time that it has.
             Ended::Joined | Ended::TurnedAway(_) => {}
-            Ended::Finished | Ended::Interrupted | Ended::Refused(_) if entry.connections == 0 => {
+            Ended::Finished | Ended::Interrupted | Ended::Refused(_) if !entry.is_in_use() => {
                 keys.remove(key);
+                self.is_spent(*key);
             }
             _ => entry.expires = now + CUT,
         }
     }
 
+    /// Its job is done.
+    fn is_spent(&self, key: PublicKey) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.truncate(MOST_SPENT - 1);
+        spent.push_front(key);
+    }
+
+    /// Adds to what a daemon beside this one is told.
+    pub(super) fn tell(&self, to: Number, running: &mut Running, now: Time) {
+        let keys = self.keys(now);
+        let told = keys.iter().filter(|(_, entry)| entry.is_to_be_told(to, now)).map(|(key, entry)| SharedKey {
+            key: *key.as_bytes(),
+            by: *entry.admission.by.as_bytes(),
+            transfer: entry.admission.transfer,
+            job: entry.admission.job.clone(),
+            in_use: entry.is_in_use(),
+            expires: entry.expires,
+        });
+        running.keys = that_fit(told);
+        running.keys.sort_by_key(|shared| shared.key);
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        running.spent = spent.iter().map(|key| *key.as_bytes()).collect();
+    }
+
+    /// A daemon beside this one has told which keys it has.
+    pub(super) fn learn(&self, from: Number, running: &Running, now: Time) {
+        let mut keys = self.keys(now);
+        for entry in keys.values_mut() {
+            entry.elsewhere.remove(&from);
+        }
+        for shared in &running.keys {
+            let SharedKey { by, transfer, job, expires, .. } = shared.clone();
+            let entry = keys.entry(PublicKey::from_bytes(shared.key)).or_insert_with(|| AdmittedKey {
+                admission: TemporaryKey { by: PublicKey::from_bytes(by), transfer, job },
+                connections: 0,
+                expires,
+                is_own: false,
+                elsewhere: BTreeMap::new(),
+            });
+            entry.expires = entry.expires.max(expires);
+            entry.elsewhere.insert(from, shared.in_use);
+        }
+        for key in running.spent.iter().map(|key| PublicKey::from_bytes(*key)) {
+            if keys.get(&key).is_some_and(|entry| !entry.is_in_use()) {
+                keys.remove(&key);
+                self.is_spent(key);
+            }
+        }
+    }
+
+    /// A daemon beside this one has ended: what it let in is for this one now, and what was in use there was cut.
+    pub(super) fn inherit(&self, from: Number, now: Time) {
+        for entry in self.keys(now).values_mut() {
+            if let Some(in_use) = entry.elsewhere.remove(&from) {
+                entry.is_own = true;
+                entry.expires = entry.expires.max(if in_use { now + CUT } else { now });
+            }
+        }
+    }
+
     fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, AdmittedKey>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, entry| entry.connections > 0 || entry.expires > now);
+        keys.retain(|_, entry| entry.connections > 0 || entry.expires > now || !entry.elsewhere.is_empty());
         keys
+    }
+}
+
+impl AdmittedKey {
+    /// A connection uses it, here or at a daemon beside this one.
+    fn is_in_use(&self) -> bool {
+        self.connections > 0 || self.elsewhere.values().any(|in_use| *in_use)
+    }
+
+    /// Whether a daemon does not know it but by this one.
+    fn is_to_be_told(&self, to: Number, now: Time) -> bool {
+        let is_kept_here = self.is_own && (self.connections > 0 || self.expires > now);
+        is_kept_here || self.elsewhere.keys().any(|other| *other != to)
     }
 }
 
@@ -165,6 +250,53 @@ mod tests {
         temporary.admit(key(9), by(1), now).unwrap();
         assert_eq!(temporary.admit(key(9), by(2), now).unwrap_err().kind, RefusalKind::NotAllowed);
         assert_eq!(temporary.find(&key(9), now), Some(by(1)));
+    }
+
+    /// Daemons beside each other by these numbers: the first one tells the second one.
+    fn tell(from: &Temporary, to: &Temporary, now: Time) {
+        let mut running = Running::default();
+        from.tell(0, &mut running, now);
+        to.learn(0, &running, now);
+    }
+
+    #[test]
+    fn daemons_beside_each_other_share_keys_and_their_ends() {
+        let (old, new) = (Temporary::default(), Temporary::default());
+        let now = clock::now();
+        let late = now + UNUSED + Span::from_secs(1);
+        (1..=3).for_each(|number| old.admit(key(number), by(9), now).unwrap());
+        (1..=2).for_each(|number| old.began(&key(number), now));
+        tell(&old, &new, now);
+        assert_eq!(new.find(&key(1), now), Some(by(9)));
+        // Used up there, it is used up here; in use there, it stays as long as it likes.
+        old.ended(&key(1), &Ended::Finished, now);
+        tell(&old, &new, now);
+        assert!(new.find(&key(1), now).is_none() && new.find(&key(2), late).is_some());
+        assert!(new.find(&key(3), late).is_some(), "it is told of still");
+        tell(&old, &new, late);
+        assert!(new.find(&key(3), late).is_none(), "unused, it vanishes at both");
+        // What was cut there goes on here, and ends for both.
+        old.ended(&key(2), &Ended::Cut("gone".into()), late);
+        tell(&old, &new, late);
+        new.began(&key(2), late);
+        new.ended(&key(2), &Ended::Finished, late);
+        tell(&new, &old, late);
+        assert!(new.find(&key(2), late).is_none() && old.find(&key(2), late).is_none());
+    }
+
+    #[test]
+    fn the_keys_of_a_daemon_that_has_ended_go_on_at_the_next() {
+        let (old, new) = (Temporary::default(), Temporary::default());
+        let now = clock::now();
+        old.admit(key(1), by(9), now).unwrap();
+        old.began(&key(1), now);
+        tell(&old, &new, now);
+        // Neither keeps the other's alive.
+        tell(&new, &old, now);
+        let end = now + CUT;
+        new.inherit(0, end);
+        assert!(new.find(&key(1), end + CUT - Span::from_secs(1)).is_some());
+        assert!(new.find(&key(1), end + CUT).is_none());
     }
 
     #[test]

@@ -248,6 +248,9 @@ impl Prepared {
         let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, observers));
         daemon.record(&Line { event: "start", ..Line::default() });
 
+        if let Some(inheritance) = &inheritance {
+            inheritance.share(&daemon.admission).map_err(ServeError::Start)?;
+        }
         let accepted = listeners.iter().map(TcpListener::try_clone).collect::<Result<_, _>>();
         let accepted = accepted.map_err(ServeError::Start)?;
         let mut guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
@@ -273,7 +276,8 @@ impl Prepared {
                 told_alive = now;
             }
             if requests.succeed.swap(false, Ordering::Relaxed) {
-                match succession::succeed(&config.successor, &listeners, endpoint.as_ref().map(Serving::listener)) {
+                let metrics = endpoint.as_ref().map(Serving::listener);
+                match succession::succeed(&config.successor, &listeners, metrics, &daemon.admission) {
                     Ok(process) => {
                         endpoint.take().into_iter().for_each(Serving::end);
                         tracing::info!(

@@ -5,6 +5,7 @@
 //! old ── starts ─► new: reads its files
 //!  │ ── listeners ─► │
 //!  │ ◄─── ready ──── │ accepts from now on
+//!  │ ◄── running ──► │ sessions and temporary keys, as they change
 //!  └ accepts no more; ends with its last session
 //! ```
 
@@ -14,10 +15,13 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::listen::admission::Admission;
+use crate::listen::neighbours::Running;
 use crate::worker::Channel;
 
 /// Time limit for the next daemon to accept connections.
@@ -34,6 +38,8 @@ enum Handover {
     End,
     /// With the socket that metrics are served at.
     Metrics,
+    /// Sessions and temporary keys of the old daemon.
+    Running(Running),
 }
 
 /// From the new daemon to the old one.
@@ -47,7 +53,9 @@ pub struct Inheritance {
     pub listeners: Vec<TcpListener>,
     /// The socket that it serves metrics at.
     pub metrics: Option<TcpListener>,
-    predecessor: Channel,
+    /// Sessions and temporary keys of the old daemon.
+    pub(super) running: Running,
+    predecessor: Arc<Channel>,
 }
 
 impl Inheritance {
@@ -59,16 +67,24 @@ impl Inheritance {
         let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let predecessor = Channel::new(UnixStream::from(stdin))?;
         predecessor.set_patience(PATIENCE)?;
-        let (mut listeners, mut metrics) = (Vec::new(), None);
+        let (mut listeners, mut metrics, mut running) = (Vec::new(), None, Running::default());
         let nobody = || io::Error::other("expected a daemon on standard input; it is for `icdc serve` to call");
         loop {
             match predecessor.receive::<Handover>().map_err(|_| nobody())?.ok_or_else(nobody)? {
                 (Handover::Listener, Some(socket)) if listeners.len() < MOST => listeners.push(socket.into()),
                 (Handover::Metrics, Some(socket)) => metrics = Some(socket.into()),
-                (Handover::End, _) if !listeners.is_empty() => return Ok(Self { listeners, metrics, predecessor }),
+                (Handover::Running(now), None) => running = now,
+                (Handover::End, _) if !listeners.is_empty() => {
+                    return Ok(Self { listeners, metrics, running, predecessor: Arc::new(predecessor) });
+                }
                 _ => return Err(nobody()),
             }
         }
+    }
+
+    /// What the old daemon has running counts from now on.
+    pub(super) fn share(&self, admission: &Arc<Admission>) -> io::Result<()> {
+        admission.beside(Arc::clone(&self.predecessor), &self.running, Running::default())
     }
 
     /// Tells the old daemon that this one accepts.
@@ -78,15 +94,17 @@ impl Inheritance {
     }
 }
 
-/// Starts the next daemon and waits until it accepts; its process id.
+/// Starts the next daemon, which lets in the keys that `admission` does, and waits until it accepts; its process id.
 pub(super) fn succeed(
     program: &[OsString],
     listeners: &[TcpListener],
     metrics: Option<&TcpListener>,
+    admission: &Arc<Admission>,
 ) -> io::Result<u32> {
     let (channel, far) = Channel::pair()?;
     channel.set_patience(PATIENCE)?;
     let (program, arguments) = program.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    let running = admission.running_now();
     let mut child = Command::new(program).args(arguments).stdin(Stdio::from(OwnedFd::from(far))).spawn()?;
     let handed_over = || -> io::Result<()> {
         for listener in listeners {
@@ -95,6 +113,7 @@ pub(super) fn succeed(
         if let Some(metrics) = metrics {
             channel.send(&Handover::Metrics, Some(metrics.as_fd()))?;
         }
+        channel.send(&Handover::Running(running.clone()), None)?;
         channel.send(&Handover::End, None)?;
         match channel.receive::<Ready>()? {
             Some(_) => Ok(()),
@@ -102,7 +121,12 @@ pub(super) fn succeed(
         }
     };
     match handed_over() {
-        Ok(()) => Ok(child.id()),
+        Ok(()) => {
+            if let Err(error) = admission.beside(Arc::new(channel), &Running::default(), running) {
+                tracing::warn!("each daemon counts its own sessions only: {error}");
+            }
+            Ok(child.id())
+        }
         Err(error) => {
             // It has no sessions.
             let _ = child.kill();

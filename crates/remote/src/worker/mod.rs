@@ -31,7 +31,7 @@ mod supervisor;
 mod user;
 mod user_database;
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, Received};
 pub use process::{SessionProcessError, session_process};
 pub(crate) use supervisor::{Heard, Workers};
 use user::become_user;
