@@ -1,7 +1,7 @@
 //! What the line of a key may say besides root and rights, and keys of OpenSSH.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -102,6 +102,64 @@ fn a_drop_box_takes_what_is_new_and_changes_and_tells_nothing_else() {
     assert!(!dry.stderr.contains("this name"), "{dry}");
     kept_out(site.copy(&["--"]).arg(daemon.location("in/old")).arg("pulled").run(), "may not read");
     assert_no_leftovers(&site.path("root"));
+}
+
+/// Something that has the name `x` in the drop box, made there.
+const TAKEN: [(&str, &str); 8] = [
+    ("file", "echo x >x"),
+    ("empty file of root", "touch x; chmod 0 x"),
+    ("pipe", "mkfifo x"),
+    ("link to nothing", "ln -s nothing x"),
+    ("link to a file", "ln -s old x"),
+    ("link to itself", "ln -s x x"),
+    ("link out of the root", "ln -s / x"),
+    ("directory", "mkdir x"),
+];
+
+#[test]
+fn a_drop_box_tells_nobody_what_has_a_name() {
+    let (site, daemon) = scene("rights=drop-box");
+    let there = site.path("root/in");
+    fs::write(there.join("old"), "old").unwrap();
+    // Trees with an `x` of each kind, and a file of several blocks.
+    for name in ["as-file", "as-link", "as-large", "as-directory/x"] {
+        fs::create_dir_all(site.path(name)).unwrap();
+    }
+    fs::write(site.path("as-file/x"), "x").unwrap();
+    fs::write(site.path("as-directory/x/y"), "y").unwrap();
+    data::file(&site.path("as-large/x"), 9 * MIB, 1);
+    symlink("elsewhere", site.path("as-link/x")).unwrap();
+    // Sources and where to, and whether a directory of that name takes them.
+    let attempts: [(&[&str], &str, bool); 11] = [
+        (&["as-file/"], "in/", false),
+        (&["as-link/"], "in/", false),
+        (&["as-large/"], "in/", false),
+        (&["as-file/x"], "in/x", true),
+        (&["as-directory/"], "in/", true),
+        (&["as-file"], "in/x", true),
+        (&["as-file/x"], "in/x/", true),
+        (&["as-file", "as-link"], "in/x", true),
+        (&["as-file/x"], "in/x/y", true),
+        (&["--mkpath", "as-file/x"], "in/x/y/z", true),
+        (&["as-file/"], "in/x", true),
+    ];
+    let mut betrayed = Vec::new();
+    for (sources, to, is_taken_by_directories) in attempts {
+        let mut told = Vec::new();
+        for (kind, make) in TAKEN.iter().filter(|(kind, _)| *kind != "directory" || !is_taken_by_directories) {
+            succeed(Command::new("sh").args(["-c", make]).current_dir(&there));
+            let ended = site.copy(sources).arg(daemon.location(to)).run();
+            let reasons: Vec<String> = ended.all("item").map(|item| item["reason"].to_string()).collect();
+            told.push((*kind, (ended.code, ended.stderr.clone(), reasons)));
+            succeed(Command::new("rm").arg("-rf").arg(there.join("x")));
+        }
+        let (_, first) = &told[0];
+        assert!(first.0 != Some(0), "{sources:?} to {to}: {first:?}");
+        let different = told.iter().filter(|(_, other)| other != first);
+        betrayed.extend(different.map(|(kind, other)| format!("{sources:?} to {to}: {kind}: {other:?}, {first:?}")));
+    }
+    assert!(betrayed.is_empty(), "{betrayed:#?}");
+    assert_eq!(fs::read(there.join("old")).unwrap(), b"old");
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl AdmittedKey {
         self.connections > 0 || self.elsewhere.values().any(|in_use| *in_use)
     }
 
-    /// Whether a daemon does not know it but by this one.
+    /// True unless that daemon knows it by itself.
     fn is_to_be_told(&self, to: Number, now: Time) -> bool {
         let is_kept_here = self.is_own && (self.connections > 0 || self.expires > now);
         is_kept_here || self.elsewhere.keys().any(|other| *other != to)

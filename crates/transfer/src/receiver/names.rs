@@ -306,7 +306,7 @@ impl Keeper<'_> {
         let shared = self.shared;
         let Some(opening) = &mut self.opening else { return Ok(Vec::new()) };
         if !shared.options.dry_run {
-            self.new_destination |= opening.placement.make().map_err(NotBegun::Failed)?;
+            self.new_destination |= opening.placement.make(shared.only_new()).map_err(NotBegun::Failed)?;
         }
         if self.run.is_none()
             && let Some(run) = opening.find_run(shared).map_err(NotBegun::Failed)?

@@ -77,15 +77,17 @@ impl Placement {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
             return Err(refuse_staging(destination));
         }
+        let unresolved = |error| if only_new.is_some() { refuse_untold(destination, error) } else { refuse(error) };
         let located = match tree.resolve(destination) {
             Err(error) if error.is_missing() && parents != Parents::Needed => {
                 refuse_names(&begin.sources)?;
-                match make_parents(tree, destination, parents)? {
-                    None => tree.resolve(destination).map_err(refuse)?,
+                match make_parents(tree, destination, parents).map_err(unresolved)? {
+                    None => tree.resolve(destination).map_err(unresolved)?,
                     Some(missing) => return Ok(Self::new(begin, Destination::InsideNew(missing))),
                 }
             }
-            resolved => resolved.map_err(refuse_destination)?,
+            Err(error) if error.is_missing() && only_new.is_none() => return Err(refuse_missing(&error)),
+            resolved => resolved.map_err(unresolved)?,
         };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
@@ -168,15 +170,18 @@ impl Placement {
         }
     }
 
-    /// Makes DST where it has to be made; whether it was made here.
-    pub(super) fn make(&mut self) -> Result<bool, SessionError> {
+    /// Makes DST where it has to be made; whether it was made here. With `only_new` it is not told what is there instead.
+    pub(super) fn make(&mut self, only_new: bool) -> Result<bool, SessionError> {
         let mut is_new = false;
         if let Destination::InsideNew(located) = &self.destination {
             let made = match &located.name {
                 Some(name) => located.directory.make_or_open_directory(name, 0o777),
                 None => located.open_directory().map(|directory| (directory, false)),
             };
-            let (directory, made_here) = made.map_err(refuse)?;
+            let (directory, made_here) = made.map_err(|error| match error {
+                error if only_new && tells_what_is_there(&error) => refusal(taken(&located.path()).into_reason()),
+                error => refuse(error),
+            })?;
             is_new = made_here;
             // Large files are flushed one by one, and an empty directory not at all.
             if let Err(error) = located.directory.sync() {
@@ -288,16 +293,16 @@ fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
 
 /// Makes the directories above the destination, or gives the first that is missing if they are only
 /// imagined.
-fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Option<Located>, SessionError> {
+fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Option<Located>, TreeError> {
     let end = destination.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1);
     let slashes = (1..end).filter(|at| destination[*at] == b'/' && destination[at - 1] != b'/');
     for slash in slashes {
-        let located = tree.resolve(&destination[..slash]).map_err(refuse)?;
+        let located = tree.resolve(&destination[..slash])?;
         let (Some(name), None) = (&located.name, located.stat) else { continue };
         if parents == Parents::Imagined {
             return Ok(Some(located));
         }
-        located.directory.make_or_open_directory(name, 0o777).map_err(refuse)?;
+        located.directory.make_or_open_directory(name, 0o777)?;
         // Large files are flushed one by one, and the directories above them not at all.
         if let Err(error) = located.directory.sync() {
             tracing::warn!(%error, "the destination may not survive a power cut");
@@ -306,11 +311,33 @@ fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Opt
     Ok(None)
 }
 
-fn refuse_destination(error: TreeError) -> SessionError {
-    if error.is_missing() {
-        return refusal(format!("{error}; --mkpath makes the directories above the destination"));
+fn refuse_missing(error: &TreeError) -> SessionError {
+    refusal(format!("{error}; --mkpath makes the directories above the destination"))
+}
+
+/// Refuses a destination to whom it is not told what there is above it.
+fn refuse_untold(destination: &[u8], error: TreeError) -> SessionError {
+    if !tells_what_is_there(&error) {
+        return refuse(error);
     }
-    refuse(error)
+    refusal(format!(
+        "{}: no directory that this key may use leads there; choose another place, or make it by --mkpath",
+        path_text(destination)
+    ))
+}
+
+/// True if this error tells what has a name: nothing, a file, a link, and where that leads.
+fn tells_what_is_there(error: &TreeError) -> bool {
+    matches!(
+        error,
+        TreeError::Missing { .. }
+            | TreeError::Escapes { .. }
+            | TreeError::Exists { .. }
+            | TreeError::NotADirectory { .. }
+            | TreeError::NotAFile { .. }
+            | TreeError::IsADirectory { .. }
+            | TreeError::Link { .. }
+    )
 }
 
 pub(super) fn refuse(error: TreeError) -> SessionError {
@@ -348,7 +375,7 @@ mod tests {
             let mut placement = Placement::find(&tree, destination, &begin(kinds), Parents::Needed, None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");
-            placement.make().unwrap();
+            placement.make(false).unwrap();
             assert_eq!(number(), made);
             assert_eq!(placement.landings().unwrap().len(), kinds.len());
             assert!(placement.base().is_some());
