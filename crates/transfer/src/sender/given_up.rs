@@ -1,5 +1,7 @@
 //! Why an item is given up.
 
+use std::cmp::Ordering;
+
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::GivenUp;
 
@@ -9,6 +11,20 @@ const CHANGED: &str = "changed while it was read; copy it again when it is at re
 /// The item is no longer what was announced.
 pub(super) fn changed() -> GivenUp {
     GivenUp { reason: CHANGED.to_owned(), same_version: false }
+}
+
+/// The item is no longer the one of `announced` bytes: it has `size` bytes.
+pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
+    let how = match size.cmp(&announced) {
+        Ordering::Greater => "grew",
+        Ordering::Less => "shrank",
+        Ordering::Equal => return changed(),
+    };
+    let reason = format!(
+        "{how} from {announced} to {size} bytes while it was read; copy it again when nobody writes to it, or copy it from a \
+         snapshot of its file system"
+    );
+    GivenUp { reason, same_version: false }
 }
 
 /// The item could not be read, for a reason that may be gone another time.

@@ -16,7 +16,7 @@ use icdc_protocol::message::{EntryId, GivenUp};
 use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
-use super::given_up::{changed, unopened, unreadable};
+use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Hashing, Step};
 use super::misstated::{goes_on, misstated};
 use super::scan::{is_another, version};
@@ -232,7 +232,8 @@ impl Reader<'_> {
             };
             let (Pending::Data { announced, .. } | Pending::Again { announced, .. }) = &step;
             let outcome = match (completion.result, completion.block) {
-                (Ok(read), Some(block)) if read == length => Ok(block),
+                // One that is written to is of no use, however much of it is sent yet.
+                (Ok(read), Some(block)) if read == length => announced.compare(Ordering::Equal).map(|()| block),
                 (Ok(_), _) => Err(announced.compare(Ordering::Less).err().unwrap_or_else(changed)),
                 (Err(error), _) => Err(unreadable(error.to_string())),
             };
@@ -240,10 +241,9 @@ impl Reader<'_> {
                 (Ok(block), Pending::Data { hashing, index, ranges, .. }) => {
                     *slot = Queued::Ready(Step::Data { file: hashing, index, ranges, block, length });
                 }
-                (Ok(block), Pending::Again { id, index, announced }) => match announced.compare(Ordering::Equal) {
-                    Ok(()) => *slot = Queued::Ready(Step::Again { id, size: announced.size, index, block, length }),
-                    Err(given_up) => self.executor.give_up(id, given_up),
-                },
+                (Ok(block), Pending::Again { id, index, announced }) => {
+                    *slot = Queued::Ready(Step::Again { id, size: announced.size, index, block, length });
+                }
                 (Err(given_up), Pending::Data { hashing, .. }) => *slot = Queued::Failed(hashing, given_up),
                 (Err(given_up), Pending::Again { id, .. }) => self.executor.give_up(id, given_up),
             }
@@ -291,7 +291,7 @@ fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
     let (file, stat) =
         contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
     if version(&stat) != contents.version {
-        return Err(changed());
+        return Err(resized(contents.size, stat.size));
     }
     let file = DiskFile::for_reading(file).map_err(|error| unreadable(error.to_string()))?;
     let file = Arc::new(file.through_page_cache(buffered));
@@ -302,7 +302,7 @@ impl Announced {
     /// Judges a file that was read, and found to have a length that compares so with its size.
     fn compare(&self, length: Ordering) -> Result<(), GivenUp> {
         match Stat::of(self.file.as_file()) {
-            Ok(stat) if version(&stat) != self.version => Err(changed()),
+            Ok(stat) if version(&stat) != self.version => Err(resized(self.size, stat.size)),
             Ok(_) if length == Ordering::Equal => Ok(()),
             Ok(_) => Err(misstated(length, self.size)),
             Err(error) => Err(unreadable(error.to_string())),

@@ -12,7 +12,7 @@ use icdc_link::Parcel;
 use icdc_protocol::message::{EntryId, GivenUp, Message, PackItem};
 
 use super::executor::{Contents, Executor};
-use super::given_up::{changed, unopened, unreadable};
+use super::given_up::{resized, unopened, unreadable};
 use super::misstated::{self, misstated};
 use super::scan::{is_another, version};
 
@@ -63,13 +63,13 @@ fn read_whole(contents: &Contents, target: &mut [u8]) -> Result<(), GivenUp> {
     let (file, stat) =
         contents.directory.open_file(&contents.name).map_err(|error| unopened(&error, || is_another(contents)))?;
     if version(&stat) != contents.version {
-        return Err(changed());
+        return Err(resized(contents.size, stat.size));
     }
     let length =
         misstated::read_whole(&file, target).map_err(|error| unreadable(format!("it cannot be read: {error}")))?;
     let after = Stat::of(&file).map_err(|error| unreadable(format!("its size and time cannot be read: {error}")))?;
     match length {
-        _ if version(&after) != contents.version => Err(changed()),
+        _ if version(&after) != contents.version => Err(resized(contents.size, after.size)),
         Ordering::Equal => Ok(()),
         length => Err(misstated(length, contents.size)),
     }

@@ -1,0 +1,35 @@
+//! Files that somebody writes to while they are copied.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+use crate::support::{MIB, Road, Way, assert_no_leftovers, assert_same, data};
+
+const SIZE: u64 = 128 * MIB;
+
+#[test]
+fn a_file_that_grows_or_is_written_to_fails_as_soon_as_that_is_seen() {
+    for way in [Way::Local, Way::Push, Way::Pull] {
+        for grows in [true, false] {
+            let road = Road::new(way);
+            data::file(&road.path("source"), SIZE, 1);
+            let run = road.start(&["--rate", "250mbit"], &["source"], "copy");
+            assert!(run.wait_for_bytes(4 * MIB), "{}", run.finish());
+            let mut file = OpenOptions::new().write(true).append(grows).open(road.path("source")).unwrap();
+            file.write_all(b"more").unwrap();
+            drop(file);
+            let ended = run.finish().expect_code(1);
+            let sent = ended.number("bytes_sent");
+            assert!(sent < SIZE / 2, "{way:?}: {sent} bytes travelled for nothing: {ended}");
+            let words =
+                if grows { format!("grew from {SIZE} to {} bytes", SIZE + 4) } else { "changed while".to_owned() };
+            let reasons: Vec<String> = ended.failures().into_values().collect();
+            assert!(reasons.len() == 1 && reasons[0].contains(&words), "{way:?}: {ended}");
+            assert!(!fs::exists(road.path("copy")).unwrap(), "{way:?}");
+
+            road.copy(&[], &["source"], "copy").expect_code(0);
+            assert_same(&road.path("source"), &road.path("copy"));
+            assert_no_leftovers(road.site.root());
+        }
+    }
+}
