@@ -30,4 +30,6 @@ pub enum NoticeKind {
     AttributesLeftOut,
     /// The receiver's file system does not let a mode be set.
     ModeNotKept,
+    /// An earlier run has published it, and it was altered since: it is replaced.
+    Altered,
 }

@@ -100,6 +100,11 @@ impl Noticed {
                  leave mode out of --preserve, or choose another destination",
                 if one { "it" } else { "they" }
             ),
+            NoticeKind::Altered => format!(
+                "{items} that an earlier run had published {} altered since, and {} sent again",
+                if one { "was" } else { "were" },
+                if one { "was" } else { "were" }
+            ),
             NoticeKind::AttributesLeftOut => format!(
                 "{items} {} extended attributes that were left out: only user.*, ACLs and capabilities are copied",
                 if one { "has" } else { "have" }

@@ -98,6 +98,10 @@ fn altered_published_files() {
         assert_eq!((&summary["verified"], &summary["read_back"]), (&true.into(), &true.into()), "{ended}");
         assert_eq!(ended.number("taken_over_files"), 0, "{ended}");
         assert!(ended.resumed() > 0, "{ended}");
+        let notices = ended.summary()["notices"].as_array().unwrap().clone();
+        assert_eq!(notices.len(), 1, "{ended}");
+        assert_eq!((&notices[0]["kind"], &notices[0]["count"]), (&"altered".into(), &1.into()), "{ended}");
+        assert!(ended.stderr.contains("1 item that an earlier run had published was altered since"), "{ended}");
 
         // Without reading it nobody can know; and nobody says so.
         let mut altered = None;

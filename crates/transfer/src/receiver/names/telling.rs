@@ -50,9 +50,7 @@ impl Shared<'_> {
                 };
                 self.notice(kind, &path);
             }
-            Told::Altered { path } => {
-                tracing::warn!(path = %path_text(&path), "what an earlier run published was altered; it is replaced");
-            }
+            Told::Altered { path } => self.notice(NoticeKind::Altered, &path),
             Told::WouldReceive { path, size } => {
                 (self.events)(Event::WouldSend { path: path_text(&path), bytes: size.as_u64() });
             }
