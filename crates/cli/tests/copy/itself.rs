@@ -60,6 +60,30 @@ fn nothing_is_copied_onto_itself_by_any_way() {
 }
 
 #[test]
+fn no_directory_is_made_for_a_copy_that_is_refused() {
+    for way in Way::ALL {
+        let road = Road::new(way);
+        sources(&road);
+        let Some(_mount) = Mount::bind(road.site.root(), road.path("again")) else { return };
+        let refused = |sources: &[&str], destination: &str| {
+            let ended = road.copy(&["--mkpath"], sources, destination).expect_code(2);
+            let name = destination.rsplit_once("new").unwrap().0;
+            assert!(!road.path(name).join("new").exists(), "{way:?} {sources:?} {destination}: {ended}");
+        };
+        for place in ["dir", "to-dir", "again/dir"] {
+            refused(&["dir"], &format!("{place}/new/a/b"));
+            refused(&["dir/"], &format!("{place}/new/a/"));
+            refused(&["file", "dir"], &format!("{place}/new/a/b"));
+        }
+        refused(&["missing"], "new/a/b");
+        refused(&["dir/inner", "dir/sub/../inner"], "new/a/b");
+        refused(&["file"], "new/a/.icdc-0123456789abcdef.part");
+        refused(&["file"], "file/new/a");
+        assert_no_leftovers(road.site.root());
+    }
+}
+
+#[test]
 fn nothing_is_copied_onto_itself_through_a_bind_mount() {
     for way in [Way::Local, Way::Push, Way::Pull] {
         let road = Road::new(way);

@@ -290,7 +290,13 @@ impl Keeper<'_> {
             options if options.dry_run => Parents::Imagined,
             _ => Parents::Made,
         };
-        let placement = Placement::find(tree, destination, begin, parents, shared.order.allowed.only_new)?;
+        let only_new = shared.order.allowed.only_new;
+        if parents == Parents::Made {
+            // Nothing is made for a copy that is refused.
+            let imagined = Placement::find(tree, destination, begin, Parents::Imagined, only_new)?;
+            refuse_onto_itself(&imagined, begin)?;
+        }
+        let placement = Placement::find(tree, destination, begin, parents, only_new)?;
         refuse_onto_itself(&placement, begin)?;
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
