@@ -2,7 +2,7 @@
 //! of it is served like a connection to that port.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -95,7 +95,7 @@ impl Connector {
 }
 
 /// Connects as ordered; to `of_ssh` where no address of the order answers.
-fn reach(order: &ConnectBack, family: Family, of_ssh: Option<IpAddr>) -> Result<TcpStream, String> {
+fn reach(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Result<TcpStream, String> {
     let places = places(order, family, of_ssh);
     if places.is_empty() {
         return Err("no address was named that this host may connect to".to_owned());
@@ -106,18 +106,34 @@ fn reach(order: &ConnectBack, family: Family, of_ssh: Option<IpAddr>) -> Result<
     Ok(stream)
 }
 
-/// Where the order may lead.
-fn places(order: &ConnectBack, family: Family, of_ssh: Option<IpAddr>) -> Vec<SocketAddr> {
-    let mut addresses: Vec<IpAddr> = order.addresses.iter().map(IpAddr::to_canonical).collect();
-    addresses.extend(of_ssh.filter(|address| !addresses.contains(address)));
-    addresses.retain(|address| family.admits(*address) && !(order.elsewhere && is_own(*address)));
-    addresses.into_iter().map(|address| SocketAddr::new(address, order.port)).collect()
+/// Where the order may lead. An address that means another host on each link is looked for on that by which ssh came.
+fn places(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Vec<SocketAddr> {
+    let scope = match of_ssh {
+        Some(SocketAddr::V6(of_ssh)) => of_ssh.scope_id(),
+        _ => 0,
+    };
+    let place = |address: &IpAddr| match address.to_canonical() {
+        IpAddr::V6(address) if address.is_unicast_link_local() => {
+            SocketAddrV6::new(address, order.port, 0, scope).into()
+        }
+        address => SocketAddr::new(address, order.port),
+    };
+    let mut places: Vec<SocketAddr> = order.addresses.iter().map(place).collect();
+    if let Some(mut of_ssh) = of_ssh {
+        of_ssh.set_port(order.port);
+        if !places.contains(&of_ssh) {
+            places.push(of_ssh);
+        }
+    }
+    places.retain(|place| family.admits(place.ip()) && !(order.elsewhere && is_own(*place)));
+    places
 }
 
 /// Whether what is sent there stays on this host: the kernel lets no other address be bound. Where
 /// the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one of this host.
-fn is_own(address: IpAddr) -> bool {
-    address.is_loopback() || address.is_unspecified() || UdpSocket::bind((address, 0)).is_ok()
+fn is_own(mut place: SocketAddr) -> bool {
+    place.set_port(0);
+    place.ip().is_loopback() || place.ip().is_unspecified() || UdpSocket::bind(place).is_ok()
 }
 
 /// What a connection begins with, so that who asked knows it. The digest of the secret: who asks
@@ -129,10 +145,19 @@ pub(crate) fn shown(secret: &[u8; 32]) -> [u8; 32] {
 }
 
 /// From where ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address).
-fn address_of_ssh() -> Option<IpAddr> {
-    let words = std::env::var("SSH_CONNECTION").ok()?;
-    let address: IpAddr = words.split(' ').next()?.parse().ok()?;
-    Some(address.to_canonical())
+fn address_of_ssh() -> Option<SocketAddr> {
+    of_ssh_connection(&std::env::var("SSH_CONNECTION").ok()?)
+}
+
+/// The client's address, with the link that it is of (`fe80::1%eth0`).
+fn of_ssh_connection(words: &str) -> Option<SocketAddr> {
+    let word = words.split(' ').next()?;
+    let (address, link) = word.split_once('%').map_or((word, None), |(address, link)| (address, Some(link)));
+    let address: IpAddr = address.parse().ok()?;
+    let alone = SocketAddr::new(address.to_canonical(), 0);
+    // The resolver knows the number of a link; of an address it asks nobody.
+    let found = link.and_then(|_| (word, 0).to_socket_addrs().ok()?.next());
+    Some(found.unwrap_or(alone))
 }
 
 #[cfg(test)]
@@ -154,7 +179,7 @@ mod tests {
         let port = service.local_addr().unwrap().port();
         service.set_nonblocking(true).unwrap();
         // Named, or the address from which ssh came.
-        for (named, of_ssh) in [(&[LOCALHOST][..], None), (&[], Some(LOCALHOST))] {
+        for (named, of_ssh) in [(&[LOCALHOST][..], None), (&[], Some(SocketAddr::new(LOCALHOST, 0)))] {
             reach(&order(named, true, port), Family::Any, of_ssh).unwrap_err();
             assert_eq!(service.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nothing came");
         }
@@ -172,5 +197,22 @@ mod tests {
         let named = [&own.map(|address| address.parse().unwrap())[..], &remote].concat();
         let left = places(&order(&named, true, 9), Family::Any, None);
         assert_eq!(left, remote.map(|address| SocketAddr::new(address, 9)));
+    }
+
+    #[test]
+    fn the_link_of_ssh_is_that_of_addresses_of_a_link() {
+        // The loopback device is the first one everywhere.
+        let of_ssh = of_ssh_connection("fe80::1%lo 50000 fe80::2%lo 22").unwrap();
+        assert_eq!(of_ssh, SocketAddrV6::new("fe80::1".parse().unwrap(), 0, 0, 1).into());
+        let named = ["fe80::1", "fe80::3", "2001:db8::1"].map(|address| address.parse().unwrap());
+        let found = places(&order(&named, false, 9), Family::Any, Some(of_ssh));
+        let place = |address: &str, scope| SocketAddrV6::new(address.parse().unwrap(), 9, 0, scope).into();
+        assert_eq!(found, [place("fe80::1", 1), place("fe80::3", 1), place("2001:db8::1", 0)]);
+        assert_eq!(of_ssh_connection("192.0.2.1 5 192.0.2.2 22"), Some("192.0.2.1:0".parse().unwrap()));
+        assert_eq!(of_ssh_connection("::ffff:192.0.2.1 5 ::1 22"), Some("192.0.2.1:0".parse().unwrap()));
+        for wrong in ["", "UNKNOWN 1", "example.org%lo 1", "fe80::1"] {
+            let scope = of_ssh_connection(wrong).map(|place| matches!(place, SocketAddr::V6(v6) if v6.scope_id() > 0));
+            assert_ne!(scope, Some(true), "{wrong}");
+        }
     }
 }

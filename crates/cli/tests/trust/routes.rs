@@ -492,3 +492,27 @@ fn where_ipv6_passes_one_way_only_the_other_way_is_found() {
     assert!(peers.iter().all(|peer| peer.starts_with(&format!("{address}:"))), "{peers:?}");
     assert_same(&site.path("file"), &site.path("copy"));
 }
+
+#[test]
+fn an_address_of_the_link_leads_back_by_the_link_of_ssh() {
+    let site = Site::new();
+    let Some(hosts) = Pair::new() else { return };
+    for (host, address) in [(&hosts.near, "fe80::a:1/64"), (&hosts.far, "fe80::a:2/64")] {
+        succeed(host.command("ip").args(["address", "add", address, "dev", "eth0", "nodad"]));
+        // Another link that has such addresses, and leads nowhere.
+        succeed(host.command("ip").args(["link", "add", "dummy0", "type", "veth", "peer", "name", "dummy1"]));
+        succeed(host.command("ip").args(["link", "set", "dummy0", "up"]));
+    }
+    data::file(&site.path("file"), 12 * MIB, 3);
+    let far = hosts.far.name();
+    // As sshd has it.
+    let connection = "fe80::a:1%eth0 50000 fe80::a:2%eth0 22";
+    let body = format!("shift\nSSH_CONNECTION='{connection}' exec ip netns exec {far} sh -c \"$*\"");
+    let ssh = site.program("ssh-of-link", &body);
+    for via in ["back", "direct"] {
+        let mut copy = site.copy(&["--ssh", &ssh, "--via", via, "--streams", "2", "--rate", "80mbit", "file"]);
+        let ended = hosts.near.run(copy.arg(site.on_host("[fe80::a:2%eth0]", via))).run().expect_code(0);
+        assert_eq!(ended.all("route").next().unwrap()["via"], via, "{ended}");
+        assert_same(&site.path("file"), &site.path(via));
+    }
+}
