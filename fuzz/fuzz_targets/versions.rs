@@ -19,7 +19,7 @@ fuzz_target!(|input: (&[u8], Vec<Vec<u8>>, u64)| {
         assert!(names.iter().filter_map(|name| version_named(name)).any(|version| version == versions.highest()));
     }
     let features = Features::from_bits(bits);
-    let all = features.and(Features::OURS);
+    let all = features.union(Features::OURS);
     assert!(all.has(features) && all.has(Features::OURS));
 });
 

@@ -168,9 +168,9 @@ impl Features {
         self.0 & others.0 == others.0
     }
 
-    /// Those of both.
+    /// Those that either has.
     #[must_use]
-    pub fn and(self, others: Self) -> Self {
+    pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 

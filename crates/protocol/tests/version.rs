@@ -94,7 +94,7 @@ fn unknown_features_mean_nothing() {
     assert!(theirs.lacking(Features::DISKLESS).unwrap().contains("cannot copy without its disks"));
     assert!(Features::NONE.lacking(Features::OURS).is_some());
     assert_eq!(Features::OURS.lacking(Features::OURS), None);
-    assert_eq!(Features::DISKLESS.and(Features::PARTS).and(Features::MAX_RATE), Features::OURS);
+    assert_eq!(Features::DISKLESS.union(Features::PARTS).union(Features::MAX_RATE), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
     let (send, receive) = (SendOptions::default(), ReceiveOptions::default());
     assert_eq!((send.needs(), receive.needs()), (Features::NONE, Features::NONE));
