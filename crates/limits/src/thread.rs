@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::cgroup;
 use crate::memory;
+
+/// Threads of a process that may end between the refusal of a further one and a look at their number.
+const JUST_ENDED: u64 = 32;
 
 /// A thread cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -112,9 +115,16 @@ impl Limit {
 fn group_tasks() -> Option<Limit> {
     cgroup::own_and_above("pids").into_iter().find_map(|group| {
         let most = cgroup::number(&group, "pids.max")?;
-        // A thread that has just ended may have been counted before.
-        (cgroup::number(&group, "pids.current")? + 1 >= most).then_some(Limit::GroupTasks { group, most })
+        // Threads that have just ended may have been counted before.
+        let ended = if has_refused(&group) { JUST_ENDED } else { 1 };
+        (cgroup::number(&group, "pids.current")? + ended >= most).then_some(Limit::GroupTasks { group, most })
     })
+}
+
+/// Whether a control group has ever refused a task.
+fn has_refused(group: &Path) -> bool {
+    let events = fs::read_to_string(group.join("pids.events")).unwrap_or_default();
+    events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count.trim() != "0"))
 }
 
 fn address_space() -> Option<Limit> {

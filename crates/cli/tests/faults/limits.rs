@@ -143,3 +143,26 @@ fn a_thread_that_cannot_be_had_ends_a_copy_with_the_name_of_the_limit() {
         }
     }
 }
+
+#[test]
+fn a_copy_between_hosts_with_few_threads_ends_with_the_name_of_the_limit_or_well() {
+    if !is_root() {
+        return skip("the threads of this user are counted together with those of other programs");
+    }
+    let site = site();
+    let ssh = site.program("ssh-as-user", "shift\nexec sh -c \"$*\"");
+    open_to_all(site.root());
+    for most in (4..=44).step_by(4) {
+        let copy = format!("copy-{most}");
+        let from = format!("far:{}/", site.path("source").display());
+        let program = site.path("icdc").display().to_string();
+        let words = ["copy", "--retry-for", "0s", "--ssh", &ssh, "--remote-icdc", &program, &from, &copy];
+        let output = with_threads(&site, most, &words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => assert_eq!(fs::read(site.path(&copy).join("file")).unwrap(), vec![7; 5 << 20]),
+            Some(1 | 3) => assert!(!said.contains("panicked"), "{most}: {said}"),
+            code => panic!("{most}: {code:?}: {said}"),
+        }
+    }
+}

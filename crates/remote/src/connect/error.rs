@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitStatus;
 
+use icdc_limits::thread::NoThread;
 use icdc_link::LinkError;
 use icdc_tcp::{Egress, Family};
 use icdc_trust::TrustError;
@@ -301,6 +302,9 @@ pub enum ConnectError {
         /// What happened.
         cause: LinkError,
     },
+    /// The thread for a route cannot be had.
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
     /// A far end cannot reach the other one.
     #[error("{from} cannot reach {to}: {reason}")]
     Between {

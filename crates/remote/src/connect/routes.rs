@@ -18,6 +18,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
+use icdc_limits::thread::start;
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_stop::StopSignal;
@@ -325,10 +326,11 @@ impl Routes {
         tell: crossbeam_channel::Sender<(Route, Result<Link, ConnectError>)>,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
-        let (routes, over) = (self.clone(), over.clone());
-        std::thread::spawn(move || {
-            let _ = tell.send((route, link(&routes, &over)));
-        });
+        let (routes, over, untold) = (self.clone(), over.clone(), tell.clone());
+        let attempt = move || drop(tell.send((route, link(&routes, &over))));
+        if let Err(error) = start("route", attempt) {
+            let _ = untold.send((route, Err(error.into())));
+        }
     }
 
     fn direct(&self, stop: &StopSignal) -> Result<Link, ConnectError> {
