@@ -23,7 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::pool::BLOCK_SIZE;
-use crate::tree::operation;
+use crate::tree::{StatedSizes, operation};
 
 /// Smallest alignment used, whatever the device allows: the block size of common file systems and
 /// the sector size of current disks. Writes below it cost a read and a lock.
@@ -39,6 +39,7 @@ const MEMORY_FILE_SYSTEMS: [FsWord; 2] = [0x0102_1994 /* tmpfs */, 0x8584_58f6 /
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
+    may_read_short: bool,
 }
 
 #[derive(Debug)]
@@ -117,7 +118,8 @@ impl DiskFile {
                 .map_err(|errno| failure(descriptor, "fcntl", errno))?;
         }
         let direct = Direct::open(descriptor, flags);
-        Ok(Self { buffered: file, direct })
+        let may_read_short = StatedSizes::of(descriptor) != StatedSizes::True;
+        Ok(Self { buffered: file, direct, may_read_short })
     }
 
     /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read
@@ -128,6 +130,12 @@ impl DiskFile {
             self.direct = None;
         }
         self
+    }
+
+    /// True if it is on a file system that may give less than a read asks for before the file's end, as those behind FUSE.
+    #[must_use]
+    pub fn may_read_short(&self) -> bool {
+        self.may_read_short
     }
 
     /// Whether transfers of aligned ranges go by Direct I/O.

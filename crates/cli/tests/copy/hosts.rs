@@ -40,7 +40,7 @@ fn permission_denied_says_at_which_end() {
     open_to_all(&site.directory("target"));
     fs::write(site.path("tree/secret"), "secret").unwrap();
     // Of root, whom nothing is denied, nobody but root may read it.
-    fs::set_permissions(site.path("tree/secret"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(site.path("tree/secret"), Permissions::from_mode(0o000)).unwrap();
     let copy = |source, target| {
         let mut command = site.unprivileged();
         command.args(["copy", "--json", "--remote-icdc"]).arg(site.icdc_for_anyone());

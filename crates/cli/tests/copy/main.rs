@@ -9,6 +9,7 @@ mod devices;
 mod existing;
 mod few;
 mod fidelity;
+mod fuse;
 mod growing;
 mod hosts;
 mod inodes;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use crate::fuse::Fuse;
 use crate::support::{Road, Site, Start, Way, assert_no_leftovers};
 
 #[test]
@@ -23,6 +24,45 @@ fn what_the_kernel_makes_when_it_is_read_arrives_whole() {
             assert_eq!(fs::read(road.path("copies/empty")).unwrap(), b"");
             assert_no_leftovers(road.site.root());
         }
+    }
+}
+
+#[test]
+fn files_of_a_program_behind_fuse_arrive_whole_or_fail_with_the_reason() {
+    for way in [Way::Local, Way::Push, Way::Pull] {
+        let road = Road::new(way);
+        let contents = |length: usize| (0..length).map(|byte| byte as u8).collect::<Vec<u8>>();
+        let large = (6 << 20) + 5;
+        let files = vec![
+            ("unknown", 0, contents(3000)),
+            ("empty", 0, Vec::new()),
+            ("right", 300, contents(300)),
+            ("longer", 10, contents(300)),
+            ("shorter", 300, contents(10)),
+            ("large", large, contents(large as usize)),
+            ("large-longer", large - 100, contents(large as usize)),
+            ("large-shorter", large, contents(large as usize - 100)),
+        ];
+        let Some(mount) = Fuse::mount(road.path("mounted"), files.clone()) else { return };
+        let sources: Vec<String> = files.iter().map(|(name, ..)| format!("mounted/{name}")).collect();
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        let ended = road.copy(&["--buffered"], &sources, "copies/").expect_code(1);
+        let failures = ended.failures();
+        for (name, stated, contents) in &files {
+            let copy = road.path("copies").join(name);
+            if *stated == contents.len() as u64 || *stated == 0 {
+                assert_eq!(&fs::read(copy).unwrap(), contents, "{way:?} {name}: {ended}");
+                continue;
+            }
+            let words = format!(
+                "{} bytes than the {stated} that its file system states",
+                if contents.len() as u64 > *stated { "more" } else { "fewer" }
+            );
+            assert!(failures.get(*name).is_some_and(|reason| reason.contains(&words)), "{way:?} {name}: {ended}");
+            assert!(!copy.exists(), "{way:?} {name}: {ended}");
+        }
+        assert_eq!(failures.len(), 4, "{way:?}: {ended}");
+        drop(mount);
     }
 }
 

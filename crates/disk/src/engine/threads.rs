@@ -101,16 +101,21 @@ impl Drop for ThreadEngine {
 
 /// Takes work until the engine is gone and the queue is empty.
 fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
-    for mut work in queue {
-        let result = loop {
-            let outcome = perform(work.step());
-            if let Some(result) = work.advance(outcome) {
-                break result;
-            }
-        };
+    for work in queue {
         // Fails only while the engine is dropped, when nobody wants the completion.
-        let _ = finish.send(work.complete(result));
+        let _ = finish.send(carry_out(work));
     }
+}
+
+/// Carries out all steps of a job on this thread.
+pub(super) fn carry_out(mut work: Work) -> Completion {
+    let result = loop {
+        let outcome = perform(work.step());
+        if let Some(result) = work.advance(outcome) {
+            break result;
+        }
+    };
+    work.complete(result)
 }
 
 /// Carries out a step on this thread.

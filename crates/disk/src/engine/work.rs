@@ -105,6 +105,11 @@ impl Work {
         }
     }
 
+    /// True if it reads from a file system that may give less than there is.
+    pub(super) fn may_read_short(&self) -> bool {
+        self.kind == JobKind::Read && self.file.may_read_short()
+    }
+
     /// The next system call. Its buffer stays where it is until the call is over.
     pub(super) fn step(&mut self) -> Step<'_> {
         let descriptor = self.file.descriptor(self.direct);
