@@ -58,8 +58,8 @@ fn few_open_files_are_named_as_the_limit() {
 fn a_copy_that_few_open_files_have_failed_is_gone_on_with() {
     let site = site();
     for number in 0..12 {
-        fs::create_dir_all(site.path(&format!("more/{number}"))).unwrap();
-        fs::write(site.path(&format!("more/{number}/of-{number}")), "data").unwrap();
+        fs::create_dir_all(site.path(format!("more/{number}"))).unwrap();
+        fs::write(site.path(format!("more/{number}/of-{number}")), "data").unwrap();
     }
     open_to_all(site.root());
     let run = |most: u32, copy: &str| {
