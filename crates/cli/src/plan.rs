@@ -138,7 +138,7 @@ impl CopyPlan {
             },
             mkpath: arguments.mkpath,
             preserve: arguments.preserve,
-            ring: Some(arguments.ring),
+            ring: arguments.ring,
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
             diskless: None,
@@ -363,7 +363,7 @@ mod tests {
             (None, None, None)
         );
         assert!(plan.options.receive.resume && !plan.options.receive.verify);
-        assert_eq!(plan.options.receive.ring, Some(ByteCount::from_mib(256)));
+        assert_eq!(plan.options.receive.ring, None);
         assert_eq!((plan.options.ports, plan.options.ssh.as_str()), ((0, 0), CopyOptions::SSH));
         assert_eq!(plan.options.remote_icdc, CopyOptions::REMOTE_ICDC);
     }

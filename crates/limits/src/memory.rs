@@ -84,13 +84,33 @@ pub fn of_groups() -> Option<OfGroup> {
 /// version. `None` where none is set.
 #[must_use]
 pub fn tightest() -> Option<ByteCount> {
+    let own = of_process().map(|found| found.most);
+    [own, tightest_group().map(|(_, most)| most)].into_iter().flatten().min()
+}
+
+/// Makes sure that the control groups which this process is in may have so much memory: beyond that, the kernel ends
+/// a process instead of refusing memory.
+///
+/// # Errors
+/// The group that may not.
+pub fn fits(needed: ByteCount) -> Result<(), String> {
+    match tightest_group().filter(|(_, most)| *most < needed) {
+        Some((group, most)) => Err(format!(
+            "{needed} are needed, and the control group {} may have {most}; raise the limit",
+            group.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The control group of this process, of either version, that may have least.
+fn tightest_group() -> Option<(PathBuf, ByteCount)> {
     /// The first version has a number where nothing is limited, close to the largest.
     const NONE: u64 = 1 << 60;
-    let groups = cgroup::own_and_above("memory").into_iter().flat_map(|group| {
+    let groups = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
         let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
-        files.map(|file| cgroup::number(&group, file)).into_iter().flatten().filter(|most| *most < NONE).min()
+        let most = files.map(|file| cgroup::number(&group, file)).into_iter().flatten().filter(|most| *most < NONE);
+        Some((group.clone(), ByteCount::new(most.min()?)))
     });
-    let groups = groups.min().map(ByteCount::new);
-    let own = of_process().map(|found| found.most);
-    [own, groups].into_iter().flatten().min()
+    groups.min_by_key(|(_, most)| *most)
 }

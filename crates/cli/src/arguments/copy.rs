@@ -76,9 +76,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = streams, help_heading = "Speed")]
     pub(crate) streams: Streams,
 
-    /// Size of the receiver's buffer between network and disk
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = ring, help_heading = "Speed")]
-    pub(crate) ring: ByteCount,
+    /// Size of the receiver's buffer between network and disk [default: 256MiB, at most a quarter of the memory that a
+    /// control group or `ulimit -v` allows]
+    #[arg(long, value_name = "SIZE", value_parser = ring, help_heading = "Speed")]
+    pub(crate) ring: Option<ByteCount>,
 
     /// Use the page cache instead of Direct I/O, at both ends
     #[arg(long, help_heading = "Speed")]

@@ -1,10 +1,11 @@
 //! Many sources, and copies that may have few open files or little memory.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{ICDC, MIB, Road, Site, Start, Way, assert_no_leftovers, assert_same, data, is_root, skip};
+use crate::support::process::eventually;
+use crate::support::{Ended, ICDC, MIB, Road, Site, Start, Way, assert_no_leftovers, assert_same, data, is_root, skip};
 
 #[test]
 fn as_many_sources_as_a_command_line_holds_are_copied() {
@@ -39,47 +40,87 @@ fn a_tree_is_copied_with_few_open_files() {
     assert_no_leftovers(site.root());
 }
 
-/// A control group with so much memory, gone when dropped.
-struct Group(PathBuf);
+/// A control group whose memory is limited, gone when dropped.
+struct Group {
+    path: PathBuf,
+    /// The file that limits it.
+    limit: PathBuf,
+}
 
 impl Group {
-    fn new(most: u64) -> Option<Self> {
+    fn new(test: &str) -> Option<Self> {
         if !is_root() {
             skip("control groups need root");
             return None;
         }
-        let name = format!("icdc-test-memory-{}", std::process::id());
+        let name = format!("icdc-test-memory-{}-{test}", std::process::id());
         for (root, limit) in [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")] {
-            let group = Self(PathBuf::from(root).join(&name));
-            if fs::create_dir(&group.0).is_ok() && fs::write(group.0.join(limit), most.to_string()).is_ok() {
-                let _ = fs::write(group.0.join("memory.swap.max"), "0");
+            let path = Path::new(root).join(&name);
+            if fs::create_dir(&path).is_err() {
+                continue;
+            }
+            let group = Self { limit: path.join(limit), path };
+            // Where the groups are not mounted it is a directory like any other.
+            if group.limit.exists() && group.path.join("cgroup.procs").exists() {
                 return Some(group);
             }
         }
         skip("no control group has a limit on memory here");
         None
     }
+
+    /// Runs `icdc copy WORDS…` of a road's site within, with so many MiB.
+    fn copy(&self, mebibytes: u64, road: &Road, words: &[&str], copy: &str) -> Ended {
+        fs::write(&self.limit, (mebibytes << 20).to_string()).unwrap();
+        let _ = fs::write(self.path.join("memory.swap.max"), "0");
+        // The shell enters the group, and what it starts stays there.
+        let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.path.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(ICDC);
+        command.args(["copy", "--json", "--remote-icdc", ICDC, "--ssh", &road.site.ssh()]).args(words);
+        command.arg(road.source("file")).arg(road.destination(copy));
+        road.site.settle(command).run()
+    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        // A process that has just ended keeps it for a moment.
+        eventually(|| fs::remove_dir(&self.path).is_ok() || !self.path.exists());
     }
 }
 
 #[test]
 fn a_copy_keeps_to_the_memory_of_its_control_group() {
-    let Some(group) = Group::new(100 << 20) else { return };
+    let Some(group) = Group::new("kept") else { return };
     for way in [Way::Local, Way::Push] {
         let road = Road::new(way);
         data::file(&road.path("file"), 300 * MIB, 1);
-        // The shell enters the group, and what it starts stays there.
-        let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", group.0.display());
-        let mut command = Command::new("sh");
-        command.args(["-c", &script, "sh"]).arg(ICDC);
-        command.args(["copy", "--json", "--remote-icdc", ICDC, "--ssh", &road.site.ssh()]);
-        command.arg(road.source("file")).arg(road.destination("copy"));
-        road.site.settle(command).run().expect_code(0);
+        group.copy(100, &road, &[], "copy").expect_code(0);
         assert_same(&road.path("file"), &road.path("copy"));
+        let ended = group.copy(100, &road, &["--ring", "512MiB"], "other").expect_code(1);
+        assert!(ended.stderr.contains("memory for the ring") && ended.stderr.contains("raise the limit"), "{ended}");
+        assert!(!road.path("other").exists(), "{ended}");
+    }
+}
+
+#[test]
+fn where_a_control_group_has_too_little_memory_a_copy_says_so_and_is_not_killed() {
+    let Some(group) = Group::new("little") else { return };
+    for way in [Way::Local, Way::Push] {
+        let road = Road::new(way);
+        data::file(&road.path("file"), 100 * MIB, 1);
+        for mebibytes in [16, 32, 48, 64, 100] {
+            let copy = format!("copy-{mebibytes}");
+            let ended = group.copy(mebibytes, &road, &[], &copy);
+            match ended.code {
+                Some(0) => assert_same(&road.path("file"), &road.path(&copy)),
+                Some(1) => assert!(
+                    ended.stderr.contains("the control group") && ended.stderr.contains("raise the limit"),
+                    "{way:?} {mebibytes}: {ended}"
+                ),
+                _ => panic!("{way:?} {mebibytes}: {ended}"),
+            }
+        }
     }
 }

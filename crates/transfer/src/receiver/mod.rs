@@ -137,11 +137,7 @@ fn receive(
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
     let options = order.options;
-    let pool = ring(options).map_err(|error| {
-        let needed = ByteCount::new(ring_blocks(options).saturating_mul(BLOCK_SIZE as u64));
-        SessionError::Local(format!("memory for the ring: {}", icdc_limits::memory::refused(needed, &error)))
-    });
-    let pool = match pool {
+    let pool = match ring(options) {
         Ok(pool) => pool,
         Err(error) => {
             break_off(&mut *outlet, &error);
@@ -259,8 +255,14 @@ fn break_off(outlet: &mut dyn Outlet, error: &SessionError) {
     }
 }
 
-fn ring(options: &ReceiveOptions) -> std::io::Result<BlockPool> {
-    BlockPool::new(usize::try_from(ring_blocks(options)).unwrap_or(usize::MAX))
+fn ring(options: &ReceiveOptions) -> Result<BlockPool, SessionError> {
+    let blocks = ring_blocks(options);
+    let refused = |reason| SessionError::Local(format!("memory for the ring: {reason}"));
+    resources::fits(blocks).map_err(refused)?;
+    BlockPool::new(usize::try_from(blocks).unwrap_or(usize::MAX)).map_err(|error| {
+        let needed = ByteCount::new(blocks.saturating_mul(BLOCK_SIZE as u64));
+        refused(icdc_limits::memory::refused(needed, &error))
+    })
 }
 
 fn ring_blocks(options: &ReceiveOptions) -> u64 {

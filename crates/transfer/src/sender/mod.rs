@@ -135,10 +135,13 @@ fn send(
     let wanted = POOL_BLOCKS + hashers - 1;
     let most = wanted + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
     let [wanted, most] = [wanted, most].map(|blocks| resources::blocks(blocks as u64) as usize);
-    let pool = match BlockPool::growing(wanted, most) {
+    let pool = resources::fits(wanted as u64).and_then(|()| {
+        BlockPool::growing(wanted, most)
+            .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
+    });
+    let pool = match pool {
         Ok(pool) => pool,
-        Err(error) => {
-            let refused = icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error);
+        Err(refused) => {
             return Err(break_off(&mut *outlet, SessionError::Local(format!("memory for blocks: {refused}"))));
         }
     };
