@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::support::cgroup::Tasks;
-use crate::support::{Site, assert_no_leftovers, is_root, open_to_all, skip};
+use crate::support::{Signal, Site, Start, assert_no_leftovers, is_root, open_to_all, skip};
 
 /// `icdc WORDS…` of a user of this test's own, who may have `most` processes and threads.
 fn with_threads(site: &Site, most: u32, words: &[&str]) -> Command {
@@ -165,4 +165,28 @@ fn a_copy_between_hosts_with_few_threads_ends_with_the_name_of_the_limit_or_well
             code => panic!("{most}: {code:?}: {said}"),
         }
     }
+}
+
+#[test]
+fn the_first_interrupt_ends_a_copy_that_may_have_few_threads() {
+    if !is_root() {
+        return skip("the threads of this user are counted together with those of other programs");
+    }
+    let site = site();
+    let mut interrupted = 0;
+    for most in 8..=24 {
+        let copy = format!("copy-{most}");
+        let words = ["copy", "--json", "--rate", "1mbit", "source/", &copy];
+        let run = with_threads(&site, most, &words).start();
+        // One that has too few ends by itself.
+        if run.wait_for_bytes(1) {
+            run.signal(Signal::INT);
+            interrupted += 1;
+            // Otherwise `timeout` kills it.
+            run.finish().expect_code(4);
+        } else {
+            run.finish().expect_code(1);
+        }
+    }
+    assert!(interrupted > 0, "no limit was high enough");
 }
