@@ -40,6 +40,7 @@
 pub mod block_journal;
 pub mod block_map;
 mod blocks;
+mod bootstrap;
 pub mod data_ranges;
 pub mod digest;
 pub mod frame;
@@ -49,6 +50,7 @@ pub mod message;
 mod notice;
 mod outcome;
 pub mod relay;
+mod request;
 pub mod run_journal;
 mod running;
 mod seal;

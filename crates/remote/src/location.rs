@@ -63,8 +63,8 @@ pub enum LocationError {
     DoubleColon(String),
     /// The host would be taken for an option, or cannot be a host.
     #[error(
-        "{0}: the part before the colon is no host (it must not begin with '-', nor contain blanks or control \
-         characters); for a local file write ./ before it"
+        "{0}: the part before the colon is no host (it must not begin with '-', nor contain blanks, brackets \
+         or control characters); for a local file write ./ before it"
     )]
     HostInvalid(String),
     /// A user in an `icdc://` URL.
@@ -265,9 +265,10 @@ fn daemon(rest: &[u8], shown: &impl Fn() -> String) -> Result<Location, Location
 }
 
 /// Whether a user or host name can be handed to another program: a leading `-` would be an option
-/// there.
+/// there. Brackets are round a name, and no part of it.
 fn plausible(name: &str) -> bool {
-    !name.starts_with('-') && !name.contains(|letter: char| letter.is_control() || letter.is_whitespace())
+    let is_foreign = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, '[' | ']');
+    !name.starts_with('-') && !name.contains(is_foreign)
 }
 
 #[cfg(test)]
@@ -343,6 +344,13 @@ mod tests {
     #[test]
     fn a_host_cannot_pass_for_an_option() {
         for text in ["-oProxyCommand=id:a", "u@-o:a", "-u@h:a", "[-o]:a", "icdc://-h/a", "a b:c", "a\n:c", "a\tb@h:c"] {
+            assert!(matches!(parse(text), Err(LocationError::HostInvalid(_))), "{text:?}: {:?}", parse(text));
+        }
+    }
+
+    #[test]
+    fn brackets_are_no_part_of_a_name() {
+        for text in ["a[1]:b", "[h]x]:a", "u[@h:a", "u@[20]c@[20]h]:"] {
             assert!(matches!(parse(text), Err(LocationError::HostInvalid(_))), "{text:?}: {:?}", parse(text));
         }
     }

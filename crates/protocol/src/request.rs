@@ -1,0 +1,235 @@
+//! Requests: the work that a connecting end asks for, with its options.
+
+use icdc_units::{ByteCount, Rate};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::measure;
+use crate::message::TransferId;
+use crate::running::IfRunning;
+use crate::version::Features;
+
+/// What the connecting end wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The run that this connection belongs to; a newer connection with the same id ends the older.
+    pub transfer: TransferId,
+    /// Those of the connecting end.
+    pub features: Features,
+    /// What shall be done.
+    pub job: Job,
+}
+
+impl Request {
+    /// A request of this release.
+    #[must_use]
+    pub fn new(transfer: TransferId, job: Job) -> Self {
+        Self { transfer, features: Features::OURS, job }
+    }
+}
+
+/// The kinds of work that can be asked of a far end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Job {
+    /// Receive into `destination`.
+    Receive {
+        /// Path as the user wrote it, relative to the root that the key is confined to.
+        destination: Vec<u8>,
+        /// How.
+        options: ReceiveOptions,
+    },
+    /// Send `sources`.
+    Send {
+        /// Paths as the user wrote them.
+        sources: Vec<Vec<u8>>,
+        /// How.
+        options: SendOptions,
+    },
+    /// A further connection of a running session, for blocks only.
+    Join {
+        /// Number of the connection, from 1.
+        stream: u8,
+    },
+    /// Let the holder of `key` run `job` once, within the rights of the asking key.
+    Admit {
+        /// Ed25519 public key made for this transfer.
+        key: [u8; 32],
+        /// The only job allowed: `Receive`, `Send` or `Join`.
+        #[serde(deserialize_with = "admissible")]
+        job: Box<Job>,
+    },
+    /// Connect to another far end and send it `sources`; events come back as `Relay`.
+    Drive(Drive),
+    /// Tell the public key that this end will use for a `Drive` under this transfer id.
+    DriveKey,
+    /// Send or receive zeros and tell how they travel.
+    Measure(measure::Order),
+}
+
+/// Decodes the job within `Admit` as a type that cannot nest: a chain of them in one head would exhaust the stack.
+fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D::Error> {
+    #[derive(Deserialize)]
+    enum Admissible {
+        Receive { destination: Vec<u8>, options: ReceiveOptions },
+        Send { sources: Vec<Vec<u8>>, options: SendOptions },
+        Join { stream: u8 },
+    }
+    Ok(Box::new(match Admissible::deserialize(deserializer)? {
+        Admissible::Receive { destination, options } => Job::Receive { destination, options },
+        Admissible::Send { sources, options } => Job::Send { sources, options },
+        Admissible::Join { stream } => Job::Join { stream },
+    }))
+}
+
+/// The route between two far ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DriveRoute {
+    /// The driving end connects to the other, or, if that does not work, the other to it.
+    Auto,
+    /// The driving end connects to the other.
+    Direct,
+    /// The other connects to the driving end, which asks for it by `ConnectBack`; the starting end
+    /// passes that on.
+    Back,
+}
+
+/// Work order for a far end that pushes to another far end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drive {
+    /// Host that listens.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its Ed25519 public key.
+    pub key: [u8; 32],
+    /// What to send.
+    pub sources: Vec<Vec<u8>>,
+    /// By which route.
+    pub route: DriveRoute,
+    /// Ports to listen on for the other far end, inclusive; (0, 0) lets the system choose.
+    pub ports: (u16, u16),
+    /// How to send.
+    pub send: SendOptions,
+    /// Where to, on the listening host.
+    pub destination: Vec<u8>,
+    /// How it is to be received.
+    pub receive: ReceiveOptions,
+}
+
+/// Options of the sending end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendOptions {
+    /// Shell patterns of names and paths to leave out.
+    pub exclude: Vec<String>,
+    /// What to carry besides the data.
+    pub preserve: Preserve,
+    /// Ceiling of the rate.
+    pub rate: Option<Rate>,
+    /// Congestion control by its kernel name; `None` for the best that the sending end can have.
+    pub congestion: Option<String>,
+    /// Number of TCP connections, from 1; `None` for as many as the path needs.
+    pub streams: Option<u8>,
+    /// Only tell what would be sent.
+    pub dry_run: bool,
+    /// Read through the page cache instead of by Direct I/O.
+    pub buffered: bool,
+    /// Send zeros that no disk is read for.
+    pub diskless: Option<Diskless>,
+}
+
+/// Options of the receiving end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveOptions {
+    /// Read every file back from the medium before it is published, and those that an earlier run has published.
+    pub verify: bool,
+    /// Use what earlier runs left behind.
+    pub resume: bool,
+    /// Treatment of files that are there.
+    pub existing: Existing,
+    /// Treatment of a copy that another process is writing.
+    pub if_running: IfRunning,
+    /// Make the directories above the destination that are missing.
+    pub mkpath: bool,
+    /// What to restore besides the data.
+    pub preserve: Preserve,
+    /// Size of the ring of blocks between socket and disk; `None` for the default.
+    pub ring: Option<ByteCount>,
+    /// Only tell what would be received.
+    pub dry_run: bool,
+    /// Write through the page cache instead of by Direct I/O.
+    pub buffered: bool,
+    /// Write nothing.
+    pub diskless: Option<Diskless>,
+}
+
+/// Treatment of a file that is at the destination already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Existing {
+    /// It is replaced.
+    #[default]
+    Replace,
+    /// It stays if it has equal size and modification time, and a symbolic link if it has an equal
+    /// target; attributes that differ are set.
+    SkipEqual,
+    /// As `SkipEqual`, and a regular file whose modification time is later stays as it is.
+    Update,
+}
+
+/// A copy without its disks, by which everything else is measured. All options are the defaults but for
+/// rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diskless {
+    /// How much is sent.
+    pub length: ByteCount,
+    /// Blocks are digested at both ends and compared, as in a copy.
+    pub hashed: bool,
+}
+
+/// What is carried besides names and data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, one per word of --preserve")]
+pub struct Preserve {
+    /// Permission bits.
+    pub mode: bool,
+    /// Modification times.
+    pub times: bool,
+    /// Symbolic and hard links as links.
+    pub links: bool,
+    /// Numeric owner and group.
+    pub owner: bool,
+    /// Extended attributes.
+    pub xattr: bool,
+    /// Holes.
+    pub sparse: bool,
+}
+
+impl SendOptions {
+    /// What the receiver must have for them.
+    #[must_use]
+    pub fn needs(&self) -> Features {
+        needs(self.diskless)
+    }
+}
+
+impl ReceiveOptions {
+    /// What the sender must have for them.
+    #[must_use]
+    pub fn needs(&self) -> Features {
+        needs(self.diskless)
+    }
+}
+
+fn needs(diskless: Option<Diskless>) -> Features {
+    if diskless.is_some() { Features::DISKLESS } else { Features::NONE }
+}
+
+impl Preserve {
+    /// The data, and nothing besides.
+    pub const NOTHING: Self =
+        Self { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self { mode: true, times: true, links: true, owner: false, xattr: false, sparse: true }
+    }
+}
