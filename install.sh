@@ -127,9 +127,11 @@ verify_signature() {
     if [ -z "$signers" ]; then
         say "the signature of $place is NOT verified: no list says who may sign; take allowed_signers from icdc's source and name it by --signers FILE"
     elif ! command -v ssh-keygen >/dev/null 2>&1; then
+        [ -z "$required" ] || fail "the signature of $place cannot be verified: ssh-keygen is not installed (package openssh-client or openssh-clients). Nothing was installed (--unsigned installs nevertheless)"
         say "the signature of $place is NOT verified: ssh-keygen is not installed (package openssh-client or openssh-clients)"
     elif ! signer=$(ssh-keygen -Y find-principals -s "$work/sums.sig" -f "$signers" 2>"$work/said" </dev/null) || [ -z "$signer" ]; then
         ! grep -q 'unknown option\|illegal option\|[Uu]nsupported operation' "$work/said" || {
+            [ -z "$required" ] || fail "the signature of $place cannot be verified: this ssh-keygen is older than OpenSSH 8.2. Nothing was installed (--unsigned installs nevertheless)"
             say "the signature of $place is NOT verified: this ssh-keygen is older than OpenSSH 8.2"
             return
         }

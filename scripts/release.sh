@@ -95,6 +95,13 @@ verify() {
         say "$directory holds other files than $principal has signed"
         return 1
     }
+    for file in "$directory"/*; do
+        case ${file##*/} in SHA256SUMS | SHA256SUMS.sig | allowed_signers) continue ;; esac
+        cut -c67- "$directory/SHA256SUMS" | grep -qxF -e "${file##*/}" || {
+            say "${file##*/} is none of the files that $principal has signed"
+            return 1
+        }
+    done
     for statement in "$directory"/*.provenance.json; do
         [ ! -e "$statement" ] || origin "$statement" || return 1
     done

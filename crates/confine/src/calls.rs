@@ -3,8 +3,8 @@
 //! The list says what is refused, not what is allowed: the C library and the allocator choose their calls by
 //! release, and a call that is missed in a list of allowed ones breaks copies. What is refused leads to other
 //! processes, to other programs, to the kernel's own configuration, or to namespaces, where most of the kernel
-//! opens to users without rights. Calls within an `io_uring` pass no filter; none of those that are refused can
-//! be made there but `socket` and `connect`, which Landlock refuses as well.
+//! opens to users without rights. Calls within an `io_uring` pass no filter: of those that are refused, sockets can be
+//! made, bound and connected there, which Landlock refuses for TCP, since Linux 6.7.
 
 use std::collections::BTreeMap;
 

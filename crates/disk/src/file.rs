@@ -23,7 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::pool::BLOCK_SIZE;
-use crate::tree::{StatedSizes, operation};
+use crate::tree::operation;
 
 /// Smallest alignment used, whatever the device allows: the block size of common file systems and
 /// the sector size of current disks. Writes below it cost a read and a lock.
@@ -33,6 +33,9 @@ const STATX_DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 /// File systems that live in the page cache (`linux/magic.h`): newer kernels accept `O_DIRECT`
 /// there and then copy all the same.
 const MEMORY_FILE_SYSTEMS: [FsWord; 2] = [0x0102_1994 /* tmpfs */, 0x8584_58f6 /* ramfs */];
+
+/// File systems of programs behind FUSE (`linux/magic.h`).
+const FUSE: FsWord = 0x6573_5546;
 
 /// An open regular file, as the engines use it.
 #[derive(Debug)]
@@ -118,7 +121,7 @@ impl DiskFile {
                 .map_err(|errno| failure(descriptor, "fcntl", errno))?;
         }
         let direct = Direct::open(descriptor, flags);
-        let may_read_short = StatedSizes::of(descriptor) != StatedSizes::True;
+        let may_read_short = rustix::fs::fstatfs(descriptor).is_ok_and(|found| found.f_type == FUSE);
         Ok(Self { buffered: file, direct, may_read_short })
     }
 

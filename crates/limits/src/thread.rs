@@ -121,7 +121,7 @@ fn group_tasks() -> Option<Limit> {
     })
 }
 
-/// Whether a control group has ever refused a task.
+/// True if a control group has ever refused a task.
 fn has_refused(group: &Path) -> bool {
     let events = fs::read_to_string(group.join("pids.events")).unwrap_or_default();
     events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count.trim() != "0"))

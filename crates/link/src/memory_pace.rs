@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use icdc_tcp::clock;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// What a late thread has missed is made up for; time that went by unused is not.
+/// Lateness of a thread that is made up for; time that went by unused is not.
 const LATE: Span = Span::from_millis(20);
 /// Waits are of so much time, so that a change of the rate is heeded soon.
 const STEP: Span = Span::from_millis(20);
-/// The least rate: one that never comes to an end.
+/// Least rate, in bytes per second: at 0, a copy would never end.
 const LEAST: u64 = 1;
 
 /// The rate of one direction, and how long it has made its sender wait.
@@ -81,7 +81,8 @@ impl Due {
             let passed = (now - self.0) * rate;
             if passed < left {
                 left -= passed;
-                self.0 = now;
+                // A part of a byte counts at the next step.
+                self.0 += passed / rate;
             }
         }
     }

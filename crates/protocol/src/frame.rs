@@ -94,13 +94,13 @@ impl Prefix {
 /// Appends prefix and head of a frame to `out`; the payload of `payload_length` bytes is to follow.
 ///
 /// # Errors
-/// If a length is out of bounds; `out` is then as it was. That the message keeps to the rules of
-/// [`validate`] is checked by the end that decodes it.
+/// If a length is out of bounds; `out` is then as it was. Texts for people are cut to the length that the other end
+/// takes. That the message keeps to the rules of [`validate`] besides is checked by the end that decodes it.
 pub fn encode(message: &Message, payload_length: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
     let head_start = start + PREFIX_LENGTH;
     out.resize(head_start, 0);
-    let written = postcard::to_io(message, &mut *out)
+    let written = postcard::to_io(&*message.within_limits(), &mut *out)
         .map_err(FrameError::Malformed)
         .map(drop)
         .and_then(|()| Prefix::new(out.len() - head_start, payload_length));

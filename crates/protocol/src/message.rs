@@ -129,7 +129,7 @@ pub enum Message {
     /// From a sender that the other end has connected to: the path needs so many connections, the
     /// first included. The receiver makes them unless its user has named a number.
     Connections {
-        /// Number of items.
+        /// Number of connections.
         wanted: u8,
     },
 

@@ -1,7 +1,11 @@
-//! Texts of a message that a user reads, with the host that they come from.
+//! Texts of a message that a user reads: the host that they come from, and their length.
 
+use std::borrow::Cow;
+
+use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
-use crate::message::{Congestion, Done, FileEnd, Message, Problem, Refusal};
+use crate::message::{Congestion, FileEnd, Message, Problem, Refusal};
+use crate::validate::clip;
 
 impl Message {
     /// This message as it came from an end on `host`, which begins every reason and sentence in it.
@@ -12,41 +16,74 @@ impl Message {
             Self::Problem(Problem { path, error: false, .. }) => {
                 path.splice(..0, format!("{host}: ").into_bytes());
             }
-            Self::Refused(Refusal { reason, .. })
-            | Self::Abort(Refusal { reason, .. })
-            | Self::Problem(Problem { reason, .. }) => begin(reason, host),
-            Self::FileEnd(FileEnd { outcome: Err(given_up), .. }) => begin(&mut given_up.reason, host),
-            Self::Done(done) => {
-                for Done { outcome, .. } in done {
-                    if let Err(reason) = outcome {
-                        begin(reason, host);
-                    }
-                }
-            }
-            Self::Congestion(Congestion { instead, .. }) if !instead.is_empty() => begin(instead, host),
-            Self::Measure(ControlMessage::Sent(sent)) => all(&mut sent.errors, &mut sent.notices, host),
-            Self::Measure(ControlMessage::Received(received)) => {
-                all(&mut received.errors, &mut received.notices, host);
-            }
-            _ => {}
+            // It is told as a part of a sentence that names the host.
+            Self::NotConnected { .. } => {}
+            message => texts(message, &mut |text| begin(text, host)),
         }
         self
     }
+
+    /// This message with texts and paths for people that are no longer than another end takes: the name of an item
+    /// in the text of its error may have any length.
+    pub(crate) fn within_limits(&self) -> Cow<'_, Self> {
+        // Most messages have none, and are not copied.
+        let is_for_people = match self {
+            Self::Done(done) => done.iter().any(|done| done.outcome.is_err()),
+            Self::FileEnd(end) => end.outcome.is_err(),
+            Self::Refused(_)
+            | Self::Abort(_)
+            | Self::Problem(_)
+            | Self::NotConnected { .. }
+            | Self::Congestion(_)
+            | Self::Measure(ControlMessage::Sent(_) | ControlMessage::Received(_))
+            | Self::Notice(_)
+            | Self::Running(Some(_)) => true,
+            _ => false,
+        };
+        if !is_for_people {
+            return Cow::Borrowed(self);
+        }
+        let mut message = self.clone();
+        match &mut message {
+            Self::Notice(notice) => notice.first.iter_mut().for_each(|path| path.truncate(MAX_SHOWN_PATH)),
+            Self::Running(Some(running)) => running.path.truncate(MAX_SHOWN_PATH),
+            message => texts(message, &mut |text| *text = clip(std::mem::take(text))),
+        }
+        Cow::Owned(message)
+    }
 }
 
-fn all(errors: &mut [String], notices: &mut [String], host: &str) {
-    errors.iter_mut().chain(notices).for_each(|text| begin(text, host));
+/// Every reason and sentence of a message.
+fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
+    match message {
+        Message::Refused(Refusal { reason, .. })
+        | Message::Abort(Refusal { reason, .. })
+        | Message::NotConnected { reason, .. }
+        | Message::Problem(Problem { reason, .. }) => act(reason),
+        Message::FileEnd(FileEnd { outcome: Err(given_up), .. }) => act(&mut given_up.reason),
+        Message::Done(done) => done.iter_mut().filter_map(|done| done.outcome.as_mut().err()).for_each(act),
+        Message::Congestion(Congestion { instead, .. }) if !instead.is_empty() => act(instead),
+        Message::Measure(ControlMessage::Sent(sent)) => {
+            sent.errors.iter_mut().chain(&mut sent.notices).for_each(act);
+        }
+        Message::Measure(ControlMessage::Received(received)) => {
+            received.errors.iter_mut().chain(&mut received.notices).for_each(act);
+        }
+        _ => {}
+    }
 }
 
 fn begin(text: &mut String, host: &str) {
-    text.insert_str(0, &format!("{host}: "));
+    // It may go on to the other end.
+    *text = clip(format!("{host}: {text}"));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_TEXT;
     use crate::measure::{Received, Sent};
-    use crate::message::{GivenUp, RefusalKind};
+    use crate::message::{Done, GivenUp, RefusalKind};
 
     #[test]
     fn every_reason_of_another_end_begins_with_its_host() {
@@ -83,5 +120,23 @@ mod tests {
     fn nothing_is_told_where_nothing_was_said() {
         let congestion = Message::Congestion(Congestion { name: "cubic".into(), instead: String::new() });
         assert_eq!(congestion.clone().told_by("far"), congestion);
+    }
+
+    #[test]
+    fn a_text_of_any_length_reaches_the_other_end_and_goes_back() {
+        let long = "\u{e4}".repeat(MAX_TEXT);
+        let problem = Problem { path: b"x".to_vec(), reason: long.clone(), error: true };
+        for message in [
+            Message::Problem(problem),
+            Message::Done(vec![Done { id: 1, outcome: Ok(None) }, Done { id: 2, outcome: Err(long.clone()) }]),
+            Message::Abort(Refusal { kind: RefusalKind::Path, reason: long.clone() }),
+        ] {
+            let arrived = |message: &Message| {
+                let mut bytes = Vec::new();
+                crate::frame::encode(message, 0, &mut bytes).unwrap();
+                crate::frame::decode_head(&bytes[crate::frame::PREFIX_LENGTH..], 0).unwrap()
+            };
+            arrived(&arrived(&message).told_by("far"));
+        }
     }
 }

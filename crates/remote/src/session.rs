@@ -218,6 +218,10 @@ fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
             let reason = "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there";
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));
         }
+        Job::Receive { options, .. } if rights.only_new.is_some() && options.dry_run => {
+            let reason = "a drop box does not tell what is there; leave --dry-run out";
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
         // Zeros concern no file.
         job if diskless(job).is_some() => true,
         Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {

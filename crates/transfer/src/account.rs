@@ -82,9 +82,10 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").congestion.clone()
     }
 
-    /// Notes the limit that a daemon sets to the rate of the key in use.
+    /// Notes the limit that a daemon sets to the rate of the key in use. The first one stays, whatever a client of the
+    /// daemon says of it.
     pub fn note_max_rate(&self, limit: Rate) {
-        self.sums.lock().expect("no panic while sums are kept").max_rate = Some(limit);
+        self.sums.lock().expect("no panic while sums are kept").max_rate.get_or_insert(limit);
     }
 
     /// Limit that a daemon sets to the rate of the key in use; `None` where there is none, or it is not known.

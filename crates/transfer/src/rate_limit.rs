@@ -1,5 +1,5 @@
-//! How fast a session may send: what the user allows, what a daemon allows the key in use, what the receiver's disk takes off the ring, and, where the
-//! connection's congestion control does not find it, what the path has free.
+//! Limit of a session's rate: what the user allows, what a daemon allows the key in use, what the receiver's disk takes off
+//! the ring, and, where the connection's congestion control does not find it, what the path has free.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -27,9 +27,10 @@ impl Recording {
     pub(crate) fn into_report(mut self, ending: &Ending, destination: &str) -> Report {
         let plots = self.plots();
         let Ending { summary, reason } = ending;
-        let failed = reason.is_some() || summary.errors > 0;
+        let failed = summary.errors > 0;
         let outcome = match reason {
-            Some(reason) => reason.clone(),
+            Some(reason) if failed => reason.clone(),
+            Some(reason) => format!("Nothing was copied: {reason}"),
             None if failed => format!("Done, but {} failed", counted(summary.errors, "item")),
             None if summary.read_back => "Done; every file was read back from the medium and compared".into(),
             None if summary.taken_over_files > 0 => format!(
@@ -68,7 +69,11 @@ impl Recording {
             title: "icdc copy".into(),
             command: command_line(std::env::args_os()),
             outcome,
-            judgement: if failed { Judgement::Failed } else { Judgement::Good },
+            judgement: match reason {
+                _ if failed => Judgement::Failed,
+                Some(_) => Judgement::Limited,
+                None => Judgement::Good,
+            },
             summary: facts,
             stages: stages(summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share))),
             plots,
@@ -243,5 +248,10 @@ mod tests {
         assert!(report.judgement == Judgement::Failed && report.outcome.contains("1 item failed"));
         let report = Recorder::default().finish().into_report(&Ending { summary, reason: Some("cut".into()) }, "there");
         assert!(report.judgement == Judgement::Failed && report.outcome == "cut");
+        let skipped = Ending { summary: Summary::default(), reason: Some("another icdc writes it".into()) };
+        let report = Recorder::default().finish().into_report(&skipped, "there");
+        assert!(
+            report.judgement == Judgement::Limited && report.outcome == "Nothing was copied: another icdc writes it"
+        );
     }
 }

@@ -75,9 +75,12 @@ impl View {
                 let who = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 self.meter.awaited = Some(format!("waiting for another icdc{who}"));
             }
-            Event::Waited | Event::Reconnecting { .. } if self.meter.awaited.take().is_some() => {}
+            Event::Waited => self.meter.awaited = None,
             Event::Connecting { to } => self.say(&format!("connecting to {to}…")),
-            Event::Reconnecting { .. } => self.say("connection lost, connecting again…"),
+            Event::Reconnecting { .. } => {
+                self.meter.awaited = None;
+                self.say("connection lost, connecting again…");
+            }
             Event::Progress(sample) => {
                 self.meter.add(sample);
                 match &mut self.medium {

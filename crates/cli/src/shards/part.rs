@@ -17,7 +17,7 @@ use icdc_transfer::sender::selection::Selection;
 
 use super::share;
 use super::unusable::give_up;
-use crate::arguments::CopyArguments;
+use crate::arguments::{CopyArguments, IfRunningMode};
 use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
@@ -36,6 +36,8 @@ pub(crate) fn run(arguments: &CopyArguments, directory: &Path, console: &Console
     let shards = shards.and_then(|shards| {
         let one_report = arguments.report.is_none() || shards.len() == 1;
         ensure!(one_report, "--report is about one shard, and this process has {}", shards.len());
+        let skips = arguments.if_running == IfRunningMode::Skip;
+        ensure!(!skips, "--if-running skip would leave a shard out as if it were copied; use wait or fail with --plan");
         Ok(shards)
     });
     match shards {

@@ -237,10 +237,19 @@ fn a_signature_that_cannot_be_verified_is_told() {
         said(&without)
     );
     site.program("ssh-keygen", "echo 'unknown option -- Y' >&2; exit 1");
-    let mut older = Command::new("sh");
-    older.arg(SCRIPT).arg("--from").arg(&dist).arg("--signers").arg(&signers);
-    older.env("PATH", format!("{}:/usr/bin:/bin", site.root().display()));
-    let older = site.settle(older).output().unwrap();
+    let older = |more: &[&str]| {
+        let mut older = Command::new("sh");
+        older.arg(SCRIPT).arg("--from").arg(&dist).arg("--signers").arg(&signers).args(more);
+        older.env("PATH", format!("{}:/usr/bin:/bin", site.root().display()));
+        site.settle(older).output().unwrap()
+    };
+    let refused = older(&[]);
+    assert!(
+        !refused.status.success() && said(&refused).contains("cannot be verified: this ssh-keygen is older"),
+        "{}",
+        said(&refused)
+    );
+    let older = older(&["--unsigned"]);
     assert!(
         older.status.success() && said(&older).contains("NOT verified: this ssh-keygen is older"),
         "{}",

@@ -93,13 +93,14 @@ fn a_drop_box_takes_what_is_new_and_changes_and_tells_nothing_else() {
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&there), mode(&there.join("deeper")), mode(&there.join("new"))), (0o751, 0o711, 0o705));
 
-    // A directory of that name is told no otherwise than a file, and a dry run tells nothing.
+    // A directory of that name is told no otherwise than a file, and a dry run is refused.
     for taken in ["in/old", "in/deeper/", "in/deeper/a/"] {
         let ended = push(&site, &["--"], "in/new/b", &daemon, taken);
         assert!(!ended.stderr.contains("regular file") && !ended.stderr.contains("is a directory"), "{ended}");
     }
-    let dry = push(&site, &["--dry-run", "--"], "in/old", &daemon, "in/old").expect_code(0);
-    assert!(!dry.stderr.contains("this name"), "{dry}");
+    for name in ["in/old", "in/new/nothing", "in/deeper/"] {
+        kept_out(push(&site, &["--dry-run", "--"], "in/old", &daemon, name), "a drop box does not tell what is there");
+    }
     kept_out(site.copy(&["--"]).arg(daemon.location("in/old")).arg("pulled").run(), "may not read");
     assert_no_leftovers(&site.path("root"));
 }

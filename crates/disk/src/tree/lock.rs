@@ -21,7 +21,7 @@ pub fn try_lock(file: &File) -> std::io::Result<bool> {
 /// Gives the advisory lock on `file` back, whoever waits for it.
 ///
 /// # Errors
-/// What `flock` says.
+/// Answer of `flock`.
 pub fn unlock(file: &File) -> std::io::Result<()> {
     Ok(rustix::fs::flock(file, FlockOperation::Unlock)?)
 }

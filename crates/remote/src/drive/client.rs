@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
-use icdc_protocol::limits::{MAX_ADDRESSES, MAX_STREAMS};
+use icdc_protocol::limits::{MAX_ADDRESSES, MAX_NOTICED, MAX_STREAMS};
 use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request};
 use icdc_protocol::{Message, TransferId};
 use icdc_stop::{Listening as StopListening, StopSignal};
@@ -106,6 +106,10 @@ fn follow(
         match receive(inlet) {
             Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
                 Ok(Event::Summary(summary)) => return Ok(summary),
+                Ok(Event::Noticed(mut noticed)) => {
+                    noticed.first.truncate(MAX_NOTICED);
+                    events(told_by(Event::Noticed(noticed), from, to));
+                }
                 Ok(event) => events(told_by(event, from, to)),
                 Err(error) => {
                     tracing::debug!("{from} sent an event that this release does not know: {error}")

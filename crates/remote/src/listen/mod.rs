@@ -6,6 +6,7 @@
 
 pub(crate) mod admission;
 mod authorized_keys_file;
+mod beside;
 pub(crate) mod guard;
 pub(crate) mod neighbours;
 pub(crate) mod refused;

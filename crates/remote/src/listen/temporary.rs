@@ -4,7 +4,7 @@
 //! do is looked up at each use. They vanish when their job is done, when nobody comes, or when a
 //! cut job is not resumed. [Daemons beside this one](super::neighbours) share them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
@@ -133,7 +133,9 @@ impl Temporary {
         for entry in keys.values_mut() {
             entry.elsewhere.remove(&from);
         }
-        for shared in &running.keys {
+        let spent: HashSet<_> = self.spent.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        // What was under way when its job ended here does not bring a key back.
+        for shared in running.keys.iter().filter(|shared| !spent.contains(&PublicKey::from_bytes(shared.key))) {
             let SharedKey { by, transfer, job, expires, .. } = shared.clone();
             let entry = keys.entry(PublicKey::from_bytes(shared.key)).or_insert_with(|| AdmittedKey {
                 admission: TemporaryKey { by: PublicKey::from_bytes(by), transfer, job },

@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::staging::Staging;
 use super::waiting::{Locked, Waiting};
 
-/// What an earlier run has left of a file, locked.
+/// Files that an earlier run has left of an item, locked.
 pub(super) struct Continued {
     pub(super) staging: Staging,
     pub(super) file: File,

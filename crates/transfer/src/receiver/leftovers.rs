@@ -29,12 +29,12 @@ use super::staging::{Purpose, Staging, Whose, make_under};
 use super::waiting::Waits;
 use crate::clock;
 
-/// How often a file may be replaced at once while its lock is waited for.
+/// Most times that a file may be replaced at once while its lock is waited for.
 const CLAIMS: u32 = 3;
 /// What lies beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
-/// How often it is looked whether a lock is free. A thread that waits in `flock` itself can be woken
+/// Interval at which it is looked whether a lock is free. A thread that waits in `flock` itself can be woken
 /// by nothing but a signal, and no other event tells of a lock that is free on every file system.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -61,13 +61,13 @@ fn busy(what: &str, holder: Option<Holder>) -> String {
     format!("{what}: another icdc{who} is writing it; wait for its end or stop it")
 }
 
-/// What an earlier session has left under a name.
+/// File that an earlier session has left under a name.
 pub(super) struct Claimed {
     /// Locked; `None` if there is nothing, or nothing any more.
     pub(super) file: Option<File>,
     /// An earlier session has held it until just now.
     pub(super) has_waited: bool,
-    /// What was waited for, unlocked, where it lost its name meanwhile and was a file to be believed before.
+    /// File that was waited for, unlocked, where it lost its name meanwhile and was a file to be believed before.
     pub(super) ended: Option<File>,
 }
 
@@ -135,7 +135,7 @@ impl FileJournal {
         Self::read(open_believed(directory, &staging.blocks())?, header)
     }
 
-    /// What this journal has, if it is about this version of the source.
+    /// Blocks that this journal has, if it is about this version of the source.
     fn read(file: File, header: &Header) -> Option<(Self, BlockMap)> {
         let codec = BlockJournal::new(header);
         let mut reader = codec.reader();
@@ -232,7 +232,7 @@ pub(super) fn make_files(
     Ok((file, journal, staging))
 }
 
-/// What an earlier session has left of an item.
+/// Files that an earlier session has left of an item.
 pub(super) struct LeftPart {
     /// The unfinished file, locked; `None` if there is none, or none any more.
     pub(super) part: Option<(Staging, File)>,

@@ -291,13 +291,17 @@ impl Keeper<'_> {
             _ => Parents::Made,
         };
         let only_new = shared.order.allowed.only_new;
-        if parents == Parents::Made {
+        let is_drop_box = only_new.is_some();
+        if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
             let imagined = Placement::find(tree, destination, begin, Parents::Imagined, only_new)?;
             refuse_onto_itself(&imagined, begin)?;
         }
         let placement = Placement::find(tree, destination, begin, parents, only_new)?;
-        refuse_onto_itself(&placement, begin)?;
+        // A drop box replaces nothing, and does not tell whether the sources are what is there.
+        if !is_drop_box {
+            refuse_onto_itself(&placement, begin)?;
+        }
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {
@@ -379,7 +383,7 @@ impl Keeper<'_> {
     }
 }
 
-/// What became of a further name.
+/// Outcome for a further name.
 enum Linked {
     /// It is one of the file that was published or found under the first name.
     ToFirst,
@@ -446,7 +450,7 @@ impl Keeper<'_> {
         self.book.item(id).ok_or_else(|| "it is not known any more".into())
     }
 
-    /// What the lock of an item's unfinished file is to the session.
+    /// Extent of the lock of an item's unfinished file.
     fn locked(&self) -> Locked {
         if self.run.is_some() { Locked::OneOfMany } else { Locked::Everything }
     }

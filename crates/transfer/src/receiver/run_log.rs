@@ -36,7 +36,7 @@ pub(super) struct RunId<'a> {
     pub(super) whose: Whose,
 }
 
-/// What was found of the journal of a run.
+/// Journal of a run, as it was found.
 struct OfRun {
     /// What an earlier run of this user has left, locked.
     file: Option<File>,
@@ -360,7 +360,7 @@ impl RunLog {
     }
 }
 
-/// How much room the disk is to keep for this journal.
+/// Room that the disk is to keep for this journal, in bytes.
 fn room(file: &File) -> u64 {
     let free = fstatvfs(file).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     (free / SPARED).min(ROOM)

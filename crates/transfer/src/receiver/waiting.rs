@@ -13,10 +13,10 @@ use super::holder::{Holder, holder};
 use super::shared::Shared;
 use crate::event::Event;
 
-/// How long a lock is waited for of a session that is coming to its end, or that holds no more than
+/// Time limit for the lock of a session that is coming to its end, or that holds no more than
 /// one item of many.
 pub(super) const LOCK_PATIENCE: Span = Span::from_secs(30);
-/// How long a session that is coming to its end may hold a lock before it counts as another one.
+/// Time that a session which is coming to its end may hold a lock before it counts as another one.
 const AT_ONCE: Span = Span::from_millis(500);
 
 /// Decides how long locks are waited for.
@@ -29,7 +29,7 @@ pub(super) trait Waits {
     fn ends(&self) {}
 }
 
-/// What is locked, as far as it matters for what is done about it.
+/// Extent of a lock that somebody else has: it decides what is done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locked {
     /// All that the session is about.
