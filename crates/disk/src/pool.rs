@@ -90,6 +90,13 @@ impl BlockPool {
         Ok(Self { shared: Arc::new(PoolMemory { mapping, state, changed: Condvar::new() }) })
     }
 
+    /// A pool without blocks, which is closed: for where payloads are not expected. It takes no memory.
+    #[must_use]
+    pub fn without_blocks() -> Self {
+        let state = Mutex::new(FreeBlocks { free: Vec::new(), capacity: 0, asked: 0, turn: 0, closed: true });
+        Self { shared: Arc::new(PoolMemory { mapping: Mapping::EMPTY, state, changed: Condvar::new() }) }
+    }
+
     /// A free block; waits until there is one, behind those who wait already.
     ///
     /// # Errors
@@ -209,6 +216,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    const EMPTY: Self = Self { start: NonNull::dangling(), length: 0, blocks: 0 };
+
     fn new(blocks: usize) -> io::Result<Self> {
         let length = blocks
             .checked_add(1)
@@ -239,6 +248,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.length == 0 {
+            return;
+        }
         // SAFETY: every `Block` holds the `Arc` that owns this mapping, so none is left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr(), self.length) };
     }

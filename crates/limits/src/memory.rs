@@ -48,10 +48,13 @@ pub fn of_process() -> Option<OfProcess> {
     bounds.into_iter().flatten().min_by_key(|bound| bound.left)
 }
 
+/// Memory that other threads of the process may have given back between a refusal and a look at what is left.
+pub(crate) const GIVEN_BACK: ByteCount = ByteCount::from_mib(64);
+
 /// Why so much memory could not be had, which `cause` says: the limit that leaves less, if it is one.
 #[must_use]
 pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
-    if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed) {
+    if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed + GIVEN_BACK) {
         return format!(
             "{needed} are needed and {left} are left of the {most} that this process may have (`{option}`); raise the limit"
         );

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
+use icdc_units::ByteCount;
 use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::cgroup;
@@ -129,9 +130,10 @@ fn has_refused(group: &Path) -> bool {
 
 fn address_space() -> Option<Limit> {
     /// Of a stack, with what a thread maps beside it.
-    const ROOM: u64 = 3 << 20;
+    const ROOM: ByteCount = ByteCount::from_mib(3);
     let bound = memory::of_process()?;
-    (bound.left.as_u64() < ROOM).then_some(Limit::AddressSpace { most: bound.most.as_u64(), option: bound.option })
+    (bound.left < ROOM + memory::GIVEN_BACK)
+        .then_some(Limit::AddressSpace { most: bound.most.as_u64(), option: bound.option })
 }
 
 fn group_memory() -> Option<Limit> {

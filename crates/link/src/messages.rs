@@ -12,7 +12,5 @@ use crate::halves::Inlet;
 /// As [`Inlet::receive`]; a payload is [`LinkError::Stopped`].
 pub fn receive(inlet: &mut dyn Inlet) -> Result<Message, LinkError> {
     // A pool that has no block to give: where payloads are not expected, none is taken in.
-    let pool = BlockPool::new(0).expect("a pool without blocks needs no memory");
-    pool.close();
-    inlet.receive(&pool).map(|parcel| parcel.message)
+    inlet.receive(&BlockPool::without_blocks()).map(|parcel| parcel.message)
 }

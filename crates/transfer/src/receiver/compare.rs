@@ -13,6 +13,7 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::FileDigest;
 use icdc_session::SessionError;
 use icdc_session::receiver::files::digest_like;
+use icdc_units::ByteCount;
 
 use super::jobs::{CompareJob, NameJob};
 use super::shared::Shared;
@@ -51,8 +52,10 @@ struct Reader {
 impl Reader {
     fn new() -> Result<Self, SessionError> {
         let engine = open_engine(DEPTH, EngineKind::Auto).map_err(|error| SessionError::Local(error.to_string()))?;
-        let pool = BlockPool::new(DEPTH)
-            .map_err(|error| SessionError::Local(format!("memory for comparing files: {error}")))?;
+        let pool = BlockPool::new(DEPTH).map_err(|error| {
+            let refused = icdc_limits::memory::refused(ByteCount::new((DEPTH * BLOCK_SIZE) as u64), &error);
+            SessionError::Local(format!("memory for comparing files: {refused}"))
+        })?;
         Ok(Self { engine, pool })
     }
 

@@ -3,7 +3,6 @@
 use icdc_disk::BlockPool;
 use icdc_link::Inlet;
 use icdc_protocol::message::Message;
-use icdc_session::SessionError;
 use icdc_units::Rate;
 
 use super::executor::Executor;
@@ -13,11 +12,7 @@ use crate::clock;
 /// Hands messages on until nothing more arrives.
 pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: Box<dyn Inlet>) {
     // The receiver has no payloads to send: a frame with one finds no block.
-    let pool = match BlockPool::new(0) {
-        Ok(pool) => pool,
-        Err(error) => return executor.fail(SessionError::Local(error.to_string())),
-    };
-    pool.close();
+    let pool = BlockPool::without_blocks();
     loop {
         match inlet.receive(&pool) {
             Ok(parcel) => {
