@@ -42,7 +42,8 @@ const FUSE: FsWord = 0x6573_5546;
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
-    may_read_short: bool,
+    /// Kind of its file system (`linux/magic.h`); programs behind FUSE need not tell.
+    file_system: Option<FsWord>,
 }
 
 #[derive(Debug)]
@@ -120,10 +121,9 @@ impl DiskFile {
             fcntl_setfl(descriptor, flags - OFlags::NONBLOCK - OFlags::APPEND)
                 .map_err(|errno| failure(descriptor, "fcntl", errno))?;
         }
-        let direct = Direct::open(descriptor, flags);
-        // Programs behind FUSE need not answer what kind of file system theirs is.
-        let may_read_short = rustix::fs::fstatfs(descriptor).map_or(true, |found| found.f_type == FUSE);
-        Ok(Self { buffered: file, direct, may_read_short })
+        let file_system = fstatfs(descriptor).ok().map(|found| found.f_type);
+        let direct = if is_in_memory(file_system) { None } else { Direct::open(descriptor, flags) };
+        Ok(Self { buffered: file, direct, file_system })
     }
 
     /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read
@@ -137,9 +137,8 @@ impl DiskFile {
     }
 
     /// True if it is on a file system that may give less than a read asks for before the file's end, as those behind FUSE.
-    #[must_use]
-    pub fn may_read_short(&self) -> bool {
-        self.may_read_short
+    pub(crate) fn may_read_short(&self) -> bool {
+        self.file_system.is_none_or(|found| found == FUSE)
     }
 
     /// Whether transfers of aligned ranges go by Direct I/O.
@@ -180,7 +179,7 @@ impl DiskFile {
             return Err(self.failure("fallocate", Errno::NOSPC));
         }
         // There it would take as long as writing, page by page, with nothing gained.
-        if is_in_memory(&self.buffered) {
+        if is_in_memory(self.file_system) {
             return Ok(Preallocation::Unsupported);
         }
         let alignment = self.alignment().unwrap_or(1) as u64;
@@ -264,15 +263,12 @@ impl Direct {
     }
 }
 
-/// Whether the file lies in memory, as far as its file system says.
-fn is_in_memory(file: impl AsFd) -> bool {
-    fstatfs(file).is_ok_and(|found| MEMORY_FILE_SYSTEMS.contains(&found.f_type))
+/// True if files of this file system lie in memory.
+fn is_in_memory(file_system: Option<FsWord>) -> bool {
+    file_system.is_some_and(|found| MEMORY_FILE_SYSTEMS.contains(&found))
 }
 
 fn direct_alignment(file: BorrowedFd<'_>) -> Option<usize> {
-    if is_in_memory(file) {
-        return None;
-    }
     let alignment = match statx(file, c"", AtFlags::EMPTY_PATH, STATX_DIOALIGN) {
         Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(STATX_DIOALIGN) => {
             // Zero says that this file has no Direct I/O (encrypted, verity, journaled data).

@@ -15,13 +15,13 @@ pub struct Bootstrap {
     pub features: Features,
     /// Release of the starting end, for messages.
     pub version: String,
-    /// What it is started for.
+    /// Task that it is started for.
     pub task: FarTask,
     /// Restricts the address family: 4, 6 or 0 for both.
     pub family: u8,
 }
 
-/// What a far side is started for.
+/// Task that a far side is started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FarTask {
     /// Listens for one end, and serves it.

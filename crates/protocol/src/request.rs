@@ -8,14 +8,14 @@ use crate::message::TransferId;
 use crate::running::IfRunning;
 use crate::version::Features;
 
-/// What the connecting end wants.
+/// Work that the connecting end asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The run that this connection belongs to; a newer connection with the same id ends the older.
     pub transfer: TransferId,
     /// Those of the connecting end.
     pub features: Features,
-    /// What shall be done.
+    /// Kind of work.
     pub job: Job,
 }
 
@@ -101,17 +101,17 @@ pub struct Drive {
     pub port: u16,
     /// Its Ed25519 public key.
     pub key: [u8; 32],
-    /// What to send.
+    /// Paths that are sent.
     pub sources: Vec<Vec<u8>>,
     /// By which route.
     pub route: DriveRoute,
     /// Ports to listen on for the other far end, inclusive; (0, 0) lets the system choose.
     pub ports: (u16, u16),
-    /// How to send.
+    /// Options of the sending end.
     pub send: SendOptions,
     /// Where to, on the listening host.
     pub destination: Vec<u8>,
-    /// How it is to be received.
+    /// Options of the receiving end.
     pub receive: ReceiveOptions,
 }
 
@@ -120,7 +120,7 @@ pub struct Drive {
 pub struct SendOptions {
     /// Shell patterns of names and paths to leave out.
     pub exclude: Vec<String>,
-    /// What to carry besides the data.
+    /// Metadata that is carried besides the data.
     pub preserve: Preserve,
     /// Ceiling of the rate.
     pub rate: Option<Rate>,
@@ -149,7 +149,7 @@ pub struct ReceiveOptions {
     pub if_running: IfRunning,
     /// Make the directories above the destination that are missing.
     pub mkpath: bool,
-    /// What to restore besides the data.
+    /// Metadata that is restored besides the data.
     pub preserve: Preserve,
     /// Size of the ring of blocks between socket and disk; `None` for the default.
     pub ring: Option<ByteCount>,
@@ -178,13 +178,13 @@ pub enum Existing {
 /// rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diskless {
-    /// How much is sent.
+    /// Length of the data, in bytes.
     pub length: ByteCount,
     /// Blocks are digested at both ends and compared, as in a copy.
     pub hashed: bool,
 }
 
-/// What is carried besides names and data.
+/// Metadata that is carried besides names and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, one per word of --preserve")]
 pub struct Preserve {
@@ -203,7 +203,7 @@ pub struct Preserve {
 }
 
 impl SendOptions {
-    /// What the receiver must have for them.
+    /// Features that the receiver must have for them.
     #[must_use]
     pub fn needs(&self) -> Features {
         needs(self.diskless)
@@ -211,7 +211,7 @@ impl SendOptions {
 }
 
 impl ReceiveOptions {
-    /// What the sender must have for them.
+    /// Features that the sender must have for them.
     #[must_use]
     pub fn needs(&self) -> Features {
         needs(self.diskless)

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// Another process that writes what the receiver is to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// What it writes, as the receiver shows it.
+    /// Path that it writes, as the receiver shows it.
     pub path: Vec<u8>,
     /// Its number on the receiver's host, where that can be seen.
     pub pid: Option<u32>,
     /// Seconds since it was started, where that can be seen.
     pub age: Option<u64>,
-    /// What the receiver does now.
+    /// Treatment by the receiver.
     pub then: IfRunning,
 }
 

@@ -81,33 +81,33 @@ fn begin(text: &mut String, host: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame;
     use crate::limits::MAX_TEXT;
     use crate::measure::{Received, Sent};
     use crate::message::{Done, GivenUp, RefusalKind};
 
+    /// Every message with a text that begins with the host of the end that told it.
+    fn messages(reason: &str) -> [Message; 8] {
+        let text = || reason.to_owned();
+        let refusal = || Refusal::new(RefusalKind::Path, text());
+        let problem = Problem { path: b"x".to_vec(), reason: text(), error: true };
+        let given_up = GivenUp { reason: text(), same_version: true };
+        [
+            Message::Refused(refusal()),
+            Message::Abort(refusal()),
+            Message::Problem(problem),
+            Message::FileEnd(FileEnd { id: 1, blocks: 0, outcome: Err(given_up) }),
+            Message::Done(vec![Done { id: 1, outcome: Ok(None) }, Done { id: 2, outcome: Err(text()) }]),
+            Message::Congestion(Congestion { name: "cubic".into(), instead: text() }),
+            Message::Measure(ControlMessage::Sent(Sent { errors: vec![text()], ..Sent::default() })),
+            Message::Measure(ControlMessage::Received(Received { notices: vec![text()], ..Received::default() })),
+        ]
+    }
+
     #[test]
     fn every_reason_of_another_end_begins_with_its_host() {
-        let (reason, told) = ("x: permission denied".to_owned(), "far: x: permission denied".to_owned());
-        let refusal = |reason: &String| Refusal::new(RefusalKind::Path, reason.clone());
-        let problem = |reason: &String| Problem { path: b"x".to_vec(), reason: reason.clone(), error: true };
-        let given_up = |reason: &String| GivenUp { reason: reason.clone(), same_version: true };
-        let messages = |reason: &String| {
-            [
-                Message::Refused(refusal(reason)),
-                Message::Abort(refusal(reason)),
-                Message::Problem(problem(reason)),
-                Message::FileEnd(FileEnd { id: 1, blocks: 0, outcome: Err(given_up(reason)) }),
-                Message::Done(vec![Done { id: 1, outcome: Ok(None) }, Done { id: 2, outcome: Err(reason.clone()) }]),
-                Message::Congestion(Congestion { name: "cubic".into(), instead: reason.clone() }),
-                Message::Measure(ControlMessage::Sent(Sent { errors: vec![reason.clone()], ..Sent::default() })),
-                Message::Measure(ControlMessage::Received(Received {
-                    notices: vec![reason.clone()],
-                    ..Received::default()
-                })),
-            ]
-        };
-        let named = messages(&reason).map(|message| message.told_by("far"));
-        assert_eq!(named, messages(&told));
+        let named = messages("x: permission denied").map(|message| message.told_by("far"));
+        assert_eq!(named, messages("far: x: permission denied"));
     }
 
     #[test]
@@ -125,17 +125,12 @@ mod tests {
     #[test]
     fn a_text_of_any_length_reaches_the_other_end_and_goes_back() {
         let long = "\u{e4}".repeat(MAX_TEXT);
-        let problem = Problem { path: b"x".to_vec(), reason: long.clone(), error: true };
-        for message in [
-            Message::Problem(problem),
-            Message::Done(vec![Done { id: 1, outcome: Ok(None) }, Done { id: 2, outcome: Err(long.clone()) }]),
-            Message::Abort(Refusal { kind: RefusalKind::Path, reason: long.clone() }),
-        ] {
-            let arrived = |message: &Message| {
-                let mut bytes = Vec::new();
-                crate::frame::encode(message, 0, &mut bytes).unwrap();
-                crate::frame::decode_head(&bytes[crate::frame::PREFIX_LENGTH..], 0).unwrap()
-            };
+        let arrived = |message: &Message| {
+            let mut bytes = Vec::new();
+            frame::encode(message, 0, &mut bytes).unwrap();
+            frame::decode_head(&bytes[frame::PREFIX_LENGTH..], 0).unwrap()
+        };
+        for message in messages(&long).into_iter().chain([Message::NotConnected { number: 1, reason: long.clone() }]) {
             arrived(&arrived(&message).told_by("far"));
         }
     }

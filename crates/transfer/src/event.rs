@@ -84,13 +84,13 @@ pub enum Event {
     },
     /// Another icdc writes what is to be written.
     Running {
-        /// What it writes; bytes that are not UTF-8 are replaced.
+        /// Path that it writes; bytes that are not UTF-8 are replaced.
         path: String,
         /// Its number on the receiving host, where that can be seen.
         pid: Option<u32>,
         /// Time since it was started, where that can be seen.
         age_s: Option<u64>,
-        /// What this copy does now.
+        /// Treatment by this copy.
         then: IfRunning,
     },
     /// The other icdc is not waited for any more.

@@ -32,7 +32,7 @@ pub(crate) struct RateLimit {
 }
 
 struct Moving {
-    /// What the daemon allows the key in use.
+    /// Limit that the daemon sets to the key in use.
     key: Option<Rate>,
     /// `None` where congestion control finds the rate by itself.
     bundle: Option<Bundle>,

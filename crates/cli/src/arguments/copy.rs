@@ -103,7 +103,7 @@ pub(crate) struct CopyArguments {
     #[arg(short, long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
 
-    /// What to do if another icdc is writing the same copy: wait for its end and take over what it has
+    /// If another icdc is writing the same copy: wait for its end and take over what it has
     /// published, skip (nothing is copied, exit code 0), or fail (exit code 2)
     #[arg(long, value_name = "WHAT", default_value = "wait", help_heading = "What to copy and how")]
     pub(crate) if_running: IfRunningMode,

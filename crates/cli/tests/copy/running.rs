@@ -8,7 +8,7 @@ use crate::support::data;
 use crate::support::process::{Run, Signal};
 use crate::support::{Ended, MIB, Road, Way, assert_no_leftovers, assert_same};
 
-/// What is copied: a file alone, or a tree with further ones.
+/// Sources: a file alone, or a tree with further ones.
 const SOURCES: [&str; 2] = ["large", "tree"];
 
 fn sources(road: &Road) {
@@ -38,7 +38,7 @@ fn stopped(road: &Road, source: &str) -> Run {
     panic!("{:?} {source}: no copy is slow enough", road.way);
 }
 
-/// Whether an unfinished large file is where it is to be.
+/// True if an unfinished large file is where it is to be.
 fn is_unfinished(road: &Road, source: &str) -> bool {
     let place = if source == "tree" { road.path("copy") } else { road.site.root().to_owned() };
     let is_part = |name: &str| name.starts_with(".icdc-") && name.ends_with(".part");
@@ -136,7 +136,7 @@ fn several_wait_for_one_and_all_come_to_their_end() {
     assert_no_leftovers(road.site.root());
 }
 
-/// What the one that is waited for leaves is gone on with.
+/// Goes on with the unfinished file of the one that is waited for.
 #[test]
 fn one_that_is_killed_while_it_is_waited_for_leaves_its_blocks() {
     for (way, source) in [Way::Local, Way::Push].into_iter().flat_map(|way| SOURCES.map(|source| (way, source))) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::cgroup::Tasks;
@@ -30,12 +30,17 @@ fn site() -> Site {
     site
 }
 
-/// Copies `source` under limits that `prlimit` sets; the exit code, and what was said.
+/// Runs `icdc WORDS…` under a limit that `prlimit` sets.
+fn limited(site: &Site, limit: &str, words: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60", "prlimit", limit]).arg(site.path("icdc")).args(words);
+    site.settle(command).output().unwrap()
+}
+
+/// Copies `source` under a limit that `prlimit` sets; the exit code, and the text on standard error.
 fn under(site: &Site, limit: &str) -> (Option<i32>, String) {
     let copy = format!("copy-{}", limit.trim_start_matches('-'));
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "60", "prlimit", limit]).arg(site.path("icdc")).args(["copy", "source/", &copy]);
-    let output = site.settle(command).output().unwrap();
+    let output = limited(site, limit, &["copy", "source/", &copy]);
     if output.status.success() {
         assert_eq!(fs::read(site.path(&copy).join("file")).unwrap(), vec![7; 5 << 20]);
     }
@@ -59,17 +64,16 @@ fn few_open_files_are_named_as_the_limit() {
 #[test]
 fn a_copy_that_few_open_files_have_failed_is_gone_on_with() {
     let site = site();
-    for number in 0..12 {
-        fs::create_dir_all(site.path(format!("more/{number}"))).unwrap();
-        fs::write(site.path(format!("more/{number}/of-{number}")), "data").unwrap();
+    let more: Vec<String> = (0..12).map(|number| format!("more/{number}/")).collect();
+    for directory in &more {
+        fs::create_dir_all(site.path(directory)).unwrap();
+        fs::write(site.path(directory).join(directory.replace('/', "-")), "data").unwrap();
     }
     open_to_all(site.root());
+    let sources = || ["copy", "source/"].into_iter().chain(more.iter().map(String::as_str));
     let run = |most: u32, copy: &str| {
-        let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", "60", "prlimit", &format!("--nofile={most}")]);
-        command.arg(site.path("icdc")).args(["copy", "source/"]);
-        command.args((0..12).map(|number| format!("more/{number}/"))).arg(copy);
-        site.settle(command).output().unwrap()
+        let words: Vec<&str> = sources().chain([copy]).collect();
+        limited(&site, &format!("--nofile={most}"), &words)
     };
     let mut failed = 0;
     for most in 8..=40 {

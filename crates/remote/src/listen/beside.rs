@@ -18,16 +18,16 @@ const LISTENING: Duration = Duration::from_secs(1);
 impl Admission {
     /// Sessions and temporary keys, for a daemon that is about to let in the same keys.
     pub(crate) fn running_now(&self) -> Running {
-        self.running(Number::MAX, clock::now())
+        self.running(None, clock::now())
     }
 
     /// Tells the daemons beside this one what has changed for them.
     pub(super) fn tell_neighbours(&self, now: Time) {
-        self.neighbours.tell(|number| self.running(number, now));
+        self.neighbours.tell(|number| self.running(Some(number), now));
     }
 
     /// Sessions and temporary keys that a daemon beside this one is told of.
-    fn running(&self, to: Number, now: Time) -> Running {
+    fn running(&self, to: Option<Number>, now: Time) -> Running {
         let mut running = Running::default();
         self.connections.tell(to, &mut running);
         self.temporary.tell(to, &mut running, now);

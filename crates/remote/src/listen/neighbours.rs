@@ -40,7 +40,7 @@ pub(super) struct SharedKey {
     pub(super) expires: Time,
 }
 
-/// Number of a neighbour. What has the number of none is told to all.
+/// Number of a neighbour.
 pub(super) type Number = u64;
 
 /// The daemons that are told.

@@ -188,10 +188,10 @@ impl Connections {
     }
 
     /// Adds to what a daemon beside this one is told.
-    pub(super) fn tell(&self, to: Number, running: &mut Running) {
+    pub(super) fn tell(&self, to: Option<Number>, running: &mut Running) {
         let state = self.state();
         let own = state.open.values().filter_map(|connection| Some((connection.owner, connection.transfer?)));
-        let others = state.elsewhere.iter().filter(|(other, _)| **other != to);
+        let others = state.elsewhere.iter().filter(|(other, _)| Some(**other) != to);
         let all: BTreeSet<_> = own.chain(others.flat_map(|(_, sessions)| sessions.iter().copied())).collect();
         running.sessions = all.into_iter().map(|(key, transfer)| (*key.as_bytes(), transfer)).collect();
     }

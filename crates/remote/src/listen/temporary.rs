@@ -111,7 +111,7 @@ impl Temporary {
     }
 
     /// Adds to what a daemon beside this one is told.
-    pub(super) fn tell(&self, to: Number, running: &mut Running, now: Time) {
+    pub(super) fn tell(&self, to: Option<Number>, running: &mut Running, now: Time) {
         let keys = self.keys(now);
         let told = keys.iter().filter(|(_, entry)| entry.is_to_be_told(to, now)).map(|(key, entry)| SharedKey {
             key: *key.as_bytes(),
@@ -179,9 +179,9 @@ impl AdmittedKey {
     }
 
     /// True unless that daemon knows it by itself.
-    fn is_to_be_told(&self, to: Number, now: Time) -> bool {
+    fn is_to_be_told(&self, to: Option<Number>, now: Time) -> bool {
         let is_kept_here = self.is_own && (self.connections > 0 || self.expires > now);
-        is_kept_here || self.elsewhere.keys().any(|other| *other != to)
+        is_kept_here || self.elsewhere.keys().any(|other| Some(*other) != to)
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     /// Daemons beside each other by these numbers: the first one tells the second one.
     fn tell(from: &Temporary, to: &Temporary, now: Time) {
         let mut running = Running::default();
-        from.tell(0, &mut running, now);
+        from.tell(Some(0), &mut running, now);
         to.learn(0, &running, now);
     }
 

@@ -61,7 +61,7 @@ impl UsageFile {
     fn open(path: Option<PathBuf>) -> Self {
         let kept = Keeping { due: Time::ORIGIN, seen: None, told: None };
         let file = Self { path, usage: Mutex::default(), kept: Mutex::new(kept) };
-        file.exchange(&mut file.kept());
+        file.store_at_once();
         file
     }
 
@@ -127,7 +127,7 @@ impl UsageFile {
 
 impl Drop for UsageFile {
     fn drop(&mut self) {
-        self.exchange(&mut self.kept());
+        self.store_at_once();
     }
 }
 

@@ -82,7 +82,7 @@ impl Inheritance {
         }
     }
 
-    /// What the old daemon has running counts from now on.
+    /// Counts sessions and temporary keys of the old daemon from now on.
     pub(super) fn share(&self, admission: &Arc<Admission>) -> io::Result<()> {
         admission.beside(Arc::clone(&self.predecessor), &self.running, Running::default())
     }

@@ -38,7 +38,7 @@ pub(super) struct RunId<'a> {
 
 /// Journal of a run, as it was found.
 struct OfRun {
-    /// What an earlier run of this user has left, locked.
+    /// Journal that an earlier run of this user has left, locked.
     file: Option<File>,
     /// That of a run that came to its end while it was waited for.
     ended: Option<File>,
@@ -117,7 +117,7 @@ pub(super) struct RunLog {
 }
 
 impl RunLog {
-    /// Whether an interrupted run of `job` by this user, whose first target is `target` in
+    /// True if an interrupted run of `job` by this user, whose first target is `target` in
     /// `directory`, has left its journal. Changes nothing.
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>, whose: Whose) -> bool {
         let codec = RunJournal::new(job);

@@ -154,7 +154,7 @@ pub(super) struct Executor<'a> {
     last_blocks: LastBlocks,
     /// The receiver's features, as bits.
     peer: AtomicU64,
-    /// What a daemon allows the key in use, in bits per second; `u64::MAX` for anything.
+    /// Limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for anything.
     max_rate: AtomicU64,
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
@@ -429,7 +429,7 @@ impl<'a> Executor<'a> {
         self.max_rate.store(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// What a daemon allows the key in use.
+    /// Limit that a daemon sets to the key in use.
     pub(super) fn max_rate(&self) -> Option<Rate> {
         let rate = self.max_rate.load(Ordering::Relaxed);
         (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))

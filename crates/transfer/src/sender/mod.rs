@@ -126,7 +126,7 @@ fn send(
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
-    if let Some(refusal) = nothing_found(&sources) {
+    if let Some(refusal) = in_the_way(&sources) {
         outlet.send(Message::Abort(refusal.clone()).into())?;
         outlet.flush()?;
         return Err(SessionError::Refused(refusal));
@@ -242,8 +242,8 @@ fn break_off(outlet: &mut dyn Outlet, error: SessionError) -> SessionError {
     error
 }
 
-/// Of no source at all there is nothing to send, and nothing shall be made for it; nor for sources that are not known.
-fn nothing_found(sources: &Sources) -> Option<Refusal> {
+/// Reason not to begin: there is no source at all, or one that nobody could look for. Nothing shall be made for them.
+fn in_the_way(sources: &Sources) -> Option<Refusal> {
     if let Some(reason) = &sources.unseen {
         return Some(Refusal { kind: RefusalKind::Internal, reason: clip(reason.clone()) });
     }
