@@ -38,11 +38,13 @@ fn stopped(road: &Road, source: &str) -> Run {
     panic!("{:?} {source}: no copy is slow enough", road.way);
 }
 
-/// True if an unfinished large file is where it is to be.
+/// True if an unfinished large file is where it is to be, which has a length: its writer holds its lock by then.
 fn is_unfinished(road: &Road, source: &str) -> bool {
     let place = if source == "tree" { road.path("copy") } else { road.site.root().to_owned() };
-    let is_part = |name: &str| name.starts_with(".icdc-") && name.ends_with(".part");
-    fs::read_dir(place).unwrap().any(|entry| entry.unwrap().file_name().to_str().is_some_and(is_part))
+    fs::read_dir(place).unwrap().map(Result::unwrap).any(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        name.starts_with(".icdc-") && name.ends_with(".part") && entry.metadata().is_ok_and(|file| file.len() > 0)
+    })
 }
 
 fn is_running(event: &Value) -> bool {

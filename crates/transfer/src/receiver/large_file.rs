@@ -14,7 +14,7 @@ use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
-use super::leftovers::{self, FileJournal};
+use super::leftovers::{self, FileJournal, MadeFiles};
 use super::pending::{metadata, restore};
 use super::publishing::Made;
 use super::shared::Shared;
@@ -35,13 +35,14 @@ pub(super) struct Plan {
     directory: Directory,
     name: Name,
     header: Header,
+    locked: Locked,
     continued: Option<Continued>,
 }
 
 impl Plan {
-    /// The file `name` in `directory`, by its entry.
-    pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header) -> Self {
-        Self { id: entry.id, entry, directory, name, header, continued: None }
+    /// The file `name` in `directory`, by its entry; `locked` is the extent of its lock.
+    pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header, locked: Locked) -> Self {
+        Self { id: entry.id, entry, directory, name, header, locked, continued: None }
     }
 
     /// Uses what an earlier run left.
@@ -67,24 +68,29 @@ impl Plan {
     /// to be waited for, or if the sender has gone: a newer run may be through then, even where no
     /// lock tells of it.
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
-        let Self { directory, name, header, .. } = self;
+        let Self { directory, name, header, locked, .. } = self;
         let shown = self.path();
-        // One that another process is writing must not be taken away from it.
-        let waiting = Waiting::of(shared, Locked::OneOfMany);
-        let left = leftovers::find_part(directory, name, shared.whose(), header, &waiting)?;
-        // What lies there may be a newer run's by now, which goes on from it.
-        if (left.has_waited || left.part.is_some()) && shared.link.is_hung_up() {
-            let reason = "the sender closed the connection before the file was begun anew";
-            shared.fail(SessionError::Cut(reason.into()));
-            return Err(Failure::Passing(format!("{shown}: {reason}")));
-        }
         let is_journaled = header.size > BLOCK_SIZE as u64 && shared.options.diskless.is_none();
-        let (file, journal, staging) = leftovers::make_files(directory, name, shared.whose(), is_journaled)?;
-        let has_waited = leftovers::lock(&file, &shown, &waiting).map_err(|error| error.to_string())?;
-        let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
-        let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
-        let may_be_overtaken = left.has_waited || has_waited || shared.link.is_hung_up();
-        Ok((Unfinished { staging, file, journal }, may_be_overtaken))
+        let mut has_waited = false;
+        for _ in 0..leftovers::CLAIMS {
+            // One that another process is writing must not be taken away from it.
+            let waiting = Waiting::of(shared, *locked);
+            let left = leftovers::find_part(directory, name, shared.whose(), header, &waiting)?;
+            has_waited |= left.has_waited;
+            // What lies there may be a newer run's by now, which goes on from it.
+            if (has_waited || left.part.is_some()) && shared.link.is_hung_up() {
+                let reason = "the sender closed the connection before the file was begun anew";
+                shared.fail(SessionError::Cut(reason.into()));
+                return Err(Failure::Passing(format!("{shown}: {reason}")));
+            }
+            let part = left.part.as_ref().map(|(_, file)| file);
+            let made = leftovers::make_files(directory, name, shared.whose(), part, is_journaled)?;
+            let Some(MadeFiles { file, journal, staging }) = made else { continue };
+            let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
+            let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
+            return Ok((Unfinished { staging, file, journal }, has_waited || shared.link.is_hung_up()));
+        }
+        Err(Failure::Passing(leftovers::busy(&shown, None)))
     }
 }
 

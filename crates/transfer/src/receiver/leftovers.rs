@@ -30,7 +30,7 @@ use super::waiting::Waits;
 use crate::clock;
 
 /// Most times that a file may be replaced at once while its lock is waited for.
-const CLAIMS: u32 = 3;
+pub(super) const CLAIMS: u32 = 3;
 /// What lies beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
@@ -39,7 +39,7 @@ const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Takes the lock of a file that another session may hold. True if it had to wait.
-pub(super) fn lock(file: &File, what: &str, waits: &dyn Waits) -> io::Result<bool> {
+fn lock(file: &File, what: &str, waits: &dyn Waits) -> io::Result<bool> {
     let begun = clock::now();
     let mut has_waited = false;
     while !try_lock(file)? {
@@ -56,7 +56,7 @@ pub(super) fn lock(file: &File, what: &str, waits: &dyn Waits) -> io::Result<boo
     Ok(has_waited)
 }
 
-fn busy(what: &str, holder: Option<Holder>) -> String {
+pub(super) fn busy(what: &str, holder: Option<Holder>) -> String {
     let who = holder.map_or(String::new(), |holder| format!(" ({holder})"));
     format!("{what}: another icdc{who} is writing it; wait for its end or stop it")
 }
@@ -211,25 +211,66 @@ pub(super) fn make_part<T>(
     Ok((made, staging.part()))
 }
 
-/// Makes the files of the large item with the final name `name`: for its data, and for its journal
-/// where it is to have one and a later run can find it.
+/// Files of a large item that were made, of which the one for its data is locked.
+pub(super) struct MadeFiles {
+    pub(super) file: File,
+    /// `None` where it is to have none, or no later run would find it.
+    pub(super) journal: Option<File>,
+    pub(super) staging: Staging,
+}
+
+/// Makes the files of the large item with the final name `name`, for its data and, if it is to be `journaled`, for
+/// its journal, in place of the locked file `left` of an earlier session. `None` if another session has come first
+/// since that was looked for: it is to be looked for again.
 pub(super) fn make_files(
     directory: &Directory,
     name: &Name,
     whose: Whose,
+    left: Option<&File>,
     journaled: bool,
-) -> Result<(File, Option<File>, Staging), Failure> {
+) -> Result<Option<MadeFiles>, Failure> {
+    let left = left.and_then(|file| Stat::of(file).ok()).map(|stat| (stat.dev, stat.ino));
+    let is_of_another = |staging: Staging| {
+        let found = directory.reopen_file(&staging.part());
+        staging.is_free(directory, &BESIDE) && found.is_ok_and(|(_, stat)| Some((stat.dev, stat.ino)) != left)
+    };
     let make = |staging: Staging| {
-        let file = directory.create_file(&staging.part(), 0o600)?;
+        let file = match directory.create_file(&staging.part(), 0o600) {
+            Err(error) if error.is_existing() && is_of_another(staging) => return Ok(Ok(None)),
+            made => made?,
+        };
+        // Before it was locked, another session may have found it and taken it for one that was left.
+        match hold(directory, &staging.part(), &file) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(None)),
+            Err(error) => return Ok(Err(error)),
+        }
         let found_again = journaled && staging.is_found_again();
-        let journal = found_again.then(|| directory.create_file(&staging.blocks(), 0o600)).transpose();
+        let journal = found_again.then(|| make_journal(directory, staging)).transpose();
         let journal = journal.inspect_err(|_| {
             let _ = directory.remove_file(&staging.part());
         })?;
-        Ok((file, journal))
+        Ok(Ok(Some((file, journal))))
     };
-    let ((file, journal), staging) = make_under(directory, &Purpose::item(name, whose), &BESIDE, make)?;
-    Ok((file, journal, staging))
+    let (made, staging) = make_under(directory, &Purpose::item(name, whose), &BESIDE, make)?;
+    let made = made.map_err(|error| failure::of_disk(&directory.path_of(name), "lock", &error))?;
+    Ok(made.map(|(file, journal)| MadeFiles { file, journal, staging }))
+}
+
+/// Locks the new file `name`. False if it is another session's by now.
+fn hold(directory: &Directory, name: &Name, file: &File) -> io::Result<bool> {
+    Ok(try_lock(file)? && is_still_named(directory, name, &Stat::of(file)?))
+}
+
+/// Makes the journal beside a file that this session has made and locked, in place of one without a file.
+fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeError> {
+    match directory.create_file(&staging.blocks(), 0o600) {
+        Err(error) if error.is_existing() => {
+            staging.remove(directory, &[StagingKind::Blocks]);
+            directory.create_file(&staging.blocks(), 0o600)
+        }
+        made => made,
+    }
 }
 
 /// Files that an earlier session has left of an item.
@@ -320,13 +361,64 @@ mod tests {
 
     use super::*;
 
+    /// Waits for nobody.
+    struct Never;
+
+    impl Waits for Never {
+        fn goes_on(&self, _: &File, _: &str, _: Span) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn of_two_sessions_that_find_no_file_the_first_to_make_one_keeps_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let name = Name::new(b"file").unwrap();
+        let whose = Whose::default();
+        let header = Header { version: [1; 16], size: 1 << 30, path: [1; 32] };
+        let find = || find_part(&directory, &name, whose, &header, &Never);
+        let make = |left| make_files(&directory, &name, whose, left, true).unwrap();
+        // An earlier session's journal without a file goes.
+        let staging = Purpose::item(&name, whose).found_again()[0];
+        drop(directory.create_file(&staging.blocks(), 0o600).unwrap());
+        assert!(find().unwrap().part.is_none());
+        let first = make(None).unwrap();
+        let made = Stat::of(&first.file).unwrap();
+        assert!(make(None).is_none(), "it was looked for before the first one made it");
+        assert!(is_still_named(&directory, &first.staging.part(), &made), "it was taken from who made it");
+        assert!(find().is_err(), "it is locked");
+
+        // What an ended one has left is taken, and nothing else.
+        drop(first);
+        let (_, left) = find().unwrap().part.unwrap();
+        let second = make(Some(&left)).unwrap();
+        assert!(!is_still_named(&directory, &second.staging.part(), &made));
+        assert!(make(Some(&left)).is_none());
+    }
+
+    #[test]
+    fn a_new_file_that_another_session_has_taken_is_not_held() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        let name = Purpose::item(&Name::new(b"file").unwrap(), Whose::default()).found_again()[0].part();
+        let file = directory.create_file(&name, 0o600).unwrap();
+        let (other, _) = directory.reopen_file(&name).unwrap();
+        assert!(try_lock(&other).unwrap());
+        assert!(!hold(&directory, &name, &file).unwrap());
+        directory.remove_file(&name).unwrap();
+        drop(directory.create_file(&name, 0o600).unwrap());
+        drop(other);
+        assert!(!hold(&directory, &name, &file).unwrap(), "the name means another one");
+    }
+
     #[test]
     fn a_journal_stays_with_the_unfinished_file_that_it_is_about() {
         let temporary = tempfile::tempdir().unwrap();
         let directory = Tree::open(temporary.path()).unwrap().root().clone();
         let name = Name::new(b"file").unwrap();
         let whose = Whose::default();
-        let (_, _, staging) = make_files(&directory, &name, whose, true).unwrap();
+        let staging = make_files(&directory, &name, whose, None, true).unwrap().unwrap().staging;
         remove_journals(&directory, &name, Whose(Some([1; 32])));
         remove_unfinished(&directory, &name, Whose(Some([1; 32])));
         assert!(directory.stat(&staging.part()).is_ok(), "it is another's");

@@ -510,7 +510,7 @@ impl Keeper<'_> {
         let Ok((directory, name)) = self.place(item) else { return };
         let header = header(item, &name);
         self.shared.expect_large(id, item.size());
-        let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header));
+        let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
         let held = continued.map(|(continued, held)| {
             plan.continue_with(continued);
             held
