@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &LeftoversArguments, console: &Console) -> u8 {
     icdc_tcp::raise_descriptor_limit();
     let mut tally = Tally::default();
     let now = i64::try_from(seconds_since_1970()).unwrap_or(i64::MAX);
-    let searched = search(&arguments.path, arguments.remove, &mut |found| {
+    let searched = search(&arguments.path, arguments.remove, now, &mut |found| {
         tally.add(&found);
         match found {
             Found::Unfinished(found) => show(&found, now, arguments.json, console),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use icdc_units::ByteCount;
 use rustix::process::{Resource, getrlimit};
@@ -68,19 +68,32 @@ pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     }
 }
 
-/// The tightest limit of the control groups that this process is in.
+/// The tightest limit of the control groups, of either version, that this process is in.
 #[must_use]
 pub fn of_groups() -> Option<OfGroup> {
     let bounds = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
         let number = |file| cgroup::number(&group, file);
-        let most = [number("memory.max"), number("memory.high")].into_iter().flatten().min()?;
-        let used = number("memory.current").unwrap_or(0);
+        let most = limit(&group, &LIMITS)?;
+        let used = number("memory.current").or_else(|| number("memory.usage_in_bytes")).unwrap_or(0);
         let keyed = |key| cgroup::keyed(&group, "memory.stat", key).unwrap_or(0);
         let reclaimable: u64 = ["active_file", "inactive_file", "slab_reclaimable"].map(keyed).iter().sum();
-        let (most, used) = (ByteCount::new(most), ByteCount::new(used.saturating_sub(reclaimable)));
+        let used = ByteCount::new(used.saturating_sub(reclaimable));
         Some(OfGroup { group, most, left: most - used.min(most) })
     });
     bounds.min_by_key(|bound| bound.left)
+}
+
+/// Files of a control group with its limits.
+const LIMITS: [&str; 3] = ["memory.max", "memory.limit_in_bytes", "memory.high"];
+/// Those beyond which the kernel ends a process; beyond others it slows it down.
+const HARD_LIMITS: &[&str] = LIMITS.split_at(2).0;
+
+/// The tightest limit of a control group in these files.
+fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
+    /// The first version has a number where nothing is limited, close to the largest.
+    const NONE: u64 = 1 << 60;
+    let limits = files.iter().filter_map(|file| cgroup::number(group, file)).filter(|most| *most < NONE);
+    limits.min().map(ByteCount::new)
 }
 
 /// The tightest limit in bytes of all: of this process, and of the control groups that it is in, of either
@@ -88,7 +101,7 @@ pub fn of_groups() -> Option<OfGroup> {
 #[must_use]
 pub fn tightest() -> Option<ByteCount> {
     let own = of_process().map(|found| found.most);
-    [own, tightest_group().map(|(_, most)| most)].into_iter().flatten().min()
+    [own, tightest_group(&LIMITS).map(|(_, most)| most)].into_iter().flatten().min()
 }
 
 /// Makes sure that the control groups which this process is in may have so much memory: beyond that, the kernel ends
@@ -97,7 +110,7 @@ pub fn tightest() -> Option<ByteCount> {
 /// # Errors
 /// The group that may not.
 pub fn fits(needed: ByteCount) -> Result<(), String> {
-    match tightest_group().filter(|(_, most)| *most < needed) {
+    match tightest_group(HARD_LIMITS).filter(|(_, most)| *most < needed) {
         Some((group, most)) => Err(format!(
             "{needed} are needed, and the control group {} may have {most}; raise the limit",
             group.display()
@@ -106,14 +119,8 @@ pub fn fits(needed: ByteCount) -> Result<(), String> {
     }
 }
 
-/// The control group of this process, of either version, that may have least.
-fn tightest_group() -> Option<(PathBuf, ByteCount)> {
-    /// The first version has a number where nothing is limited, close to the largest.
-    const NONE: u64 = 1 << 60;
-    let groups = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
-        let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
-        let most = files.map(|file| cgroup::number(&group, file)).into_iter().flatten().filter(|most| *most < NONE);
-        Some((group.clone(), ByteCount::new(most.min()?)))
-    });
-    groups.min_by_key(|(_, most)| *most)
+/// The control group of this process, of either version, that may have least by these files.
+fn tightest_group(files: &[&str]) -> Option<(PathBuf, ByteCount)> {
+    let groups = cgroup::own_and_above("memory").into_iter();
+    groups.filter_map(|group| limit(&group, files).map(|most| (group, most))).min_by_key(|(_, most)| *most)
 }

@@ -153,6 +153,8 @@ impl fmt::Display for Location {
             Self::Local(_) => write!(formatter, "{path}"),
             Self::Ssh { host, .. } => match host.rsplit_once('@') {
                 Some((user, name)) => write!(formatter, "{user}@{}:{path}", Bracketed(name)),
+                // Without brackets it would be a URL.
+                None if path.starts_with("//") => write!(formatter, "[{host}]:{path}"),
                 None => write!(formatter, "{}:{path}", Bracketed(host)),
             },
             Self::Daemon { host, port: DAEMON_PORT, .. } => write!(formatter, "icdc://{}{path}", Bracketed(host)),
@@ -389,9 +391,8 @@ mod tests {
 
     #[test]
     fn printing_gives_what_parses_to_the_same() {
-        for text in
-            ["a", "./a:b", "h:p", "u@h:p", "u@[::1]:p", "[::1]:/p", "icdc://h/p", "icdc://[::1]:7/p", "icdc://h/"]
-        {
+        let local_or_ssh = ["a", "./a:b", "h:p", "u@h:p", "u@[::1]:p", "[::1]:/p", "[icdc]://h/p", "u@icdc://h/p"];
+        for text in local_or_ssh.into_iter().chain(["icdc://h/p", "icdc://[::1]:7/p", "icdc://h/"]) {
             let location = parse(text).unwrap();
             assert_eq!(location.to_string(), text);
             assert_eq!(parse(&location.to_string()).unwrap(), location);

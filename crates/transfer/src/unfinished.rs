@@ -6,7 +6,8 @@
 //!
 //! A run that is at work holds the lock of its journal, which is in the directory where its first
 //! source lands, and those of large unfinished files. Small ones have none: they count as held
-//! while the journal of a run there, or in a directory above, is.
+//! while the journal of a run there, or in a directory above, is. A copy of one small file alone has no
+//! journal: what may be its unfinished file stays for a while.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,6 +17,7 @@ use std::path::Path;
 use icdc_disk::tree::{
     Directory, Kind, Metadata, Name, StagingKind, StagingName, Stat, Tree, TreeError, file_user, try_lock,
 };
+use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_units::ByteCount;
 
 use crate::path_text;
@@ -71,22 +73,23 @@ pub enum Found {
 }
 
 /// Looks for unfinished files in the directory `place` and below, without following links.
-/// With `remove`, those that nobody holds are removed.
+/// With `remove`, those that nobody holds are removed. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// `place` cannot be opened.
-pub fn search(place: &Path, remove: bool, tell: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
+pub fn search(place: &Path, remove: bool, now: i64, tell: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
     let top = Tree::open(place)?.root().clone();
     let named = path_text(place.as_os_str().as_bytes()).trim_end_matches('/').to_owned();
-    let search = Search { place: named, remove };
-    let held_above = std::fs::canonicalize(place).is_ok_and(|whole| whole.ancestors().skip(1).any(has_run));
-    let mut waiting = vec![Waiting { directory: top, below: None, held_above }];
-    while let Some(Waiting { directory, below, held_above }) = waiting.pop() {
+    let search = Search { place: named, remove, now };
+    let whole = std::fs::canonicalize(place).unwrap_or_default();
+    let run = whole.ancestors().skip(1).filter_map(run_in).max();
+    let mut waiting = vec![Waiting { directory: top, below: None, run }];
+    while let Some(Waiting { directory, below, run }) = waiting.pop() {
         let opened = match below {
             None => Ok(directory),
             Some(name) => directory.open_directory(&name),
         };
-        match opened.and_then(|directory| search.look(&directory, held_above, tell)) {
+        match opened.and_then(|directory| search.look(&directory, run, tell)) {
             Ok(found) => waiting.extend(found),
             // It was renamed or removed meanwhile.
             Err(error) if error.is_missing() => {}
@@ -100,20 +103,49 @@ pub fn search(place: &Path, remove: bool, tell: &mut dyn FnMut(Found)) -> Result
 struct Waiting {
     directory: Directory,
     below: Option<Name>,
-    /// A run that is at work has its journal above.
-    held_above: bool,
+    /// What is known of a run with a journal above.
+    run: Option<Run>,
 }
 
-/// True if a run that is at work has its journal in this directory.
-fn has_run(place: &Path) -> bool {
-    let Ok(tree) = Tree::open(place) else { return false };
-    let Ok(listing) = tree.root().entries() else { return false };
-    listing.iter().any(|entry| is_held_run(tree.root(), entry.name))
+/// State of a run of which there is a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Run {
+    /// It was interrupted.
+    Ended,
+    /// It is at work.
+    Held,
 }
 
-fn is_held_run(directory: &Directory, name: &[u8]) -> bool {
-    StagingName::parse(name).is_some_and(|staging| staging.kind == StagingKind::Run)
-        && Name::new(name).is_ok_and(|name| matches!(Hold::of(directory, &name), Ok(Hold::Another)))
+/// The run that has its journal in this directory; of several, one that is at work.
+fn run_in(place: &Path) -> Option<Run> {
+    let tree = Tree::open(place).ok()?;
+    let listing = tree.root().entries().ok()?;
+    listing.iter().filter_map(|entry| run_of(tree.root(), entry.name)).max()
+}
+
+/// The run with this journal, if it is one.
+fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
+    StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
+    match Hold::of(directory, &Name::new(name).ok()?).ok()? {
+        Hold::Another => Some(Run::Held),
+        Hold::Own { .. } => Some(Run::Ended),
+    }
+}
+
+/// Seconds for which a small unfinished file without the journal of a run counts as that of a copy at work.
+const AT_WORK: u64 = 600;
+
+/// Why a small unfinished file that was `changed` then, in seconds since 1970, may be that of a copy at
+/// work, which holds no lock.
+fn may_be_at_work(changed: i64, now: i64) -> Option<String> {
+    let ago = u64::try_from(now.saturating_sub(changed)).unwrap_or(0);
+    (ago < AT_WORK).then(|| {
+        let minutes = AT_WORK / 60;
+        format!(
+            "it was changed {ago} s ago, and a copy of one small file holds no lock; remove it {minutes} minutes after \
+             its last change"
+        )
+    })
 }
 
 /// What is looked for, and where.
@@ -121,6 +153,7 @@ struct Search {
     /// As the user has named it; paths of the tree begin after it.
     place: String,
     remove: bool,
+    now: i64,
 }
 
 impl Search {
@@ -128,11 +161,11 @@ impl Search {
     fn look(
         &self,
         directory: &Directory,
-        held_above: bool,
+        above: Option<Run>,
         tell: &mut dyn FnMut(Found),
     ) -> Result<Vec<Waiting>, TreeError> {
         let listing = directory.entries()?;
-        let held_above = held_above || listing.iter().any(|entry| is_held_run(directory, entry.name));
+        let run = listing.iter().filter_map(|entry| run_of(directory, entry.name)).max().max(above);
         let mut below = Vec::new();
         let mut groups: BTreeMap<[u8; 8], Vec<(StagingName, Name)>> = BTreeMap::new();
         for entry in listing.iter() {
@@ -142,16 +175,13 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
-                _ if is_directory => {
-                    below.push(Waiting { directory: directory.clone(), below: Some(name), held_above })
-                }
+                _ if is_directory => below.push(Waiting { directory: directory.clone(), below: Some(name), run }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
         }
         let before = directory.own_stat()?;
-        let found: Vec<_> =
-            groups.into_values().flat_map(|group| self.deal_with(directory, group, held_above)).collect();
+        let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
         // The directory was finished, its time included, when these were still in it.
         if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
             let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
@@ -162,7 +192,7 @@ impl Search {
     }
 
     /// Deals with an unfinished file and its journal, which has no lock of its own.
-    fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, held_above: bool) -> Vec<Found> {
+    fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<Run>) -> Vec<Found> {
         let mut found = Vec::new();
         let mut own = Vec::new();
         for (staging, name) in group {
@@ -178,13 +208,21 @@ impl Search {
                 Err(_) => {}
             }
         }
-        let is_held = held_above || own.iter().any(|(_, hold, ..)| matches!(hold, Ok(Hold::Another)));
+        let is_held = run == Some(Run::Held) || own.iter().any(|(_, hold, ..)| matches!(hold, Ok(Hold::Another)));
+        // The copy of a large file locks it, and a run that was interrupted has left its journal.
+        let is_small = |(staging, _, _, stat): &(StagingName, _, _, Stat)| {
+            staging.kind == StagingKind::Part && stat.size <= BLOCK_SIZE as u64
+        };
+        let is_alone = run.is_none() && own.iter().all(is_small);
         for (staging, hold, name, stat) in &own {
             let fate = match hold {
                 _ if is_held => Fate::Held,
                 Err(error) => Fate::Stays(self.told(error)),
                 Ok(_) if !self.remove => Fate::Left,
-                Ok(_) => self.remove_same(directory, name, stat),
+                Ok(_) => match is_alone.then(|| may_be_at_work(stat.ctime.seconds, self.now)).flatten() {
+                    Some(reason) => Fate::Stays(format!("{}: {reason}", self.path_of(directory, name))),
+                    None => self.remove_same(directory, name, stat),
+                },
             };
             found.push(Found::Unfinished(Unfinished {
                 path: self.path_of(directory, name),

@@ -103,8 +103,9 @@ fn only_unfinished_files_are_removed_and_no_link_is_followed() {
         fs::write(out.join(other), "the user's").unwrap();
     }
     fs::create_dir(out.join(".icdc-00000000000000ff.run")).unwrap();
+    fs::write(out.join(".icdc-00000000000000aa.run"), "of a run that was interrupted").unwrap();
     let (found, _) = leftovers(&site, &["--remove", "out"]);
-    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 6);
     assert!(elsewhere.join(name).exists());
     // For people, and where there is nothing.
@@ -115,6 +116,17 @@ fn only_unfinished_files_are_removed_and_no_link_is_followed() {
     for wrong in ["missing", "far.example.org:out", "elsewhere/.icdc-0123456789abcdef.part"] {
         site.icdc(&["leftovers", wrong]).run().expect_code(2);
     }
+}
+
+/// A copy of one small file, which has no lock and no journal, may be about to give it its name.
+#[test]
+fn a_small_file_that_no_journal_tells_of_stays_for_a_while() {
+    let site = Site::new();
+    let small = site.directory("out").join(".icdc-0123456789abcdef.part");
+    fs::write(&small, "small").unwrap();
+    let ended = site.icdc(&["leftovers", "--remove", "out"]).run().expect_code(1);
+    assert!(ended.stderr.contains("a copy of one small file holds no lock"), "{ended}");
+    assert!(small.exists());
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use crate::support::{is_root, skip};
 
@@ -33,6 +34,9 @@ const DIRECT_IO: u32 = 1;
 /// Number of the top directory; files follow.
 const TOP: u64 = 1;
 const REQUEST_HEAD: usize = 40;
+
+/// Name of a file that has nothing yet for those who do not wait.
+pub(crate) const LATER: &str = "later";
 
 /// A file: its name, the size that is stated, and its contents.
 pub(crate) type Misstated = (&'static str, u64, Vec<u8>);
@@ -116,7 +120,10 @@ fn answer(operation: u32, request: &[u8], files: &[Misstated]) -> Result<Vec<u8>
         OPEN => Ok([0, 0, DIRECT_IO, 0].map(u32::to_le_bytes).concat()),
         OPENDIR => Ok(vec![0; 16]),
         READ => {
-            let (_, _, contents) = &files[(node - TOP - 1) as usize];
+            let (name, _, contents) = &files[(node - TOP - 1) as usize];
+            if *name == LATER && number(rest, 32) as u32 & OFlags::NONBLOCK.bits() != 0 {
+                return Err(Errno::AGAIN.raw_os_error());
+            }
             let from =
                 usize::try_from(u64::from_le_bytes(rest[8..16].try_into().unwrap())).unwrap().min(contents.len());
             let most = number(rest, 16) as usize;

@@ -13,7 +13,7 @@ fn a_file_that_grows_or_is_written_to_fails_as_soon_as_that_is_seen() {
         for grows in [true, false] {
             let road = Road::new(way);
             data::file(&road.path("source"), SIZE, 1);
-            let run = road.start(&["--rate", "250mbit"], &["source"], "copy");
+            let run = road.start(&["--rate", "60mbit"], &["source"], "copy");
             assert!(run.wait_for_bytes(4 * MIB), "{}", run.finish());
             let mut file = OpenOptions::new().write(true).append(grows).open(road.path("source")).unwrap();
             file.write_all(b"more").unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::fuse::Fuse;
+use crate::fuse::{Fuse, LATER};
 use crate::support::{Road, Site, Start, Way, assert_no_leftovers};
 
 #[test]
@@ -64,6 +64,19 @@ fn files_of_a_program_behind_fuse_arrive_whole_or_fail_with_the_reason() {
         assert_eq!(failures.len(), 4, "{way:?}: {ended}");
         drop(mount);
     }
+}
+
+/// As `/proc/kmsg` and `trace_pipe` are, for which a reader would wait without end.
+#[test]
+fn files_whose_contents_come_later_are_not_waited_for() {
+    let road = Road::new(Way::Local);
+    let Some(mount) = Fuse::mount(road.path("mounted"), vec![(LATER, 0, b"contents".to_vec())]) else { return };
+    fs::write(road.path("other"), "other").unwrap();
+    let ended = road.copy(&[], &["mounted/later", "other"], "copies/").expect_code(1);
+    assert!(ended.failures().get(LATER).is_some_and(|reason| reason.contains("cannot be read")), "{ended}");
+    assert_eq!(fs::read(road.path("copies/other")).unwrap(), b"other");
+    assert!(!road.path("copies/later").exists());
+    drop(mount);
 }
 
 #[test]

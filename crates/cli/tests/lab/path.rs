@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support;
+use crate::support::calm::{holds, in_a_calm_moment};
 use crate::support::lab::{B, Lab, datagram, numbers};
 
 fn count(status: &serde_json::Value, name: &str) -> u64 {
@@ -167,10 +168,13 @@ fn hosts_acknowledge_as_they_are_told() {
         let packets = |way: &str| status[way]["offered_packets"].as_u64().unwrap() as f64;
         Some(packets("a_to_b") / packets("b_to_a"))
     };
-    let Some(every) = answered("every") else { return };
-    assert!((0.9..1.1).contains(&every), "{every} packets per acknowledgement");
-    let second = answered("second").unwrap();
-    assert!((1.6..3.0).contains(&second), "{second} packets per acknowledgement");
+    for (acks, expected) in [("every", 0.9..1.1), ("second", 1.6..3.0)] {
+        // A receiver that gets no processor answers several packets at once.
+        in_a_calm_moment(|| {
+            let share = answered(acks);
+            holds(share.is_none_or(|share| expected.contains(&share)), share)
+        });
+    }
 }
 
 #[test]

@@ -89,6 +89,9 @@ pub enum Grant {
     Over,
 }
 
+/// Most waits of which a receiver is heard; each is a line for the user.
+const MAX_WAITS: u32 = 1000;
+
 /// The sending end of one session: see the [module](super).
 pub struct Sender {
     order: Order,
@@ -99,6 +102,8 @@ pub struct Sender {
     /// What the scan waits for.
     needed: Option<Need>,
     has_answered: bool,
+    /// How often the receiver may still tell of another session that it waits for.
+    waits: u32,
     ending: Ending,
     messages: VecDeque<Message>,
     actions: VecDeque<Action>,
@@ -116,6 +121,7 @@ impl Sender {
             connections: Connections::default(),
             needed: None,
             has_answered: false,
+            waits: MAX_WAITS,
             ending: Ending::Running(Outgoing::Open),
             messages: opening::messages(begin),
             actions: VecDeque::new(),

@@ -4,7 +4,7 @@
 //! Of the same runs at one time the first to lock the journal goes on. The others wait, and take over what
 //! it has published: each has the journal open, which stays readable when the run that is through removes it.
 
-use std::cell::OnceCell;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -49,19 +49,25 @@ struct WithoutOwn<'a> {
     waits: &'a dyn Waits,
     codec: &'a RunJournal,
     transfer: &'a TransferId,
-    is_own: OnceCell<bool>,
+    /// Answer for the file that was looked at last, by device and inode: another one may have its name by now.
+    is_own: Cell<Option<((u64, u64), bool)>>,
 }
 
 impl WithoutOwn<'_> {
     fn is_own(&self, file: &File) -> bool {
-        *self.is_own.get_or_init(|| {
-            let mut reader = self.codec.reader();
-            let fed = feed(file, u64::MAX, |bytes| {
-                reader.feed(bytes);
-                Ok(())
-            });
-            fed.is_ok() && reader.finish().last_run == Some(*self.transfer)
-        })
+        let Ok(stat) = Stat::of(file) else { return false };
+        let place = (stat.dev, stat.ino);
+        if let Some((_, is_own)) = self.is_own.get().filter(|(known, _)| *known == place) {
+            return is_own;
+        }
+        let mut reader = self.codec.reader();
+        let fed = feed(file, u64::MAX, |bytes| {
+            reader.feed(bytes);
+            Ok(())
+        });
+        let is_own = fed.is_ok() && reader.finish().last_run == Some(*self.transfer);
+        self.is_own.set(Some((place, is_own)));
+        is_own
     }
 }
 
@@ -194,7 +200,7 @@ impl RunLog {
     /// The journal that an earlier run of this user has left.
     fn claim(&mut self, id: RunId<'_>, waits: &dyn Waits) -> Result<OfRun, String> {
         let shown = id.target.map_or_else(|| self.directory.path(), |target| self.directory.path_of(target));
-        let waits = WithoutOwn { waits, codec: &self.codec, transfer: id.transfer, is_own: OnceCell::new() };
+        let waits = WithoutOwn { waits, codec: &self.codec, transfer: id.transfer, is_own: Cell::new(None) };
         let mut found = OfRun { file: None, ended: None };
         for staging in self.purpose.found_again() {
             let name = staging.name(StagingKind::Run);

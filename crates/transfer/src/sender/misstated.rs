@@ -15,6 +15,7 @@ use std::sync::Arc;
 use icdc_disk::tree::{Directory, Name, Stat, StatedSizes};
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::GivenUp;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::given_up::unreadable;
@@ -45,7 +46,10 @@ impl Misstated {
         if !is_doubtful(sizes, &found) || (found.dev, found.ino, found.size) != (stat.dev, stat.ino, stat.size) {
             return Ok(None);
         }
-        let contents = read_to_end(&file).map_err(|error| format!("it cannot be read: {error}"))?;
+        // Such as `/proc/kmsg` has the reader wait for what comes.
+        let contents = without_waiting(&file)
+            .and_then(|()| read_to_end(&file))
+            .map_err(|error| format!("it cannot be read: {error}"))?;
         if Stat::of(&file).is_ok_and(|after| after.size != stat.size) {
             return Ok(None);
         }
@@ -66,6 +70,12 @@ fn is_doubtful(sizes: StatedSizes, stat: &Stat) -> bool {
         StatedSizes::Unknown => stat.size == 0,
         StatedSizes::Invented => true,
     }
+}
+
+/// Has reading fail where there is nothing to read yet.
+fn without_waiting(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
 /// All bytes of a file; `None` if it has more than a small one.

@@ -40,7 +40,10 @@ impl Sender {
                 Ok(())
             }
             Message::Running(running) => {
-                self.actions.push_back(Action::Running(running));
+                if let Some(left) = self.waits.checked_sub(u32::from(running.is_some())) {
+                    self.waits = left;
+                    self.actions.push_back(Action::Running(running));
+                }
                 Ok(())
             }
             Message::Left { connection, frames } => self.left(connection, frames),
