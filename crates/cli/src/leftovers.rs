@@ -17,6 +17,7 @@ struct Tally {
     files: u64,
     bytes: u64,
     held: u64,
+    recent: u64,
     removed: u64,
     foreign: u64,
     errors: u64,
@@ -56,6 +57,7 @@ impl Tally {
                 self.files += 1;
                 self.bytes = self.bytes.saturating_add(found.space.as_u64());
                 self.held += u64::from(found.fate == Fate::Held);
+                self.recent += u64::from(matches!(found.fate, Fate::Recent(_)));
                 self.removed += u64::from(found.fate == Fate::Removed);
                 self.errors += u64::from(matches!(found.fate, Fate::Stays(_)));
             }
@@ -65,10 +67,10 @@ impl Tally {
     }
 
     fn show(&self, arguments: &LeftoversArguments, console: &Console) {
-        let &Self { files, bytes, held, removed, foreign, errors } = self;
+        let &Self { files, bytes, held, recent, removed, foreign, errors } = self;
         if arguments.json {
             let all = json!({
-                "type": "leftovers", "files": files, "bytes": bytes, "in_use": held, "removed": removed,
+                "type": "leftovers", "files": files, "bytes": bytes, "in_use": held + recent, "removed": removed,
                 "of_others": foreign, "errors": errors,
             });
             return console.json(&all.to_string());
@@ -80,10 +82,13 @@ impl Tally {
         if held > 0 {
             parts.push(format!("{held} in use by a running icdc"));
         }
+        if recent > 0 {
+            parts.push(format!("{recent} may be in use"));
+        }
         if foreign > 0 {
             parts.push(format!("{foreign} of other users left alone"));
         }
-        if !arguments.remove && files > held {
+        if !arguments.remove && files > held + recent {
             let path = arguments.path.display();
             parts.push(format!("to remove what is not in use: icdc leftovers --remove {path}"));
         }
@@ -91,18 +96,26 @@ impl Tally {
     }
 }
 
+/// Why one that nobody holds stays.
+const NO_LOCK: &str = "a running copy of one small file holds no lock, so that it stays for ten minutes";
+
 fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
     let seconds = u64::try_from(now.saturating_sub(found.changed)).unwrap_or(0);
     if json {
-        let reason = if let Fate::Stays(reason) = &found.fate { Some(reason) } else { None };
+        let reason = match &found.fate {
+            Fate::Stays(reason) => Some(reason.clone()),
+            Fate::Recent(seconds) => Some(format!("it was changed {seconds} s ago; {NO_LOCK}")),
+            _ => None,
+        };
         let line = json!({
             "type": "leftover", "path": found.path, "holds": holds(found.content), "bytes": found.space.as_u64(), "age_s": seconds,
-            "in_use": found.fate == Fate::Held, "removed": found.fate == Fate::Removed, "reason": reason,
+            "in_use": matches!(found.fate, Fate::Held | Fate::Recent(_)), "removed": found.fate == Fate::Removed, "reason": reason,
         });
         return console.json(&line.to_string());
     }
     let fate = match &found.fate {
         Fate::Held => ", in use by a running icdc",
+        Fate::Recent(_) => &format!("; {NO_LOCK}"),
         Fate::Left => "",
         Fate::Removed => ", removed",
         Fate::Stays(reason) => {

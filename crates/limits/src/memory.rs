@@ -73,20 +73,22 @@ pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
 pub fn of_groups() -> Option<OfGroup> {
     let bounds = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
         let number = |file| cgroup::number(&group, file);
-        let most = limit(&group, &LIMITS)?;
+        let most = limit(&group, LIMITS)?;
         let used = number("memory.current").or_else(|| number("memory.usage_in_bytes")).unwrap_or(0);
-        let keyed = |key| cgroup::keyed(&group, "memory.stat", key).unwrap_or(0);
-        let reclaimable: u64 = ["active_file", "inactive_file", "slab_reclaimable"].map(keyed).iter().sum();
+        let keyed = |key: &str| cgroup::keyed(&group, "memory.stat", key);
+        // In the first version, those without this beginning leave the groups below out.
+        let with_below = |key: &str| keyed(&format!("total_{key}")).or_else(|| keyed(key)).unwrap_or(0);
+        let reclaimable: u64 = ["active_file", "inactive_file", "slab_reclaimable"].map(with_below).iter().sum();
         let used = ByteCount::new(used.saturating_sub(reclaimable));
         Some(OfGroup { group, most, left: most - used.min(most) })
     });
     bounds.min_by_key(|bound| bound.left)
 }
 
-/// Files of a control group with its limits.
-const LIMITS: [&str; 3] = ["memory.max", "memory.limit_in_bytes", "memory.high"];
-/// Those beyond which the kernel ends a process; beyond others it slows it down.
-const HARD_LIMITS: &[&str] = LIMITS.split_at(2).0;
+/// Files of a control group with limits beyond which the kernel ends a process.
+const HARD_LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes"];
+/// The same, and that beyond which it slows it down.
+const LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes", "memory.high"];
 
 /// The tightest limit of a control group in these files.
 fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
@@ -101,7 +103,7 @@ fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
 #[must_use]
 pub fn tightest() -> Option<ByteCount> {
     let own = of_process().map(|found| found.most);
-    [own, tightest_group(&LIMITS).map(|(_, most)| most)].into_iter().flatten().min()
+    [own, tightest_group(LIMITS).map(|(_, most)| most)].into_iter().flatten().min()
 }
 
 /// Makes sure that the control groups which this process is in may have so much memory: beyond that, the kernel ends

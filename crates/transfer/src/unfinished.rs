@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use icdc_disk::tree::{
     Directory, Kind, Metadata, Name, StagingKind, StagingName, Stat, Tree, TreeError, file_user, try_lock,
@@ -53,6 +54,9 @@ pub enum Content {
 pub enum Fate {
     /// A running icdc holds it.
     Held,
+    /// It may be that of a copy at work: the copy of one small file alone holds no lock. It was changed so few
+    /// seconds ago that this is likely.
+    Recent(u64),
     /// Nobody holds it.
     Left,
     /// Nobody held it, and it is removed.
@@ -80,16 +84,16 @@ pub enum Found {
 pub fn search(place: &Path, remove: bool, now: i64, tell: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
     let top = Tree::open(place)?.root().clone();
     let named = path_text(place.as_os_str().as_bytes()).trim_end_matches('/').to_owned();
-    let search = Search { place: named, remove, now };
-    let whole = std::fs::canonicalize(place).unwrap_or_default();
-    let run = whole.ancestors().skip(1).filter_map(run_in).max();
-    let mut waiting = vec![Waiting { directory: top, below: None, run }];
-    while let Some(Waiting { directory, below, run }) = waiting.pop() {
+    let above = std::fs::canonicalize(place).unwrap_or_default();
+    let above = above.ancestors().skip(1).map(Path::to_owned).collect();
+    let search = Search { place: named, remove, now, above };
+    let mut waiting = vec![Waiting { directory: top, below: None, parent: None }];
+    while let Some(Waiting { directory, below, parent }) = waiting.pop() {
         let opened = match below {
             None => Ok(directory),
             Some(name) => directory.open_directory(&name),
         };
-        match opened.and_then(|directory| search.look(&directory, run, tell)) {
+        match opened.and_then(|directory| search.look(Chain { directory, parent }, tell)) {
             Ok(found) => waiting.extend(found),
             // It was renamed or removed meanwhile.
             Err(error) if error.is_missing() => {}
@@ -103,8 +107,14 @@ pub fn search(place: &Path, remove: bool, now: i64, tell: &mut dyn FnMut(Found))
 struct Waiting {
     directory: Directory,
     below: Option<Name>,
-    /// What is known of a run with a journal above.
-    run: Option<Run>,
+    /// `directory`, with those above it.
+    parent: Option<Rc<Chain>>,
+}
+
+/// A directory of the search, with those above it down from where it began.
+struct Chain {
+    directory: Directory,
+    parent: Option<Rc<Chain>>,
 }
 
 /// State of a run of which there is a journal.
@@ -117,36 +127,23 @@ enum Run {
 }
 
 /// The run that has its journal in this directory; of several, one that is at work.
-fn run_in(place: &Path) -> Option<Run> {
-    let tree = Tree::open(place).ok()?;
-    let listing = tree.root().entries().ok()?;
-    listing.iter().filter_map(|entry| run_of(tree.root(), entry.name)).max()
+fn run_in(directory: &Directory) -> Option<Run> {
+    directory.entries().ok()?.iter().filter_map(|entry| run_of(directory, entry.name)).max()
 }
 
-/// The run with this journal, if it is one.
+/// The run with this journal, if it is one. Anybody may make a file of that name where others may make files: it
+/// tells of an ended run only if it is this user's, or as root, whose searches are for all users.
 fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
     StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
     match Hold::of(directory, &Name::new(name).ok()?).ok()? {
         Hold::Another => Some(Run::Held),
-        Hold::Own { .. } => Some(Run::Ended),
+        Hold::Own { locked: Some((_, stat)) } => (stat.uid == file_user() || file_user() == 0).then_some(Run::Ended),
+        Hold::Own { locked: None } => None,
     }
 }
 
 /// Seconds for which a small unfinished file without the journal of a run counts as that of a copy at work.
 const AT_WORK: u64 = 600;
-
-/// Why a small unfinished file that was `changed` then, in seconds since 1970, may be that of a copy at
-/// work, which holds no lock.
-fn may_be_at_work(changed: i64, now: i64) -> Option<String> {
-    let ago = u64::try_from(now.saturating_sub(changed)).unwrap_or(0);
-    (ago < AT_WORK).then(|| {
-        let minutes = AT_WORK / 60;
-        format!(
-            "it was changed {ago} s ago, and a copy of one small file holds no lock; remove it {minutes} minutes after \
-             its last change"
-        )
-    })
-}
 
 /// What is looked for, and where.
 struct Search {
@@ -154,18 +151,16 @@ struct Search {
     place: String,
     remove: bool,
     now: i64,
+    /// The directories above it.
+    above: Vec<PathBuf>,
 }
 
 impl Search {
     /// Deals with what is in one directory; gives the directories in it, the first one last.
-    fn look(
-        &self,
-        directory: &Directory,
-        above: Option<Run>,
-        tell: &mut dyn FnMut(Found),
-    ) -> Result<Vec<Waiting>, TreeError> {
+    fn look(&self, chain: Chain, tell: &mut dyn FnMut(Found)) -> Result<Vec<Waiting>, TreeError> {
+        let chain = Rc::new(chain);
+        let directory = &chain.directory;
         let listing = directory.entries()?;
-        let run = listing.iter().filter_map(|entry| run_of(directory, entry.name)).max().max(above);
         let mut below = Vec::new();
         let mut groups: BTreeMap<[u8; 8], Vec<(StagingName, Name)>> = BTreeMap::new();
         for entry in listing.iter() {
@@ -175,12 +170,22 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
-                _ if is_directory => below.push(Waiting { directory: directory.clone(), below: Some(name), run }),
+                _ if is_directory => below.push(Waiting {
+                    directory: directory.clone(),
+                    below: Some(name),
+                    parent: Some(Rc::clone(&chain)),
+                }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
         }
+        if groups.is_empty() {
+            below.reverse();
+            return Ok(below);
+        }
         let before = directory.own_stat()?;
+        // Not earlier: a run may have been taken up again since the directories above were looked at.
+        let run = self.run_above(&chain);
         let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
         // The directory was finished, its time included, when these were still in it.
         if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
@@ -189,6 +194,20 @@ impl Search {
         found.into_iter().for_each(tell);
         below.reverse();
         Ok(below)
+    }
+
+    /// The run that has its journal in this directory or in one above; of several, one that is at work.
+    fn run_above(&self, chain: &Chain) -> Option<Run> {
+        let found = std::iter::successors(Some(chain), |chain| chain.parent.as_deref());
+        let within = found.filter_map(|chain| run_in(&chain.directory)).max();
+        let above = self.above.iter().filter_map(|place| run_in(Tree::open(place).ok()?.root())).max();
+        within.max(above)
+    }
+
+    /// Seconds since the last change of a small unfinished file that may be that of a copy at work.
+    fn may_be_at_work(&self, stat: &Stat) -> Option<u64> {
+        let ago = u64::try_from(self.now.saturating_sub(stat.ctime.seconds)).unwrap_or(0);
+        (ago < AT_WORK).then_some(ago)
     }
 
     /// Deals with an unfinished file and its journal, which has no lock of its own.
@@ -213,16 +232,15 @@ impl Search {
         let is_small = |(staging, _, _, stat): &(StagingName, _, _, Stat)| {
             staging.kind == StagingKind::Part && stat.size <= BLOCK_SIZE as u64
         };
-        let is_alone = run.is_none() && own.iter().all(is_small);
+        let is_unprotected = run.is_none() && own.iter().all(is_small);
         for (staging, hold, name, stat) in &own {
-            let fate = match hold {
+            let recent = if is_unprotected { self.may_be_at_work(stat) } else { None };
+            let fate = match (hold, recent) {
                 _ if is_held => Fate::Held,
-                Err(error) => Fate::Stays(self.told(error)),
-                Ok(_) if !self.remove => Fate::Left,
-                Ok(_) => match is_alone.then(|| may_be_at_work(stat.ctime.seconds, self.now)).flatten() {
-                    Some(reason) => Fate::Stays(format!("{}: {reason}", self.path_of(directory, name))),
-                    None => self.remove_same(directory, name, stat),
-                },
+                (Err(error), _) => Fate::Stays(self.told(error)),
+                (Ok(_), Some(seconds)) => Fate::Recent(seconds),
+                (Ok(_), None) if !self.remove => Fate::Left,
+                (Ok(_), None) => self.remove_same(directory, name, stat),
             };
             found.push(Found::Unfinished(Unfinished {
                 path: self.path_of(directory, name),

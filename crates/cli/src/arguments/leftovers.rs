@@ -10,7 +10,9 @@ use clap::{Args, ValueHint};
     long_about = "List the unfinished files of this user (.icdc-*.part, .icdc-*.blocks, .icdc-*.run) in a directory of this host and \
         below: their space, how long ago they were changed, and whether a running icdc holds them. As root, those of all users.\n\n\
         The same copy goes on from its unfinished files and removes them at its end. Where it is not run again, or its destination \
-        was spelled in another way, they stay. --remove removes those that no running icdc holds.",
+        was spelled in another way, they stay. --remove removes those that no running icdc holds. A small file \
+        that no journal of a run tells of counts as held for ten minutes after its last change: the copy of one small file alone has \
+        no lock.",
     after_long_help = concat!(
         "Exit codes:\n",
         "  0  done\n",

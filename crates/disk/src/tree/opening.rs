@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::beneath;
 use super::directory::{DIRECTORY, Directory};
 use super::error::{Result, TreeError};
+use super::lock::try_lock;
 use super::metadata::{Kind, Stat, permissions};
 use super::names::Name;
 use super::scope::Scope;
@@ -54,7 +55,7 @@ impl Directory {
 
     /// Opens the regular file `name`, left by an earlier run, for reading and writing. One of this
     /// user that may only be read is made writable: the earlier run may have given it its last mode
-    /// already.
+    /// already. One that is locked keeps its mode: it is about to get its final name.
     ///
     /// # Errors
     /// [`TreeError::NotAFile`] for anything but a regular file; [`TreeError::NotOurs`] when it has
@@ -83,6 +84,8 @@ impl Directory {
         self.open_file(name).is_ok_and(|(file, stat)| {
             stat.uid == file_user()
                 && stat.nlink == 1
+                // Where a lock needs a file that may be written to, nothing can be told.
+                && try_lock(&file).unwrap_or(true)
                 && rustix::fs::fchmod(file, permissions(stat.mode | 0o600)).is_ok()
         })
     }

@@ -104,6 +104,8 @@ pub struct Sender {
     has_answered: bool,
     /// How often the receiver may still tell of another session that it waits for.
     waits: u32,
+    /// It waits for one, and the user was told.
+    is_waiting: bool,
     ending: Ending,
     messages: VecDeque<Message>,
     actions: VecDeque<Action>,
@@ -122,6 +124,7 @@ impl Sender {
             needed: None,
             has_answered: false,
             waits: MAX_WAITS,
+            is_waiting: false,
             ending: Ending::Running(Outgoing::Open),
             messages: opening::messages(begin),
             actions: VecDeque::new(),

@@ -85,12 +85,15 @@ impl Plan {
             }
             let part = left.part.as_ref().map(|(_, file)| file);
             let made = leftovers::make_files(directory, name, shared.whose(), part, is_journaled)?;
-            let Some(MadeFiles { file, journal, staging }) = made else { continue };
+            let Some(MadeFiles { file, journal, staging }) = made else {
+                has_waited = true;
+                continue;
+            };
             let journal = journal.map(|file| FileJournal::begin(file, header, &shown)).transpose();
             let journal = journal.inspect_err(|_| leftovers::discard(directory, staging))?;
             return Ok((Unfinished { staging, file, journal }, has_waited || shared.link.is_hung_up()));
         }
-        Err(Failure::Passing(leftovers::busy(&shown, None)))
+        Err(leftovers::busy(&shown, None).into())
     }
 }
 

@@ -22,6 +22,7 @@ use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::Digest;
 use icdc_units::Span;
+use rustix::fs::OFlags;
 
 use super::failure::{self, Failure};
 use super::holder::{Holder, holder};
@@ -78,7 +79,9 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
     let mut claimed = Claimed { file: None, has_waited: false, ended: None };
     let mut at_once = 0;
     while at_once < CLAIMS {
-        let Ok((file, stat)) = directory.reopen_file(name) else { return Ok(claimed) };
+        let Some((file, stat)) = directory.reopen_file(name).ok().or_else(|| opened_held(directory, name)) else {
+            return Ok(claimed);
+        };
         let is_free = try_lock(&file).map_err(failed)?;
         // Afterwards it may have no name any more, by which it is believed.
         let is_believed = !is_free && is_believed(directory, name, &stat);
@@ -86,8 +89,14 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
         claimed.has_waited |= has_waited;
         let stat = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
         if is_still_named(directory, name, &stat) {
-            claimed.file = Some(file);
-            return Ok(claimed);
+            if is_writable(&file) {
+                claimed.file = Some(file);
+                return Ok(claimed);
+            }
+            // Its writer has ended, and it may be opened for writing now.
+            drop(file);
+            at_once += 1;
+            continue;
         }
         // Published or removed while the lock was waited for; others may wait for it, too.
         unlock(&file).map_err(failed)?;
@@ -95,6 +104,17 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
         at_once += u32::from(!has_waited);
     }
     Err(busy(what, None))
+}
+
+/// Opens a file of this user with its last mode, which nobody may write to, for reading, if another
+/// session holds it.
+fn opened_held(directory: &Directory, name: &Name) -> Option<(File, Stat)> {
+    let (file, stat) = directory.open_file(name).ok()?;
+    (stat.uid == file_user() && stat.nlink == 1 && !try_lock(&file).unwrap_or(true)).then_some((file, stat))
+}
+
+fn is_writable(file: &File) -> bool {
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 /// Whether the name means this file.
@@ -230,9 +250,10 @@ pub(super) fn make_files(
     journaled: bool,
 ) -> Result<Option<MadeFiles>, Failure> {
     let left = left.and_then(|file| Stat::of(file).ok()).map(|stat| (stat.dev, stat.ino));
-    let is_of_another = |staging: Staging| {
-        let found = directory.reopen_file(&staging.part());
-        staging.is_free(directory, &BESIDE) && found.is_ok_and(|(_, stat)| Some((stat.dev, stat.ino)) != left)
+    let is_of_another = |staging: Staging| match directory.reopen_file(&staging.part()) {
+        _ if !staging.is_free(directory, &BESIDE) => false,
+        Ok((_, stat)) => Some((stat.dev, stat.ino)) != left,
+        Err(error) => error.is_missing() || opened_held(directory, &staging.part()).is_some(),
     };
     let make = |staging: Staging| {
         let file = match directory.create_file(&staging.part(), 0o600) {
@@ -243,7 +264,10 @@ pub(super) fn make_files(
         match hold(directory, &staging.part(), &file) {
             Ok(true) => {}
             Ok(false) => return Ok(Ok(None)),
-            Err(error) => return Ok(Err(error)),
+            Err(error) => {
+                let _ = directory.remove_file(&staging.part());
+                return Ok(Err(error));
+            }
         }
         let found_again = journaled && staging.is_found_again();
         let journal = found_again.then(|| make_journal(directory, staging)).transpose();
@@ -330,8 +354,9 @@ pub(super) fn find_part(
 
 /// Removes what is there of an unfinished item.
 pub(super) fn discard(directory: &Directory, staging: Staging) {
-    let _ = directory.remove_file(&staging.part());
+    // Whoever finds the unfinished file gone makes both anew.
     let _ = directory.remove_file(&staging.blocks());
+    let _ = directory.remove_file(&staging.part());
 }
 
 /// Removes the journals of the published item with the final name `name`.

@@ -49,15 +49,19 @@ struct WithoutOwn<'a> {
     waits: &'a dyn Waits,
     codec: &'a RunJournal,
     transfer: &'a TransferId,
-    /// Answer for the file that was looked at last, by device and inode: another one may have its name by now.
-    is_own: Cell<Option<((u64, u64), bool)>>,
+    /// Answer for the file that was looked at last. Another one may have its name by now, and of one that was
+    /// this run's another run may have taken over, which writes to it.
+    is_own: Cell<Option<(Stat, bool)>>,
 }
 
 impl WithoutOwn<'_> {
     fn is_own(&self, file: &File) -> bool {
         let Ok(stat) = Stat::of(file) else { return false };
-        let place = (stat.dev, stat.ino);
-        if let Some((_, is_own)) = self.is_own.get().filter(|(known, _)| *known == place) {
+        let holds = |(known, is_own): &(Stat, bool)| {
+            let is_same = (known.dev, known.ino) == (stat.dev, stat.ino);
+            is_same && (!is_own || (known.size, known.mtime) == (stat.size, stat.mtime))
+        };
+        if let Some((_, is_own)) = self.is_own.get().filter(holds) {
             return is_own;
         }
         let mut reader = self.codec.reader();
@@ -66,7 +70,7 @@ impl WithoutOwn<'_> {
             Ok(())
         });
         let is_own = fed.is_ok() && reader.finish().last_run == Some(*self.transfer);
-        self.is_own.set(Some((place, is_own)));
+        self.is_own.set(Some((stat, is_own)));
         is_own
     }
 }

@@ -47,9 +47,13 @@ impl Misstated {
             return Ok(None);
         }
         // Such as `/proc/kmsg` has the reader wait for what comes.
-        let contents = without_waiting(&file)
-            .and_then(|()| read_to_end(&file))
-            .map_err(|error| format!("it cannot be read: {error}"))?;
+        let contents =
+            set_nonblocking(&file).and_then(|()| read_to_end(&file)).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => {
+                    "a reader has to wait for its contents; copy what a program like cat reads of it".to_owned()
+                }
+                _ => format!("it cannot be read: {error}"),
+            })?;
         if Stat::of(&file).is_ok_and(|after| after.size != stat.size) {
             return Ok(None);
         }
@@ -73,7 +77,7 @@ fn is_doubtful(sizes: StatedSizes, stat: &Stat) -> bool {
 }
 
 /// Has reading fail where there is nothing to read yet.
-fn without_waiting(file: &File) -> io::Result<()> {
+fn set_nonblocking(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }

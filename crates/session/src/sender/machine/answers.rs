@@ -40,8 +40,13 @@ impl Sender {
                 Ok(())
             }
             Message::Running(running) => {
-                if let Some(left) = self.waits.checked_sub(u32::from(running.is_some())) {
-                    self.waits = left;
+                let is_heard = match &running {
+                    Some(_) => self.waits > 0,
+                    None => self.is_waiting,
+                };
+                if is_heard {
+                    self.is_waiting = running.is_some();
+                    self.waits -= u32::from(self.is_waiting);
                     self.actions.push_back(Action::Running(running));
                 }
                 Ok(())
