@@ -142,6 +142,7 @@ impl CopyPlan {
             dry_run: arguments.dry_run,
             buffered: arguments.buffered,
             diskless: None,
+            place: None,
         };
         options.retry_for = arguments.retry_for;
         ensure!(

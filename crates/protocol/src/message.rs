@@ -3,7 +3,7 @@
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
-//! receiver → sender Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
@@ -19,7 +19,9 @@ use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
-pub use crate::request::{Diskless, Drive, DriveRoute, Existing, Job, Preserve, ReceiveOptions, Request, SendOptions};
+pub use crate::request::{
+    Diskless, Drive, DriveRoute, Existing, Job, Place, Preserve, ReceiveOptions, Request, SendOptions,
+};
 pub use crate::running::{IfRunning, Running};
 use crate::version::Features;
 
@@ -152,6 +154,10 @@ pub enum Message {
 
     /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
     Running(Option<Running>),
+
+    /// Where the receiver has placed the source, for further sessions of the run: what lies there then depends on
+    /// this one, and on others.
+    Placed(Place),
 }
 
 impl Message {

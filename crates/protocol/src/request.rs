@@ -159,6 +159,18 @@ pub struct ReceiveOptions {
     pub buffered: bool,
     /// Write nothing.
     pub diskless: Option<Diskless>,
+    /// Where an earlier session of the same run has placed the source; `None` in the first one.
+    pub place: Option<Place>,
+}
+
+/// What the destination is to a single directory that is copied under a name: by the rule of `cp`, it depends on
+/// whether it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// It becomes the copy.
+    Named,
+    /// The copy goes into it.
+    Inside,
 }
 
 /// Treatment of a file that is at the destination already.

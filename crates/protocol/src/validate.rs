@@ -94,6 +94,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::NotConnected { reason, .. } => ("NotConnected", text(reason)),
         Message::Notice(notice) => ("Notice", self::notice(notice)),
         Message::Running(running) => ("Running", running.as_ref().map_or(Ok(()), self::running)),
+        Message::Placed(_) => ("Placed", Ok(())),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }

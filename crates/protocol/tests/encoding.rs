@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "bd41122e"),
+        ("Request", "2ae022c9"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -38,6 +38,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
         ("Running", "8752b460"),
+        ("Placed", "1b92ab5a"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -150,6 +151,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Notice(_) => "Notice",
         Message::MaxRate { .. } => "MaxRate",
         Message::Running(_) => "Running",
+        Message::Placed(_) => "Placed",
     }
 }
 
@@ -181,6 +183,7 @@ fn requests() -> Vec<Message> {
         dry_run: false,
         buffered: true,
         diskless: None,
+        place: Some(Place::Inside),
     };
     let drive = Drive {
         host: "far".into(),
@@ -315,6 +318,8 @@ fn from_receiver() -> Vec<Message> {
         running(IfRunning::Skip),
         running(IfRunning::Fail),
         Message::Running(None),
+        Message::Placed(Place::Named),
+        Message::Placed(Place::Inside),
     ]
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn push_over(
         icdc_tcp::congestion::load_ahead();
     }
     let sent = with_retries(order.retry_for, account, events, stop, || {
+        receive.place = receive.place.or(account.place());
         let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
@@ -120,6 +121,7 @@ pub(crate) fn pull_over(
             receiver::run(link, joining, &order, account, events, stop)
         });
         receive.resume = true;
+        receive.place = account.place();
         outcome
     })?;
     if let Some(goodbye) = &received.goodbye {

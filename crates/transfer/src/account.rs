@@ -1,8 +1,9 @@
-//! What a run has cost so far, over all its sessions.
+//! What a run has cost so far, over all its sessions, and what they have in common.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 
+use icdc_protocol::message::Place;
 use icdc_session::SessionError;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -24,6 +25,7 @@ struct Sums {
     stages: BTreeMap<String, u64>,
     congestion: String,
     max_rate: Option<Rate>,
+    place: Option<Place>,
 }
 
 impl Account {
@@ -92,6 +94,17 @@ impl Account {
     #[must_use]
     pub fn max_rate(&self) -> Option<Rate> {
         self.sums.lock().expect("no panic while sums are kept").max_rate
+    }
+
+    /// Notes where the receiving end has placed the source. The first session decides.
+    pub fn note_place(&self, place: Place) {
+        self.sums.lock().expect("no panic while sums are kept").place.get_or_insert(place);
+    }
+
+    /// Where the source is placed, if a session has decided that.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        self.sums.lock().expect("no panic while sums are kept").place
     }
 
     /// Payload bytes that travelled.

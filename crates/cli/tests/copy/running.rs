@@ -1,11 +1,13 @@
 //! One copy started twice at a time: who writes is named, and what it has published is not sent again.
 
 use std::fs;
+use std::time::Duration;
 
+use rustix::process::kill_process;
 use serde_json::Value;
 
 use crate::support::data;
-use crate::support::process::{Run, Signal};
+use crate::support::process::{Run, Signal, Start};
 use crate::support::{Ended, MIB, Road, Way, assert_no_leftovers, assert_same};
 
 /// Sources: a file alone, or a tree with further ones.
@@ -117,6 +119,67 @@ fn the_same_copy_is_skipped_or_fails_where_that_is_asked_for() {
         // Nobody is in the way any more.
         ended("fail").expect_code(0);
         assert_no_leftovers(road.site.root());
+    }
+}
+
+/// Whoever comes second has been looked at before the first one makes its file, or after.
+#[test]
+fn of_two_that_begin_at_once_one_is_skipped_or_fails() {
+    let road = Road::new(Way::Push);
+    sources(&road);
+    for (what, code) in [("skip", 0), ("fail", 2)] {
+        for pause in [0, 20, 40, 60, 80] {
+            let first = road.start(&["--rate", "200mbit", "--if-running", what], &["large"], "copy");
+            std::thread::sleep(Duration::from_millis(pause));
+            let second = road.start(&["--rate", "200mbit", "--if-running", what], &["large"], "copy");
+            let ended = [first.finish(), second.finish()];
+            let codes = [&ended[0], &ended[1]].map(|ended| ended.code);
+            assert!(codes == [Some(0), Some(code)] || codes == [Some(code), Some(0)], "{}\n{}", ended[0], ended[1]);
+            assert_eq!(ended.iter().filter(|ended| ended.summary()["verified"] == true).count(), 1);
+            assert_same(&road.path("large"), &road.path("copy"));
+            fs::remove_file(road.path("copy")).unwrap();
+            assert_no_leftovers(road.site.root());
+        }
+    }
+}
+
+/// Whether the destination becomes the copy or has it in it depends on what is there, which the run itself and others
+/// change: the first session decides.
+#[test]
+fn what_is_cut_goes_on_in_the_same_place() {
+    for way in [Way::Push, Way::Pull] {
+        let road = Road::new(way);
+        sources(&road);
+        let down = road.path("down");
+        road.site.program("ssh-here", &format!("[ -e {} ] && exit 255\nshift\nexec sh -c \"$*\"", down.display()));
+        let cut = |run: &Run| {
+            fs::write(&down, "").unwrap();
+            kill_process(run.far_end().unwrap(), Signal::KILL).unwrap();
+            assert!(run.wait_for(|event| event["type"] == "reconnecting"), "{way:?}: {}", run.stderr());
+        };
+        let ends_well = |run: Run| {
+            fs::remove_file(&down).unwrap();
+            let ended = run.finish().expect_code(0);
+            assert!(!road.path("copy/tree").exists(), "{way:?}: {ended}");
+            assert_same(&road.path("tree"), &road.path("copy"));
+            assert_no_leftovers(road.site.root());
+        };
+        // Another run comes to its end meanwhile.
+        let first = stopped(&road, "tree");
+        let second = road.start(&[], &["tree"], "copy");
+        assert!(second.wait_for(is_running), "{way:?}: {}", second.finish());
+        cut(&second);
+        first.signal(Signal::CONT);
+        first.finish().expect_code(0);
+        ends_well(second);
+        fs::remove_dir_all(road.path("copy")).unwrap();
+
+        // What tells of the run goes.
+        let run = road.start(&["--rate", "40mbit"], &["tree"], "copy");
+        assert!(run.wait_for_bytes(4 * MIB), "{way:?}: {}", run.finish());
+        cut(&run);
+        road.site.icdc(&["leftovers", "--remove"]).arg(road.site.root()).run().expect_code(0);
+        ends_well(run);
     }
 }
 

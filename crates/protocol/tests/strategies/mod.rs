@@ -67,6 +67,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         (any::<u32>(), 0..u32::MAX).prop_map(|(id, index)| Message::Resend { id, index }),
         vec(done, 0..50).prop_map(Message::Done),
         option::of(running()).prop_map(Message::Running),
+        place().prop_map(Message::Placed),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -267,26 +268,33 @@ fn diskless() -> impl Strategy<Value = Diskless> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    let usual = (any::<[bool; 5]>(), existing(), if_running(), preserve(), option::of(1_u64..1 << 30)).prop_map(
-        |([verify, resume, mkpath, dry_run, buffered], existing, if_running, preserve, ring)| ReceiveOptions {
-            verify,
-            resume,
-            existing,
-            if_running,
-            mkpath,
-            preserve,
-            ring: ring.map(ByteCount::new),
-            dry_run,
-            buffered,
-            diskless: None,
-        },
-    );
+    let usual =
+        (any::<[bool; 5]>(), existing(), if_running(), preserve(), option::of(1_u64..1 << 30), option::of(place()))
+            .prop_map(|([verify, resume, mkpath, dry_run, buffered], existing, if_running, preserve, ring, place)| {
+                ReceiveOptions {
+                    verify,
+                    resume,
+                    existing,
+                    if_running,
+                    mkpath,
+                    preserve,
+                    ring: ring.map(ByteCount::new),
+                    dry_run,
+                    buffered,
+                    diskless: None,
+                    place,
+                }
+            });
     let without_disks = diskless().prop_map(|diskless| ReceiveOptions {
         diskless: Some(diskless),
         preserve: Preserve::NOTHING,
         ..ReceiveOptions::default()
     });
     prop_oneof![3 => usual, 1 => without_disks]
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![Just(Place::Named), Just(Place::Inside)]
 }
 
 fn running() -> impl Strategy<Value = Running> {

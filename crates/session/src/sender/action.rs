@@ -1,7 +1,7 @@
 //! What the sending end's machine asks of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryId, FileDigest, Notice, Problem, Running};
+use icdc_protocol::message::{EntryId, FileDigest, Notice, Place, Problem, Running};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -60,6 +60,8 @@ pub enum Action {
     Noticed(Notice),
     /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
     Running(Option<Running>),
+    /// Where the receiver has placed the source, for further sessions of the run.
+    Placed(Place),
     /// A connection after the first is gone, and what did not arrive over it is read once more:
     /// shut it, and tell the user.
     ConnectionLost {

@@ -2,11 +2,13 @@
 
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
+use icdc_protocol::message::Place;
 
 /// Everything beneath the destination, to read and to change; beneath the directory that holds it where it is
-/// not there yet or a file, or an interrupted run left its journal there. Nothing where it cannot be: that is
+/// not there yet or a file, an interrupted run left its journal there, or an earlier session has made it the copy
+/// (its `place`). Nothing where it cannot be: that is
 /// found again, and told, when the session begins.
-pub(super) fn files(tree: &Tree, destination: &[u8]) -> Files {
+pub(super) fn files(tree: &Tree, destination: &[u8], place: Option<Place>) -> Files {
     let files = Files::of_end();
     let Ok(located) = tree.resolve(destination) else {
         return match above_missing(tree, destination) {
@@ -19,8 +21,9 @@ pub(super) fn files(tree: &Tree, destination: &[u8]) -> Files {
         (Some(_), Some(Kind::Directory | Kind::Symlink)) => located.open_directory().ok(),
         (Some(_), _) => None,
     };
+    let is_above_needed = || place == Some(Place::Named) || may_hold_journal(&located.directory);
     match existing {
-        Some(existing) if located.trailing_slash || !may_hold_journal(&located.directory) => files.change(&existing),
+        Some(existing) if located.trailing_slash || !is_above_needed() => files.change(&existing),
         Some(existing) => files.change(&existing).change(&located.directory),
         None => files.change(&located.directory),
     }
@@ -48,11 +51,11 @@ mod tests {
     use super::*;
 
     /// Where a receiver for `destination` beneath a tree with `there/` may make a directory, of `places`.
-    fn makes(destination: &[u8], places: &[&str]) -> Vec<bool> {
+    fn makes(destination: &[u8], place: Option<Place>, places: &[&str]) -> Vec<bool> {
         let temporary = tempfile::tempdir().unwrap();
         fs::create_dir_all(temporary.path().join("there/deep")).unwrap();
         let tree = Tree::open(temporary.path()).unwrap();
-        let files = files(&tree, destination);
+        let files = files(&tree, destination, place);
         std::thread::scope(|scope| {
             let confined = scope.spawn(|| {
                 files.enforce();
@@ -67,10 +70,11 @@ mod tests {
         if let Some(why) = icdc_confine::files::obstacle() {
             return eprintln!("skipped: {why}");
         }
-        assert_eq!(makes(b"there", &["there/new", "beside"]), [true, false]);
-        assert_eq!(makes(b"there/deep/", &["there/deep/new", "there/beside"]), [true, false]);
-        assert_eq!(makes(b"there/new", &["there/new", "beside"]), [true, false]);
-        assert_eq!(makes(b"there/a/b//c/", &["there/a/b/c", "beside"]), [true, false]);
-        assert_eq!(makes(b"", &["anywhere"]), [true]);
+        assert_eq!(makes(b"there", None, &["there/new", "beside"]), [true, false]);
+        assert_eq!(makes(b"there", Some(Place::Named), &["there/new", "beside"]), [true, true]);
+        assert_eq!(makes(b"there/deep/", None, &["there/deep/new", "there/beside"]), [true, false]);
+        assert_eq!(makes(b"there/new", None, &["there/new", "beside"]), [true, false]);
+        assert_eq!(makes(b"there/a/b//c/", None, &["there/a/b/c", "beside"]), [true, false]);
+        assert_eq!(makes(b"", None, &["anywhere"]), [true]);
     }
 }

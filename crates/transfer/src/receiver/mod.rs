@@ -42,8 +42,8 @@ mod throttle;
 mod under_check;
 mod waiting;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock};
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, bounded, unbounded};
 use icdc_disk::BlockPool;
@@ -118,7 +118,7 @@ pub fn run(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Received, SessionError> {
-    let files = confinement::files(order.tree, order.destination);
+    let files = confinement::files(order.tree, order.destination, order.options.place);
     let session = |link| receive(link, joining, order, account, events, stop);
     let untold = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);
@@ -169,6 +169,7 @@ fn receive(
         noticed: Mutex::default(),
         writes: Activity::default(),
         counters: Counters::default(),
+        place: OnceLock::new(),
     };
     let (to_names, names_queue) = bounded(64);
     let (stored, stored_queue) = unbounded();
@@ -225,6 +226,9 @@ fn receive(
     })?;
 
     shared.tell_noticed();
+    if let Some(place) = shared.place.get() {
+        account.note_place(*place);
+    }
     account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
     let counters = &shared.counters;

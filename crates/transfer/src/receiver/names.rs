@@ -21,7 +21,7 @@ use directories::Directories;
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, NoticeKind};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, Message, NoticeKind};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
     Action, Apart, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication,
@@ -290,14 +290,19 @@ impl Keeper<'_> {
             options if options.dry_run => Parents::Imagined,
             _ => Parents::Made,
         };
-        let only_new = shared.order.allowed.only_new;
+        let (only_new, place) = (shared.order.allowed.only_new, shared.options.place);
         let is_drop_box = only_new.is_some();
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
-            let imagined = Placement::find(tree, destination, begin, Parents::Imagined, only_new)?;
+            let imagined = Placement::find(tree, destination, begin, (Parents::Imagined, place), only_new)?;
             refuse_onto_itself(&imagined, begin)?;
         }
-        let placement = Placement::find(tree, destination, begin, parents, only_new)?;
+        let placement = Placement::find(tree, destination, begin, (parents, place), only_new)?;
+        if let Some(place) = placement.place_of_directory() {
+            // Before another run is waited for, whose end may change what is there.
+            let _ = shared.place.set(place);
+            shared.reply(Message::Placed(place));
+        }
         // A drop box replaces nothing, and does not tell whether the sources are what is there.
         if !is_drop_box {
             refuse_onto_itself(&placement, begin)?;

@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError, resembles_staging};
-use icdc_protocol::message::{Begin, Refusal, RefusalKind, Source, SourceKind};
+use icdc_protocol::message::{Begin, Place, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
 use icdc_session::receiver::book::resume::{cannot_replace, taken};
@@ -64,14 +64,14 @@ enum Destination {
 }
 
 impl Placement {
-    /// Decides by what the sources are and what is at `destination`. Changes nothing but missing
-    /// `parents`.
+    /// Decides by what the sources are and what is at `destination`, unless an earlier session of the run has
+    /// decided: then by its `place`. Changes nothing but missing `parents`.
     /// With `only_new`, by whose key only what is not there yet is made, it is not told what is there.
     pub(super) fn find(
         tree: &Tree,
         destination: &[u8],
         begin: &Begin,
-        parents: Parents,
+        (parents, place): (Parents, Option<Place>),
         only_new: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
@@ -91,11 +91,12 @@ impl Placement {
         };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let existing = if continues_here(&located, begin, Whose(only_new)) {
-            None
-        } else {
-            existing_directory(&located, only_new.is_some())?
-        };
+        let is_itself = is_place_open(&located, begin)
+            && match place {
+                Some(place) => place == Place::Named,
+                None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(only_new)),
+            };
+        let existing = if is_itself { None } else { existing_directory(&located, only_new.is_some())? };
         let is_inside = contents || !single || located.trailing_slash;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
@@ -159,6 +160,16 @@ impl Placement {
                 Some((directory, name_of(source).ok()?))
             }
             Destination::Inside(_) | Destination::InsideNew(_) => None,
+        }
+    }
+
+    /// What DST is to the only source, if that is a directory under a name of its own.
+    pub(super) fn place_of_directory(&self) -> Option<Place> {
+        let [Source { kind: SourceKind::Directory, .. }] = self.sources.as_slice() else { return None };
+        match &self.destination {
+            Destination::Named(..) => Some(Place::Named),
+            Destination::Inside(_) => Some(Place::Inside),
+            Destination::InsideNew(_) => None,
         }
     }
 
@@ -231,14 +242,11 @@ pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeErro
     directory.own_stat().map(|stat| DirectoryPlace { device: stat.dev, inode: stat.ino })
 }
 
-/// Whether DST exists only because an interrupted run of the same job has made it: then it is still
-/// the copy, and not the directory to copy into.
-fn continues_here(located: &Located, begin: &Begin, whose: Whose) -> bool {
+/// Whether DST may be the copy itself although it is there: if an interrupted run of the same job has made it, or an
+/// earlier session of this one. Otherwise it is the directory to copy into.
+fn is_place_open(located: &Located, begin: &Begin) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
-    source.kind == SourceKind::Directory
-        && !located.trailing_slash
-        && located.name.is_some()
-        && RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), whose)
+    source.kind == SourceKind::Directory && !located.trailing_slash && located.name.is_some()
 }
 
 fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionError> {
@@ -372,7 +380,8 @@ mod tests {
             let temporary = tempfile::tempdir().unwrap();
             let tree = Tree::open(temporary.path()).unwrap();
             let number = || std::fs::read_dir(temporary.path()).unwrap().count();
-            let mut placement = Placement::find(&tree, destination, &begin(kinds), Parents::Needed, None).unwrap();
+            let mut placement =
+                Placement::find(&tree, destination, &begin(kinds), (Parents::Needed, None), None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");
             placement.make(false).unwrap();

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Tree;
 use icdc_disk::{Block, BlockPool};
 use icdc_link::LinkControl;
-use icdc_protocol::message::{EntryId, Feedback, FileDigest, Message, NoticeKind, ReceiveOptions, Totals, TransferId};
+use icdc_protocol::message::{
+    EntryId, Feedback, FileDigest, Message, NoticeKind, Place, ReceiveOptions, Totals, TransferId,
+};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
@@ -104,6 +106,8 @@ pub(super) struct Shared<'a> {
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,
+    /// Where the source is placed, for further sessions of the run.
+    pub(super) place: OnceLock<Place>,
 }
 
 #[derive(Default)]

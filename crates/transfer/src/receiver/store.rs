@@ -185,7 +185,10 @@ impl Store<'_> {
                 }
                 Action::Lost { id, loss, keep } => {
                     let path = self.close(id, keep);
-                    self.tell(NameJob::Lost { id, failure: loss.into_failure(&path) });
+                    // The session's failure says more, such as that another icdc has the file.
+                    if !self.shared.has_failed() {
+                        self.tell(NameJob::Lost { id, failure: loss.into_failure(&path) });
+                    }
                 }
                 Action::Left { id, keep } => {
                     self.close(id, keep);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
@@ -16,7 +16,7 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
+    self, Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
 };
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
@@ -156,6 +156,8 @@ pub(super) struct Executor<'a> {
     peer: AtomicU64,
     /// Limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for anything.
     max_rate: AtomicU64,
+    /// Where the receiver has placed the source.
+    placed: OnceLock<message::Place>,
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
     pub(super) tuned: Option<Tuned>,
@@ -226,6 +228,7 @@ impl<'a> Executor<'a> {
             last_blocks: LastBlocks::default(),
             peer: AtomicU64::new(peer.bits()),
             max_rate: AtomicU64::new(u64::MAX),
+            placed: OnceLock::new(),
             link,
             tuned,
             further: FurtherControls::default(),
@@ -303,6 +306,9 @@ impl<'a> Executor<'a> {
                 outside.events.push(Event::Notice { text });
             }
             Action::Noticed(notice) => state.noticed.heard(notice),
+            Action::Placed(place) => {
+                let _ = self.placed.set(place);
+            }
             Action::Running(running) => outside.events.push(Event::of_running(running.as_ref())),
             Action::ConnectionLost { connection } => {
                 let end = state.early_ends.remove(&connection).unwrap_or(EarlyEnd::AtReceiver);
@@ -430,6 +436,10 @@ impl<'a> Executor<'a> {
     }
 
     /// Limit that a daemon sets to the key in use.
+    pub(super) fn placed(&self) -> Option<message::Place> {
+        self.placed.get().copied()
+    }
+
     pub(super) fn max_rate(&self) -> Option<Rate> {
         let rate = self.max_rate.load(Ordering::Relaxed);
         (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))

@@ -208,6 +208,9 @@ fn send(
     if let Some(limit) = executor.max_rate() {
         account.note_max_rate(limit);
     }
+    if let Some(place) = executor.placed() {
+        account.note_place(place);
+    }
     account.add_bytes(connections.bytes_sent());
     account.add_sender(connections.retransmitted_segments(), &executor.stages.charged_by_name());
     outcome?;

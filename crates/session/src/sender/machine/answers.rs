@@ -51,6 +51,10 @@ impl Sender {
                 }
                 Ok(())
             }
+            Message::Placed(place) => {
+                self.actions.push_back(Action::Placed(place));
+                Ok(())
+            }
             Message::Left { connection, frames } => self.left(connection, frames),
             Message::Accepted(theirs) => match theirs.lacking(self.order.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),

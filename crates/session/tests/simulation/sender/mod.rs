@@ -195,6 +195,7 @@ impl SenderEnd {
                 | Action::DirectoryFailed { .. }
                 | Action::Noticed(_)
                 | Action::Running(_)
+                | Action::Placed(_)
                 | Action::Problem(_) => {}
                 Action::ConnectionLost { connection } => {
                     let connection = usize::from(connection);
