@@ -290,15 +290,17 @@ impl Keeper<'_> {
             options if options.dry_run => Parents::Imagined,
             _ => Parents::Made,
         };
-        let (only_new, place) = (shared.order.allowed.only_new, shared.options.place);
+        let only_new = shared.order.allowed.only_new;
         let is_drop_box = only_new.is_some();
+        // Who may only make what is new neither chooses by what is there nor hears of it.
+        let place = shared.options.place.filter(|_| !is_drop_box);
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
             let imagined = Placement::find(tree, destination, begin, (Parents::Imagined, place), only_new)?;
             refuse_onto_itself(&imagined, begin)?;
         }
         let placement = Placement::find(tree, destination, begin, (parents, place), only_new)?;
-        if let Some(place) = placement.place_of_directory() {
+        if let Some(place) = placement.place_of_directory().filter(|_| !is_drop_box) {
             // Before another run is waited for, whose end may change what is there.
             let _ = shared.place.set(place);
             shared.reply(Message::Placed(place));
