@@ -128,18 +128,29 @@ fn of_two_that_begin_at_once_one_is_skipped_or_fails() {
     let road = Road::new(Way::Push);
     sources(&road);
     for (what, code) in [("skip", 0), ("fail", 2)] {
+        let mut met = 0;
         for pause in [0, 20, 40, 60, 80] {
-            let first = road.start(&["--rate", "200mbit", "--if-running", what], &["large"], "copy");
+            let start = || road.start(&["--rate", "200mbit", "--if-running", what], &["large"], "copy");
+            let first = start();
             std::thread::sleep(Duration::from_millis(pause));
-            let second = road.start(&["--rate", "200mbit", "--if-running", what], &["large"], "copy");
-            let ended = [first.finish(), second.finish()];
-            let codes = [&ended[0], &ended[1]].map(|ended| ended.code);
-            assert!(codes == [Some(0), Some(code)] || codes == [Some(code), Some(0)], "{}\n{}", ended[0], ended[1]);
-            assert_eq!(ended.iter().filter(|ended| ended.summary()["verified"] == true).count(), 1);
+            let ended = [start().finish(), first.finish()];
+            for ended in &ended {
+                let is_copied = ended.summary()["verified"] == true;
+                assert_eq!(ended.code, Some(if is_copied { 0 } else { code }), "{what}: {ended}");
+                met += u32::from(!is_copied);
+            }
+            // On a busy machine one may be through when the other begins.
+            assert!(
+                ended.iter().any(|ended| ended.summary()["verified"] == true),
+                "{what}: {}\n{}",
+                ended[0],
+                ended[1]
+            );
             assert_same(&road.path("large"), &road.path("copy"));
             fs::remove_file(road.path("copy")).unwrap();
             assert_no_leftovers(road.site.root());
         }
+        assert!(met > 0, "{what}: no two were at work at a time");
     }
 }
 
@@ -175,8 +186,8 @@ fn what_is_cut_goes_on_in_the_same_place() {
         fs::remove_dir_all(road.path("copy")).unwrap();
 
         // What tells of the run goes.
-        let run = road.start(&["--rate", "40mbit"], &["tree"], "copy");
-        assert!(run.wait_for_bytes(4 * MIB), "{way:?}: {}", run.finish());
+        let run = road.start(&["--rate", "25mbit"], &["tree"], "copy");
+        assert!(run.wait_for_bytes(3 * MIB), "{way:?}: {}", run.finish());
         cut(&run);
         road.site.icdc(&["leftovers", "--remove"]).arg(road.site.root()).run().expect_code(0);
         ends_well(run);

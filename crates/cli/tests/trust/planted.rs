@@ -39,6 +39,8 @@ fn assert_nothing_is_believed(site: &Site) {
     fs::write(&lines, format!("{}\n{options} {key}", fs::read_to_string(&lines).unwrap().trim_end())).unwrap();
     let there = site.path("root/in");
     let clear = || {
+        // A session may write until it has ended, after its client has.
+        assert!(eventually(|| daemon.run().sessions().is_empty()), "{}", daemon.run().stderr());
         fs::read_dir(&there).unwrap().map(|entry| entry.unwrap().path()).for_each(|path| {
             if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
         });
