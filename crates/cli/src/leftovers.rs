@@ -57,7 +57,7 @@ impl Tally {
                 self.files += 1;
                 self.bytes = self.bytes.saturating_add(found.space.as_u64());
                 self.held += u64::from(found.fate == Fate::Held);
-                self.recent += u64::from(matches!(found.fate, Fate::Recent(_)));
+                self.recent += u64::from(found.fate == Fate::Recent);
                 self.removed += u64::from(found.fate == Fate::Removed);
                 self.errors += u64::from(matches!(found.fate, Fate::Stays(_)));
             }
@@ -104,18 +104,18 @@ fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {
     if json {
         let reason = match &found.fate {
             Fate::Stays(reason) => Some(reason.clone()),
-            Fate::Recent(seconds) => Some(format!("it was changed {seconds} s ago; {NO_LOCK}")),
+            Fate::Recent => Some(format!("it was changed {seconds} s ago; {NO_LOCK}")),
             _ => None,
         };
         let line = json!({
             "type": "leftover", "path": found.path, "holds": holds(found.content), "bytes": found.space.as_u64(), "age_s": seconds,
-            "in_use": matches!(found.fate, Fate::Held | Fate::Recent(_)), "removed": found.fate == Fate::Removed, "reason": reason,
+            "in_use": matches!(found.fate, Fate::Held | Fate::Recent), "removed": found.fate == Fate::Removed, "reason": reason,
         });
         return console.json(&line.to_string());
     }
     let fate = match &found.fate {
         Fate::Held => ", in use by a running icdc",
-        Fate::Recent(_) => &format!("; {NO_LOCK}"),
+        Fate::Recent => &format!("; {NO_LOCK}"),
         Fate::Left => "",
         Fate::Removed => ", removed",
         Fate::Stays(reason) => {

@@ -87,7 +87,7 @@ pub fn of_groups() -> Option<OfGroup> {
 
 /// Files of a control group with limits beyond which the kernel ends a process.
 const HARD_LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes"];
-/// The same, and that beyond which it slows it down.
+/// Files with those limits, and with the one beyond which the kernel slows a process down.
 const LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes", "memory.high"];
 
 /// The tightest limit of a control group in these files.

@@ -163,13 +163,13 @@ pub struct ReceiveOptions {
     pub place: Option<Place>,
 }
 
-/// What the destination is to a single directory that is copied under a name: by the rule of `cp`, it depends on
-/// whether it is there.
+/// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on whether the
+/// destination is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
-    /// It becomes the copy.
+    /// The destination becomes the copy.
     Named,
-    /// The copy goes into it.
+    /// The copy goes into the destination.
     Inside,
 }
 

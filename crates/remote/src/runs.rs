@@ -104,6 +104,7 @@ pub(crate) fn pull_over(
     let events = &below_ceiling(send.rate, events);
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, account, events, stop, || {
+        receive.place = receive.place.or(account.place());
         let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
         let link = open(connect, transfer, job, None, account, events)?;
         let count = Count::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
@@ -121,7 +122,6 @@ pub(crate) fn pull_over(
             receiver::run(link, joining, &order, account, events, stop)
         });
         receive.resume = true;
-        receive.place = account.place();
         outcome
     })?;
     if let Some(goodbye) = &received.goodbye {

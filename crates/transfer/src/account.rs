@@ -1,4 +1,4 @@
-//! What a run has cost so far, over all its sessions, and what they have in common.
+//! Costs of a run so far, over all its sessions, and what these have in common.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};

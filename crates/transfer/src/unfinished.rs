@@ -54,9 +54,9 @@ pub enum Content {
 pub enum Fate {
     /// A running icdc holds it.
     Held,
-    /// It may be that of a copy at work: the copy of one small file alone holds no lock. It was changed so few
-    /// seconds ago that this is likely.
-    Recent(u64),
+    /// It was changed a short while ago, and may be that of a copy at work: the copy of one small file alone
+    /// holds no lock.
+    Recent,
     /// Nobody holds it.
     Left,
     /// Nobody held it, and it is removed.
@@ -87,28 +87,26 @@ pub fn search(place: &Path, remove: bool, now: i64, tell: &mut dyn FnMut(Found))
     let above = std::fs::canonicalize(place).unwrap_or_default();
     let above = above.ancestors().skip(1).map(Path::to_owned).collect();
     let search = Search { place: named, remove, now, above };
-    let mut waiting = vec![Waiting { directory: top, below: None, parent: None }];
-    while let Some(Waiting { directory, below, parent }) = waiting.pop() {
-        let opened = match below {
-            None => Ok(directory),
-            Some(name) => directory.open_directory(&name),
-        };
+    let mut look = |opened: Result<Directory, TreeError>, parent| {
         match opened.and_then(|directory| search.look(Chain { directory, parent }, tell)) {
-            Ok(found) => waiting.extend(found),
+            Ok(below) => return below,
             // It was renamed or removed meanwhile.
             Err(error) if error.is_missing() => {}
             Err(error) => tell(Found::Unread(search.told(&error))),
         }
+        Vec::new()
+    };
+    let mut waiting = look(Ok(top), None);
+    while let Some(Waiting { parent, name }) = waiting.pop() {
+        waiting.extend(look(parent.directory.open_directory(&name), Some(parent)));
     }
     Ok(())
 }
 
-/// A directory that is looked at later: `below` in `directory`, or that one itself.
+/// A directory that is looked at later.
 struct Waiting {
-    directory: Directory,
-    below: Option<Name>,
-    /// `directory`, with those above it.
-    parent: Option<Rc<Chain>>,
+    parent: Rc<Chain>,
+    name: Name,
 }
 
 /// A directory of the search, with those above it down from where it began.
@@ -143,7 +141,7 @@ fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
 }
 
 /// Seconds for which a small unfinished file without the journal of a run counts as that of a copy at work.
-const AT_WORK: u64 = 600;
+const AT_WORK: i64 = 600;
 
 /// What is looked for, and where.
 struct Search {
@@ -170,29 +168,23 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
-                _ if is_directory => below.push(Waiting {
-                    directory: directory.clone(),
-                    below: Some(name),
-                    parent: Some(Rc::clone(&chain)),
-                }),
+                _ if is_directory => below.push(Waiting { parent: Rc::clone(&chain), name }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
         }
-        if groups.is_empty() {
-            below.reverse();
-            return Ok(below);
-        }
-        let before = directory.own_stat()?;
-        // Not earlier: a run may have been taken up again since the directories above were looked at.
-        let run = self.run_above(&chain);
-        let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
-        // The directory was finished, its time included, when these were still in it.
-        if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
-            let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
-        }
-        found.into_iter().for_each(tell);
         below.reverse();
+        if !groups.is_empty() {
+            let before = directory.own_stat()?;
+            // Not earlier: a run may have been taken up again since the directories above were looked at.
+            let run = self.run_above(&chain);
+            let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
+            // The directory was finished, its time included, when these were still in it.
+            if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
+                let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
+            }
+            found.into_iter().for_each(tell);
+        }
         Ok(below)
     }
 
@@ -204,10 +196,9 @@ impl Search {
         within.max(above)
     }
 
-    /// Seconds since the last change of a small unfinished file that may be that of a copy at work.
-    fn may_be_at_work(&self, stat: &Stat) -> Option<u64> {
-        let ago = u64::try_from(self.now.saturating_sub(stat.ctime.seconds)).unwrap_or(0);
-        (ago < AT_WORK).then_some(ago)
+    /// True for a small unfinished file that was changed so lately that a copy may be at work with it.
+    fn is_recent(&self, stat: &Stat) -> bool {
+        self.now.saturating_sub(stat.ctime.seconds) < AT_WORK
     }
 
     /// Deals with an unfinished file and its journal, which has no lock of its own.
@@ -234,13 +225,12 @@ impl Search {
         };
         let is_unprotected = run.is_none() && own.iter().all(is_small);
         for (staging, hold, name, stat) in &own {
-            let recent = if is_unprotected { self.may_be_at_work(stat) } else { None };
-            let fate = match (hold, recent) {
+            let fate = match hold {
                 _ if is_held => Fate::Held,
-                (Err(error), _) => Fate::Stays(self.told(error)),
-                (Ok(_), Some(seconds)) => Fate::Recent(seconds),
-                (Ok(_), None) if !self.remove => Fate::Left,
-                (Ok(_), None) => self.remove_same(directory, name, stat),
+                Err(error) => Fate::Stays(self.told(error)),
+                Ok(_) if is_unprotected && self.is_recent(stat) => Fate::Recent,
+                Ok(_) if !self.remove => Fate::Left,
+                Ok(_) => self.remove_same(directory, name, stat),
             };
             found.push(Found::Unfinished(Unfinished {
                 path: self.path_of(directory, name),

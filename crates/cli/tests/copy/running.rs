@@ -154,8 +154,8 @@ fn of_two_that_begin_at_once_one_is_skipped_or_fails() {
     }
 }
 
-/// Whether the destination becomes the copy or has it in it depends on what is there, which the run itself and others
-/// change: the first session decides.
+/// The first session decides whether the destination becomes the copy or has it in it: what is there is changed by the
+/// run itself and by others.
 #[test]
 fn what_is_cut_goes_on_in_the_same_place() {
     for way in [Way::Push, Way::Pull] {

@@ -102,7 +102,7 @@ pub struct Sender {
     /// What the scan waits for.
     needed: Option<Need>,
     has_answered: bool,
-    /// How often the receiver may still tell of another session that it waits for.
+    /// Number of waits for other sessions that the receiver may still tell of.
     waits: u32,
     /// It waits for one, and the user was told.
     is_waiting: bool,

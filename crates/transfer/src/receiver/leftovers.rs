@@ -22,7 +22,6 @@ use icdc_protocol::block_journal::{self, BlockJournal, Header};
 use icdc_protocol::block_map::{BlockMap, block_offset};
 use icdc_protocol::message::Digest;
 use icdc_units::Span;
-use rustix::fs::OFlags;
 
 use super::failure::{self, Failure};
 use super::holder::{Holder, holder};
@@ -79,8 +78,12 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
     let mut claimed = Claimed { file: None, has_waited: false, ended: None };
     let mut at_once = 0;
     while at_once < CLAIMS {
-        let Some((file, stat)) = directory.reopen_file(name).ok().or_else(|| opened_held(directory, name)) else {
-            return Ok(claimed);
+        let (file, stat, is_writable) = match directory.reopen_file(name) {
+            Ok((file, stat)) => (file, stat, true),
+            Err(_) => match opened_held(directory, name) {
+                Some((file, stat)) => (file, stat, false),
+                None => return Ok(claimed),
+            },
         };
         let is_free = try_lock(&file).map_err(failed)?;
         // Afterwards it may have no name any more, by which it is believed.
@@ -89,12 +92,11 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
         claimed.has_waited |= has_waited;
         let stat = Stat::of(&file).map_err(|error| format!("{what}: its size and time cannot be read: {error}"))?;
         if is_still_named(directory, name, &stat) {
-            if is_writable(&file) {
+            if is_writable {
                 claimed.file = Some(file);
                 return Ok(claimed);
             }
             // Its writer has ended, and it may be opened for writing now.
-            drop(file);
             at_once += 1;
             continue;
         }
@@ -111,10 +113,6 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
 fn opened_held(directory: &Directory, name: &Name) -> Option<(File, Stat)> {
     let (file, stat) = directory.open_file(name).ok()?;
     (stat.uid == file_user() && stat.nlink == 1 && !try_lock(&file).unwrap_or(true)).then_some((file, stat))
-}
-
-fn is_writable(file: &File) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 /// Whether the name means this file.
@@ -250,40 +248,39 @@ pub(super) fn make_files(
     journaled: bool,
 ) -> Result<Option<MadeFiles>, Failure> {
     let left = left.and_then(|file| Stat::of(file).ok()).map(|stat| (stat.dev, stat.ino));
-    let is_of_another = |staging: Staging| match directory.reopen_file(&staging.part()) {
-        _ if !staging.is_free(directory, &BESIDE) => false,
-        Ok((_, stat)) => Some((stat.dev, stat.ino)) != left,
-        Err(error) => error.is_missing() || opened_held(directory, &staging.part()).is_some(),
+    let is_of_another = |staging: Staging| {
+        staging.is_free(directory, &BESIDE)
+            && match directory.reopen_file(&staging.part()) {
+                Ok((_, stat)) => Some((stat.dev, stat.ino)) != left,
+                Err(error) => error.is_missing() || opened_held(directory, &staging.part()).is_some(),
+            }
     };
     let make = |staging: Staging| {
         let file = match directory.create_file(&staging.part(), 0o600) {
-            Err(error) if error.is_existing() && is_of_another(staging) => return Ok(Ok(None)),
+            Err(error) if error.is_existing() && is_of_another(staging) => return Ok(None),
             made => made?,
         };
         // Before it was locked, another session may have found it and taken it for one that was left.
-        match hold(directory, &staging.part(), &file) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Ok(None)),
-            Err(error) => {
-                let _ = directory.remove_file(&staging.part());
-                return Ok(Err(error));
-            }
-        }
-        let found_again = journaled && staging.is_found_again();
-        let journal = found_again.then(|| make_journal(directory, staging)).transpose();
+        let journal = match hold(directory, &staging.part(), &file) {
+            Ok(true) if journaled && staging.is_found_again() => make_journal(directory, staging).map(Some),
+            Ok(true) => Ok(None),
+            Ok(false) => return Ok(None),
+            Err(error) => Err(error),
+        };
         let journal = journal.inspect_err(|_| {
             let _ = directory.remove_file(&staging.part());
         })?;
-        Ok(Ok(Some((file, journal))))
+        Ok(Some((file, journal)))
     };
     let (made, staging) = make_under(directory, &Purpose::item(name, whose), &BESIDE, make)?;
-    let made = made.map_err(|error| failure::of_disk(&directory.path_of(name), "lock", &error))?;
     Ok(made.map(|(file, journal)| MadeFiles { file, journal, staging }))
 }
 
 /// Locks the new file `name`. False if it is another session's by now.
-fn hold(directory: &Directory, name: &Name, file: &File) -> io::Result<bool> {
-    Ok(try_lock(file)? && is_still_named(directory, name, &Stat::of(file)?))
+fn hold(directory: &Directory, name: &Name, file: &File) -> Result<bool, TreeError> {
+    let failed = |call| move |cause| TreeError::System { path: directory.path_of(name), call, cause };
+    Ok(try_lock(file).map_err(failed("flock"))?
+        && is_still_named(directory, name, &Stat::of(file).map_err(failed("fstat"))?))
 }
 
 /// Makes the journal beside a file that this session has made and locked, in place of one without a file.
@@ -384,22 +381,19 @@ fn own(directory: &Directory, name: &Name, whose: Whose, kinds: &[StagingKind]) 
 mod tests {
     use icdc_disk::tree::Tree;
 
+    use super::super::waiting::Never;
     use super::*;
 
-    /// Waits for nobody.
-    struct Never;
-
-    impl Waits for Never {
-        fn goes_on(&self, _: &File, _: &str, _: Span) -> bool {
-            false
-        }
+    /// An empty directory, and the name of a file in it.
+    fn place() -> (tempfile::TempDir, Directory, Name) {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = Tree::open(temporary.path()).unwrap().root().clone();
+        (temporary, directory, Name::new(b"file").unwrap())
     }
 
     #[test]
     fn of_two_sessions_that_find_no_file_the_first_to_make_one_keeps_it() {
-        let temporary = tempfile::tempdir().unwrap();
-        let directory = Tree::open(temporary.path()).unwrap().root().clone();
-        let name = Name::new(b"file").unwrap();
+        let (_temporary, directory, name) = place();
         let whose = Whose::default();
         let header = Header { version: [1; 16], size: 1 << 30, path: [1; 32] };
         let find = || find_part(&directory, &name, whose, &header, &Never);
@@ -424,9 +418,8 @@ mod tests {
 
     #[test]
     fn a_new_file_that_another_session_has_taken_is_not_held() {
-        let temporary = tempfile::tempdir().unwrap();
-        let directory = Tree::open(temporary.path()).unwrap().root().clone();
-        let name = Purpose::item(&Name::new(b"file").unwrap(), Whose::default()).found_again()[0].part();
+        let (_temporary, directory, name) = place();
+        let name = Purpose::item(&name, Whose::default()).found_again()[0].part();
         let file = directory.create_file(&name, 0o600).unwrap();
         let (other, _) = directory.reopen_file(&name).unwrap();
         assert!(try_lock(&other).unwrap());
@@ -439,9 +432,7 @@ mod tests {
 
     #[test]
     fn a_journal_stays_with_the_unfinished_file_that_it_is_about() {
-        let temporary = tempfile::tempdir().unwrap();
-        let directory = Tree::open(temporary.path()).unwrap().root().clone();
-        let name = Name::new(b"file").unwrap();
+        let (_temporary, directory, name) = place();
         let whose = Whose::default();
         let staging = make_files(&directory, &name, whose, None, true).unwrap().unwrap().staging;
         remove_journals(&directory, &name, Whose(Some([1; 32])));

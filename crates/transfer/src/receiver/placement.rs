@@ -91,7 +91,7 @@ impl Placement {
         };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let is_itself = is_place_open(&located, begin)
+        let is_itself = may_be_the_copy(&located, begin)
             && match place {
                 Some(place) => place == Place::Named,
                 None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(only_new)),
@@ -163,7 +163,7 @@ impl Placement {
         }
     }
 
-    /// What DST is to the only source, if that is a directory under a name of its own.
+    /// Place of the only source, if that is a directory under a name of its own.
     pub(super) fn place_of_directory(&self) -> Option<Place> {
         let [Source { kind: SourceKind::Directory, .. }] = self.sources.as_slice() else { return None };
         match &self.destination {
@@ -242,9 +242,9 @@ pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeErro
     directory.own_stat().map(|stat| DirectoryPlace { device: stat.dev, inode: stat.ino })
 }
 
-/// Whether DST may be the copy itself although it is there: if an interrupted run of the same job has made it, or an
+/// True if DST may be the copy itself although it is there: if an interrupted run of the same job has made it, or an
 /// earlier session of this one. Otherwise it is the directory to copy into.
-fn is_place_open(located: &Located, begin: &Begin) -> bool {
+fn may_be_the_copy(located: &Located, begin: &Begin) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
     source.kind == SourceKind::Directory && !located.trailing_slash && located.name.is_some()
 }

@@ -410,16 +410,8 @@ fn remove_left_behind(base: &Directory, path: &[u8], whose: Whose) {
 mod tests {
     use icdc_disk::tree::Tree;
 
+    use super::super::waiting::Never;
     use super::*;
-
-    /// Waits for nobody.
-    struct Never;
-
-    impl Waits for Never {
-        fn goes_on(&self, _: &File, _: &str, _: Span) -> bool {
-            false
-        }
-    }
 
     #[test]
     fn of_two_runs_that_find_no_journal_the_first_to_make_one_keeps_it() {

@@ -435,11 +435,12 @@ impl<'a> Executor<'a> {
         self.max_rate.store(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// Limit that a daemon sets to the key in use.
+    /// Place that the receiver has given the source.
     pub(super) fn placed(&self) -> Option<message::Place> {
         self.placed.get().copied()
     }
 
+    /// Limit that a daemon sets to the key in use.
     pub(super) fn max_rate(&self) -> Option<Rate> {
         let rate = self.max_rate.load(Ordering::Relaxed);
         (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
