@@ -29,7 +29,7 @@ fn begun(directory: &Path) -> Vec<PathBuf> {
 
 /// Copies files to `destination` and stops when a quarter has arrived: how many have begun by then.
 fn begun_early(site: &Site, sources: [&Path; 2], destination: &Mount) -> usize {
-    let mut command = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]);
+    let mut command = site.copy(&["--rate", "80mbit", "--ssh", &site.ssh()]);
     let run = command.args(sources).arg(site.by_ssh(destination.path())).start();
     let a_quarter = |event: &Value| event["bytes_done"].as_u64().is_some_and(|done| done >= 2 * SIZE / 4);
     assert!(run.wait_for(a_quarter), "{}", run.stderr());
