@@ -2,7 +2,10 @@
 # Installs what is missing and runs everything that must hold: format, lints, documentation, tests, dependencies, fuzz seeds.
 # Ends with what was skipped and why, and each test that failed with the line that runs it again; exit code 0 when nothing failed.
 #
-#   ./test.sh          as root also the tests that need network namespaces
+#   ./test.sh [running|reading]
+#
+# As root also the tests that need network namespaces. `running` is every part that starts icdc or its scripts, and so depends on the
+# machine; `reading` is what reads and compiles the sources.
 set -u
 setup_top=$(cd "$(dirname "$0")" && pwd) || exit 1
 cd "$setup_top" || exit 1
@@ -15,22 +18,39 @@ counted=''
 took=''
 
 main() {
-    setup build test packages || exit 1
-    step 'format' cargo fmt --all --check
-    step 'shell scripts' shell_scripts
-    step 'programs' scripts/programs.sh
-    step 'other package managers' scripts/setup-test.sh
-    step 'releases' releases
-    step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
-    step 'without experiments' without_experiments
-    step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
-    step 'book' book
-    step 'tests' tests
-    step 'random tester' random_tester
-    step 'packages' packages
-    step 'dependencies' dependencies
-    step 'fuzz seeds' fuzz_seeds
+    parts=${1:-'reading running'}
+    case $parts in
+    'reading running' | running) setup build test packages || exit 1 ;;
+    reading) setup build reading || exit 1 ;;
+    *)
+        echo "test: there is no part '$parts': running or reading" >&2
+        exit 2
+        ;;
+    esac
+    reading step 'format' cargo fmt --all --check
+    reading step 'shell scripts' shell_scripts
+    running step 'programs' scripts/programs.sh
+    running step 'other package managers' scripts/setup-test.sh
+    running step 'releases' releases
+    reading step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
+    running step 'without experiments' without_experiments
+    reading step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+    reading step 'book' book
+    running step 'tests' tests
+    running step 'random tester' random_tester
+    running step 'packages' packages
+    reading step 'dependencies' dependencies
+    reading step 'fuzz seeds' fuzz_seeds
     summarize
+}
+
+# reading COMMAND... and running COMMAND...: if that part is asked for.
+reading() {
+    case $parts in *reading*) "$@" ;; esac
+}
+
+running() {
+    case $parts in *running*) "$@" ;; esac
 }
 
 # step NAME COMMAND...: runs one part; a failure is remembered and the rest still runs.
@@ -104,8 +124,8 @@ tests() {
     # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
     tests_awk='awk'
     case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
-    # Most tests wait, for a path, a timer or a process: twice as many as processors at once.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
+    # Most tests wait, for a path, a timer or a process: four times as many as processors at once.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 4))}
     export RUST_TEST_THREADS
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Runs the README's two commands in a bare Debian or Ubuntu that knows nothing of this machine, and says how long each took.
 #
-#   [SUITE=trixie] scripts/fresh.sh [demo] [test] [shell]      (default: demo test, in this system's own release)
+#   [SUITE=trixie] scripts/fresh.sh [demo] [test|running] [shell]      (default: demo test, in this system's own release)
+#
+# `running` is ./test.sh running: what depends on the machine.
 #
 # The root directory is made by mmdebstrap (variant minbase) in SCRATCH (default /var/tmp; 16 GiB) and removed at the end; it gets a clone
 # of the last commit, with its history, in /root, where no other user may look. SUITE names another release, as scripts/root.sh says.
@@ -9,7 +11,7 @@
 # the Rust toolchain. Downloaded packages, crates and the tools of test.sh are kept for the next run in CACHE (default: icdc-fresh in
 # XDG_CACHE_HOME or /var/cache). Needs root and mmdebstrap (scripts/setup.sh fresh).
 #
-#   MINUTES=45         limit for each of the two
+#   MINUTES=45         limit for each of them
 #   LOG=DIR            keeps the output there (default: a directory in target/fresh, whose name is printed)
 #   FOLLOW=yes         shows the output while it comes, else its end
 #
@@ -26,7 +28,8 @@ minutes=${MINUTES:-45}
 suite=${SUITE:-$(own_suite)}
 cache=${CACHE:-${XDG_CACHE_HOME:-/var/cache}/icdc-fresh}
 kept_tools='mdbook cargo-deny'
-no_root=75 # EX_TEMPFAIL
+gigabytes=16 # that a root directory and what is built there take
+no_root=75   # EX_TEMPFAIL
 
 main() {
     [ $# -gt 0 ] || set -- demo test
@@ -39,9 +42,9 @@ main() {
     esac
     for part in "$@"; do
         case $part in
-        demo | test | shell) ;;
+        demo | test | running | shell) ;;
         *)
-            echo "fresh: there is no part '$part': demo, test or shell" >&2
+            echo "fresh: there is no part '$part': demo, test, running or shell" >&2
             return 2
             ;;
         esac
@@ -56,6 +59,11 @@ main() {
     scratch=$(mktemp -d "${SCRATCH:-/var/tmp}/icdc-fresh.XXXXXX") || return "$no_root"
     root=$scratch/root
     trap clean_up EXIT
+    free=$(df --output=avail -B1G "$scratch" | tail -n 1)
+    [ "$free" -ge "$gigabytes" ] || {
+        echo "fresh: $scratch has $free GiB left, and $gigabytes are needed: SCRATCH=DIR names another place" >&2
+        return "$no_root"
+    }
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
@@ -153,10 +161,14 @@ keep_cache() {
 
 run() {
     log=$logs/$1.log
-    echo "fresh: ./$1.sh, for $minutes minutes at most"
+    case $1 in
+    running) set -- ./test.sh running ;;
+    *) set -- "./$1.sh" ;;
+    esac
+    echo "fresh: $*, for $minutes minutes at most"
     began=$(date +%s)
     : >"$log"
-    enter timeout --kill-after=30 "$((minutes * 60))" "./$1.sh" >"$log" 2>&1 </dev/null &
+    enter timeout --kill-after=30 "$((minutes * 60))" "$@" >"$log" 2>&1 </dev/null &
     running=$!
     # By the file and not by a pipe, which whatever the command leaves behind would hold open.
     [ -z "${FOLLOW:-}" ] || tail --pid="$running" -n +1 -f "$log"
@@ -164,8 +176,8 @@ run() {
     status=$?
     took=$(($(date +%s) - began))
     [ -n "${FOLLOW:-}" ] || show_end "$log"
-    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "fresh: ./$1.sh was ended after $minutes minutes (MINUTES=N gives it longer)"
-    echo "fresh: ./$1.sh: exit status $status after $((took / 60)) min $((took % 60)) s"
+    [ "$status" != 124 ] && [ "$status" != 137 ] || echo "fresh: $* was ended after $minutes minutes (MINUTES=N gives it longer)"
+    echo "fresh: $*: exit status $status after $((took / 60)) min $((took % 60)) s"
     return "$status"
 }
 

@@ -2,7 +2,7 @@
 # Installs what is missing on a fresh Debian or Ubuntu: packages by apt, Rust by rustup. Silent when nothing is missing. Where dnf or
 # apk is the package manager, packages have the names of setup_names; scripts/setup-test.sh tests it with stand-ins for both.
 #
-#   scripts/setup.sh [build] [demo] [cluster] [test] [packages] [booted] [fresh] [bench] [oracle] [dist]     (default: build)
+#   scripts/setup.sh [build] [demo] [cluster] [test] [reading] [packages] [booted] [fresh] [bench] [oracle] [dist]     (default: build)
 #
 # To be sourced as well (`. scripts/setup.sh`): then `setup GROUP...` installs, and PATH afterwards finds cargo.
 # Without root, sudo or a package manager that it knows, it says what is missing and how to get it, and fails.
@@ -49,6 +49,7 @@ test  python3 python3        optional
 test  strace  strace         optional
 test  git    git              optional
 test  lowntfs-3g ntfs-3g      optional
+reading shellcheck shellcheck  optional
 cluster slurmctld slurm-wlm    needed
 cluster ip     iproute2        needed
 packages py:ensurepip python3-venv optional

@@ -22,6 +22,7 @@ mod foreign_text;
 mod logins;
 mod patient;
 mod pool;
+mod preamble;
 mod processes;
 mod reach;
 mod remote_shell;
@@ -37,7 +38,7 @@ use icdc_stop::StopSignal;
 pub(crate) use ahead::Need;
 pub use error::ConnectError;
 pub use far::Far;
-pub(crate) use far_program::greeting;
+pub(crate) use preamble::greeting;
 pub(crate) use reach::{pinned, reach};
 
 /// Makes a further connection, of this number in its session, to a far end that has been reached;

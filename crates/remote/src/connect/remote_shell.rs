@@ -20,6 +20,7 @@ use rustix::process::Signal;
 
 use super::error::ConnectError;
 use super::patient::PatientReader;
+use super::preamble::LOGGED_IN;
 use super::processes::{network, pidfd, send, with_descendants};
 
 /// How much of the far side's standard error is kept for messages.
@@ -89,10 +90,6 @@ impl Login {
         }
     }
 }
-
-/// A line of output by which ssh itself tells that a login other than
-/// [`AsConfigured`](Login::AsConfigured) has been let in.
-pub(super) const LOGGED_IN: &str = "ICDC-LOGGED-IN";
 
 /// Where a command reads and writes.
 struct Streams {

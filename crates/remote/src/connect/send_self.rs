@@ -38,10 +38,9 @@ use super::builds::Places;
 use super::error::{ConnectError, quoted};
 use super::foreign_text;
 use super::patient::{PatientReader, PatientWriter};
+use super::preamble::CACHE_SAYS;
 use super::remote_shell::RemoteShell;
 
-/// Begins every line of the script's answers.
-const MARK: &str = "ICDC-SEND-SELF ";
 /// Output of shell start-up files that is skipped.
 const MAX_NOISE: u64 = 4 << 20;
 /// An answer is a word and a path.
@@ -126,11 +125,6 @@ pub(super) struct Sent {
     pub(super) path: String,
     /// Command that starts it once it has been checked again.
     pub(super) command: Arc<str>,
-}
-
-/// The program that [`Cache::or_sent`] starts, as it tells in a line of output.
-pub(super) fn program_found(line: &str) -> Option<&str> {
-    line.trim_end().strip_prefix(MARK)?.strip_prefix("have ")
 }
 
 /// Puts the program into the far side's cache directory, if it is not there.
@@ -252,7 +246,8 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
             return None;
         }
         let line = String::from_utf8_lossy(&line);
-        let Some(answer) = line.trim_end().strip_prefix(MARK).filter(|answer| answer.len() <= LONGEST_ANSWER) else {
+        let Some(answer) = line.trim_end().strip_prefix(CACHE_SAYS).filter(|answer| answer.len() <= LONGEST_ANSWER)
+        else {
             if !line.trim().is_empty() {
                 *noise = foreign_text::reason(&line);
             }

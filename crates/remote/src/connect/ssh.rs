@@ -214,7 +214,7 @@ impl Starter {
         let preamble = far.await_marker(&mut output, &mut process, || {})?;
         preamble.notice(shell.host()).into_iter().for_each(|text| (self.events)(Event::Notice { text }));
         if let Some(found) = preamble.found {
-            self.far.program = found.program(cache.as_ref());
+            self.far.program = Program::started(found, cache.as_ref());
         }
         let greeting = {
             let deadline = clock::now() + ANSWER_PATIENCE;
