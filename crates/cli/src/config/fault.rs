@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use icdc_disk::tree::printable;
+
 /// Most characters of a line that are shown before and after the place.
 const SHOWN: usize = 60;
 
@@ -33,14 +35,16 @@ impl Fault {
         let inside = inside.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let inside = String::from_utf8_lossy(inside).chars().count().clamp(1, SHOWN);
         // One column each, whatever it is: a tab, or something that steers the terminal.
-        let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
+        let is_plain = |letter: char| printable(letter.encode_utf8(&mut [0; 4]).as_bytes()).starts_with(letter);
+        let plain = |letter: char| if is_plain(letter) { letter } else { ' ' };
         let skipped = before.saturating_sub(SHOWN);
         let shown: String = line.trim_end_matches('\r').chars().skip(skipped).take(2 * SHOWN).map(plain).collect();
         Self {
             path: path.to_owned(),
             line: line_of(text, start),
             column: before + 1,
-            what,
+            // It may name a key, and that be written with escapes.
+            what: printable(what.as_bytes()),
             shown: shown.trim_end().to_owned(),
             marked: before - skipped..before - skipped + inside,
         }
@@ -78,6 +82,12 @@ mod tests {
         let start = text.find("wrong").unwrap();
         let fault = Fault::new(Path::new("/f"), text.as_bytes(), start..start + 5, "no".to_owned());
         assert_eq!(fault.to_string(), "/f:2:6: no\n  2 |  ä = wrong # b\n    |      ^^^^^");
+    }
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        let fault = Fault::new(Path::new("/f"), "a\u{202e}b".as_bytes(), 0..1, "unknown key a\u{1b}[31m".to_owned());
+        assert_eq!(fault.to_string(), "/f:1:1: unknown key a\\u{1b}[31m\n  1 | a b\n    | ^");
     }
 
     #[test]
