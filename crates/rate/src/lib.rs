@@ -3,6 +3,8 @@
 //!
 //! | part | file |
 //! |---|---|
+//! | **all of it for one transfer** | [`controller`] |
+//! | ceilings, of which the lowest counts | [`ceilings`] |
 //! | the rate where the kernel's own congestion control must do | [`path_ceiling`] |
 //! | what a slow disk leaves of the rate | [`disk_ceiling`] |
 //! | several connections, of which the first finds the rate | [`sharing`] |
@@ -14,7 +16,9 @@
 #![forbid(unsafe_code)]
 
 pub mod bundle;
+pub mod ceilings;
 pub mod connection_count;
+pub mod controller;
 pub mod disk_ceiling;
 pub mod known_paths;
 pub mod path_ceiling;

@@ -317,7 +317,6 @@ fn serve(
             Ok(())
         }
         Job::Send { sources, mut options } => {
-            options.rate = [options.rate, rights.max_rate].into_iter().flatten().min();
             let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
             options.congestion = congestion.map(str::to_owned);
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {

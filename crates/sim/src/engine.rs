@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
-use icdc_rate::bundle::{Bundle, Member, Number};
+use icdc_rate::bundle::Number;
+use icdc_rate::ceilings::Ceilings;
+use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Queue, Ticked};
+use icdc_rate::disk_ceiling::RingState;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::observer::Observer;
@@ -41,7 +44,7 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
         backward: Direction::new(&simulation.backward)?,
         frame: Frame::data(simulation.forward.mtu + ETHERNET_HEADER),
         has_line: simulation.forward.line_rate.is_some(),
-        bundles: BTreeMap::new(),
+        controllers: BTreeMap::new(),
         observer,
     };
     let end = engine.run(Time::ORIGIN + simulation.duration);
@@ -56,8 +59,23 @@ struct Engine<'o, O> {
     backward: Direction,
     frame: Frame,
     has_line: bool,
-    bundles: BTreeMap<u8, Bundle>,
+    /// Of the applications that steer a bundle.
+    controllers: BTreeMap<u8, Controller>,
     observer: &'o mut O,
+}
+
+/// Nothing waits for the receiver's disk.
+const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
+
+/// What an application has that steers its connections as one, with processors to spare.
+fn steered_as_one() -> Controller {
+    let setup = controller::Setup {
+        is_local: false,
+        processors: 1,
+        block: ByteCount::from_mib(4),
+        feedback_interval: Span::from_millis(100),
+    };
+    Controller::new(Mode::Bundle(Box::default()), setup, Ceilings::default())
 }
 
 /// Round trips in which a connection is opened: the handshakes of TCP and of TLS.
@@ -259,21 +277,25 @@ impl<O: Observer> Engine<'_, O> {
 
     /// An application looks at the flows of its bundle; returns when it looks next.
     fn steer(&mut self, number: u8, now: Time) -> Time {
-        let bundle = self.bundles.entry(number).or_default();
-        if now < bundle.next_look() {
-            return bundle.next_look();
-        }
         let of_bundle = |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running;
-        let members: Vec<(Number, Member)> = (self.lanes.iter().enumerate())
+        let connections: Vec<_> = (self.lanes.iter().enumerate())
             .filter(|(_, lane)| of_bundle(lane))
-            .map(|(index, lane)| (index as Number, lane.sender.observe(now)))
+            .map(|(index, lane)| ConnectionInfo { number: index as Number, tcp: Some(lane.sender.observe(now)) })
             .collect();
-        let plan = bundle.look(now, &members, Rate::MAX);
-        let next = bundle.next_look();
-        for (index, ceiling) in plan.ceilings {
-            self.lanes[usize::from(index)].sender.set_ceiling(ceiling);
+        let controller = self.controllers.entry(number).or_insert_with(steered_as_one);
+        let Ticked { actions, next } = controller.on_tick(now, &connections, &NO_RING, &Queue::default());
+        for action in actions {
+            match action {
+                Action::SetCeiling(index, ceiling) => self.lanes[usize::from(index)].sender.set_ceiling(ceiling),
+                Action::WantConnections(wanted) => self.open(number, wanted as usize - connections.len(), now),
+                Action::Open | Action::Retire(_) | Action::Paced(_) => {}
+            }
         }
-        let missing = plan.wanted.map_or(0, |wanted| wanted as usize - members.len());
+        next
+    }
+
+    /// Opens so many of the bundle's spare flows, one after the other.
+    fn open(&mut self, number: u8, missing: usize, now: Time) {
         let is_spare = |lane: &Lane| lane.bundle == Some(number) && lane.start == Time::MAX;
         let spares = self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing);
         for (turn, (lane, due)) in (0..).zip(spares) {
@@ -281,7 +303,6 @@ impl<O: Observer> Engine<'_, O> {
             lane.last_read = lane.start;
             *due = lane.next();
         }
-        next
     }
 
     /// Sends what the sender lets go and the line takes.

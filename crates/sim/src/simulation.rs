@@ -51,7 +51,7 @@ pub struct Flow {
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
     /// The bundle that it belongs to. `icdc` runs once for all of its flows; with another algorithm
-    /// the application steers their ceilings together by [`icdc_rate::bundle`]. All are from one
+    /// the application steers their ceilings together by [`icdc_rate::controller`]. All are from one
     /// sending host.
     pub bundle: Option<u8>,
     /// It is opened when the application finds that its bundle needs more members, and not before.

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use icdc_protocol::message::{IfRunning, Running};
+use icdc_rate::ceilings::Limiter;
+use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
+use icdc_units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::Noticed;
@@ -147,6 +150,12 @@ impl Event {
         })
     }
 
+    /// The sender allows itself another rate.
+    pub(crate) fn of_pace(pace: Pace) -> Self {
+        tracing::debug!(cause = ?pace.cause, ceiling = ?pace.ceiling, "pace");
+        Self::Pace { ceiling_bps: pace.ceiling.map_or(0, Rate::as_bits_per_second), reason: pace.cause.into() }
+    }
+
     /// A connection after the first has ended early.
     pub(crate) fn connection_ended(number: u8, end: &EarlyEnd) -> Self {
         let how = match end {
@@ -235,6 +244,16 @@ pub enum PaceReason {
     QueueStays,
     /// What half of the path is has been measured.
     ShareFound,
+}
+
+impl From<Cause> for PaceReason {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::RingFills => Self::RingFills,
+            Cause::RingEmptied => Self::RingEmptied,
+            Cause::Path(reason) => reason.into(),
+        }
+    }
 }
 
 impl From<Reason> for PaceReason {
@@ -329,6 +348,17 @@ pub enum Stage {
     DestinationDisk,
     /// Making durable, reading back and publishing what has arrived.
     Finish,
+}
+
+impl From<Limiter> for Stage {
+    fn from(limiter: Limiter) -> Self {
+        match limiter {
+            Limiter::Key => Self::MaxRate,
+            Limiter::User => Self::RateCeiling,
+            Limiter::Disk => Self::DestinationDisk,
+            Limiter::Path => Self::Network,
+        }
+    }
 }
 
 impl Stage {

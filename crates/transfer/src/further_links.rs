@@ -68,11 +68,6 @@ impl FurtherControls {
         self.lock().open.len() as u64
     }
 
-    /// Caps the pace of each that is in use.
-    pub(crate) fn set_rate(&self, rate: Rate) {
-        self.lock().open.values().for_each(|control| control.set_rate(rate));
-    }
-
     /// Caps the pace of one that is in use.
     pub(crate) fn set_rate_of(&self, number: Number, rate: Rate) {
         let lists = self.lock();
@@ -86,17 +81,10 @@ impl FurtherControls {
         self.lock().open.iter().map(|(number, control)| (*number, control.silence())).collect()
     }
 
-    /// The rates at which those pace that have something under way, together.
-    pub(crate) fn pacing_rate(&self) -> Rate {
-        let infos = self.lock().open.values().filter_map(LinkControl::tcp_info).collect::<Vec<_>>();
-        let sending = infos.iter().filter(|info| info.unacked > 0);
-        sending.fold(Rate::ZERO, |sum, info| sum + info.pacing_rate)
-    }
-
-    /// The kernel's view of those in use, by number.
-    pub(crate) fn in_use(&self) -> Vec<(Number, TcpInfo)> {
-        let info = |(number, control): (&u8, &LinkControl)| Some((Number::from(*number), control.tcp_info()?));
-        self.lock().open.iter().filter_map(info).collect()
+    /// The kernel's view of those in use, by number; `None` of one that is not TCP.
+    pub(crate) fn in_use(&self) -> Vec<(Number, Option<TcpInfo>)> {
+        let info = |(number, control): (&u8, &LinkControl)| (Number::from(*number), control.tcp_info());
+        self.lock().open.iter().map(info).collect()
     }
 
     /// The kernel's view of all.

@@ -24,7 +24,6 @@ mod identity;
 mod notices;
 mod once;
 mod processors;
-mod rate_limit;
 mod rate_share;
 pub mod receiver;
 mod resources;

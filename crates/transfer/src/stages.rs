@@ -20,10 +20,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use icdc_link::{LinkControl, SendTimes};
+use icdc_rate::ceilings::{Limit, Limiter};
 use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
-use crate::rate_limit::Limit;
 
 /// Interval of the samples.
 pub(crate) const TICK: Span = Span::from_millis(20);
@@ -94,7 +94,7 @@ impl StageClock {
             let least = limit.rate - Rate::from_bytes_per_second(1);
             tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
         };
-        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.stage);
+        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.limiter.into());
         if !self.send.is_busy() {
             let is_left = tcp.as_ref().is_some_and(|info| !info.not_sent.is_zero());
             let stage = if self.hash.is_busy() {
@@ -126,7 +126,7 @@ impl StageClock {
             Span::ZERO
         };
         let path_part = socket_part - write_part;
-        let paced = limit.map(|limit| limit.stage).filter(|stage| *stage == Stage::MaxRate);
+        let paced = limit.filter(|limit| limit.limiter == Limiter::Key).map(|_| Stage::MaxRate);
         let parts = [
             (Stage::Encrypt, encrypt_part),
             (path, path_part),

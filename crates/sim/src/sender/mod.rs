@@ -34,6 +34,7 @@ mod timers;
 
 use icdc_cc::native::{CongestionState, Connection, WindowEvent};
 use icdc_rate::bundle::Member;
+use icdc_rate::controller::TcpState;
 use icdc_rate::path_ceiling::Observation;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -303,7 +304,7 @@ impl Sender {
     }
 
     /// What `TCP_INFO` would tell.
-    pub(crate) fn observe(&self, now: Time) -> Member {
+    pub(crate) fn observe(&self, now: Time) -> TcpState {
         let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
         let seen = Observation {
             at: now,
@@ -315,7 +316,16 @@ impl Sender {
             window: packet * u64::from(self.algorithm.socket.snd_cwnd),
             idle: false,
         };
-        Member { seen, sent: packet * self.board.next() }
+        let socket = &self.algorithm.socket;
+        TcpState {
+            round_trip: seen.rtt,
+            acknowledged: seen.delivered,
+            pacing_rate: Rate::from_bytes_per_second(socket.sk_pacing_rate),
+            max_pacing_rate: Rate::from_bytes_per_second(socket.sk_max_pacing_rate),
+            in_flight: self.board.next() > self.rate.delivered(),
+            window_limited: Span::ZERO,
+            member: Some(Member { seen, sent: packet * self.board.next() }),
+        }
     }
 
     /// As `SO_MAX_PACING_RATE` does: from now on at most this, paced.

@@ -52,13 +52,14 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{FileDigest, Goodbye, Message, ReceiveOptions};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
-use icdc_units::{ByteCount, Span};
+use icdc_units::ByteCount;
 
 use self::disk_rate::Waiting;
 use self::intake::Intake;
 use self::names::Keeper;
+pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, Order};
-use self::shared::{Counters, FEEDBACK, Reply, Shared};
+use self::shared::{Counters, Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
 use self::under_check::UnderCheck;
@@ -289,7 +290,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
             Ok(message) => Ok(message),
             Err(_) => {
                 broken = broken || outlet.flush().is_err();
-                replies.recv_timeout(FEEDBACK)
+                replies.recv_timeout(FEEDBACK.into())
             }
         };
         let sent = match message {
@@ -311,7 +312,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         }
         let now = clock::now();
         if now >= next_feedback && !broken {
-            next_feedback = now + Span::from(FEEDBACK);
+            next_feedback = now + FEEDBACK;
             broken = outlet.send(Message::Feedback(shared.feedback()).into()).is_err();
         }
     }

@@ -24,11 +24,11 @@ impl Progress {
 
     /// How long until the next one is due.
     pub(super) fn due_in(&self, now: Time) -> Duration {
-        (self.last + Span::from(FEEDBACK) - now).into()
+        (self.last + FEEDBACK - now).into()
     }
 
     pub(super) fn report(&mut self, now: Time, shared: &Shared<'_>) {
-        if now - self.last >= Span::from(FEEDBACK) {
+        if now - self.last >= FEEDBACK {
             self.report_now(now, shared);
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
 
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Tree;
@@ -17,7 +16,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
 use icdc_session::receiver::frames_arrived::Connections;
 use icdc_session::receiver::parts::Parts;
-use icdc_units::{ByteCount, Rate, Time};
+use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::disk_rate::Waiting;
 use super::staging::Whose;
@@ -34,7 +33,7 @@ use crate::{clock, digest_text, path_text};
 const NO_PANIC: &str = "no panic while notices are noted";
 
 /// Interval of feedback and of progress events.
-pub(super) const FEEDBACK: Duration = Duration::from_millis(100);
+pub(crate) const FEEDBACK: Span = Span::from_millis(100);
 
 /// What is received, and how.
 #[derive(Clone, Copy)]

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select, select_biased};
+use crossbeam_channel::{Receiver, Sender as Channel, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::bundle::{Number, Owed};
+use icdc_rate::controller::Queue;
 use icdc_tcp::TcpInfo;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
@@ -43,9 +44,9 @@ pub(super) struct Connections<'a> {
     executor: &'a Executor<'a>,
     account: &'a Account,
     pub(super) steering: Steering<'a>,
-    wake: Queue<()>,
-    data: Queue<Parcel>,
-    parts: Queue<Parcel>,
+    wake: Receiver<()>,
+    data: Receiver<Parcel>,
+    parts: Receiver<Parcel>,
     bytes_sent: AtomicU64,
     /// What was begun to be handed to each connection's socket.
     handed: [Handed; CONNECTIONS],
@@ -100,9 +101,9 @@ impl Handed {
 impl<'a> Connections<'a> {
     pub(super) fn new(
         (executor, account): (&'a Executor<'a>, &'a Account),
-        wake: Queue<()>,
-        data: Queue<Parcel>,
-        parts: Queue<Parcel>,
+        wake: Receiver<()>,
+        data: Receiver<Parcel>,
+        parts: Receiver<Parcel>,
         options: &'a SendOptions,
         share: Option<Arc<RateShare>>,
         wanted: Option<&'a Channel<u8>>,
@@ -118,29 +119,27 @@ impl<'a> Connections<'a> {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// Ends a connection that would bring the last blocks much later than the others would; they
-    /// carry what it owes. Where files have failed, what is left is not known so exactly, and none is
-    /// ended.
-    fn recall(&self) {
-        if !self.steering.is_bundled()
-            || self.has_data()
-            || !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero()
-        {
-            return;
+    /// Has the rates of all connections decided until the session is over.
+    pub(super) fn steer(&self) {
+        let retires = self.steering.retires();
+        self.steering.run(|| {
+            let blocks_wait = self.has_data();
+            let worked = self.handed.iter().map(|handed| handed.worked.load(Ordering::Relaxed)).sum();
+            let owed = if retires && !blocks_wait { self.owed() } else { Vec::new() };
+            Queue { blocks_wait, worked: Span::from_nanos(worked), owed }
+        });
+    }
+
+    /// What each connection owes when there is nothing else to send. Where files have failed, what is
+    /// left is not known so exactly, and it is empty.
+    fn owed(&self) -> Vec<Owed> {
+        if !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero() {
+            return Vec::new();
         }
         let mut delivered = self.executor.further.delivered_by_each();
         delivered.push((0, self.executor.link.delivered()));
         let owed = |(number, delivered): (u8, _)| self.handed[usize::from(number)].owed(number.into(), delivered);
-        let left: Vec<_> = delivered.into_iter().map(owed).collect();
-        // The first one carries the session.
-        let slow =
-            self.steering.holding_up(&left).and_then(|number| u8::try_from(number).ok()).filter(|slow| *slow > 0);
-        if let Some(number) = slow {
-            tracing::debug!(number, "a connection holds up the end; others carry what it owes");
-            self.executor.ends_early(number, EarlyEnd::Slow);
-            self.executor.further.shut(number);
-            self.executor.with(|machine| machine.on_connection_ended(number));
-        }
+        delivered.into_iter().map(owed).collect()
     }
 
     /// Payload that the receiver's host has, over all connections.
@@ -162,13 +161,6 @@ impl<'a> Connections<'a> {
         let mut infos = self.executor.further.tcp_infos();
         infos.extend(self.executor.link.tcp_info());
         infos
-    }
-
-    /// Follows how fast the connections may send.
-    pub(super) fn follow(&self, now: Time) {
-        let worked = self.handed.iter().map(|handed| handed.worked.load(Ordering::Relaxed)).sum();
-        self.steering.follow(now, self.has_data(), Span::from_nanos(worked));
-        self.recall();
     }
 
     /// Something waits for a connection that takes it.
@@ -206,7 +198,7 @@ impl<'a> Connections<'a> {
                 machine.on_connection_ended(number);
             });
         }
-        self.steering.on_added();
+        self.steering.on_joined(number);
         self.serving.lock().expect(NO_PANIC).push(ended);
     }
 
@@ -290,7 +282,7 @@ impl<'a> Connections<'a> {
     }
 
     /// What a connection sends next; waits for it.
-    fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
+    fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Receiver<()>) -> Result<Next, LinkError> {
         if wake.try_recv().is_ok() {
             return Ok(Next::Messages);
         }

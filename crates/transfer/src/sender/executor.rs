@@ -18,6 +18,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
     self, Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
 };
+use icdc_rate::bundle::Number;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
 use icdc_tuning::Tuned;
@@ -335,6 +336,15 @@ impl<'a> Executor<'a> {
     pub(super) fn ends_early(&self, connection: u8, end: EarlyEnd) {
         let mut state = self.state.lock().expect(NO_PANIC);
         state.early_ends.entry(connection).or_insert(end);
+    }
+
+    /// Ends a connection after the first that holds up the end; others carry what it owes.
+    pub(super) fn retire(&self, connection: Number) {
+        let Ok(connection) = u8::try_from(connection) else { return };
+        tracing::debug!(connection, "a connection holds up the end; others carry what it owes");
+        self.ends_early(connection, EarlyEnd::Slow);
+        self.further.shut(connection);
+        self.with(|machine| machine.on_connection_ended(connection));
     }
 
     fn finish(&self, outside: Outside) {

@@ -168,9 +168,7 @@ fn send(
         };
         intake.run(move || intake::run(executor, &connections.steering, inlet));
         send.run(move || connections.run_first(outlet));
-        if connections.steering.is_bundled() {
-            steer.run(move || connections.steering.run());
-        }
+        steer.run(move || connections.steer());
         let (further_packs, further_steps, further_queue) = (packs.clone(), steps.clone(), steps_queue.clone());
         pack.run(move || small::run(executor, &packs));
         read.run(move || large::read(executor, 0, &reads, &steps));
@@ -296,7 +294,6 @@ fn supervise<'scope, 'env>(
             connections.add(scope, link);
         }
         let counts = executor.counts();
-        connections.follow(now);
         connections.sample(now);
         watch_path(path, now, executor, connections);
         progress.report(now, executor, connections, &counts);
@@ -327,7 +324,7 @@ fn supervise<'scope, 'env>(
 fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connections: &Connections<'_>) {
     let info = executor.link.tcp_info();
     if let Some(info) = &info {
-        path.found_free(now, connections.steering.free(info), connections.acknowledged(), info.min_rtt);
+        path.found_free(now, connections.steering.capacity(), connections.acknowledged(), info.min_rtt);
     }
     let limits = executor.stages.current() == Stage::Network && executor.connections() == 1;
     match info.filter(|_| limits) {

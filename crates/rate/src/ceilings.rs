@@ -1,0 +1,78 @@
+//! The ceilings of a transfer's rate, of which the lowest counts.
+
+use icdc_units::Rate;
+
+/// Whose ceiling it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limiter {
+    /// The operator's, for the key in use.
+    Key,
+    /// The user's.
+    User,
+    /// What the receiver's disk takes off its ring.
+    Disk,
+    /// What the path carries.
+    Path,
+}
+
+/// A ceiling for all connections together, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// How fast.
+    pub rate: Rate,
+    /// Whose ceiling that is.
+    pub limiter: Limiter,
+}
+
+/// All ceilings; `None` where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ceilings {
+    /// See [`Limiter::Key`].
+    pub key: Option<Rate>,
+    /// See [`Limiter::User`].
+    pub user: Option<Rate>,
+    pub(crate) disk: Option<Rate>,
+    pub(crate) path: Option<Rate>,
+}
+
+impl Ceilings {
+    /// Those of the key in use and the user.
+    #[must_use]
+    pub fn of(key: Option<Rate>, user: Option<Rate>) -> Self {
+        Self { key, user, ..Self::default() }
+    }
+
+    /// The lowest one. Of equal ones that of the key counts, which a user cannot lift.
+    #[must_use]
+    pub fn lowest(&self) -> Option<Limit> {
+        let Self { key, user, disk, path } = *self;
+        let all = [(key, Limiter::Key), (user, Limiter::User), (disk, Limiter::Disk), (path, Limiter::Path)];
+        let limits = all.into_iter().filter_map(|(rate, limiter)| Some(Limit { rate: rate?, limiter }));
+        limits.min_by_key(|limit| limit.rate)
+    }
+
+    /// The lowest one but the path's.
+    pub(crate) fn lowest_but_path(&self) -> Option<Rate> {
+        [self.key, self.user, self.disk].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_counts_and_of_equal_ones_the_keys() {
+        let rate = Rate::from_bits_per_second;
+        let ceilings =
+            Ceilings { disk: Some(rate(7)), path: Some(rate(8)), ..Ceilings::of(Some(rate(9)), Some(rate(9))) };
+        assert_eq!(ceilings.lowest(), Some(Limit { rate: rate(7), limiter: Limiter::Disk }));
+        assert_eq!(ceilings.lowest_but_path(), Some(rate(7)));
+        let ceilings = Ceilings { disk: None, ..ceilings };
+        assert_eq!(ceilings.lowest(), Some(Limit { rate: rate(8), limiter: Limiter::Path }));
+        assert_eq!(ceilings.lowest_but_path(), Some(rate(9)));
+        let ceilings = Ceilings { path: None, ..ceilings };
+        assert_eq!(ceilings.lowest(), Some(Limit { rate: rate(9), limiter: Limiter::Key }));
+        assert_eq!(Ceilings::default().lowest(), None);
+    }
+}

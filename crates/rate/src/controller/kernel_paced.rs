@@ -1,0 +1,113 @@
+//! The first connection's congestion control finds the rate of the path, and the others take what
+//! it leaves.
+
+use std::collections::BTreeMap;
+
+use icdc_units::{ByteCount, Rate, Time};
+
+use super::{ConnectionInfo, FIRST, TcpState};
+use crate::bundle::Number;
+use crate::sharing::{Look, Share, Sharing};
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct KernelPaced {
+    /// Congestion control takes all connections for one flow.
+    is_one_flow: bool,
+    sharing: Sharing,
+    share: Share,
+    /// The others may take blocks.
+    is_open: bool,
+    /// Bytes acknowledged on each connection after the first, at the last tick,
+    acknowledged: BTreeMap<Number, ByteCount>,
+    /// and on all of them that there have been.
+    pub(super) by_others: ByteCount,
+    capacity: Option<Rate>,
+}
+
+impl KernelPaced {
+    /// `is_one_flow` if congestion control takes all connections for one flow.
+    #[must_use]
+    pub fn new(is_one_flow: bool) -> Self {
+        Self {
+            is_one_flow,
+            sharing: Sharing::default(),
+            share: Share::Nothing,
+            is_open: false,
+            acknowledged: BTreeMap::new(),
+            by_others: ByteCount::ZERO,
+            capacity: None,
+        }
+    }
+
+    /// What the path has free, as far as the first connection knows.
+    pub(super) fn capacity(&self) -> Option<Rate> {
+        self.capacity
+    }
+
+    /// What the connections after the first may send, together; [`Rate::MAX`] for anything.
+    pub(super) fn left_to_others(&self) -> Rate {
+        match self.share {
+            Share::Nothing => Rate::ZERO,
+            Share::Rate(rate) => rate,
+            Share::Anything => Rate::MAX,
+        }
+    }
+
+    /// Takes note of all connections; true if those after the first may take blocks from now on.
+    pub(super) fn on_tick(
+        &mut self,
+        now: Time,
+        connections: &[ConnectionInfo],
+        first: Option<TcpState>,
+        blocks_wait: bool,
+    ) -> bool {
+        let further = || connections.iter().filter(|info| info.number != FIRST);
+        let others: Vec<_> = further().filter_map(|info| Some((info.number, info.tcp?))).collect();
+        self.note(&others);
+        if let Some(first) = first
+            && further().next().is_some()
+        {
+            self.share = self.sharing.look(&Look {
+                at: now,
+                round_trip: first.round_trip,
+                // A ceiling that holds the first one down is a rate that it has found, too.
+                pacing: Some(first.pacing_rate).filter(|rate| *rate < Rate::MAX),
+                first: first.acknowledged,
+                others: self.by_others,
+                held_up: first.window_limited,
+                blocks_wait,
+            });
+        }
+        self.capacity = first.and_then(|first| self.free(&first, &others));
+        let opens = !self.is_open && self.share != Share::Nothing;
+        self.is_open |= opens;
+        opens
+    }
+
+    fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
+        let found = Some(first.pacing_rate).filter(|rate| *rate < first.max_pacing_rate);
+        match self.share {
+            Share::Nothing => found,
+            Share::Rate(_) | Share::Anything if self.is_one_flow => {
+                let sending = others.iter().filter(|(_, tcp)| tcp.in_flight);
+                found.map(|first| sending.fold(first, |sum, (_, tcp)| sum + tcp.pacing_rate))
+            }
+            // What the others carry is not free for the first one.
+            Share::Rate(_) | Share::Anything => None,
+        }
+    }
+
+    /// What one that has left had carried stays in the sum.
+    fn note(&mut self, others: &[(Number, TcpState)]) {
+        let mut now = BTreeMap::new();
+        for (number, tcp) in others {
+            let before = self.acknowledged.get(number).copied().unwrap_or_default();
+            // One of the same number that has carried less is another connection.
+            let before = if tcp.acknowledged < before { ByteCount::ZERO } else { before };
+            self.by_others += tcp.acknowledged - before;
+            now.insert(*number, tcp.acknowledged);
+        }
+        self.acknowledged = now;
+    }
+}

@@ -1,0 +1,340 @@
+//! The controller on simulated paths. `tests/throughput.txt` is what becomes of each; a change of it is one of the
+//! controller's behaviour: `ICDC_EXAMPLE=write cargo test -p icdc-rate throughput` writes it anew.
+
+mod world;
+
+use std::fmt::Write as _;
+
+use super::*;
+use crate::ceilings::Limiter;
+use crate::path_ceiling::Observation;
+use world::{Ends, Finds, World};
+
+const TABLE: &str = include_str!("tests/throughput.txt");
+
+const fn mbit(rate: u64) -> Rate {
+    Rate::from_bits_per_second(rate * 1_000_000)
+}
+
+/// Every combination that means something, each for 30 simulated seconds of which the last 20 count.
+fn table() -> String {
+    let mut text = String::from(
+        "finds         connections  window  loss     ceilings   disk  processor | mbit/s  connections  limited by  rates set\n",
+    );
+    for finds in [Finds::First, Finds::Nobody] {
+        for connections in [1, 4] {
+            for (window, loss) in [(None, 0), (Some(ByteCount::from_mib(3)), 0), (None, 20)] {
+                for (user, key) in [(None, None), (Some(mbit(200)), None), (Some(mbit(200)), Some(mbit(80)))] {
+                    for disk in [None, Some(mbit(120))] {
+                        for processor in [None, Some(mbit(150))] {
+                            let world =
+                                World { finds, connections, window, loss, user, key, disk, processor, ..World::LONG };
+                            let _ = writeln!(text, "{world} | {}", world.run());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn throughput_is_what_the_table_says() {
+    let (file, table) = (concat!(env!("CARGO_MANIFEST_DIR"), "/src/controller/tests/throughput.txt"), table());
+    if std::env::var("ICDC_EXAMPLE").as_deref() == Ok("write") {
+        std::fs::write(file, table).unwrap();
+        return;
+    }
+    for (expected, found) in TABLE.lines().zip(table.lines()) {
+        assert_eq!(expected, found);
+    }
+    assert_eq!(TABLE.lines().count(), table.lines().count());
+}
+
+#[test]
+fn no_ceiling_is_exceeded_and_none_leaves_room_unused() {
+    for finds in [Finds::First, Finds::Nobody] {
+        for connections in [1, 2, 7] {
+            for (user, key) in [(60, 400), (400, 60), (60, 60)] {
+                let (user, key) = (Some(mbit(user)), Some(mbit(key)));
+                let Ends { carried, limit, .. } = World { finds, connections, user, key, ..World::LONG }.run();
+                assert!((0.97..1.001).contains(&carried.ratio(mbit(60))), "{finds:?} {connections}: {carried}");
+                let limiter = if key == Some(mbit(60)) { Limiter::Key } else { Limiter::User };
+                assert_eq!(limit, Some(limiter), "{finds:?} {connections}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_first_connection_leaves_the_others_carry() {
+    let world = World { connections: 4, window: Some(ByteCount::from_mib(1)), ..World::LONG };
+    let Ends { carried, .. } = world.run();
+    let alone = World { connections: 1, ..world }.run().carried;
+    assert!(carried > alone * 3, "{carried}, and {alone} by one");
+}
+
+#[test]
+fn a_slow_disk_neither_starves_nor_is_flooded() {
+    for finds in [Finds::First, Finds::Nobody] {
+        let Ends { carried, limit, fullest, .. } =
+            World { finds, connections: 3, disk: Some(mbit(90)), ..World::LONG }.run();
+        assert!((0.98..1.001).contains(&carried.ratio(mbit(90))), "{carried}");
+        assert_eq!(limit, Some(Limiter::Disk));
+        assert!(fullest < 0.9, "the ring was full to {fullest}, and TCP's window closes");
+    }
+}
+
+#[test]
+fn more_connections_come_where_one_processor_does_not_carry_all() {
+    let Ends { connections, .. } = World { processor: Some(mbit(100)), ..World::LONG }.run();
+    assert_eq!(connections, 4, "of 4 processors each has one");
+    assert_eq!(World { processor: Some(mbit(5000)), ..World::LONG }.run().connections, 1);
+}
+
+/// Some connections of a transfer, as a controller sees them.
+fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<ConnectionInfo> {
+    (0..count).map(|number| ConnectionInfo { number, tcp: tcp(number) }).collect()
+}
+
+const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
+
+/// What the ceilings are after those actions, for connections that had none.
+fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
+    let set = actions.iter().filter_map(|action| match action {
+        Action::SetCeiling(number, rate) => Some((*number, *rate)),
+        _ => None,
+    });
+    set.collect()
+}
+
+fn fixed(is_local: bool, ceilings: Ceilings) -> Controller {
+    let setup = Setup { is_local, ..world::SETUP };
+    Controller::new(Mode::Fixed, setup, ceilings)
+}
+
+#[test]
+fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
+    let mut controller = fixed(false, Ceilings::of(None, Some(mbit(90))));
+    let mut tick = |count: u16| {
+        let ticked = controller.on_tick(Time::ORIGIN, &infos(count, |_| None), &NO_RING, &Queue::default());
+        assert_eq!(ticked.next, Time::ORIGIN + TICK);
+        ceilings(&ticked.actions)
+    };
+    assert_eq!(tick(1), [(0, mbit(90))]);
+    assert_eq!(tick(1), []);
+    assert_eq!(tick(3), [(0, mbit(30)), (1, mbit(30)), (2, mbit(30))]);
+    assert_eq!(tick(3), []);
+    assert_eq!(tick(1), [(0, mbit(90))]);
+    // Those of the same numbers are others, which have no ceilings yet.
+    assert_eq!(tick(3), [(0, mbit(30)), (1, mbit(30)), (2, mbit(30))]);
+    assert_eq!(tick(1), [(0, mbit(90))]);
+    assert_eq!(controller.limit(), Some(Limit { rate: mbit(90), limiter: Limiter::User }));
+    // Before it sends, and not only at the next tick.
+    assert_eq!(ceilings(&controller.on_joined(7)), [(0, mbit(45)), (7, mbit(45))]);
+    assert_eq!(ceilings(&controller.on_joined(7)), []);
+    assert_eq!(ceilings(&controller.set_ceilings(Some(mbit(90)), Some(mbit(10)))), [(0, mbit(5)), (7, mbit(5))]);
+    assert_eq!(controller.limit(), Some(Limit { rate: mbit(5), limiter: Limiter::Key }));
+    assert_eq!(ceilings(&controller.set_ceilings(None, None)), [(0, Rate::MAX), (7, Rate::MAX)]);
+    assert_eq!(controller.limit(), None);
+}
+
+#[test]
+fn what_cannot_be_divided_is_the_firsts_and_the_sum_is_exact() {
+    let mut controller = fixed(false, Ceilings::of(None, Some(Rate::from_bits_per_second(1_000_003))));
+    let ticked = controller.on_tick(Time::ORIGIN, &infos(7, |_| None), &NO_RING, &Queue::default());
+    let sum = ceilings(&ticked.actions).into_iter().fold(Rate::ZERO, |sum, (_, rate)| sum + rate);
+    assert_eq!(sum, Rate::from_bits_per_second(1_000_003));
+}
+
+#[test]
+fn within_one_host_the_receiver_itself_holds_the_sender_up() {
+    let slow = RingState { waiting: 48, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(100)) };
+    for (is_local, expected) in [(true, mbit(900)), (false, mbit(50))] {
+        let mut controller = fixed(is_local, Ceilings::of(None, Some(mbit(900))));
+        let ticked = controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &slow, &Queue::default());
+        assert_eq!(ceilings(&ticked.actions), [(0, expected)]);
+    }
+}
+
+#[test]
+fn a_ring_that_fills_and_empties_is_told_once_each() {
+    let mut controller = fixed(false, Ceilings::default());
+    let mut causes = |waiting| {
+        let ring = RingState { waiting, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(400)) };
+        let ticked = controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &ring, &Queue::default());
+        let paced = ticked.actions.into_iter().filter_map(|action| match action {
+            Action::Paced(Pace { cause, ceiling }) => Some((cause, ceiling.is_some())),
+            _ => None,
+        });
+        paced.collect::<Vec<_>>()
+    };
+    assert_eq!(causes(2), []);
+    assert_eq!(causes(20), [(Cause::RingFills, true)]);
+    assert_eq!(causes(21), []);
+    assert_eq!(causes(0), [(Cause::RingEmptied, false)]);
+}
+
+#[test]
+fn a_ring_that_is_told_of_seldom_is_filled_with_more_care() {
+    let ceiling = |feedback_interval| {
+        let setup = Setup { feedback_interval, ..world::SETUP };
+        let mut controller = Controller::new(Mode::Fixed, setup, Ceilings::default());
+        let ring = RingState { waiting: 10, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(900)) };
+        ceilings(&controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &ring, &Queue::default()).actions)[0].1
+    };
+    assert!(ceiling(Span::from_secs(2)) < ceiling(Span::from_millis(100)));
+}
+
+fn seen(at: Time, window: u64) -> TcpState {
+    let rtt = Span::from_millis(100);
+    let (packet, delivered) = (ByteCount::new(1000), ByteCount::new(window * 10));
+    let seen = Observation {
+        at,
+        rtt,
+        least_rtt: rtt,
+        delivered,
+        retransmitted: 0,
+        packet,
+        window: ByteCount::new(window),
+        idle: false,
+    };
+    TcpState {
+        round_trip: rtt,
+        acknowledged: delivered,
+        pacing_rate: Rate::MAX,
+        max_pacing_rate: Rate::MAX,
+        in_flight: true,
+        window_limited: Span::ZERO,
+        member: Some(Member { seen, sent: delivered }),
+    }
+}
+
+#[test]
+fn who_holds_up_the_end_is_retired_but_never_the_first() {
+    let at = Time::ORIGIN + Span::from_secs(1);
+    for (slow, retired) in [(1, vec![Action::Retire(1)]), (0, vec![])] {
+        let bundle = Bundle::default();
+        let mut controller = Controller::new(Mode::Bundle(Box::new(bundle)), world::SETUP, Ceilings::default());
+        let tcp = |number| Some(seen(at, if number == slow { 20_000 } else { 1_000_000 }));
+        let connections = infos(3, tcp);
+        controller.on_tick(at, &connections, &NO_RING, &Queue::default());
+        let owed = |number| {
+            let bytes = if number == slow { ByteCount::from_mib(4) } else { ByteCount::ZERO };
+            Owed { number, bytes, blocks: u64::from(number == slow) }
+        };
+        let queue = Queue { owed: (0..3).map(owed).collect(), ..Queue::default() };
+        let later = at + Span::from_millis(10);
+        let actions = controller.on_tick(later, &connections, &NO_RING, &queue).actions;
+        let retires: Vec<_> = actions.into_iter().filter(|action| matches!(action, Action::Retire(_))).collect();
+        assert_eq!(retires, retired);
+        assert!(controller.retires() && !controller.takes(slow, ByteCount::from_mib(4), ByteCount::ZERO));
+        assert!(controller.takes(2, ByteCount::from_mib(4), ByteCount::ZERO));
+    }
+}
+
+#[test]
+fn a_bundle_is_not_looked_at_before_its_time_and_obeys_every_ceiling() {
+    let mut controller =
+        Controller::new(Mode::Bundle(Box::default()), world::SETUP, Ceilings::of(Some(mbit(40)), Some(mbit(80))));
+    let at = Time::ORIGIN + Span::from_secs(1);
+    let first = controller.on_tick(at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Queue::default());
+    assert_eq!(ceilings(&first.actions), [(0, mbit(20)), (1, mbit(20))]);
+    assert!(first.next > at && first.next <= at + TICK);
+    let early = controller.on_tick(at, &infos(3, |_| Some(seen(at, 1_000_000))), &NO_RING, &Queue::default());
+    assert_eq!((ceilings(&early.actions), early.next), (vec![], first.next));
+    let due = first.next;
+    let ticked = controller.on_tick(due, &infos(1, |_| Some(seen(due, 1_000_000))), &NO_RING, &Queue::default());
+    assert_eq!(ceilings(&ticked.actions), [(0, mbit(40))]);
+    assert_eq!(controller.limit(), Some(Limit { rate: mbit(40), limiter: Limiter::Key }));
+    assert_eq!(controller.state(), Some(State::Climb));
+}
+
+#[test]
+fn the_others_wait_until_the_first_one_is_known_not_to_carry_all() {
+    let mut controller = Controller::new(
+        Mode::KernelPaced(Box::new(KernelPaced::new(true))),
+        world::SETUP,
+        Ceilings::of(None, Some(mbit(500))),
+    );
+    assert!(controller.opens_later() && !controller.retires());
+    let queue = Queue { blocks_wait: true, ..Queue::default() };
+    let (mut opened_at, mut set) = (Vec::new(), Vec::new());
+    for step in 0..200_u64 {
+        let at = Time::ORIGIN + Span::from_millis(step * 20);
+        // Without a limit of the path, as at its start.
+        let tcp = |number| {
+            let acknowledged = ByteCount::new(if number == FIRST { step * 100_000 } else { 0 });
+            Some(TcpState { acknowledged, in_flight: false, ..seen(at, 1_000_000) })
+        };
+        let ticked = controller.on_tick(at, &infos(2, tcp), &NO_RING, &queue);
+        let opens = ticked.actions.contains(&Action::Open);
+        assert!(!opens || ticked.actions.last() == Some(&Action::Open), "before that, nobody has a ceiling");
+        opened_at.extend(opens.then_some(step * 20));
+        set.extend(ceilings(&ticked.actions));
+    }
+    assert_eq!(opened_at, [3200], "32 round trips, once");
+    assert_eq!(set, [(0, mbit(500)), (0, mbit(250)), (1, mbit(250))]);
+}
+
+#[test]
+fn what_the_path_has_free_is_told_by_those_that_can_know() {
+    let tick = |is_one_flow, held_up: bool| {
+        let mut controller = Controller::new(
+            Mode::KernelPaced(Box::new(KernelPaced::new(is_one_flow))),
+            world::SETUP,
+            Ceilings::default(),
+        );
+        let queue = Queue { blocks_wait: true, ..Queue::default() };
+        for step in 0..100_u64 {
+            let at = Time::ORIGIN + Span::from_millis(step * 20);
+            let tcp = |number| {
+                let window_limited = if held_up { Span::from_millis(step * 20) } else { Span::ZERO };
+                let rate = if number == FIRST { mbit(300) } else { mbit(70) };
+                let acknowledged = ByteCount::new(if number == FIRST { step * 250_000 } else { 0 });
+                let in_flight = number < 2;
+                Some(TcpState { acknowledged, pacing_rate: rate, window_limited, in_flight, ..seen(at, 1) })
+            };
+            controller.on_tick(at, &infos(3, tcp), &NO_RING, &queue);
+        }
+        controller.capacity()
+    };
+    assert_eq!(tick(true, false), Some(mbit(300)), "the others have nothing");
+    assert_eq!(tick(true, true), Some(mbit(370)), "of the others one has something under way");
+    assert_eq!(tick(false, true), None);
+}
+
+#[test]
+fn what_connections_that_have_left_carried_is_not_forgotten_nor_counted_twice() {
+    let mut paced = KernelPaced::new(true);
+    let mut carried = |others: &[(Number, u64)]| {
+        let info = |number, bytes| {
+            let tcp = TcpState { acknowledged: ByteCount::new(bytes), ..seen(Time::ORIGIN, 1) };
+            ConnectionInfo { number, tcp: Some(tcp) }
+        };
+        let mut connections = vec![info(FIRST, 1_000_000)];
+        connections.extend(others.iter().map(|(number, bytes)| info(*number, *bytes)));
+        paced.on_tick(Time::ORIGIN, &connections, connections[0].tcp, true);
+        paced.by_others.as_u64()
+    };
+    assert_eq!(carried(&[(1, 100), (2, 50)]), 150);
+    assert_eq!(carried(&[(1, 140), (2, 50)]), 190);
+    assert_eq!(carried(&[(1, 150)]), 200);
+    assert_eq!(carried(&[(1, 150), (2, 10)]), 210, "another one of that number, at its beginning");
+    assert_eq!(carried(&[(1, 30), (2, 10)]), 240, "another one between two ticks");
+}
+
+#[test]
+fn what_the_path_carries_is_a_ceiling_like_any_other() {
+    let of = |user| {
+        let bundle = Bundle::resuming(mbit(300));
+        let mut controller =
+            Controller::new(Mode::Bundle(Box::new(bundle)), world::SETUP, Ceilings::of(None, Some(user)));
+        let at = Time::ORIGIN + Span::from_secs(1);
+        controller.on_tick(at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Queue::default());
+        controller.limit().map(|limit| limit.limiter)
+    };
+    assert_eq!(of(mbit(900)), Some(Limiter::Path));
+    assert_eq!(of(mbit(100)), Some(Limiter::User));
+}
