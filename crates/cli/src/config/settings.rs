@@ -1,7 +1,7 @@
 //! The settings: which options of commands files and variables may set.
 //!
 //! An option becomes a setting by one line here. The parser of files, `icdc config`, its man page,
-//! the shipped example and the table of the guide are made from these lines; values are read as
+//! the shipped example and the table in docs/copying.md are made from these lines; values are read as
 //! those of the option, whose help is the description.
 
 /// An option that files and a variable may set.

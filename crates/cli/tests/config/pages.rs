@@ -51,16 +51,16 @@ fn the_shipped_example_is_read_once_it_is_uncommented() {
 }
 
 #[test]
-fn the_guide_and_the_man_page_have_every_setting() {
+fn the_page_and_the_man_page_have_every_setting() {
     let settings = Configured::new().explained(&[], &[]);
-    let guide = fs::read_to_string(page("docs/guide.md")).unwrap();
+    let copying = fs::read_to_string(page("docs/copying.md")).unwrap();
     let help = succeed(&mut Configured::new().icdc(&["config", "--help"]));
     for one in &settings {
         let (key, variable) = (one["key"].as_str().unwrap(), one["variable"].as_str().unwrap());
         let commands: Vec<&str> =
             one["commands"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         let row = format!("| `{key}` | `{variable}` | {} |", commands.join(", "));
-        assert!(guide.contains(&row), "the guide lacks {row}");
+        assert!(copying.contains(&row), "docs/copying.md lacks {row}");
         let has_all =
             |line: &str| line.split_whitespace().take(2).eq([key, variable]) && line.ends_with(&commands.join(", "));
         assert!(help.lines().any(has_all), "{key} is missing in {help}");

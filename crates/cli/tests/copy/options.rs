@@ -341,7 +341,7 @@ fn the_data_port_can_be_chosen() {
 }
 
 #[test]
-fn json_lines_are_as_the_guide_says() {
+fn json_lines_are_as_the_page_on_copying_says() {
     for way in Way::ALL {
         let road = Road::new(way);
         let tree = data::tree(&road.path("tree"), 3, &Shape { small: 20, ..Shape::default() });

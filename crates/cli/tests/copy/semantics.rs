@@ -1,4 +1,4 @@
-//! Where things arrive: the README's table, for every way that a copy can take, and what is
+//! Where things arrive: the table of docs/copying.md, for every way that a copy can take, and what is
 //! refused.
 
 use std::fs::{self, Permissions};

@@ -1,4 +1,4 @@
-//! Names: what promtool says of them, and whether the guide has all of them and no others.
+//! Names: what promtool says of them, and whether docs/watching.md has all of them and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,9 +27,9 @@ fn promtool_has_nothing_against_any_output() {
 type Shape = (String, BTreeSet<String>);
 
 #[test]
-fn the_guide_has_every_metric_and_no_other() {
+fn the_page_has_every_metric_and_no_other() {
     let site = Site::new();
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/watching.md");
     let told = tables(&std::fs::read_to_string(page).unwrap());
     let parts = outputs::all(&site);
     assert!(parts.len() >= 3);
@@ -40,7 +40,7 @@ fn the_guide_has_every_metric_and_no_other() {
         assert_eq!(
             found.iter().collect::<BTreeMap<_, _>>(),
             expected,
-            "{}: left the program, right the guide",
+            "{}: left the program, right the page",
             part.name
         );
     }
@@ -49,7 +49,7 @@ fn the_guide_has_every_metric_and_no_other() {
     assert!(strange.is_empty(), "{strange:?} are of no part");
 }
 
-/// The rows of the guide's tables: metric, type, labels.
+/// The rows of the page's tables: metric, type, labels.
 fn tables(page: &str) -> BTreeMap<String, Shape> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `icdc_")?.split('|').map(str::trim);
@@ -61,7 +61,7 @@ fn tables(page: &str) -> BTreeMap<String, Shape> {
 }
 
 /// The metrics of a text: by name, type and labels. Every copy has the label `copy`, of which the
-/// guide tells once.
+/// page tells once.
 fn exposed(text: &str) -> BTreeMap<String, Shape> {
     let mut shapes: BTreeMap<String, Shape> = BTreeMap::new();
     let mut name = String::new();

@@ -11,7 +11,7 @@ use crate::support::{MIB, Site, Start};
 const SERVICE: &str = include_str!("../../../../systemd/icdc.service");
 const SOCKET: &str = include_str!("../../../../systemd/icdc.socket");
 
-/// Users and keys as the guide has them, and something to copy. Each client's key has the name of its
+/// Users and keys as docs/node.md has them, and something to copy. Each client's key has the name of its
 /// directory: `own` is the daemon's user's, `elsewhere` and `home` are what the unit does not let it have.
 const SETUP: &str = r#"
 useradd --system --user-group --home-dir /var/lib/icdc --no-create-home --shell /usr/sbin/nologin icdc
