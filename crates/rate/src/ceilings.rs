@@ -2,25 +2,25 @@
 
 use icdc_units::Rate;
 
-/// Whose ceiling it is.
+/// Owner of a ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
     /// The operator's, for the key in use.
     Key,
     /// The user's.
     User,
-    /// What the receiver's disk takes off its ring.
+    /// The receiver's disk, by the rate at which it takes blocks off the ring.
     Disk,
-    /// What the path carries.
+    /// The path, by what it carries.
     Path,
 }
 
 /// A ceiling for all connections together, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How fast.
+    /// The ceiling.
     pub rate: Rate,
-    /// Whose ceiling that is.
+    /// Its owner.
     pub limiter: Limiter,
 }
 
@@ -36,7 +36,7 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// Those of the key in use and the user.
+    /// The ceilings of the key in use and of the user.
     #[must_use]
     pub fn of(key: Option<Rate>, user: Option<Rate>) -> Self {
         Self { key, user, ..Self::default() }
@@ -49,6 +49,11 @@ impl Ceilings {
         let all = [(key, Limiter::Key), (user, Limiter::User), (disk, Limiter::Disk), (path, Limiter::Path)];
         let limits = all.into_iter().filter_map(|(rate, limiter)| Some(Limit { rate: rate?, limiter }));
         limits.min_by_key(|limit| limit.rate)
+    }
+
+    /// The lower one of key and user.
+    pub(crate) fn asked(&self) -> Option<Rate> {
+        [self.key, self.user].into_iter().flatten().min()
     }
 
     /// The lowest one but the path's.

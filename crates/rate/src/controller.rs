@@ -1,5 +1,5 @@
-//! How fast each connection of a transfer may send, and how many connections there should be: the one
-//! place where that is decided.
+//! Ceilings of all connections of a transfer, and how many connections there should be: the one place
+//! where the rate is decided.
 //!
 //! ```text
 //!  TCP_INFO of each connection ─┐                       ┌─► ceilings of connections (SO_MAX_PACING_RATE)
@@ -13,9 +13,10 @@
 //! |---|---|---|---|
 //! | [`Mode::KernelPaced`] | an algorithm that finds it (`bbr`, `icdc`) is at work | the first connection's congestion control; the others take what it leaves | [`sharing`](crate::sharing) |
 //! | [`Mode::Bundle`] | the kernel's own algorithm must do on a long path | all connections, steered as one | [`bundle`](crate::bundle) |
-//! | [`Mode::Fixed`] | the user has named an algorithm, the path is short, or there is none | each connection's congestion control | equal shares of the lowest ceiling |
+//! | [`Mode::PerConnection`] | the user has named another algorithm, the path is short, or there is none | congestion control of each connection, which has an equal share of the lowest ceiling | |
 //!
-//! In every mode the lowest of the [`Ceilings`] holds for all connections together.
+//! The lowest of the [`Ceilings`] holds for all connections together. Within one host only those of the
+//! user and the key do: there is no path, and the receiver holds the sender up by itself.
 
 mod kernel_paced;
 
@@ -33,24 +34,27 @@ pub use kernel_paced::KernelPaced;
 
 /// The connection that a session begins with.
 pub const FIRST: Number = 0;
-/// Interval of the ticks where no round trip is measured that asks for more.
-pub const TICK: Span = Span::from_millis(20);
+/// Interval of the ticks, unless a bundle looks sooner; of the watch over processors and the end.
+const TICK: Span = Span::from_millis(20);
 
-/// Who finds the rate that the path has free.
+/// Lowest ceiling that a socket takes: the kernel keeps whole bytes per second.
+const LEAST: Rate = Rate::from_bytes_per_second(1);
+
+/// Finder of the rate that the path has free.
 #[derive(Debug)]
 pub enum Mode {
-    /// The congestion control of the first connection.
+    /// Congestion control of the first connection.
     KernelPaced(Box<KernelPaced>),
     /// All connections together.
     Bundle(Box<Bundle>),
-    /// Nobody here: congestion control of each connection does what it does.
-    Fixed,
+    /// Congestion control of each connection, for itself.
+    PerConnection,
 }
 
-/// What a controller is for.
+/// Constants of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Both ends are on one host: there is no path, and the receiver holds the sender up by itself.
+    /// Both ends are on one host.
     pub is_local: bool,
     /// Processors that this process may use.
     pub processors: u64,
@@ -60,16 +64,16 @@ pub struct Setup {
     pub feedback_interval: Span,
 }
 
-/// What is seen of a connection at a tick.
+/// A connection at the time of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo {
-    /// Which one.
+    /// Its number, which no other connection of the transfer has had.
     pub number: Number,
-    /// What the kernel tells of it; `None` where it is not TCP.
+    /// `None` where it is not TCP.
     pub tcp: Option<TcpState>,
 }
 
-/// What the kernel tells of a connection.
+/// Excerpt of a connection's `TCP_INFO`.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpState {
     /// Smoothed round-trip time.
@@ -82,24 +86,24 @@ pub struct TcpState {
     pub max_pacing_rate: Rate,
     /// Something is on its way.
     pub in_flight: bool,
-    /// For how long the receiver's window has held it up so far.
+    /// Time for which the receiver's window has held it up so far.
     pub window_limited: Span,
-    /// What a bundle looks at; `None` where the path is too short for a ceiling.
+    /// Its state as a member of a bundle; `None` where the path is too short for a ceiling.
     pub member: Option<Member>,
 }
 
-/// What is left to be sent, and by what means.
+/// Data that is still to be sent, and the work that it takes.
 #[derive(Clone, Debug, Default)]
-pub struct Queue {
+pub struct Pending {
     /// Blocks wait for a connection that takes them.
     pub blocks_wait: bool,
     /// Processor time that the threads of all connections have taken so far.
     pub worked: Span,
-    /// What each connection owes, once there is nothing else to send; else empty.
+    /// Debts of all connections, once there is nothing else to send; else empty.
     pub owed: Vec<Owed>,
 }
 
-/// What is to be done after a tick, in this order.
+/// A step that the executor carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A connection shall not send faster; [`Rate::MAX`] for no ceiling.
@@ -110,23 +114,23 @@ pub enum Action {
     WantConnections(u64),
     /// This connection would end much later than if others sent what it owes.
     Retire(Number),
-    /// The pace has changed.
+    /// The ceiling of the path or the disk has changed.
     Paced(Pace),
 }
 
-/// Another pace.
+/// A change of a ceiling for all connections together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// What whoever changed it allows; `None` for anything.
+    /// The new ceiling; `None` if there is none any more.
     pub ceiling: Option<Rate>,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
 }
 
-/// Why the pace has changed.
+/// Cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// What was seen of the path.
+    /// An observation of the path.
     Path(Reason),
     /// The receiver's disk is slower than what arrives.
     RingFills,
@@ -134,10 +138,10 @@ pub enum Cause {
     RingEmptied,
 }
 
-/// What follows from a tick.
+/// Result of a tick.
 #[derive(Debug)]
 pub struct Ticked {
-    /// To be done in this order.
+    /// Steps, in their order.
     pub actions: Vec<Action>,
     /// When the next tick is due.
     pub next: Time,
@@ -154,23 +158,31 @@ pub struct Controller {
     connections: Vec<Number>,
     /// Ceilings that connections have.
     set: BTreeMap<Number, Rate>,
+    /// When processors and debts are looked at again.
+    next_watch: Time,
 }
 
 impl Controller {
-    /// Of a transfer that begins, with the ceilings of its user and its key.
+    /// A controller at the beginning of a transfer.
     #[must_use]
     pub fn new(mode: Mode, setup: Setup, ceilings: Ceilings) -> Self {
         let processors = Processors::new(setup.processors);
-        Self { setup, mode, ceilings, processors, connections: vec![FIRST], set: BTreeMap::new() }
+        let (connections, set) = (vec![FIRST], BTreeMap::new());
+        Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN }
     }
 
-    /// Takes note of the ceilings of the user and of the key. A bundle obeys from its next tick on.
-    pub fn set_ceilings(&mut self, user: Option<Rate>, key: Option<Rate>) -> Vec<Action> {
+    /// Notes the ceilings of the user and of the key, for the next tick.
+    pub fn note_ceilings(&mut self, user: Option<Rate>, key: Option<Rate>) {
         (self.ceilings.user, self.ceilings.key) = (user, key);
+    }
+
+    /// Sets the ceilings of the user and of the key at once. A bundle obeys from its next look on.
+    pub fn set_ceilings(&mut self, user: Option<Rate>, key: Option<Rate>) -> Vec<Action> {
+        self.note_ceilings(user, key);
         self.share_out()
     }
 
-    /// Takes note of a further connection, which is to send soon.
+    /// Takes a further connection in, before it sends.
     pub fn on_joined(&mut self, number: Number) -> Vec<Action> {
         if !self.connections.contains(&number) {
             self.connections.push(number);
@@ -178,8 +190,14 @@ impl Controller {
         self.share_out()
     }
 
-    /// Takes note of all connections in use, of the receiver's ring and of what is left to be sent.
-    pub fn on_tick(&mut self, now: Time, connections: &[ConnectionInfo], ring: &RingState, queue: &Queue) -> Ticked {
+    /// Decides by the state of all connections in use, of the receiver's ring and of what is pending.
+    pub fn on_tick(
+        &mut self,
+        now: Time,
+        connections: &[ConnectionInfo],
+        ring: &RingState,
+        pending: &Pending,
+    ) -> Ticked {
         let mut actions = Vec::new();
         let first = connections.iter().find(|info| info.number == FIRST).and_then(|info| info.tcp);
         actions.extend(self.on_ring(ring, first.map_or(Span::ZERO, |tcp| tcp.round_trip)));
@@ -189,28 +207,43 @@ impl Controller {
             Mode::Bundle(bundle) if now < bundle.next_look() => bundle.next_look(),
             Mode::Bundle(_) => self.steer(now, connections, &mut actions),
             Mode::KernelPaced(paced) => {
-                let opens = paced.on_tick(now, connections, first, queue.blocks_wait);
+                let opens = paced.on_tick(now, connections, first, pending.blocks_wait);
                 actions.extend(self.share_out());
                 actions.extend(opens.then_some(Action::Open));
                 now + TICK
             }
-            Mode::Fixed => {
+            Mode::PerConnection => {
                 actions.extend(self.share_out());
                 now + TICK
             }
         };
-        let (count, blocks_wait) = (self.connections.len() as u64, queue.blocks_wait);
-        let seen = processors::Look { at: now, connections: count, worked: queue.worked, blocks_wait };
-        actions.extend(self.processors.look(&seen).map(Action::WantConnections));
-        if let Mode::Bundle(bundle) = &self.mode {
-            let slow = bundle.holding_up(&queue.owed, self.setup.block);
-            // The first one carries the session.
-            actions.extend(slow.filter(|number| *number != FIRST).map(Action::Retire));
+        if now >= self.next_watch {
+            self.next_watch = now + TICK;
+            self.watch(now, pending, &mut actions);
         }
         Ticked { actions, next }
     }
 
-    /// Takes note of the ring; an action where the disk begins or ends to limit.
+    /// Whether [`Pending::owed`] is of use to a tick at this time.
+    #[must_use]
+    pub fn needs_owed(&self, now: Time) -> bool {
+        matches!(self.mode, Mode::Bundle(_)) && now >= self.next_watch
+    }
+
+    /// Asks for connections where processors need them, and ends one that holds up the end.
+    fn watch(&mut self, now: Time, pending: &Pending, actions: &mut Vec<Action>) {
+        let connections = self.connections.len() as u64;
+        let Pending { blocks_wait, worked, ref owed } = *pending;
+        let wanted = self.processors.look(&processors::Look { at: now, connections, worked, blocks_wait });
+        actions.extend(wanted.map(Action::WantConnections));
+        if let Mode::Bundle(bundle) = &self.mode {
+            let slow = bundle.holding_up(owed, self.setup.block);
+            // The first one carries the session.
+            actions.extend(slow.filter(|number| *number != FIRST).map(Action::Retire));
+        }
+    }
+
+    /// The disk's ceiling by the state of the ring; an action where there begins or ceases to be one.
     fn on_ring(&mut self, ring: &RingState, round_trip: Span) -> Option<Action> {
         let disk = disk_ceiling::ceiling(ring, round_trip + self.setup.feedback_interval);
         let before = std::mem::replace(&mut self.ceilings.disk, disk);
@@ -244,21 +277,21 @@ impl Controller {
     fn share_out(&mut self) -> Vec<Action> {
         let left_to_others = match &self.mode {
             Mode::KernelPaced(paced) => paced.left_to_others(),
-            Mode::Fixed => Rate::MAX,
+            Mode::PerConnection => Some(Rate::MAX),
             Mode::Bundle(_) => return Vec::new(),
         };
         let limit =
-            if self.setup.is_local { self.ceilings.user } else { self.ceilings.lowest().map(|limit| limit.rate) };
+            if self.setup.is_local { self.ceilings.asked() } else { self.ceilings.lowest().map(|limit| limit.rate) };
         let limit = limit.unwrap_or(Rate::MAX);
         let others = (self.connections.len() as u64).saturating_sub(1);
         let part = |rate: Rate, count: u64| if rate == Rate::MAX { rate } else { rate / count.max(1) };
-        let each = part(limit, others + 1).min(part(left_to_others, others));
-        let first = if limit == Rate::MAX { limit } else { limit - each * others };
+        let each = left_to_others.map(|left| part(limit, others + 1).min(part(left, others)).max(LEAST));
+        let first = if limit == Rate::MAX { limit } else { (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST) };
         let mut actions = Vec::new();
         for number in &self.connections {
-            let ceiling = if *number == FIRST { first } else { each };
             // One that takes no blocks yet needs no ceiling.
-            if !ceiling.is_zero() && self.set.get(number).copied().unwrap_or(Rate::MAX) != ceiling {
+            let Some(ceiling) = (if *number == FIRST { Some(first) } else { each }) else { continue };
+            if self.set.get(number).copied().unwrap_or(Rate::MAX) != ceiling {
                 self.set.insert(*number, ceiling);
                 actions.push(Action::SetCeiling(*number, ceiling));
             }
@@ -266,20 +299,14 @@ impl Controller {
         actions
     }
 
-    /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
-    /// what the slowest ones carry last, all wait for.
+    /// Whether a connection should take a frame of this length while `unsent` are left to be sent: all
+    /// wait for the one that is done last.
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         match &self.mode {
             Mode::Bundle(bundle) => bundle.takes(number, frame, unsent),
-            Mode::KernelPaced(_) | Mode::Fixed => true,
+            Mode::KernelPaced(_) | Mode::PerConnection => true,
         }
-    }
-
-    /// Whether [`Queue::owed`] is of use.
-    #[must_use]
-    pub fn retires(&self) -> bool {
-        matches!(self.mode, Mode::Bundle(_))
     }
 
     /// Whether the connections after the first wait for [`Action::Open`].
@@ -288,30 +315,29 @@ impl Controller {
         matches!(self.mode, Mode::KernelPaced(_))
     }
 
-    /// What the first connection may send of the lowest ceiling, and whose that is; `None` if there
-    /// is none.
+    /// Ceiling of the first connection, and whose the lowest ceiling is; `None` if there is none.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;
         Some(Limit { rate: self.set.get(&FIRST).copied().unwrap_or(Rate::MAX), limiter })
     }
 
-    /// What the path is known to have free for this transfer; `None` while it is not known here.
+    /// Rate that the path has free for this transfer; `None` while it is not known here.
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.mode {
             Mode::KernelPaced(paced) => paced.capacity(),
             Mode::Bundle(bundle) => bundle.capacity(),
-            Mode::Fixed => None,
+            Mode::PerConnection => None,
         }
     }
 
-    /// Where the search for the path's rate stands, if that is searched here.
+    /// State of the search for the path's rate, if it is searched here.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         match &self.mode {
             Mode::Bundle(bundle) => Some(bundle.state()),
-            Mode::KernelPaced(_) | Mode::Fixed => None,
+            Mode::KernelPaced(_) | Mode::PerConnection => None,
         }
     }
 }

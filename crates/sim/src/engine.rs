@@ -11,7 +11,7 @@ use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
 use icdc_rate::bundle::Number;
 use icdc_rate::ceilings::Ceilings;
-use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Queue, Ticked};
+use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Pending, Ticked};
 use icdc_rate::disk_ceiling::RingState;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -67,7 +67,8 @@ struct Engine<'o, O> {
 /// Nothing waits for the receiver's disk.
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// What an application has that steers its connections as one, with processors to spare.
+/// A controller of an application that steers its connections as one. What it does for the number
+/// [`controller::FIRST`] alone, to look for processors and to end who is slow, is never asked of it here.
 fn steered_as_one() -> Controller {
     let setup = controller::Setup {
         is_local: false,
@@ -283,7 +284,7 @@ impl<O: Observer> Engine<'_, O> {
             .map(|(index, lane)| ConnectionInfo { number: index as Number, tcp: Some(lane.sender.observe(now)) })
             .collect();
         let controller = self.controllers.entry(number).or_insert_with(steered_as_one);
-        let Ticked { actions, next } = controller.on_tick(now, &connections, &NO_RING, &Queue::default());
+        let Ticked { actions, next } = controller.on_tick(now, &connections, &NO_RING, &Pending::default());
         for action in actions {
             match action {
                 Action::SetCeiling(index, ceiling) => self.lanes[usize::from(index)].sender.set_ceiling(ceiling),

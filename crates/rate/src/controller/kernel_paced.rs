@@ -18,15 +18,16 @@ pub struct KernelPaced {
     share: Share,
     /// The others may take blocks.
     is_open: bool,
-    /// Bytes acknowledged on each connection after the first, at the last tick,
+    /// Bytes acknowledged on each connection after the first, at the last tick.
     acknowledged: BTreeMap<Number, ByteCount>,
-    /// and on all of them that there have been.
+    /// Bytes acknowledged on all connections after the first that there have been.
     pub(super) by_others: ByteCount,
     capacity: Option<Rate>,
 }
 
 impl KernelPaced {
-    /// `is_one_flow` if congestion control takes all connections for one flow.
+    /// The state at the beginning of a transfer; `is_one_flow` if congestion control takes all
+    /// connections for one flow.
     #[must_use]
     pub fn new(is_one_flow: bool) -> Self {
         Self {
@@ -40,21 +41,23 @@ impl KernelPaced {
         }
     }
 
-    /// What the path has free, as far as the first connection knows.
+    /// Rate that the path has free, as far as the first connection knows.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }
 
-    /// What the connections after the first may send, together; [`Rate::MAX`] for anything.
-    pub(super) fn left_to_others(&self) -> Rate {
+    /// Rate that the connections after the first may send at, together; `None` while they take no
+    /// blocks, [`Rate::MAX`] for anything.
+    pub(super) fn left_to_others(&self) -> Option<Rate> {
         match self.share {
-            Share::Nothing => Rate::ZERO,
-            Share::Rate(rate) => rate,
-            Share::Anything => Rate::MAX,
+            Share::Nothing => None,
+            Share::Rate(rate) => Some(rate),
+            Share::Anything => Some(Rate::MAX),
         }
     }
 
-    /// Takes note of all connections; true if those after the first may take blocks from now on.
+    /// Decides by the state of all connections; true if those after the first may take blocks from now
+    /// on.
     pub(super) fn on_tick(
         &mut self,
         now: Time,
@@ -98,14 +101,12 @@ impl KernelPaced {
         }
     }
 
-    /// What one that has left had carried stays in the sum.
+    /// Adds what the connections after the first have carried since the last tick; what one that has
+    /// left had carried stays in the sum.
     fn note(&mut self, others: &[(Number, TcpState)]) {
         let mut now = BTreeMap::new();
         for (number, tcp) in others {
-            let before = self.acknowledged.get(number).copied().unwrap_or_default();
-            // One of the same number that has carried less is another connection.
-            let before = if tcp.acknowledged < before { ByteCount::ZERO } else { before };
-            self.by_others += tcp.acknowledged - before;
+            self.by_others += tcp.acknowledged - self.acknowledged.get(number).copied().unwrap_or_default();
             now.insert(*number, tcp.acknowledged);
         }
         self.acknowledged = now;

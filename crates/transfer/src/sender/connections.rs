@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender as Channel, never, select, select_biased};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::bundle::{Number, Owed};
-use icdc_rate::controller::Queue;
+use icdc_rate::controller::Pending;
 use icdc_tcp::TcpInfo;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
@@ -44,9 +44,9 @@ pub(super) struct Connections<'a> {
     executor: &'a Executor<'a>,
     account: &'a Account,
     pub(super) steering: Steering<'a>,
-    wake: Receiver<()>,
-    data: Receiver<Parcel>,
-    parts: Receiver<Parcel>,
+    wake: Queue<()>,
+    data: Queue<Parcel>,
+    parts: Queue<Parcel>,
     bytes_sent: AtomicU64,
     /// What was begun to be handed to each connection's socket.
     handed: [Handed; CONNECTIONS],
@@ -101,9 +101,9 @@ impl Handed {
 impl<'a> Connections<'a> {
     pub(super) fn new(
         (executor, account): (&'a Executor<'a>, &'a Account),
-        wake: Receiver<()>,
-        data: Receiver<Parcel>,
-        parts: Receiver<Parcel>,
+        wake: Queue<()>,
+        data: Queue<Parcel>,
+        parts: Queue<Parcel>,
         options: &'a SendOptions,
         share: Option<Arc<RateShare>>,
         wanted: Option<&'a Channel<u8>>,
@@ -121,12 +121,11 @@ impl<'a> Connections<'a> {
 
     /// Has the rates of all connections decided until the session is over.
     pub(super) fn steer(&self) {
-        let retires = self.steering.retires();
-        self.steering.run(|| {
+        self.steering.run(|needs_owed| {
             let blocks_wait = self.has_data();
             let worked = self.handed.iter().map(|handed| handed.worked.load(Ordering::Relaxed)).sum();
-            let owed = if retires && !blocks_wait { self.owed() } else { Vec::new() };
-            Queue { blocks_wait, worked: Span::from_nanos(worked), owed }
+            let owed = if needs_owed && !blocks_wait { self.owed() } else { Vec::new() };
+            Pending { blocks_wait, worked: Span::from_nanos(worked), owed }
         });
     }
 
@@ -181,6 +180,7 @@ impl<'a> Connections<'a> {
         });
         self.executor.pool.grow();
         self.executor.further.add(number, control);
+        self.steering.on_joined(number);
         let (running, ended) = watched();
         let serving = try_start(scope, "send", move || {
             let _running = running;
@@ -198,7 +198,6 @@ impl<'a> Connections<'a> {
                 machine.on_connection_ended(number);
             });
         }
-        self.steering.on_joined(number);
         self.serving.lock().expect(NO_PANIC).push(ended);
     }
 
@@ -282,7 +281,7 @@ impl<'a> Connections<'a> {
     }
 
     /// What a connection sends next; waits for it.
-    fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Receiver<()>) -> Result<Next, LinkError> {
+    fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
         if wake.try_recv().is_ok() {
             return Ok(Next::Messages);
         }

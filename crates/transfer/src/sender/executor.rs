@@ -440,9 +440,10 @@ impl<'a> Executor<'a> {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// A daemon, here or at the other end, lets no session of the key in use go faster.
+    /// A daemon, here or at the other end, lets no session of the key in use go faster. The lowest rate
+    /// counts: a client of a daemon that sends could else lift the limit of its own key.
     pub(super) fn allow(&self, rate: Rate) {
-        self.max_rate.store(rate.as_bits_per_second(), Ordering::Relaxed);
+        self.max_rate.fetch_min(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
     /// Place that the receiver has given the source.

@@ -8,7 +8,7 @@ use icdc_protocol::limits::{BLOCK_SIZE, MAX_STREAMS};
 use icdc_protocol::message::{Feedback, SendOptions};
 use icdc_rate::ceilings::{Ceilings, Limit};
 use icdc_rate::controller::{
-    Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Queue, Setup, TcpState, Ticked,
+    Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Pending, Setup, TcpState, Ticked,
 };
 use icdc_rate::disk_ceiling::RingState;
 use icdc_tcp::TcpInfo;
@@ -79,14 +79,17 @@ impl<'a> Steering<'a> {
             },
             controller: Mutex::new(controller),
         };
-        steering.tick(clock::now(), &Queue::default());
+        steering.tick(clock::now(), &Pending::default());
         steering
     }
 
-    /// Ticks until the session is over; `queue` tells what is left to be sent.
-    pub(super) fn run(&self, queue: impl Fn() -> Queue) {
+    /// Ticks until the session is over. `pending` tells what is still to be sent; with `true`, what each
+    /// connection owes, too.
+    pub(super) fn run(&self, pending: impl Fn(bool) -> Pending) {
         loop {
-            let next = self.tick(clock::now(), &queue());
+            let now = clock::now();
+            let needs_owed = self.controller().needs_owed(now);
+            let next = self.tick(now, &pending(needs_owed));
             if self.executor.over.wait(next - clock::now()) {
                 return;
             }
@@ -94,8 +97,8 @@ impl<'a> Steering<'a> {
     }
 
     /// One tick; when the next is due.
-    fn tick(&self, now: Time, queue: &Queue) -> Time {
-        let _turn = self.turn();
+    fn tick(&self, now: Time, pending: &Pending) -> Time {
+        let turn = self.turn();
         let first = self.executor.link.tcp_info();
         let seen =
             |number, info: Option<&TcpInfo>| ConnectionInfo { number, tcp: info.map(|info| tcp_state(now, info)) };
@@ -103,16 +106,17 @@ impl<'a> Steering<'a> {
         let further = further.map(|(number, info)| seen(number, info.as_ref()));
         let connections: Vec<_> = [seen(FIRST, first.as_ref())].into_iter().chain(further).collect();
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
-        let (ceilings, Ticked { actions, next }, state) = {
+        let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
-            let ceilings = controller.set_ceilings(self.user(), self.executor.max_rate());
-            (ceilings, controller.on_tick(now, &connections, &ring, queue), controller.state())
+            controller.note_ceilings(self.user(), self.executor.max_rate());
+            (controller.on_tick(now, &connections, &ring, pending), controller.state())
         };
-        self.carry_out(ceilings);
+        let later = self.set_ceilings(actions);
         if let (Some(info), Some(tuned), Some(state)) = (&first, &self.executor.tuned, state) {
             tuned.look(now, info, state);
         }
-        self.carry_out(actions);
+        drop(turn);
+        later.into_iter().for_each(|action| self.carry_out(action));
         next
     }
 
@@ -120,22 +124,32 @@ impl<'a> Steering<'a> {
         self.turn.lock().expect(NO_PANIC)
     }
 
-    /// What the user allows now.
     fn user(&self) -> Option<Rate> {
-        let share = self.share.as_ref().and_then(|share| share.get());
-        [self.user, share].into_iter().flatten().min()
+        user_ceiling(self.user, self.share.as_deref())
     }
 
-    fn carry_out(&self, actions: Vec<Action>) {
+    /// Sets ceilings, and opens the connections that wait for theirs; the other actions.
+    fn set_ceilings(&self, actions: Vec<Action>) -> Vec<Action> {
+        let mut others = Vec::new();
         for action in actions {
             match action {
                 Action::SetCeiling(FIRST, ceiling) => self.executor.link.set_rate(ceiling),
                 Action::SetCeiling(number, ceiling) => self.executor.further.set_rate_of(number, ceiling),
                 Action::Open => self.open.iter().for_each(Once::tell),
-                Action::WantConnections(count) => self.want(count),
-                Action::Retire(number) => self.executor.retire(number),
-                Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
+                Action::WantConnections(_) | Action::Retire(_) | Action::Paced(_) => others.push(action),
             }
+        }
+        others
+    }
+
+    /// Carries out what other threads and the user hear of: nobody is kept from setting ceilings
+    /// meanwhile.
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::WantConnections(count) => self.want(count),
+            Action::Retire(number) => self.executor.retire(number),
+            Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
+            Action::SetCeiling(..) | Action::Open => {}
         }
     }
 
@@ -154,25 +168,20 @@ impl<'a> Steering<'a> {
     pub(super) fn allow(&self, rate: Rate) {
         self.executor.allow(rate);
         let _turn = self.turn();
-        let actions = self.controller().set_ceilings(self.user(), Some(rate));
-        self.carry_out(actions);
+        let actions = self.controller().set_ceilings(self.user(), self.executor.max_rate());
+        self.set_ceilings(actions);
     }
 
-    /// A further connection is in use.
+    /// A further connection is about to send.
     pub(super) fn on_joined(&self, number: u8) {
         let _turn = self.turn();
         let actions = self.controller().on_joined(number.into());
-        self.carry_out(actions);
+        self.set_ceilings(actions);
     }
 
     /// Tells when the connections after the first may take blocks; `None` if they always may.
     pub(super) fn opening(&self) -> Option<&Once> {
         self.open.as_ref()
-    }
-
-    /// Whether what connections owe is of use to a tick.
-    pub(super) fn retires(&self) -> bool {
-        self.controller().retires()
     }
 
     /// See [`Controller::limit`].
@@ -195,7 +204,12 @@ impl<'a> Steering<'a> {
     }
 }
 
-/// Who finds the rate of the path for a session over this link.
+/// Ceiling of the user: of this run alone, and its present share of that of several runs.
+fn user_ceiling(own: Option<Rate>, share: Option<&RateShare>) -> Option<Rate> {
+    [own, share.and_then(RateShare::get)].into_iter().flatten().min()
+}
+
+/// Finder of the path's rate for a session over this link.
 fn mode(executor: &Executor<'_>, options: &SendOptions) -> Mode {
     let tuned = executor.tuned.as_ref();
     if tuned.is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
@@ -207,7 +221,7 @@ fn mode(executor: &Executor<'_>, options: &SendOptions) -> Mode {
     let is_long = own.is_some_and(|info| member(Time::ORIGIN, &info).is_some());
     // A named algorithm is what the user wants to see at work.
     if options.congestion.is_some() || !is_long {
-        return Mode::Fixed;
+        return Mode::PerConnection;
     }
     Mode::Bundle(Box::new(bundle(tuned.and_then(Tuned::known_path))))
 }
@@ -230,5 +244,20 @@ fn ring(feedback: &Feedback) -> RingState {
         blocks: feedback.ring_blocks,
         size: ByteCount::new(u64::from(feedback.ring_blocks) * BLOCK_SIZE as u64),
         drained: feedback.write_rate.map(Rate::from_bytes_per_second),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_counts_as_the_users_ceiling_and_follows_what_it_is_set_to() {
+        let rate = |mbit: u64| Some(Rate::from_bits_per_second(mbit * 1_000_000));
+        let share = RateShare::new(rate(100).unwrap());
+        assert_eq!([user_ceiling(rate(200), Some(&share)), user_ceiling(None, Some(&share))], [rate(100), rate(100)]);
+        assert_eq!(user_ceiling(rate(50), Some(&share)), rate(50));
+        share.set(Rate::MAX);
+        assert_eq!([user_ceiling(rate(200), Some(&share)), user_ceiling(None, Some(&share))], [rate(200), None]);
     }
 }

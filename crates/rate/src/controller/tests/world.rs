@@ -57,6 +57,8 @@ pub(super) struct Ends {
     pub(super) fullest: f64,
     /// Ceilings that were set, over all.
     pub(super) set: usize,
+    /// Most that was sent at once, all connections together.
+    pub(super) most: Rate,
 }
 
 /// One connection.
@@ -93,7 +95,7 @@ impl World {
     fn controller(&self) -> Controller {
         let mode = match self.finds {
             Finds::First => Mode::KernelPaced(Box::new(KernelPaced::new(false))),
-            Finds::Nobody => Mode::Fixed,
+            Finds::Nobody => Mode::PerConnection,
         };
         Controller::new(mode, SETUP, Ceilings::of(self.key, self.user))
     }
@@ -101,7 +103,7 @@ impl World {
     pub(super) fn run(&self) -> Ends {
         let mut controller = self.controller();
         let mut flows: Vec<Flow> = (0..self.connections).map(|number| self.flow(number, Time::ORIGIN)).collect();
-        let (mut is_open, mut set, mut fullest) = (!controller.opens_later(), 0, 0.0_f64);
+        let (mut is_open, mut set, mut fullest, mut most) = (!controller.opens_later(), 0, 0.0_f64, Rate::ZERO);
         let (mut queue, mut ring, mut due) = (ByteCount::ZERO, ByteCount::ZERO, Time::ORIGIN);
         let (mut counted, mut told) =
             (ByteCount::ZERO, VecDeque::from([RingState { blocks: RING_BLOCKS, ..state(ByteCount::ZERO, None) }]));
@@ -134,16 +136,14 @@ impl World {
                 rates.push(rate);
             }
             let offered: Rate = rates.iter().fold(Rate::ZERO, |sum, rate| sum + *rate);
+            most = most.max(offered);
             let arrives = (offered * STEP + queue).min(self.capacity * STEP);
             queue = queue + offered * STEP - arrives;
             let overflows = queue > self.queue;
             queue = queue.min(self.queue);
             let carried_each = |rate: Rate| {
-                if offered.is_zero() {
-                    ByteCount::ZERO
-                } else {
-                    ByteCount::new((arrives.as_u64() as f64 * rate.ratio(offered)) as u64)
-                }
+                let parts = u128::from(offered.as_bits_per_second()).max(1);
+                ByteCount::new((u128::from(arrives.as_u64()) * u128::from(rate.as_bits_per_second()) / parts) as u64)
             };
             for (flow, rate) in flows.iter_mut().zip(&rates) {
                 flow.acknowledged += carried_each(*rate);
@@ -163,13 +163,13 @@ impl World {
             if now < due {
                 continue;
             }
-            // The sender knows what the receiver told half a round trip ago.
+            // The sender knows the report before the last one.
             while told.len() > 2 {
                 told.pop_front();
             }
             let infos: Vec<_> = flows.iter().map(|flow| self.seen(flow, free, rtt)).collect();
             let worked = flows.iter().map(|flow| flow.worked).fold(Span::ZERO, |sum, span| sum + span);
-            let seen = Queue { blocks_wait: true, worked, owed: Vec::new() };
+            let seen = Pending { blocks_wait: true, worked, owed: Vec::new() };
             let ticked = controller.on_tick(now, &infos, &told[0], &seen);
             due = ticked.next;
             let mut wanted = None;
@@ -186,11 +186,17 @@ impl World {
             }
             for number in flows.len()..wanted.map_or(0, |count| count as usize) {
                 flows.push(self.flow(number as Number, now));
+                for action in controller.on_joined(number as Number) {
+                    if let Action::SetCeiling(number, rate) = action {
+                        set += 1;
+                        flows.iter_mut().filter(|flow| flow.number == number).for_each(|flow| flow.ceiling = rate);
+                    }
+                }
             }
         }
         let carried = counted / (END - WARM_UP);
         let limit = controller.limit().map(|limit| limit.limiter);
-        Ends { carried, connections: flows.len(), limit, fullest, set }
+        Ends { carried, connections: flows.len(), limit, fullest, set, most }
     }
 
     fn flow(&self, number: Number, now: Time) -> Flow {
@@ -203,15 +209,16 @@ impl World {
             window_limited: Span::ZERO,
             worked: Span::ZERO,
             reduced: now,
-            loses: self.next_loss(number, now),
+            // Those of the connections come one after the other.
+            loses: self.next_loss(now + Span::from_millis(u64::from(number) * 130)),
         }
     }
 
-    /// They come at even intervals, those of the connections one after the other.
-    fn next_loss(&self, number: Number, now: Time) -> Time {
+    /// They come at even intervals.
+    fn next_loss(&self, now: Time) -> Time {
         match self.loss {
             0 => Time::MAX,
-            loss => now + Span::from_secs(60) / loss + Span::from_millis(u64::from(number) * 130),
+            loss => now + Span::from_secs(60) / loss,
         }
     }
 
@@ -219,7 +226,7 @@ impl World {
     fn grow(&self, flow: &mut Flow, now: Time, rtt: Span, overflows: bool, rate: Rate) {
         let is_lost = now >= flow.loses;
         if is_lost {
-            flow.loses = self.next_loss(flow.number, now);
+            flow.loses = self.next_loss(now);
         }
         let finds_by_itself = self.finds == Finds::First && flow.number == FIRST;
         let is_reduced = is_lost || overflows && !finds_by_itself && !rate.is_zero();
@@ -279,7 +286,7 @@ impl fmt::Display for World {
 impl fmt::Display for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit.map_or("-".to_owned(), |limit| format!("{limit:?}"));
-        let carried = self.carried.as_bits_per_second() as f64 / 1e6;
-        write!(f, "{carried:6.1}  {:11}  {limit:10}  {:9}", self.connections, self.set)
+        let carried = self.carried.as_bits_per_second() / 1000;
+        write!(f, "{carried:7}  {:11}  {limit:10}  {:9}", self.connections, self.set)
     }
 }
