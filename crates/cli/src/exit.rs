@@ -1,5 +1,7 @@
 //! Exit codes as documented in the help.
 
+use icdc_remote::FailureKind;
+
 use crate::console::Console;
 
 /// Something went wrong that none of the others names.
@@ -10,6 +12,16 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_LET_IN: u8 = 3;
 /// Stopped by the user.
 pub(crate) const INTERRUPTED: u8 = 4;
+
+/// The exit code after a failure of this kind.
+pub(crate) fn after(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Failed => FAILED,
+        FailureKind::Unusable => USAGE,
+        FailureKind::NotLetIn => NOT_LET_IN,
+        FailureKind::Interrupted => INTERRUPTED,
+    }
+}
 
 /// The exit code of a command that is done, or that has failed; why it failed is printed.
 pub(crate) fn finish(result: anyhow::Result<()>, console: &Console) -> u8 {

@@ -217,7 +217,7 @@ pub(crate) fn connection(
     options.ssh = arguments.ssh;
     options.remote_icdc = arguments.remote_icdc;
     options.send_self = arguments.send_self;
-    options.ports = arguments.port.map_or((0, 0), |ports| (ports.0, ports.1));
+    options.ports = arguments.port.unwrap_or_default();
     options.family = match (arguments.ipv4, arguments.ipv6, arguments.family) {
         (true, ..) => Family::V4,
         (_, true, _) => Family::V6,
@@ -324,7 +324,7 @@ impl ResultFile {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-
+    use icdc_protocol::Ports;
     use icdc_units::{ByteCount, Rate};
 
     use super::*;
@@ -352,7 +352,10 @@ mod tests {
         assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));
         assert!(send.preserve.mode && !send.preserve.times);
-        assert_eq!((ports, ssh.as_str(), remote_icdc.as_str(), retry_for.as_secs()), ((7, 9), "x", "y", 5));
+        assert_eq!(
+            (ports, ssh.as_str(), remote_icdc.as_str(), retry_for.as_secs()),
+            (Ports::Range { low: 7, high: 9 }, "x", "y", 5)
+        );
         assert!(matches!(family, Family::V6));
     }
 
@@ -365,7 +368,7 @@ mod tests {
         );
         assert!(plan.options.receive.resume && !plan.options.receive.verify);
         assert_eq!(plan.options.receive.ring, None);
-        assert_eq!((plan.options.ports, plan.options.ssh.as_str()), ((0, 0), CopyOptions::SSH));
+        assert_eq!((plan.options.ports, plan.options.ssh.as_str()), (Ports::Any, CopyOptions::SSH));
         assert_eq!(plan.options.remote_icdc, CopyOptions::REMOTE_ICDC);
     }
 

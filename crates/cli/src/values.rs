@@ -3,16 +3,13 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use icdc_hooks::{Target, TargetFileError};
+use icdc_protocol::Ports;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
 use icdc_remote::Location;
 use icdc_remote::location::DAEMON_PORT;
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
-
-/// Ports, inclusive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortRange(pub(crate) u16, pub(crate) u16);
 
 /// A ceiling of the rate; `None` leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,11 +179,11 @@ pub(crate) fn window(text: &str) -> Result<ByteCount, String> {
     Ok(size)
 }
 
-pub(crate) fn port_range(text: &str) -> Result<PortRange, String> {
+pub(crate) fn port_range(text: &str) -> Result<Ports, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let port = |digits: &str| digits.parse().ok().filter(|port| *port != 0);
     match (port(low), port(high)) {
-        (Some(low), Some(high)) if low <= high => Ok(PortRange(low, high)),
+        (Some(low), Some(high)) if low <= high => Ok(Ports::Range { low, high }),
         (Some(low), Some(high)) => Err(format!("the range is empty; write {high}-{low}")),
         _ => Err("ports are numbers from 1 to 65535; write 5000 or 5000-5010".into()),
     }
@@ -337,8 +334,8 @@ mod tests {
 
     #[test]
     fn ports_are_one_or_a_range() {
-        assert_eq!(port_range("5000"), Ok(PortRange(5000, 5000)));
-        assert_eq!(port_range("5000-5010"), Ok(PortRange(5000, 5010)));
+        assert_eq!(port_range("5000"), Ok(Ports::Range { low: 5000, high: 5000 }));
+        assert_eq!(port_range("5000-5010"), Ok(Ports::Range { low: 5000, high: 5010 }));
         assert_eq!(port_range("5010-5000"), Err("the range is empty; write 5000-5010".into()));
         for text in ["", "0", "0-5", "65536", "5000-", "-5000", "a-b", "1-2-3"] {
             assert!(port_range(text).is_err(), "{text}");

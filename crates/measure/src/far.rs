@@ -78,9 +78,9 @@ fn serve(
     let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
     let listen = |ports| icdc_tcp::listen(None, ports, Family::Any, buffer);
     // Where there is no further port, the control link's will do.
-    let listener = order
-        .ports
-        .and_then(|ports| listen(ports).inspect_err(|error| tracing::info!("no data port of its own: {error}")).ok());
+    let listener = order.ports.and_then(|ports| {
+        listen(ports.range()).inspect_err(|error| tracing::info!("no data port of its own: {error}")).ok()
+    });
     // Chosen before anybody connects, so that the near end is refused at once what nobody has.
     // Connections to a port of their own inherit it.
     let chosen = match (order.congestion.as_deref(), &listener) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use icdc_protocol::Ports;
 use icdc_protocol::measure::{Order, Received, Sample, Sent};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -34,7 +35,7 @@ impl MeasureOptions {
 
     /// What the far end is asked for; it listens on one of `ports` besides.
     #[must_use]
-    pub fn order(&self, ports: Option<(u16, u16)>) -> Order {
+    pub fn order(&self, ports: Option<Ports>) -> Order {
         Order {
             reverse: self.reverse,
             nanos: self.time.as_nanos(),

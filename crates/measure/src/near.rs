@@ -9,9 +9,9 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use icdc_link::Link;
-use icdc_protocol::Message;
 use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Token, proof};
 use icdc_protocol::message::{Job, Request, TransferId};
+use icdc_protocol::{Message, Ports};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::congestion::choose_in_advance;
@@ -153,8 +153,8 @@ fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), 
 
 /// Whether a port is one of those that were asked for. A system that chooses takes none of its
 /// services' ports.
-fn admits((low, high): (u16, u16), port: u16) -> bool {
-    if (low, high) == (0, 0) { port >= FIRST_UNPRIVILEGED } else { (low..=high).contains(&port) }
+fn admits(ports: Ports, port: u16) -> bool {
+    ports.range().map_or(port >= FIRST_UNPRIVILEGED, |range| range.contains(&port))
 }
 
 /// Makes the data connections of this end.
@@ -293,21 +293,21 @@ mod tests {
             Err(SessionError::Protocol(_)) => false,
             Err(error) => panic!("{error}"),
         };
-        for ports in [None, Some((0, 0)), Some((5000, 5001))] {
+        let range = Some(Ports::Range { low: 5000, high: 5001 });
+        for ports in [None, Some(Ports::Any), range] {
             assert!(taken(ports, 0), "the control link's will do");
         }
         assert!(!taken(None, 5000));
-        assert!(taken(Some((0, 0)), 5000) && !taken(Some((0, 0)), 22));
-        let range = Some((5000, 5001));
+        assert!(taken(Some(Ports::Any), 5000) && !taken(Some(Ports::Any), 22));
         assert!(taken(range, 5000) && taken(range, 5001) && !taken(range, 4999) && !taken(range, 5002));
-        assert!(taken(Some((80, 80)), 80), "asked for by name");
+        assert!(taken(Some(Ports::Range { low: 80, high: 80 }), 80), "asked for by name");
     }
 
     #[test]
     fn what_a_data_connection_begins_with_is_not_the_far_ends_choice() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = StopSignal::new();
-        let order = Order { streams: 1, ports: Some((0, 0)), ..Order::default() };
+        let order = Order { streams: 1, ports: Some(Ports::Any), ..Order::default() };
         let own_port = Cell::new(Some(listener.local_addr().unwrap().port()));
         let dial = |_: u8, _: &StopSignal| panic!("the port of its own answers");
         let (patience, egresses) = (Span::from_secs(60), &Egresses::default());

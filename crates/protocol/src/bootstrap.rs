@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ports::Ports;
 use crate::version::{Features, Versions};
 
 /// First message over a started far side's standard input. The same in every version of the protocol.
@@ -28,8 +29,8 @@ pub enum FarTask {
     Serve {
         /// Ed25519 key of the end that will connect.
         peer: [u8; 32],
-        /// Ports to listen on, inclusive; (0, 0) lets the system choose.
-        ports: (u16, u16),
+        /// Ports to listen on.
+        ports: Ports,
     },
     /// Drives a transfer to another far side, over its standard streams.
     Drive,

@@ -49,6 +49,7 @@ pub mod measure;
 pub mod message;
 mod notice;
 mod outcome;
+mod ports;
 pub mod relay;
 mod request;
 pub mod run_journal;
@@ -67,4 +68,5 @@ pub const MIN_VERSION: u32 = 2;
 
 pub use limits::BLOCK_SIZE;
 pub use message::{Digest, EntryId, Message, TransferId};
+pub use ports::Ports;
 pub use version::{Features, Versions};

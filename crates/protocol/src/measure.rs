@@ -23,6 +23,7 @@ use crate::limits::{
     MAX_ARRIVALS, MAX_BINS, MAX_CONGESTION_NAME, MAX_MEASURE_ERRORS, MAX_MEASURE_NANOS, MAX_SAMPLES, MAX_STREAMS,
     MAX_TEXT, MAX_WINDOW,
 };
+use crate::ports::Ports;
 
 /// Told over the control link, one for each data connection.
 pub type Token = [u8; 32];
@@ -61,10 +62,9 @@ pub struct Order {
     /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
     /// autotuning.
     pub window: Option<ByteCount>,
-    /// Ports for the far end to listen on besides, inclusive; (0, 0) lets the system choose. A
-    /// connection there has its buffers and its congestion control from the beginning. `None` if
+    /// Ports for the far end to listen on besides. A connection there has its buffers and its congestion control from the beginning. `None` if
     /// the port of the control link will do.
-    pub ports: Option<(u16, u16)>,
+    pub ports: Option<Ports>,
 }
 
 /// What is said over the control link of a measurement.
@@ -168,8 +168,7 @@ pub(crate) fn check_order(order: &Order) -> Checked {
     require((1..=MAX_WINDOW).contains(&window), "a window out of bounds")?;
     require(order.bytes != Some(ByteCount::ZERO), "no bytes")?;
     ceiling(order.rate)?;
-    let (low, high) = order.ports.unwrap_or_default();
-    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
+    require(order.ports.is_none_or(Ports::is_valid), "a port range that is none")?;
     asked_congestion(order.congestion.as_deref())
 }
 

@@ -20,7 +20,7 @@ use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 pub use crate::request::{
-    Diskless, Drive, DriveRoute, Existing, Job, Place, Preserve, ReceiveOptions, Request, SendOptions,
+    Diskless, Drive, DriveRoute, Existing, Job, Place, Preserve, ReceiveOptions, Request, SendOptions, Transfer,
 };
 pub use crate::running::{IfRunning, Running};
 use crate::version::Features;
@@ -169,9 +169,47 @@ impl Message {
 
     /// Name of its kind, for people.
     #[must_use]
-    pub fn kind(&self) -> String {
-        let text = format!("{self:?}");
-        text.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "Request",
+            Self::Accepted(_) => "Accepted",
+            Self::Refused(_) => "Refused",
+            Self::Begin(_) => "Begin",
+            Self::Entries(_) => "Entries",
+            Self::Block(_) => "Block",
+            Self::Pack(_) => "Pack",
+            Self::FileEnd(_) => "FileEnd",
+            Self::DirEnd { .. } => "DirEnd",
+            Self::Problem(_) => "Problem",
+            Self::Totals(_) => "Totals",
+            Self::End => "End",
+            Self::Goodbye(_) => "Goodbye",
+            Self::Ready(_) => "Ready",
+            Self::Held(_) => "Held",
+            Self::Wants(_) => "Wants",
+            Self::Resend { .. } => "Resend",
+            Self::Done(_) => "Done",
+            Self::Feedback(_) => "Feedback",
+            Self::Ping => "Ping",
+            Self::Interrupt => "Interrupt",
+            Self::Abort(_) => "Abort",
+            Self::Bootstrap(_) => "Bootstrap",
+            Self::Listening(_) => "Listening",
+            Self::Relay(_) => "Relay",
+            Self::Measure(_) => "Measure",
+            Self::Congestion(_) => "Congestion",
+            Self::Confirmed => "Confirmed",
+            Self::Left { .. } => "Left",
+            Self::ConnectBack(_) => "ConnectBack",
+            Self::NotConnected { .. } => "NotConnected",
+            Self::Connections { .. } => "Connections",
+            Self::Part(_) => "Part",
+            Self::Notice(_) => "Notice",
+            Self::Sources(_) => "Sources",
+            Self::MaxRate { .. } => "MaxRate",
+            Self::Running(_) => "Running",
+            Self::Placed(_) => "Placed",
+        }
     }
 }
 

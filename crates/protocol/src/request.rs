@@ -1,10 +1,11 @@
 //! Requests: the work that a connecting end asks for, with its options.
 
 use icdc_units::{ByteCount, Rate};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::measure;
 use crate::message::TransferId;
+use crate::ports::Ports;
 use crate::running::IfRunning;
 use crate::version::Features;
 
@@ -22,14 +23,39 @@ pub struct Request {
 impl Request {
     /// A request of this release.
     #[must_use]
-    pub fn new(transfer: TransferId, job: Job) -> Self {
-        Self { transfer, features: Features::OURS, job }
+    pub fn new(transfer: TransferId, job: impl Into<Job>) -> Self {
+        Self { transfer, features: Features::OURS, job: job.into() }
     }
 }
 
 /// The kinds of work that can be asked of a far end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Job {
+    /// Send or receive files.
+    Transfer(Transfer),
+    /// A further connection of a running session, for blocks only.
+    Join {
+        /// Number of the connection, from 1.
+        stream: u8,
+    },
+    /// Let the holder of `key` run `job` once, within the rights of the asking key.
+    Admit {
+        /// Ed25519 public key made for this transfer.
+        key: [u8; 32],
+        /// The only job allowed, besides joining its session.
+        job: Box<Transfer>,
+    },
+    /// Connect to another far end and send it `sources`; events come back as `Relay`.
+    Drive(Box<Drive>),
+    /// Tell the public key that this end will use for a `Drive` under this transfer id.
+    DriveKey,
+    /// Send or receive zeros and tell how they travel.
+    Measure(measure::Order),
+}
+
+/// Files to be sent or received over the connection that asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transfer {
     /// Receive into `destination`.
     Receive {
         /// Path as the user wrote it, relative to the root that the key is confined to.
@@ -44,40 +70,23 @@ pub enum Job {
         /// How.
         options: SendOptions,
     },
-    /// A further connection of a running session, for blocks only.
-    Join {
-        /// Number of the connection, from 1.
-        stream: u8,
-    },
-    /// Let the holder of `key` run `job` once, within the rights of the asking key.
-    Admit {
-        /// Ed25519 public key made for this transfer.
-        key: [u8; 32],
-        /// The only job allowed: `Receive`, `Send` or `Join`.
-        #[serde(deserialize_with = "admissible")]
-        job: Box<Job>,
-    },
-    /// Connect to another far end and send it `sources`; events come back as `Relay`.
-    Drive(Drive),
-    /// Tell the public key that this end will use for a `Drive` under this transfer id.
-    DriveKey,
-    /// Send or receive zeros and tell how they travel.
-    Measure(measure::Order),
 }
 
-/// Decodes the job within `Admit` as a type that cannot nest: a chain of them in one head would exhaust the stack.
-fn admissible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Job>, D::Error> {
-    #[derive(Deserialize)]
-    enum Admissible {
-        Receive { destination: Vec<u8>, options: ReceiveOptions },
-        Send { sources: Vec<Vec<u8>>, options: SendOptions },
-        Join { stream: u8 },
+impl From<Transfer> for Job {
+    fn from(transfer: Transfer) -> Self {
+        Self::Transfer(transfer)
     }
-    Ok(Box::new(match Admissible::deserialize(deserializer)? {
-        Admissible::Receive { destination, options } => Job::Receive { destination, options },
-        Admissible::Send { sources, options } => Job::Send { sources, options },
-        Admissible::Join { stream } => Job::Join { stream },
-    }))
+}
+
+impl Transfer {
+    /// The part of a copy without disks that it is, if it is one.
+    #[must_use]
+    pub fn diskless(&self) -> Option<Diskless> {
+        match self {
+            Self::Receive { options, .. } => options.diskless,
+            Self::Send { options, .. } => options.diskless,
+        }
+    }
 }
 
 /// The route between two far ends.
@@ -105,8 +114,8 @@ pub struct Drive {
     pub sources: Vec<Vec<u8>>,
     /// By which route.
     pub route: DriveRoute,
-    /// Ports to listen on for the other far end, inclusive; (0, 0) lets the system choose.
-    pub ports: (u16, u16),
+    /// Ports to listen on for the other far end.
+    pub ports: Ports,
     /// Options of the sending end.
     pub send: SendOptions,
     /// Where to, on the listening host.

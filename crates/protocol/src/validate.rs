@@ -270,9 +270,7 @@ fn bootstrap(bootstrap: &Bootstrap) -> Checked {
     text(&bootstrap.version)?;
     require(bootstrap.versions.is_range(), "a range of versions that is none")?;
     match bootstrap.task {
-        FarTask::Serve { ports: (low, high), .. } => {
-            require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")?;
-        }
+        FarTask::Serve { ports, .. } => require(ports.is_valid(), "a port range that is none")?,
         FarTask::Forward { port } => require(port > 0, "no port to forward to")?,
         FarTask::Drive => {}
     }

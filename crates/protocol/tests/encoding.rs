@@ -7,14 +7,14 @@ use std::path::Path;
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
 use icdc_protocol::message::*;
-use icdc_protocol::{Features, VERSION, Versions};
+use icdc_protocol::{Features, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, Rate};
 
 /// The number, and BLAKE3 digests (their first 4 bytes) of the frames of the [`examples`], by kind.
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "2ae022c9"),
+        ("Request", "0be45eb3"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -191,7 +191,7 @@ fn requests() -> Vec<Message> {
         key: [3; 32],
         sources: vec![b"a".to_vec()],
         route: DriveRoute::Back,
-        ports: (5000, 5010),
+        ports: Ports::Range { low: 5000, high: 5010 },
         send: send.clone(),
         destination: b"b".to_vec(),
         receive: receive.clone(),
@@ -207,18 +207,18 @@ fn requests() -> Vec<Message> {
         rate: Some(Rate::from_bits_per_second(400)),
         congestion: Some("cubic".into()),
         window: Some(ByteCount::new(500)),
-        ports: Some((5000, 5010)),
+        ports: Some(Ports::Range { low: 5000, high: 5010 }),
     };
     let jobs = vec![
-        Job::Receive { destination: b"there".to_vec(), options: receive },
-        Job::Send { sources: vec![b"one".to_vec(), b"two".to_vec()], options: send },
+        Job::Transfer(Transfer::Receive { destination: b"there".to_vec(), options: receive }),
+        Job::Transfer(Transfer::Send { sources: vec![b"one".to_vec(), b"two".to_vec()], options: send.clone() }),
         Job::Join { stream: 3 },
-        Job::Admit { key: [4; 32], job: Box::new(Job::Join { stream: 1 }) },
-        Job::Drive(drive),
+        Job::Admit { key: [4; 32], job: Box::new(Transfer::Send { sources: vec![b"one".to_vec()], options: send }) },
+        Job::Drive(Box::new(drive)),
         Job::DriveKey,
         Job::Measure(order),
-        Job::Receive { destination: b"arrived".to_vec(), options: received },
-        Job::Send { sources: vec![b"zeros".to_vec()], options: sent },
+        Job::Transfer(Transfer::Receive { destination: b"arrived".to_vec(), options: received }),
+        Job::Transfer(Transfer::Send { sources: vec![b"zeros".to_vec()], options: sent }),
     ];
     let features = Features::from_bits(1 << 40 | 3);
     jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], features, job })).collect()
@@ -350,7 +350,7 @@ fn either_way() -> Vec<Message> {
         Message::Interrupt,
         Message::Abort(Refusal { kind: RefusalKind::Internal, reason: "why".into() }),
         bootstrap(FarTask::Drive),
-        bootstrap(FarTask::Serve { peer: [2; 32], ports: (5000, 5010) }),
+        bootstrap(FarTask::Serve { peer: [2; 32], ports: Ports::Range { low: 5000, high: 5010 } }),
         bootstrap(FarTask::Forward { port: 5001 }),
         Message::Listening(Listening { features, version: "1.2.3".into(), key: [3; 32], port: 5001 }),
         Message::Relay(b"{}".to_vec()),

@@ -5,7 +5,7 @@ use icdc_protocol::message::{
     Bootstrap, Diskless, FarTask, Listening, Message, ReceiveOptions, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
-use icdc_protocol::{Features, MIN_VERSION, VERSION, Versions};
+use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
 use icdc_units::ByteCount;
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn unknown_features_mean_nothing() {
 }
 
 fn started(versions: Versions) -> Bootstrap {
-    let task = FarTask::Serve { peer: [2; 32], ports: (5000, 5010) };
+    let task = FarTask::Serve { peer: [2; 32], ports: Ports::Range { low: 5000, high: 5010 } };
     Bootstrap { versions, features: Features::from_bits(5), version: "1.2.3".into(), task, family: 6 }
 }
 

@@ -54,10 +54,11 @@ pub(crate) fn open(
     let buffer = if listener.is_between_relays() { receive_before_handshake(config) } else { ByteCount::ZERO };
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
+    let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
     let position = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
     let socket = match position.map(|position| passed.swap_remove(position)) {
         Some(socket) => socket,
-        None => icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, buffer)?,
+        None => icdc_tcp::listen(host, port, Family::Any, buffer)?,
     };
     socket.set_nonblocking(true).map_err(failed)?;
     apply(&socket, listener, config)?;

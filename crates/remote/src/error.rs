@@ -1,9 +1,10 @@
 //! What a whole copy can fail of.
 
-use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
 
 use crate::connect::ConnectError;
+use crate::failure_kind::FailureKind;
 
 /// Why `icdc copy` ended without a summary, or with failures.
 #[derive(Debug, thiserror::Error)]
@@ -29,23 +30,15 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Exit code of the process as documented: 1 failed, 2 usage or no such place, 3 could not
-    /// connect, 4 resumable.
-    pub fn exit_code(&self) -> u8 {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Self::Usage(_) => 2,
-            Self::Connect(ConnectError::Interrupted) => 4,
-            Self::Connect(_) => 3,
-            Self::Refused(refusal) => match refusal.kind {
-                RefusalKind::NotAllowed | RefusalKind::Busy => 3,
-                RefusalKind::Interrupted => 4,
-                // There is no such source, the destination cannot be one, or another process is writing it:
-                // nothing was copied.
-                RefusalKind::Path | RefusalKind::Running => 2,
-                _ => 1,
-            },
-            Self::Interrupted | Self::Lost(_) => 4,
-            Self::Failed(_) => 1,
+            Self::Usage(_) => FailureKind::Unusable,
+            Self::Connect(error) => error.into(),
+            Self::Refused(refusal) => refusal.kind.into(),
+            Self::Interrupted | Self::Lost(_) => FailureKind::Interrupted,
+            Self::Failed(_) => FailureKind::Failed,
         }
     }
 }

@@ -24,10 +24,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use icdc_confine::calls;
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
 use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
-use icdc_protocol::{Features, Message, Versions};
+use icdc_protocol::{Features, Message, Ports, Versions};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
-use icdc_trust::{Identity, PublicKey, server_config};
+use icdc_trust::{Access, Identity, PublicKey, server_config};
 use icdc_tuning::buffers::receive_buffer;
 use icdc_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -135,9 +135,7 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
     tracing::debug!(version, release = bootstrap.version, "started");
     let identity = Identity::generate();
     let rights = Rights {
-        read: true,
-        write: true,
-        only_new: None,
+        access: Access::ReadWrite,
         max_rate: None,
         unlimited: true,
         place: None,
@@ -205,8 +203,9 @@ fn listening_on(key: [u8; 32], port: u16) -> Message {
     Message::Listening(Listening { features: Features::OURS, version, key, port })
 }
 
-fn listen(ports: (u16, u16), family: Family) -> Result<(TcpListener, u16), String> {
-    let listener = icdc_tcp::listen(None, ports, family, receive_buffer()).map_err(|error| error.to_string())?;
+fn listen(ports: Ports, family: Family) -> Result<(TcpListener, u16), String> {
+    let listener =
+        icdc_tcp::listen(None, ports.range(), family, receive_buffer()).map_err(|error| error.to_string())?;
     let port = listener.local_addr().map_err(|error| format!("getsockname: {error}"))?.port();
     Ok((listener, port))
 }

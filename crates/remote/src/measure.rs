@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use icdc_link::Carrier;
 use icdc_measure::{FarSide, MeasureEvent, MeasureOptions, MeasureSink, Measurement, NoMeasurement};
-use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::connect::ssh::SshFar;
 use crate::connect::{ConnectError, Far, Need};
+use crate::failure_kind::FailureKind;
 use crate::forward;
 use crate::location::Location;
 use crate::options::CopyOptions;
@@ -175,17 +176,15 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// Exit code of the process: 1 failed, 2 usage, 3 could not connect or was not let in, 4
-    /// interrupted.
+    /// What kind of failure it is.
     #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Self::Usage(_) => 2,
-            Self::Connect(ConnectError::Interrupted) => 4,
-            Self::Connect(_) => 3,
-            Self::Refused(refusal) if matches!(refusal.kind, RefusalKind::NotAllowed | RefusalKind::Busy) => 3,
-            Self::Interrupted => 4,
-            Self::Refused(_) | Self::Lost(_) | Self::Failed(_) => 1,
+            Self::Usage(_) => FailureKind::Unusable,
+            Self::Connect(error) => error.into(),
+            Self::Refused(refusal) => refusal.kind.into(),
+            Self::Interrupted => FailureKind::Interrupted,
+            Self::Lost(_) | Self::Failed(_) => FailureKind::Failed,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use icdc_protocol::Ports;
 use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
@@ -46,8 +47,8 @@ pub struct CopyOptions {
     pub remote_icdc: String,
     /// Send this program to the far side and run it there, instead of expecting it to be installed.
     pub send_self: bool,
-    /// Data ports at the listening side, inclusive; (0, 0) lets the system choose.
-    pub ports: (u16, u16),
+    /// Data ports at the listening side.
+    pub ports: Ports,
     /// Address family of the data connections.
     pub family: Family,
     /// By which route data reaches a far end.
@@ -84,7 +85,7 @@ impl CopyOptions {
             ssh: Self::SSH.to_owned(),
             remote_icdc: Self::REMOTE_ICDC.to_owned(),
             send_self: false,
-            ports: (0, 0),
+            ports: Ports::Any,
             family: Family::Any,
             via: Via::Auto,
             egresses: Egresses::default(),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use icdc_protocol::message::{Job, TransferId};
+use icdc_protocol::message::{Transfer, TransferId};
 use icdc_tcp::congestion::find;
 use icdc_transfer::receiver::Allowed;
+use icdc_trust::Access;
 use icdc_units::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +16,8 @@ use crate::worker::User;
 /// What the other end may do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rights {
-    /// Have files sent to it.
-    pub(crate) read: bool,
-    /// Have files written.
-    pub(crate) write: bool,
-    /// Only such as are not there yet; what is unfinished is kept apart from that of others by this
-    /// key.
-    pub(crate) only_new: Option<[u8; 32]>,
+    /// Have files sent to it, or written.
+    pub(crate) access: Access,
     /// Ceiling of the rate of a session.
     pub(crate) max_rate: Option<Rate>,
     /// Have done what heeds no limit: memory sent and received for a measurement, and a transfer that
@@ -38,7 +34,7 @@ pub(crate) struct Rights {
     #[serde(skip)]
     pub(crate) acting: Option<Arc<User>>,
     /// A key that was admitted for one transfer may do this and nothing else.
-    pub(crate) only: Option<(TransferId, Job)>,
+    pub(crate) only: Option<(TransferId, Transfer)>,
     /// It may admit another key, and have this end drive a transfer.
     pub(crate) may_admit: bool,
     /// Congestion control that it may ask for.
@@ -50,7 +46,7 @@ pub(crate) struct Rights {
 impl Rights {
     /// What it may do at most as one that sends.
     pub(crate) fn allowed(&self) -> Allowed {
-        Allowed { only_new: self.only_new, max_rate: self.max_rate }
+        Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate }
     }
 }
 

@@ -8,7 +8,7 @@ use icdc_disk::tree::Tree;
 use icdc_limits::thread::start_scoped;
 use icdc_link::Link;
 use icdc_protocol::Features;
-use icdc_protocol::message::{IfRunning, Job, Message, ReceiveOptions, Request, SendOptions, TransferId};
+use icdc_protocol::message::{IfRunning, Job, Message, ReceiveOptions, Request, SendOptions, Transfer, TransferId};
 use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
@@ -63,7 +63,7 @@ pub(crate) fn push_over(
     }
     let sent = with_retries(order.retry_for, account, events, stop, || {
         receive.place = receive.place.or(account.place());
-        let job = Job::Receive { destination: order.destination.clone(), options: receive.clone() };
+        let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some(order.send), account, events)?;
@@ -105,7 +105,7 @@ pub(crate) fn pull_over(
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, account, events, stop, || {
         receive.place = receive.place.or(account.place());
-        let job = Job::Send { sources: sources.to_vec(), options: send.clone() };
+        let job = Job::Transfer(Transfer::Send { sources: sources.to_vec(), options: send.clone() });
         let link = open(connect, transfer, job, None, account, events)?;
         let count = Count::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
         let SendingLink { link, .. } = link;

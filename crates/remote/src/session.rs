@@ -9,7 +9,7 @@ use icdc_link::{Link, LinkError};
 use icdc_measure::Finish;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, TransferId,
+    Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, Transfer, TransferId,
 };
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
@@ -98,8 +98,10 @@ pub(crate) fn answer(
     (answered.transfer, answered.job) = (Some(request.transfer), Some(job_name(&request.job)));
     match &request.job {
         job if diskless(job).is_some() => {}
-        Job::Receive { destination, .. } => answered.work.concerns(std::slice::from_ref(destination)),
-        Job::Send { sources, .. } => answered.work.concerns(sources),
+        Job::Transfer(Transfer::Receive { destination, .. }) => {
+            answered.work.concerns(std::slice::from_ref(destination))
+        }
+        Job::Transfer(Transfer::Send { sources, .. }) => answered.work.concerns(sources),
         _ => {}
     }
     let allowed = if stop.is_requested() {
@@ -171,12 +173,10 @@ pub(crate) fn perform(
                 Err(error) => error.into(),
             }
         }
-        Job::Receive { .. } | Job::Send { .. } => {
-            match serve(link, (request.features, request.job), rights, registered, work) {
-                Ok(()) => Ended::Finished,
-                Err(error) => error.into(),
-            }
-        }
+        Job::Transfer(job) => match serve(link, (request.features, job), rights, registered, work) {
+            Ok(()) => Ended::Finished,
+            Err(error) => error.into(),
+        },
         _ => drive::answer(request, link, rights, registered, work),
     }
 }
@@ -204,59 +204,62 @@ fn first_message(link: &mut Link) -> Result<Request, NoRequest> {
 
 fn allow(request: &Request, rights: &Rights) -> Result<(), Refusal> {
     if let Some((transfer, only)) = &rights.only {
-        let joins = matches!(request.job, Job::Join { .. });
-        if request.transfer != *transfer || !(joins || is_same_work(&request.job, only)) {
+        let is_its_own = match &request.job {
+            Job::Join { .. } => true,
+            Job::Transfer(job) => is_same_work(job, only),
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => false,
+        };
+        if request.transfer != *transfer || !is_its_own {
             return Err(Refusal::new(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
         }
     }
-    allow_job(&request.job, rights)
-}
-
-fn allow_job(job: &Job, rights: &Rights) -> Result<(), Refusal> {
-    let allowed = match job {
-        Job::Receive { options, .. } if rights.write && options.preserve.owner && !rights.owners => {
-            let reason = "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there";
-            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
-        }
-        Job::Receive { options, .. } if rights.only_new.is_some() && options.dry_run => {
-            let reason = "a drop box does not tell what is there; leave --dry-run out";
-            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
-        }
+    let allowed = match &request.job {
         // Zeros concern no file.
         job if diskless(job).is_some() => true,
         Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !rights.unlimited => {
             let reason = format!(
                 "this key may not {}: its rate or bytes are limited, and these limits would not apply",
-                job_name(job)
+                job_name(&request.job)
             );
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));
         }
         Job::Join { .. } | Job::Measure(_) => true,
-        Job::Receive { .. } => rights.write,
-        Job::Send { .. } => rights.read,
-        Job::Admit { job, .. } if rights.may_admit && !matches!(**job, Job::Join { .. }) => {
-            return allow_job(job, rights);
-        }
+        Job::Transfer(job) => return allow_transfer(job, rights),
+        Job::Admit { job, .. } if rights.may_admit => return allow_transfer(job, rights),
         Job::Admit { .. } => false,
-        Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.read,
+        Job::Drive(_) | Job::DriveKey => rights.may_admit && rights.access.reads(),
     };
-    if allowed {
-        Ok(())
-    } else {
-        let what = job_name(job);
-        Err(Refusal::new(
-            RefusalKind::NotAllowed,
-            format!("this key may not {what}; ask for rights= in authorized_keys there"),
-        ))
+    if allowed { Ok(()) } else { Err(no_rights(job_name(&request.job))) }
+}
+
+fn allow_transfer(job: &Transfer, rights: &Rights) -> Result<(), Refusal> {
+    let refused = |reason: &str| Err(Refusal::new(RefusalKind::NotAllowed, reason));
+    match job {
+        _ if job.diskless().is_some() => Ok(()),
+        Transfer::Receive { .. } if !rights.access.writes() => Err(no_rights(transfer_name(job))),
+        Transfer::Send { .. } if !rights.access.reads() => Err(no_rights(transfer_name(job))),
+        Transfer::Receive { options, .. } if options.preserve.owner && !rights.owners => refused(
+            "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there",
+        ),
+        Transfer::Receive { options, .. } if options.dry_run && rights.access.drop_box().is_some() => {
+            refused("a drop box does not tell what is there; leave --dry-run out")
+        }
+        Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }
 }
 
-/// Whether a job is the admitted one; from the second session on a run resumes whatever was asked
-/// first.
-fn is_same_work(job: &Job, admitted: &Job) -> bool {
+fn no_rights(what: &str) -> Refusal {
+    let reason = format!("this key may not {what}; ask for rights= in authorized_keys there");
+    Refusal::new(RefusalKind::NotAllowed, reason)
+}
+
+/// Whether a job is the admitted one; from the second session on a run resumes, in the place that the first
+/// one has found, whatever was asked first.
+fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
     let mut job = job.clone();
-    if let (Job::Receive { options, .. }, Job::Receive { options: admitted, .. }) = (&mut job, admitted) {
+    if let (Transfer::Receive { options, .. }, Transfer::Receive { options: admitted, .. }) = (&mut job, admitted) {
         options.resume = admitted.resume;
+        options.place = admitted.place;
     }
     job == *admitted
 }
@@ -265,8 +268,7 @@ fn is_same_work(job: &Job, admitted: &Job) -> bool {
 pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {
         job if diskless(job).is_some() => "measure a copy",
-        Job::Receive { .. } => "write",
-        Job::Send { .. } => "read",
+        Job::Transfer(transfer) => transfer_name(transfer),
         Job::Join { .. } => "join",
         Job::Admit { .. } => "admit another key",
         Job::Drive(_) | Job::DriveKey => "drive a transfer",
@@ -274,9 +276,16 @@ pub(crate) fn job_name(job: &Job) -> &'static str {
     }
 }
 
+fn transfer_name(transfer: &Transfer) -> &'static str {
+    match transfer {
+        Transfer::Receive { .. } => "write",
+        Transfer::Send { .. } => "read",
+    }
+}
+
 fn serve(
     mut link: Link,
-    (features, job): (Features, Job),
+    (features, job): (Features, Transfer),
     rights: &Rights,
     registered: &Registered<'_>,
     work: &Work,
@@ -302,7 +311,7 @@ fn serve(
     link.outlet.flush()?;
     let joining = Joining { joined: &registered.joined, wanted: None };
     match job {
-        Job::Receive { destination, options } => {
+        Transfer::Receive { destination, options } => {
             let transfer = registered.transfer;
             let order = receiver::Order {
                 transfer,
@@ -316,7 +325,7 @@ fn serve(
             work.complete(&summary::of_received(&received, account, &options));
             Ok(())
         }
-        Job::Send { sources, mut options } => {
+        Transfer::Send { sources, mut options } => {
             let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
             options.congestion = congestion.map(str::to_owned);
             let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
@@ -340,17 +349,16 @@ fn serve(
             work.complete(&summary::of_sent(&sent, account, &ReceiveOptions::default()));
             Ok(())
         }
-        _ => Err(SessionError::Protocol("not a transfer".into())),
     }
 }
 
 /// Where the paths of a job are resolved; for one without disks in a directory of its own.
-fn place(job: &Job, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
-    let Some(diskless) = diskless(job) else {
+fn place(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
+    let Some(diskless) = job.diskless() else {
         let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()))?;
         return Ok((tree, None));
     };
-    let sent = matches!(job, Job::Send { .. }).then_some(diskless);
+    let sent = matches!(job, Transfer::Send { .. }).then_some(diskless);
     let scratch = Scratch::new(sent).map_err(|reason| Refusal::new(RefusalKind::Internal, reason))?;
     Ok((scratch.tree().clone(), Some(scratch)))
 }
@@ -358,8 +366,7 @@ fn place(job: &Job, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal>
 /// What a job without disks is about.
 pub(crate) fn diskless(job: &Job) -> Option<Diskless> {
     match job {
-        Job::Receive { options, .. } => options.diskless,
-        Job::Send { options, .. } => options.diskless,
+        Job::Transfer(transfer) => transfer.diskless(),
         _ => None,
     }
 }
@@ -376,4 +383,26 @@ pub(crate) fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     let _ = link.outlet.send(Message::Refused(refusal).into());
     let _ = link.outlet.flush();
     Ended::TurnedAway(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::message::Place;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_is_the_work_that_was_admitted() {
+        let receive = |destination: &[u8], change: fn(&mut ReceiveOptions)| {
+            let mut options = ReceiveOptions::default();
+            change(&mut options);
+            Transfer::Receive { destination: destination.to_vec(), options }
+        };
+        let admitted = receive(b"in", |_| ());
+        assert!(is_same_work(&receive(b"in", |options| options.resume = true), &admitted));
+        assert!(is_same_work(&receive(b"in", |options| options.place = Some(Place::Inside)), &admitted));
+        assert!(!is_same_work(&receive(b"in/other", |_| ()), &admitted));
+        assert!(!is_same_work(&receive(b"in", |options| options.preserve.owner = true), &admitted));
+        assert!(!is_same_work(&Transfer::Send { sources: vec![], options: Default::default() }, &admitted));
+    }
 }

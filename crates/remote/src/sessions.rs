@@ -56,7 +56,7 @@ impl Part {
     pub(crate) fn of(job: &Job) -> Self {
         match job {
             Job::Measure(_) => Self::Measure,
-            Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => Self::Move,
+            Job::Transfer(_) | Job::Join { .. } => Self::Move,
             Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Self::Drive,
         }
     }

@@ -20,7 +20,7 @@
 //! use icdc_tcp::Family;
 //! use icdc_units::{ByteCount, Rate, Span};
 //!
-//! let listener = icdc_tcp::listen(None, (0, 0), Family::V4, ByteCount::ZERO)?;
+//! let listener = icdc_tcp::listen(None, None, Family::V4, ByteCount::ZERO)?;
 //! let port = listener.local_addr()?.port();
 //! let stream = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(5))?;
 //! icdc_tcp::set_pacing_rate(&stream, Rate::from_bits_per_second(900_000_000))?;

@@ -3,6 +3,7 @@
 use std::io;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 
 use icdc_units::ByteCount;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -85,7 +86,7 @@ const BACKLOG: i32 = 1024;
 /// it.
 const EPHEMERAL_TRIES: usize = 16;
 
-/// Listens on the first free port of `ports` (inclusive; `(0, 0)` lets the kernel choose).
+/// Listens on the first free port of `ports`; `None` lets the kernel choose.
 ///
 /// Without an `address`, or with `::`, and with [`Family::Any`], both families are served: IPv4
 /// peers appear as `::ffff:a.b.c.d`. A host without IPv6 serves IPv4 only. A `receive_buffer` other
@@ -93,13 +94,12 @@ const EPHEMERAL_TRIES: usize = 16;
 /// with [`ByteCount::ZERO`] the kernel tunes each by itself. Accepted sockets inherit it.
 pub fn listen(
     address: Option<IpAddr>,
-    ports: (u16, u16),
+    ports: Option<RangeInclusive<u16>>,
     family: Family,
     receive_buffer: ByteCount,
 ) -> Result<TcpListener, ListenError> {
-    let (low, high) = ports;
-    if low > high {
-        return Err(ListenError::EmptyRange { low, high });
+    if let Some(range) = ports.as_ref().filter(|range| range.is_empty()) {
+        return Err(ListenError::EmptyRange { low: *range.start(), high: *range.end() });
     }
     let (host, fallback) = match address {
         Some(address) if !family.admits(address) => {
@@ -111,7 +111,7 @@ pub fn listen(
         None => (Ipv6Addr::UNSPECIFIED.into(), Some(IpAddr::from(Ipv4Addr::UNSPECIFIED))),
     };
     let dual = family == Family::Any && host == IpAddr::from(Ipv6Addr::UNSPECIFIED);
-    match (listen_in_range(host, ports, dual, receive_buffer), fallback) {
+    match (listen_in_range(host, ports.clone(), dual, receive_buffer), fallback) {
         (Err(error), Some(fallback)) if error.is_missing_family() => {
             listen_in_range(fallback, ports, false, receive_buffer)
         }
@@ -121,12 +121,15 @@ pub fn listen(
 
 fn listen_in_range(
     host: IpAddr,
-    (low, high): (u16, u16),
+    ports: Option<RangeInclusive<u16>>,
     dual: bool,
     receive_buffer: ByteCount,
 ) -> Result<TcpListener, ListenError> {
-    let candidates: Box<dyn Iterator<Item = u16>> =
-        if (low, high) == (0, 0) { Box::new(iter::repeat_n(0, EPHEMERAL_TRIES)) } else { Box::new(low.max(1)..=high) };
+    let (low, high) = ports.as_ref().map_or((0, 0), |range| (*range.start(), *range.end()));
+    let candidates: Box<dyn Iterator<Item = u16>> = match ports {
+        Some(range) => Box::new(range),
+        None => Box::new(iter::repeat_n(0, EPHEMERAL_TRIES)),
+    };
     for port in candidates {
         match listen_on(SocketAddr::new(host, port), dual, receive_buffer) {
             Err(ListenError::Socket { cause, .. }) if cause.kind() == io::ErrorKind::AddrInUse => {}

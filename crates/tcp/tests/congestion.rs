@@ -61,7 +61,7 @@ fn after_a_grace_period(what: impl Fn() -> bool) -> bool {
 
 fn pair() -> (TcpStream, TcpStream) {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, ByteCount::ZERO).unwrap();
+    let listener = icdc_tcp::listen(Some(local), None, Family::Any, ByteCount::ZERO).unwrap();
     let port = listener.local_addr().unwrap().port();
     let client = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).unwrap();
     (client, listener.accept().unwrap().0)

@@ -29,7 +29,7 @@ fn talks(client: &mut TcpStream, listener: &TcpListener) {
 
 #[test]
 fn any_family_listens_for_both() {
-    let listener = listen(None, (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let listener = listen(None, None, Family::Any, ByteCount::ZERO).expect("listen");
     let mut four = connect("127.0.0.1", port(&listener), Family::Any, TIMEOUT).expect("IPv4");
     talks(&mut four, &listener);
     if has_ipv6() {
@@ -40,20 +40,20 @@ fn any_family_listens_for_both() {
 
 #[test]
 fn one_family_listens_for_itself() {
-    let four = listen(None, (0, 0), Family::V4, ByteCount::ZERO).expect("listen");
+    let four = listen(None, None, Family::V4, ByteCount::ZERO).expect("listen");
     assert!(four.local_addr().expect("bound").is_ipv4());
     if has_ipv6() {
-        let six = listen(None, (0, 0), Family::V6, ByteCount::ZERO).expect("listen");
+        let six = listen(None, None, Family::V6, ByteCount::ZERO).expect("listen");
         let error = connect("127.0.0.1", port(&six), Family::Any, TIMEOUT).expect_err("IPv6 only");
         assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     }
-    let error = listen(Some(V4), (0, 0), Family::V6, ByteCount::ZERO).expect_err("contradiction");
+    let error = listen(Some(V4), None, Family::V6, ByteCount::ZERO).expect_err("contradiction");
     assert!(matches!(error, ListenError::OtherFamily { .. }), "{error}");
 }
 
 #[test]
 fn names_are_resolved() {
-    let listener = listen(Some(V4), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let listener = listen(Some(V4), None, Family::Any, ByteCount::ZERO).expect("listen");
     let mut client = connect("localhost", port(&listener), Family::Any, TIMEOUT).expect("resolved");
     talks(&mut client, &listener);
 
@@ -65,7 +65,7 @@ fn names_are_resolved() {
 
 #[test]
 fn refusal_and_family_are_told_apart() {
-    let free = port(&listen(Some(V4), (0, 0), Family::Any, ByteCount::ZERO).expect("listen"));
+    let free = port(&listen(Some(V4), None, Family::Any, ByteCount::ZERO).expect("listen"));
     let error = connect("127.0.0.1", free, Family::Any, TIMEOUT).expect_err("nobody listens");
     assert!(matches!(&error, ConnectError::Refused { address, .. } if address.port() == free), "{error}");
 
@@ -101,15 +101,15 @@ fn a_range_is_used_up_and_then_named() {
     let low = (first..32_000).step_by(3).find(|&low| (low..=low + 2).all(free)).expect("free ports");
     let high = low + 2;
     let held: Vec<TcpListener> = (low..=high)
-        .map(|_| listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect("a port is left"))
+        .map(|_| listen(Some(V4), Some(low..=high), Family::Any, ByteCount::ZERO).expect("a port is left"))
         .collect();
     assert_eq!(held.iter().map(port).collect::<Vec<_>>(), [low, low + 1, low + 2]);
-    let error = listen(Some(V4), (low, high), Family::Any, ByteCount::ZERO).expect_err("none is left");
+    let error = listen(Some(V4), Some(low..=high), Family::Any, ByteCount::ZERO).expect_err("none is left");
     assert!(matches!(error, ListenError::PortsInUse { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains(&format!("all ports from {low} to {high}")) && text.contains("--port"), "{text}");
 
-    let error = listen(None, (high, low), Family::Any, ByteCount::ZERO).expect_err("reversed");
+    let error = listen(None, Some(high..=low), Family::Any, ByteCount::ZERO).expect_err("reversed");
     assert!(matches!(error, ListenError::EmptyRange { .. }), "{error}");
 }
 
@@ -117,14 +117,14 @@ fn a_range_is_used_up_and_then_named() {
 fn a_foreign_address_is_named() {
     // 192.0.2.0/24 is for documentation (RFC 5737).
     let foreign = IpAddr::from([192, 0, 2, 1]);
-    let error = listen(Some(foreign), (0, 0), Family::Any, ByteCount::ZERO).expect_err("not ours");
+    let error = listen(Some(foreign), None, Family::Any, ByteCount::ZERO).expect_err("not ours");
     assert!(matches!(error, ListenError::NotLocal { .. }), "{error}");
 }
 
 #[test]
 fn the_receive_buffer_precedes_the_handshake() {
     let size = ByteCount::from_kib(128);
-    let listener = listen(Some(V4), (0, 0), Family::Any, size).expect("listen");
+    let listener = listen(Some(V4), None, Family::Any, size).expect("listen");
     let beginning = Beginning { receive_buffer: size * 2, congestion: Some("reno"), ..Beginning::default() };
     let client = connect_with("127.0.0.1", port(&listener), Family::Any, TIMEOUT, &beginning).expect("connect");
     assert_eq!(icdc_tcp::congestion(&client).expect("congestion"), "reno");
@@ -138,7 +138,7 @@ fn the_receive_buffer_precedes_the_handshake() {
 
 #[test]
 fn a_connection_leaves_from_the_address_or_by_the_device_that_is_named() {
-    let listener = listen(Some(V4), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let listener = listen(Some(V4), None, Family::Any, ByteCount::ZERO).expect("listen");
     let to = |host, egress: &Egress| {
         let beginning = Beginning { egress: Some(egress), ..Beginning::default() };
         connect_with(host, port(&listener), Family::Any, TIMEOUT, &beginning)

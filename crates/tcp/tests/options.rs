@@ -10,7 +10,7 @@ use icdc_units::{ByteCount, Rate, Span};
 
 fn pair() -> (TcpStream, TcpStream) {
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, ByteCount::ZERO).expect("listen");
+    let listener = icdc_tcp::listen(Some(local), None, Family::Any, ByteCount::ZERO).expect("listen");
     let port = listener.local_addr().expect("bound").port();
     let client = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).expect("connect");
     (client, listener.accept().expect("accept").0)
@@ -196,7 +196,7 @@ fn the_room_for_what_is_not_read_changes_while_it_is_connected() {
     let (small, large) = (ByteCount::from_kib(128), ByteCount::from_mib(16));
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     // The size before the handshake decides on the window's scale.
-    let listener = icdc_tcp::listen(Some(local), (0, 0), Family::Any, large).expect("listen");
+    let listener = icdc_tcp::listen(Some(local), None, Family::Any, large).expect("listen");
     let port = listener.local_addr().expect("bound").port();
     let mut client = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(20)).expect("connect");
     let (mut server, _) = listener.accept().expect("accept");

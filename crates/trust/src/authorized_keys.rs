@@ -26,6 +26,7 @@
 //! Whatever else OpenSSH has is refused rather than passed over: it would promise a restriction that
 //! does not hold here.
 
+mod access;
 mod expiry;
 mod grant;
 mod options;
@@ -34,7 +35,8 @@ mod sources;
 use std::collections::HashMap;
 use std::path::Path;
 
-pub use grant::{Grant, Limits, Rights};
+pub use access::{Access, Owner};
+pub use grant::{Grant, Limits};
 use options::Options;
 pub use sources::Sources;
 
@@ -103,7 +105,7 @@ impl AuthorizedKeys {
 fn parse_line(text: &str, line: usize) -> Result<(PublicKey, Grant), String> {
     let (options, rest) = Options::read(text)?;
     let (key, comment) = PublicKey::parse_line(rest).map_err(|error| error.to_string())?;
-    Ok((key, options.grant(comment, line)?))
+    Ok((key, options.grant(&key, comment, line)?))
 }
 
 #[cfg(test)]
@@ -132,13 +134,13 @@ mod tests {
         let keys = parse(&text).unwrap();
         let first = keys.find(&key(1)).unwrap();
         assert_eq!(first.root, Path::new("/srv/in"));
-        assert_eq!(first.rights, Rights::ReadWrite);
+        assert_eq!(first.access, Access::ReadWrite);
         assert_eq!(first.user.as_deref(), Some("data"));
         assert!(first.owners);
         assert_eq!((first.comment.as_str(), first.line), ("someone else", 3));
         let second = keys.find(&key(2)).unwrap();
         assert_eq!(second.root, Path::new("/srv/my, \"data\""));
-        assert_eq!(second.rights, Rights::Read);
+        assert_eq!(second.access, Access::Read);
         assert_eq!((second.user.as_deref(), second.owners, second.line), (None, false, 4));
         assert_eq!((keys.len(), keys.find(&key(3))), (2, None));
     }
@@ -148,8 +150,9 @@ mod tests {
         let options = "root=/a,rights=drop-box,Expiry-Time=\"202701311800Z\",from=\"10.0.0.0/8,!10.9.0.0/16\"";
         let keys = parse(&format!("{options} {} me@home\n", key(1).ssh_line())).unwrap();
         let grant = keys.find(&key(1)).unwrap();
-        assert_eq!((grant.rights, grant.comment.as_str()), (Rights::DropBox, "me@home"));
-        assert!(grant.rights.write() && !grant.rights.read());
+        assert_eq!(grant.comment, "me@home");
+        assert_eq!(grant.access, Access::DropBox { owner: *key(1).as_bytes() });
+        assert!(grant.access.writes() && !grant.access.reads());
         let expires = UNIX_EPOCH + Duration::from_secs(1_801_353_600 + 18 * 3600);
         assert!(grant.has_expired(expires) && !grant.has_expired(expires - Duration::from_nanos(1)));
         assert!(grant.admits("10.1.1.1".parse().ok()) && !grant.admits("10.9.1.1".parse().ok()));

@@ -33,7 +33,7 @@ mod public_key;
 mod safe_file;
 mod tls;
 
-pub use authorized_keys::{AuthorizedKeys, Grant, Limits, Rights, Sources};
+pub use authorized_keys::{Access, AuthorizedKeys, Grant, Limits, Owner, Sources};
 pub use error::TrustError;
 pub use identity::Identity;
 pub use known_hosts::{DEFAULT_PORT, HostKey, KnownHosts};

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use icdc_protocol::Ports;
 use icdc_tcp::Egresses;
 
 use crate::route::Route;
-use crate::values::{PortRange, egresses, port_range};
+use crate::values::{egresses, port_range};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArguments {
@@ -28,7 +29,7 @@ pub(crate) struct ConnectionArguments {
 
     /// Data port at the listening end, one or a range [default: the system chooses]
     #[arg(long, value_name = "LO-HI", value_parser = port_range, help_heading = "Connection")]
-    pub(crate) port: Option<PortRange>,
+    pub(crate) port: Option<Ports>,
 
     /// How data reaches the remote host: direct (to its data port), back (the remote host connects
     /// to a port here), ssh (through ssh connections, for firewalls that pass only ssh),

@@ -112,7 +112,7 @@ fn conclude(
             (Ending { summary, reason: Some(reason) }, 0)
         }
         Err(error) => {
-            let code = error.exit_code();
+            let code = exit::after(error.kind());
             (Ending { summary: surface.partial_summary(), reason: Some(error.to_string()) }, code)
         }
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use icdc_doctor::probe::{Outcome, Run, Step};
 use icdc_doctor::{PathFacts, Probe, RouteFact, facts};
 use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
-use icdc_remote::{CopyOptions, Location, MeasureError, Via};
+use icdc_remote::{CopyOptions, FailureKind, Location, MeasureError, Via};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::{ByteCount, Span};
@@ -125,9 +125,9 @@ fn failure(measurement: &Measurement) -> Option<(String, u8)> {
 
 /// What a run asks for is not the user's doing.
 fn code(error: &MeasureError) -> u8 {
-    match error.exit_code() {
-        exit::USAGE => exit::FAILED,
-        code => code,
+    match error.kind() {
+        FailureKind::Unusable => exit::FAILED,
+        kind => exit::after(kind),
     }
 }
 

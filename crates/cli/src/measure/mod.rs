@@ -72,7 +72,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
             let code = if figures.interrupted { exit::INTERRUPTED } else { failed };
             (figures, code)
         }
-        Err(error) => (Figures::failed(error.to_string(), &options, record), error.exit_code()),
+        Err(error) => (Figures::failed(error.to_string(), &options, record), exit::after(error.kind())),
     };
     figures.notices.iter().chain(&figures.errors).for_each(|text| console.complain(text));
     if output.json {

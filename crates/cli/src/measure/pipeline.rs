@@ -42,7 +42,7 @@ pub(super) fn run(
             if as_json {
                 console.json(&json!({ "type": "summary", "bytes": 0, "errors": [error.to_string()] }).to_string());
             }
-            error.exit_code()
+            exit::after(error.kind())
         }
     };
     console.flush();

@@ -126,7 +126,7 @@ pub(crate) fn target(text: &OsStr) -> anyhow::Result<Location> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-
+    use icdc_protocol::Ports;
     use icdc_units::ByteCount;
 
     use super::*;
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!((options.time, options.bytes), (Span::from_secs(120), Some(ByteCount::new(1_000_000_000))));
         assert_eq!((options.streams, options.window), (3, Some(ByteCount::from_mib(1))));
         assert!(options.reverse && options.rate.is_some() && options.congestion.as_deref() == Some("cubic"));
-        assert_eq!(plan.connection.ports, (5, 9));
+        assert_eq!(plan.connection.ports, Ports::Range { low: 5, high: 9 });
     }
 
     #[test]

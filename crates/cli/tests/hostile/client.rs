@@ -16,8 +16,8 @@ use icdc_protocol::limits::{
     BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES, PART_SIZE,
 };
 use icdc_protocol::message::{
-    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, Job, PackItem, Parent, Part, ReceiveOptions, Request,
-    SourceKind, Want, Wants,
+    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, PackItem, Parent, Part, ReceiveOptions, Request,
+    SourceKind, Transfer, Want, Wants,
 };
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 
@@ -277,7 +277,7 @@ fn entries_keep_to_their_order() {
         peer.say(Message::Wants(Wants { first: 0, answers: vec![Want::All] }));
     });
     scene.refused("broke the protocol", |peer| {
-        let job = Job::Receive { destination: b"../outside".to_vec(), options: ReceiveOptions::default() };
+        let job = Transfer::Receive { destination: b"../outside".to_vec(), options: ReceiveOptions::default() };
         peer.say(Message::Request(Request::new(transfer(), job)));
     });
 

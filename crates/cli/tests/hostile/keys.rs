@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_RING_BYTES;
-use icdc_protocol::message::{EntryKind, Job, Parent, Preserve, ReceiveOptions, RefusalKind, SendOptions, SourceKind};
+use icdc_protocol::message::{
+    EntryKind, Job, Parent, Preserve, Ready, ReceiveOptions, RefusalKind, SendOptions, SourceKind, Transfer, Want,
+    Wants,
+};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::ByteCount;
 
 use crate::peer::{Peer, begin, entry, file, transfer};
 use crate::support::daemon::{Daemon, with_user};
-use crate::support::{MIB, Site, Start, is_root, skip};
+use crate::support::{MIB, Site, Start, data, is_root, skip};
 
 /// Enough for a session to end that is ended within a second, and far less than a silent one would be given.
 const SOON: Duration = Duration::from_secs(6);
@@ -60,7 +63,7 @@ impl Scene {
     }
 
     /// Has the daemon admit `key` for a job, by the holder of `by`; answers whether it did, or why not.
-    fn admit(&self, by: &Identity, key: PublicKey, transfer: [u8; 16], job: Job) -> Result<(), String> {
+    fn admit(&self, by: &Identity, key: PublicKey, transfer: [u8; 16], job: Transfer) -> Result<(), String> {
         let mut peer = Peer::connect_as(by, &self.daemon);
         peer.ask(transfer, Job::Admit { key: *key.as_bytes(), job: Box::new(job) });
         match peer.hear().unwrap() {
@@ -76,17 +79,18 @@ impl Scene {
     }
 }
 
-fn send_job() -> Job {
-    Job::Send { sources: vec![b"file".to_vec()], options: SendOptions { streams: Some(1), ..SendOptions::default() } }
+fn send_job() -> Transfer {
+    let options = SendOptions { streams: Some(1), ..SendOptions::default() };
+    Transfer::Send { sources: vec![b"file".to_vec()], options }
 }
 
-fn receive_job(destination: &str) -> Job {
+fn receive_job(destination: &str) -> Transfer {
     let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
-    Job::Receive { destination: destination.into(), options }
+    Transfer::Receive { destination: destination.into(), options }
 }
 
 /// A session of this job that has an open file.
-fn open_session(peer: &mut Peer, transfer: [u8; 16], job: Job) {
+fn open_session(peer: &mut Peer, transfer: [u8; 16], job: Transfer) {
     peer.ask(transfer, job);
     peer.say(begin(b"top", SourceKind::Directory));
     peer.say(Message::Entries(vec![entry(0, Parent::Source(0), b"", EntryKind::Directory)]));
@@ -190,7 +194,7 @@ fn a_request_made_before_a_change_of_its_line_counts_for_nothing_after_it() {
 fn owners_are_not_set_by_a_key_whose_line_does_not_say_so() {
     let scene = Scene::new();
     let options = ReceiveOptions { preserve: Preserve { owner: true, ..Preserve::default() }, ..Default::default() };
-    let job = Job::Receive { destination: b"in".to_vec(), options };
+    let job = Transfer::Receive { destination: b"in".to_vec(), options };
     let mut peer = Peer::connect(&scene.site, &scene.daemon);
     peer.ask(transfer(), job.clone());
     let refusal = peer.hear_refusal();
@@ -200,12 +204,36 @@ fn owners_are_not_set_by_a_key_whose_line_does_not_say_so() {
     assert!(refused.contains("owner=keep"), "{refused}");
 }
 
+/// A client may say what only a daemon has to say, whose limit of the key holds nevertheless.
+#[test]
+fn a_key_does_not_lift_the_limit_of_its_own_rate() {
+    let scene = Scene::new();
+    data::file(&scene.site.path("root/large"), 12 * MIB, 1);
+    let limited = Identity::generate();
+    scene.add_line("rights=r,max-rate=32mbit", limited.public());
+    let mut peer = Peer::connect_as(&limited, &scene.daemon);
+    let options = SendOptions { streams: Some(1), ..SendOptions::default() };
+    peer.ask(transfer(), Transfer::Send { sources: vec![b"large".to_vec()], options });
+    peer.say(Message::MaxRate { bytes_per_second: u64::MAX });
+    peer.say(Message::Ready(Ready { resuming: false, ring_blocks: 16 }));
+    peer.hear_of(|message| matches!(message, Message::Entries(_)).then_some(()));
+    peer.say(Message::Wants(Wants { first: 0, answers: vec![Want::All] }));
+    // What the first block needs is a start, and what sockets hold has left before.
+    peer.hear_of(|message| matches!(message, Message::Block(_)).then_some(()));
+    let began = Instant::now();
+    peer.hear_of(|message| matches!(message, Message::FileEnd(_)).then_some(()));
+    let rate = 8.0 * 8.0 * MIB as f64 / began.elapsed().as_secs_f64();
+    assert!(rate < 2.0 * 32e6, "{rate} bit/s where 32 Mbit/s are allowed");
+}
+
 #[test]
 fn a_request_beyond_the_limits_is_answered_with_words() {
     let scene = Scene::new();
     let options = ReceiveOptions { ring: Some(ByteCount::new(MAX_RING_BYTES + 1)), ..ReceiveOptions::default() };
-    let too_large = Job::Receive { destination: b"in".to_vec(), options };
-    for job in [too_large.clone(), Job::Admit { key: [1; 32], job: Box::new(too_large) }, Job::Join { stream: 255 }] {
+    let too_large = Transfer::Receive { destination: b"in".to_vec(), options };
+    for job in
+        [too_large.clone().into(), Job::Admit { key: [1; 32], job: Box::new(too_large) }, Job::Join { stream: 255 }]
+    {
         let mut peer = Peer::connect(&scene.site, &scene.daemon);
         peer.ask(transfer(), job);
         let refusal = peer.hear_refusal();

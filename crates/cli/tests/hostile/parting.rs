@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use icdc_protocol::Message;
-use icdc_protocol::message::{EntryKind, Goodbye, Job, Parent, ReceiveOptions, SourceKind};
+use icdc_protocol::message::{EntryKind, Goodbye, Job, Parent, ReceiveOptions, SourceKind, Transfer};
 
 use crate::peer::{Peer, begin, entry, transfer};
 use crate::support::daemon::Daemon;
@@ -35,7 +35,7 @@ fn left_by(end: &End) -> Vec<PathBuf> {
     let id = transfer();
     let mut first = Peer::connect(&site, &daemon);
     let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
-    first.ask(id, Job::Receive { destination: b"in".to_vec(), options });
+    first.ask(id, Transfer::Receive { destination: b"in".to_vec(), options });
     first.say(begin(b"top", SourceKind::Directory));
     first.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
     let mut further = Peer::connect(&site, &daemon);

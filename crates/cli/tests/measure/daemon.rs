@@ -5,9 +5,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use icdc_protocol::Message;
 use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Received, Token, proof};
 use icdc_protocol::message::{Job, Request};
+use icdc_protocol::{Message, Ports};
 use icdc_units::ByteCount;
 
 use crate::peer::{Peer, transfer};
@@ -32,7 +32,7 @@ fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
 }
 
 fn order(streams: u8) -> Order {
-    Order { nanos: 3_000_000_000, streams, ports: Some((0, 0)), ..Order::default() }
+    Order { nanos: 3_000_000_000, streams, ports: Some(Ports::Any), ..Order::default() }
 }
 
 fn connect(port: u16, bytes: &[u8]) -> TcpStream {

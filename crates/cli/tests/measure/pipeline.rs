@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use icdc_protocol::Message;
-use icdc_protocol::message::{Diskless, Job, Preserve, ReceiveOptions, Request};
+use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, Request, Transfer};
 use icdc_units::ByteCount;
 use rustix::process::Pid;
 
@@ -133,7 +133,7 @@ fn a_key_that_may_not_write_has_nothing_written_by_it() {
         ReceiveOptions { diskless: None, preserve: Preserve::NOTHING, ..ReceiveOptions::default() },
     ] {
         let mut peer = Peer::connect(&site, &daemon);
-        let job = Job::Receive { destination: b"arrived".to_vec(), options };
+        let job = Transfer::Receive { destination: b"arrived".to_vec(), options };
         peer.say(Message::Request(Request::new(transfer(), job)));
         let answer = peer.hear();
         assert!(matches!(answer, Ok(Message::Refused(_))), "{answer:?}");

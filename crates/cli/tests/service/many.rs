@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use icdc_protocol::Message;
-use icdc_protocol::message::{Job, ReceiveOptions, SourceKind};
+use icdc_protocol::message::{ReceiveOptions, SourceKind, Transfer};
 use icdc_trust::Identity;
 
 use crate::Scene;
@@ -44,7 +44,7 @@ fn sessions_are_counted_while_they_run_and_when_they_have_ended() {
         let destination = format!("{tens}-{ones}").into_bytes();
         let mut transfer = [7; 16];
         (transfer[0], transfer[1]) = (tens, ones);
-        peer.ask(transfer, Job::Receive { destination, options });
+        peer.ask(transfer, Transfer::Receive { destination, options });
         peer.say(begin(b"top", SourceKind::Directory));
         peer.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
         peer

@@ -12,7 +12,7 @@ use icdc_disk::BlockPool;
 use icdc_link::{Link, LinkError, Parcel, secure_client, secure_server};
 use icdc_protocol::message::{
     Begin, Entry, EntryId, EntryKind, FileDigest, Job, Parent, ReceiveOptions, Refusal, Request, Source, SourceKind,
-    Want,
+    Transfer, Want,
 };
 use icdc_protocol::{Features, Message, Versions};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config};
@@ -64,7 +64,7 @@ impl Peer {
     pub fn push(site: &Site, daemon: &Daemon, destination: &str) -> Self {
         let mut peer = Self::connect(site, daemon);
         let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
-        let job = Job::Receive { destination: destination.into(), options };
+        let job = Transfer::Receive { destination: destination.into(), options };
         peer.say(Message::Request(Request::new(transfer(), job)));
         peer
     }
@@ -137,7 +137,7 @@ impl Peer {
     }
 
     /// Asks for a job of a transfer.
-    pub fn ask(&mut self, transfer: [u8; 16], job: Job) {
+    pub fn ask(&mut self, transfer: [u8; 16], job: impl Into<Job>) {
         self.say(Message::Request(Request::new(transfer, job)));
     }
 

@@ -172,6 +172,25 @@ fn an_interrupt_reaches_both_and_the_same_command_goes_on() {
     assert_no_leftovers(scene.site.root());
 }
 
+/// The key that the sending end was let in by allows the first session of the run, and those that go on with it.
+#[test]
+fn a_run_whose_receiving_session_is_killed_goes_on_in_the_place_that_it_had() {
+    let Some(scene) = Scene::new("r", "w") else { return };
+    let tree = data::tree(&scene.site.path("from-root/tree"), 1, &Shape { large: vec![120 * MIB], ..Shape::default() });
+    let kinds = (Kind::Daemon, Kind::Daemon);
+    let run = scene.command(&["--rate", "400mbit"], kinds, "tree", "copy").start();
+    assert!(run.wait_for_bytes(40 * MIB), "it ended before");
+    let sessions = scene.to.run().sessions();
+    assert!(!sessions.is_empty());
+    for session in sessions {
+        let _ = rustix::process::kill_process(session, Signal::KILL);
+    }
+    let ended = run.finish().expect_code(0);
+    assert!(ended.all("reconnecting").count() > 0, "{ended}");
+    assert_same(&tree, &scene.site.path("to-root/copy"));
+    assert_no_leftovers(scene.site.root());
+}
+
 #[test]
 fn where_a_firewall_keeps_connections_from_the_receiving_end_it_connects_to_the_sending_one() {
     let Some(hosts) = Pair::new() else { return };

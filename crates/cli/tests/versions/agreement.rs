@@ -1,7 +1,7 @@
 //! Ends with other ranges of versions, over real connections to the real binary.
 
 use icdc_link::LinkError;
-use icdc_protocol::message::{Job, Message, ReceiveOptions, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Message, ReceiveOptions, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::{Features, VERSION, Versions};
 use icdc_trust::Identity;
 
@@ -30,9 +30,9 @@ fn a_daemon_takes_the_highest_version_that_both_have() {
     for (lowest, highest) in [(VERSION, VERSION), (VERSION, VERSION + 7), (1, VERSION + 1)] {
         let mut peer = Peer::offer(&identity, &daemon, versions(lowest, highest)).unwrap();
         assert_eq!(peer.version(), Some(VERSION));
-        let job = Job::Receive { destination: b"x".to_vec(), options: ReceiveOptions::default() };
+        let job = Transfer::Receive { destination: b"x".to_vec(), options: ReceiveOptions::default() };
         let features = Features::from_bits(u64::MAX);
-        peer.say(Message::Request(Request { transfer: transfer(), features, job }));
+        peer.say(Message::Request(Request { transfer: transfer(), features, job: job.into() }));
         assert_eq!(peer.hear().unwrap(), Message::Accepted(Features::OURS));
     }
     drop(site);

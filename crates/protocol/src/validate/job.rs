@@ -8,28 +8,29 @@ use crate::limits::{
     MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
-use crate::message::{Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions};
+use crate::message::{Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions, Transfer};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
-        Job::Receive { destination, options } => {
-            path(destination)?;
-            receive_options(options)
-        }
-        Job::Send { sources, options } => {
-            source_paths(sources)?;
-            send_options(options)
-        }
+        Job::Transfer(transfer) => self::transfer(transfer),
+        Job::Admit { job, .. } => self::transfer(job),
         Job::Join { stream } => further(*stream),
-        Job::Admit { job, .. } => match **job {
-            Job::Receive { .. } | Job::Send { .. } | Job::Join { .. } => self::job(job),
-            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => {
-                Err("a job that cannot be admitted for another")
-            }
-        },
         Job::Drive(drive) => self::drive(drive),
         Job::DriveKey => Ok(()),
         Job::Measure(order) => measure::check_order(order),
+    }
+}
+
+fn transfer(transfer: &Transfer) -> Checked {
+    match transfer {
+        Transfer::Receive { destination, options } => {
+            path(destination)?;
+            receive_options(options)
+        }
+        Transfer::Send { sources, options } => {
+            source_paths(sources)?;
+            send_options(options)
+        }
     }
 }
 
@@ -41,16 +42,12 @@ pub(super) fn further(stream: u8) -> Checked {
 fn drive(drive: &Drive) -> Checked {
     host(&drive.host)?;
     require(drive.port != 0, "port 0")?;
-    ports(drive.ports)?;
+    require(drive.ports.is_valid(), "a port range that is none")?;
     source_paths(&drive.sources)?;
     require(drive.send.diskless.is_none() && drive.receive.diskless.is_none(), "a drive without disks")?;
     send_options(&drive.send)?;
     path(&drive.destination)?;
     receive_options(&drive.receive)
-}
-
-fn ports((low, high): (u16, u16)) -> Checked {
-    require((low, high) == (0, 0) || (low > 0 && low <= high), "a port range that is none")
 }
 
 fn host(host: &str) -> Checked {

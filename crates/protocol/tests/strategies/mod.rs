@@ -9,7 +9,7 @@ use icdc_protocol::limits::{
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
 use icdc_protocol::validate::is_component;
-use icdc_protocol::{Features, Versions};
+use icdc_protocol::{Features, Ports, Versions};
 use icdc_units::{ByteCount, Rate};
 use proptest::collection::vec;
 use proptest::option;
@@ -77,7 +77,8 @@ fn from_receiver() -> impl Strategy<Value = Message> {
 }
 
 fn either_way() -> impl Strategy<Value = Message> {
-    let ports = prop_oneof![Just((0, 0)), (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX))];
+    let range = (1..=u16::MAX).prop_flat_map(|low| (Just(low), low..=u16::MAX));
+    let ports = prop_oneof![Just(Ports::Any), range.prop_map(|(low, high)| Ports::Range { low, high })];
     let family = prop_oneof![Just(0), Just(4), Just(6)];
     let task = prop_oneof![
         (any::<[u8; 32]>(), ports).prop_map(|(peer, ports)| FarTask::Serve { peer, ports }),
@@ -148,7 +149,7 @@ fn pack() -> impl Strategy<Value = (Message, usize)> {
 }
 
 fn job() -> impl Strategy<Value = Job> {
-    let admit = (any::<[u8; 32]>(), own_job());
+    let admit = (any::<[u8; 32]>(), transfer());
     let drive = (
         "[a-z0-9.:]{1,40}",
         1..=u16::MAX,
@@ -159,11 +160,12 @@ fn job() -> impl Strategy<Value = Job> {
         receive_options(),
     );
     prop_oneof![
-        4 => own_job(),
+        3 => transfer().prop_map(Job::Transfer),
+        1 => (1..MAX_STREAMS).prop_map(|stream| Job::Join { stream }),
         1 => admit.prop_map(|(key, job)| Job::Admit { key, job: Box::new(job) }),
         1 => drive.prop_map(|(host, port, key, sources, mut send, destination, mut receive)| {
             (send.diskless, receive.diskless) = (None, None);
-            Job::Drive(Drive { host, port, key, sources, route: DriveRoute::Auto, ports: (port, port), send, destination, receive })
+            Job::Drive(Box::new(Drive { host, port, key, sources, route: DriveRoute::Auto, ports: Ports::Range { low: port, high: port }, send, destination, receive }))
         }),
         1 => Just(Job::DriveKey),
         1 => measure_order().prop_map(Job::Measure),
@@ -182,7 +184,7 @@ fn measure_order() -> impl Strategy<Value = measure::Order> {
             rate,
             congestion,
             window: window.map(ByteCount::new),
-            ports: Some((port, port)),
+            ports: Some(Ports::Range { low: port, high: port }),
         },
     )
 }
@@ -222,13 +224,12 @@ fn measure_control() -> impl Strategy<Value = measure::ControlMessage> {
     ]
 }
 
-fn own_job() -> impl Strategy<Value = Job> {
+fn transfer() -> impl Strategy<Value = Transfer> {
     let receive = (path(), receive_options());
     let send = (vec(path(), 1..5), send_options());
     prop_oneof![
-        receive.prop_map(|(destination, options)| Job::Receive { destination, options }),
-        send.prop_map(|(sources, options)| Job::Send { sources, options }),
-        (1..MAX_STREAMS).prop_map(|stream| Job::Join { stream }),
+        receive.prop_map(|(destination, options)| Transfer::Receive { destination, options }),
+        send.prop_map(|(sources, options)| Transfer::Send { sources, options }),
     ]
 }
 

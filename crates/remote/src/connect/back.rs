@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_link::{Inlet, MessageWriter, receive};
-use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_ADDRESSES;
 use icdc_protocol::message::ConnectBack;
+use icdc_protocol::{Message, Ports};
 use icdc_stop::{StopDescriptor, StopSignal};
 use icdc_tcp::{Family, Patience, clock};
 use icdc_tuning::buffers::receive_buffer;
@@ -54,7 +54,7 @@ pub(crate) struct Back(Arc<Inner>);
 struct Inner {
     host: String,
     /// Where to listen.
-    ports: (u16, u16),
+    ports: Ports,
     family: Family,
     /// To the far end, by ssh.
     writer: MessageWriter,
@@ -80,20 +80,14 @@ impl Drop for Listening {
 impl Back {
     /// Of the far end on `host` to which `writer` leads, and whose words come by `inlet`. `ports`
     /// are those of this host that may be used.
-    pub(super) fn new(
-        host: &str,
-        ports: (u16, u16),
-        family: Family,
-        writer: MessageWriter,
-        inlet: Box<dyn Inlet>,
-    ) -> Self {
+    pub(super) fn new(host: &str, ports: Ports, family: Family, writer: MessageWriter, inlet: Box<dyn Inlet>) -> Self {
         let (inlet, listening, expected) = (Mutex::new(Some(inlet)), Mutex::default(), Arc::default());
         Self(Arc::new(Inner { host: host.to_owned(), ports, family, writer, inlet, listening, expected }))
     }
 
     /// Of a far end on `host` to which others pass on what `writer` gets. They tell `expected` what
     /// it answers.
-    pub(crate) fn passed_on(host: &str, ports: (u16, u16), writer: MessageWriter, expected: &Arc<Expected>) -> Self {
+    pub(crate) fn passed_on(host: &str, ports: Ports, writer: MessageWriter, expected: &Arc<Expected>) -> Self {
         let (host, expected) = (host.to_owned(), Arc::clone(expected));
         let (family, inlet, listening) = (Family::Any, Mutex::default(), Mutex::default());
         Self(Arc::new(Inner { host, ports, family, writer, inlet, listening, expected }))
@@ -149,7 +143,7 @@ impl Inner {
         if stop.is_requested() {
             return Err("it is not needed any more".to_owned());
         }
-        let listener = icdc_tcp::listen(None, self.ports, self.family, receive_buffer());
+        let listener = icdc_tcp::listen(None, self.ports.range(), self.family, receive_buffer());
         let listener = listener.map_err(|error| error.to_string())?;
         let start = || -> io::Result<(u16, StopSignal)> {
             listener.set_nonblocking(true)?;
@@ -398,7 +392,7 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for_is_taken_however_many_strangers_come() {
-        let listener = icdc_tcp::listen(None, (0, 0), Family::V4, icdc_units::ByteCount::ZERO).unwrap();
+        let listener = icdc_tcp::listen(None, None, Family::V4, icdc_units::ByteCount::ZERO).unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         listener.set_nonblocking(true).unwrap();
         let (expected, over) = (Arc::new(Expected::default()), StopSignal::new());

@@ -15,8 +15,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use icdc_link::{DEAD_AFTER, Inlet, Link, LinkControl, MessageWriter, WriterGuard, stdio_link};
-use icdc_protocol::Message;
 use icdc_protocol::message::{FarTask, Listening};
+use icdc_protocol::{Message, Ports};
 use icdc_rate::connection_count::{SSH_CHANNEL, Window, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Egresses, Family, clock};
@@ -55,7 +55,7 @@ pub(crate) struct Starter {
     send_self: bool,
     /// A far end has started before.
     has_started: bool,
-    ports: (u16, u16),
+    ports: Ports,
     family: Family,
     via: Via,
     egresses: Egresses,

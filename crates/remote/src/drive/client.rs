@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
+use icdc_protocol::Message;
 use icdc_protocol::limits::{MAX_ADDRESSES, MAX_NOTICED, MAX_STREAMS};
-use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request};
-use icdc_protocol::{Message, TransferId};
+use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request, Transfer, TransferId};
 use icdc_stop::{Listening as StopListening, StopSignal};
 use icdc_tcp::{Patience, clock};
 use icdc_transfer::{Event, EventSink, Summary};
@@ -50,8 +50,8 @@ pub(crate) fn copy_between(
     let paths = paths_on_one_host(sources, first)?;
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
-    let job = Job::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
-    let mut target = TargetEnd::open(destination, source.key, Request::new(transfer, job), options, events, stop)?;
+    let admitted = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let mut target = TargetEnd::open(destination, source.key, (transfer, admitted), options, events, stop)?;
     // A daemon has one port for everything, and connects to nobody on another's behalf.
     let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
     let route = match options.via {
@@ -59,7 +59,7 @@ pub(crate) fn copy_between(
         Via::Auto if !is_daemon(first) && !is_daemon(destination) => DriveRoute::Auto,
         Via::Auto | Via::Direct | Via::Ssh | Via::Proxy(_) => DriveRoute::Direct,
     };
-    let job = Job::Drive(Drive {
+    let job = Job::Drive(Box::new(Drive {
         host: target.host.clone(),
         port: target.port,
         key: *target.key.as_bytes(),
@@ -69,7 +69,7 @@ pub(crate) fn copy_between(
         send: options.send.clone(),
         destination: destination.path().to_vec(),
         receive: options.receive.clone(),
-    });
+    }));
     icdc_protocol::validate::job(&job)
         .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     source.writer.send(Message::Request(Request::new(transfer, job)));
@@ -380,7 +380,7 @@ impl TargetEnd {
     fn open(
         location: &Location,
         peer: PublicKey,
-        request: Request,
+        (transfer, job): (TransferId, Transfer),
         options: &CopyOptions,
         events: &EventSink,
         stop: &StopSignal,
@@ -395,10 +395,10 @@ impl TargetEnd {
             }
             Location::Daemon { host, port, .. } => {
                 let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
-                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(request.job) };
+                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
                 let link = far.link(events)?;
                 let _given_up = give_up_on(stop, &link.control);
-                admit(link, Request::new(request.transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
+                admit(link, Request::new(transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
                 Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
             }
             Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),

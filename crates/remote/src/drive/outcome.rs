@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_code_survives_the_way() {
+    fn the_kind_of_failure_survives_the_way() {
         let unreachable = ConnectError::BadHost { host: "b".into() };
         let refused = Refusal { kind: RefusalKind::NotAllowed, reason: "no".into() };
         for (stopped, failure) in [
@@ -57,7 +57,7 @@ mod tests {
             (false, CopyError::Failed("disk".into())),
         ] {
             let arrived = error(refusal(&failure), "a", "b", stopped);
-            assert_eq!(arrived.exit_code(), failure.exit_code(), "{failure}");
+            assert_eq!(arrived.kind(), failure.kind(), "{failure}");
             assert!(stopped || arrived.to_string().contains(failure.to_string().trim()), "{arrived}");
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
-use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
+use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions, Transfer};
 use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
@@ -34,7 +34,13 @@ const FAREWELL: Span = Span::from_secs(10);
 const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
 /// Lets `key` in for the part of another far end in a transfer, as the holder of this link asks.
-pub(crate) fn admit(link: Link, admission: Option<&Admission>, transfer: TransferId, key: [u8; 32], job: Job) -> Ended {
+pub(crate) fn admit(
+    link: Link,
+    admission: Option<&Admission>,
+    transfer: TransferId,
+    key: [u8; 32],
+    job: Transfer,
+) -> Ended {
     let admitted = match (admission, link.control.peer_key()) {
         (Some(admission), Some(by)) => admission.admit(by, PublicKey::from_bytes(key), transfer, job),
         _ => Err(Refusal { kind: RefusalKind::NotAllowed, reason: "this end admits no other key".to_owned() }),
@@ -210,7 +216,7 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expecte
         match receive(inlet.as_mut()) {
             Ok(Message::Request(Request { transfer, job: Job::Drive(drive), .. })) => {
                 // Nobody waits for a second order.
-                let _ = tell.send(Incoming::Order(transfer, Box::new(drive)));
+                let _ = tell.send(Incoming::Order(transfer, drive));
             }
             Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
             Ok(Message::Interrupt) => stop.request(),

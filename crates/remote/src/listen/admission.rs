@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_link::LinkControl;
 use icdc_metrics::RefusedReason;
 use icdc_protocol::TransferId;
-use icdc_protocol::message::{Job, Refusal, RefusalKind};
+use icdc_protocol::message::{Refusal, RefusalKind, Transfer};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
@@ -153,7 +153,13 @@ impl Admission {
 
     /// Lets `key` in for one job of one transfer, as long as and as far as the standing key `by`
     /// may do it itself.
-    pub(crate) fn admit(&self, by: PublicKey, key: PublicKey, transfer: TransferId, job: Job) -> Result<(), Refusal> {
+    pub(crate) fn admit(
+        &self,
+        by: PublicKey,
+        key: PublicKey,
+        transfer: TransferId,
+        job: Transfer,
+    ) -> Result<(), Refusal> {
         // A key that gets a line after this is standing from then on: that line counts at each use.
         if self.file.last_read().find(&key).is_some() {
             return Err(not_allowed(
@@ -260,9 +266,7 @@ impl Admission {
         }
         let limits = &grant.limits;
         Ok(Rights {
-            read: grant.rights.read(),
-            write: grant.rights.write(),
-            only_new: (grant.rights == icdc_trust::Rights::DropBox).then_some(*key.as_bytes()),
+            access: grant.access,
             max_rate: limits.max_rate,
             unlimited: limits.max_rate.is_none() && limits.bytes_per_day.is_none() && limits.quota.is_none(),
             place: None,
@@ -328,6 +332,7 @@ fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
 #[cfg(test)]
 mod tests {
     use icdc_protocol::message::{Message, Request};
+    use icdc_trust::Access;
     use icdc_units::ByteCount;
 
     use super::*;
@@ -367,7 +372,7 @@ mod tests {
         std::fs::write(&path, line).unwrap();
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let granted = rights(&admission, 1).unwrap();
-        assert!(granted.write && !granted.read && !granted.owners && granted.may_admit && granted.only.is_none());
+        assert!(granted.access == Access::Write && !granted.owners && granted.may_admit && granted.only.is_none());
         assert_eq!(directory(&granted), directory_.path().canonicalize().unwrap());
         assert!(granted.label.contains("me"));
         let refusal = rights(&admission, 2).unwrap_err().reason;
@@ -392,11 +397,11 @@ mod tests {
     fn a_temporary_key_has_what_the_key_has_that_admitted_it_and_no_more() {
         let (_directory, path) = file(&format!("root=/usr {}\nroot=/ {}\n", key(1), key(2)));
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job.clone()).unwrap();
         let granted = rights(&admission, 9).unwrap();
         assert_eq!(granted.only, Some(([7; 16], job.clone())));
-        assert!(granted.read && !granted.write && !granted.may_admit && directory(&granted) == Path::new("/usr"));
+        assert!(granted.access == Access::Read && !granted.may_admit && directory(&granted) == Path::new("/usr"));
         // What its line says now, not what it said then.
         std::fs::write(&path, format!("root=/etc {}\nroot=/ {}\n", key(1), key(2))).unwrap();
         assert_eq!(directory(&rights(&admission, 9).unwrap()), Path::new("/etc"));
@@ -414,7 +419,7 @@ mod tests {
     fn connections_end_whose_grant_is_gone_and_no_others() {
         let (_directory, path) = file(&format!("root=/ {}\nroot=/ {} other\n", key(1), key(2)));
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         let (link, _far) = icdc_link::memory_pair();
         let [one, temporary, other] = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
@@ -461,9 +466,11 @@ mod tests {
     fn a_temporary_key_outlives_a_connection_that_was_turned_away() {
         let (_directory, path) = file(&format!("root=/ {}\n", key(1)));
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
-        for first in [Message::Ping, Message::Request(Request::new([8; 16], Job::Join { stream: 1 }))] {
+        for first in
+            [Message::Ping, Message::Request(Request::new([8; 16], icdc_protocol::message::Job::Join { stream: 1 }))]
+        {
             let (link, mut far) = icdc_link::memory_pair();
             let admitted = admission.enter(&key(9), &link.control).unwrap();
             far.outlet.send(first.into()).unwrap();
@@ -497,7 +504,7 @@ mod tests {
         let elsewhere = rights(&admission, 3).unwrap_err();
         assert!(elsewhere.reason.contains("address") && !elsewhere.reason.contains("192"), "{}", elsewhere.reason);
         // Nor does a temporary key outlive the one that it hangs on.
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         assert!(rights(&admission, 9).unwrap_err().reason.contains("expired"));
     }
@@ -506,7 +513,7 @@ mod tests {
     fn connections_end_when_their_line_expires_and_no_others() {
         let (_directory, path) = file(&format!("root=/,expires=2999-01-01 {}\nroot=/ {}\n", key(1), key(2)));
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         let (link, _far) = icdc_link::memory_pair();
         let running = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
@@ -535,7 +542,7 @@ mod tests {
         assert!(refused.kind == RefusalKind::Busy && refused.reason.contains("which is 2;"), "{}", refused.reason);
         take(&further, 2).unwrap();
         // A temporary key counts as the one that it hangs on.
-        let job = Job::Send { sources: vec![b"x".to_vec()], options: Default::default() };
+        let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [4; 16], job).unwrap();
         let temporary = enter(9);
         assert!(take(&temporary, 4).is_err());
@@ -643,11 +650,11 @@ mod tests {
         let user = if rustix::process::geteuid().is_root() { ",user=root" } else { "" };
         std::fs::write(&path, format!("root=/,rights=drop-box,max-rate=1gbit{user} {}", key(1))).unwrap();
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
-        let job = Job::Receive { destination: b"x".to_vec(), options: Default::default() };
+        let job = Transfer::Receive { destination: b"x".to_vec(), options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job).unwrap();
         for number in [1, 9] {
             let granted = rights(&admission, number).unwrap();
-            assert!(granted.write && !granted.read && granted.only_new == Some(*key(1).as_bytes()));
+            assert_eq!(granted.access, Access::DropBox { owner: *key(1).as_bytes() });
             assert_eq!(granted.allowed().max_rate, "1gbit".parse().ok());
         }
     }

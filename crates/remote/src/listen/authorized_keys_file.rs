@@ -154,7 +154,7 @@ fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
 /// Why this daemon does not serve a line, if it does not: files that it writes would be root's
 /// without anybody having said so.
 pub(super) fn unserved(grant: &Grant) -> Option<String> {
-    let writes_as_root = grant.rights.write() && grant.user.is_none() && rustix::process::geteuid().is_root();
+    let writes_as_root = grant.access.writes() && grant.user.is_none() && rustix::process::geteuid().is_root();
     writes_as_root.then(|| {
         "it lets the key write and names no user, and this daemon is run by root; add user=NAME to the line (user=root if it shall write as root)"
             .to_owned()

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
-use icdc_protocol::message::Job;
+use icdc_protocol::message::Transfer;
 use icdc_units::Time;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub(super) struct SharedKey {
     /// The standing key that admitted it.
     pub(super) by: [u8; 32],
     pub(super) transfer: TransferId,
-    pub(super) job: Job,
+    pub(super) job: Transfer,
     /// A connection uses it now.
     pub(super) in_use: bool,
     /// When it vanishes unless it is in use; by the clock of the host, which both daemons have.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
-use icdc_protocol::message::{Job, Refusal, RefusalKind};
+use icdc_protocol::message::{Refusal, RefusalKind, Transfer};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
@@ -50,7 +50,7 @@ pub(super) struct TemporaryKey {
     /// The standing key that admitted it.
     pub(super) by: PublicKey,
     pub(super) transfer: TransferId,
-    pub(super) job: Job,
+    pub(super) job: Transfer,
 }
 
 impl Temporary {
@@ -198,7 +198,11 @@ mod tests {
     }
 
     fn by(number: u16) -> TemporaryKey {
-        TemporaryKey { by: key(number), transfer: [7; 16], job: Job::DriveKey }
+        TemporaryKey {
+            by: key(number),
+            transfer: [7; 16],
+            job: Transfer::Send { sources: Vec::new(), options: Default::default() },
+        }
     }
 
     #[test]

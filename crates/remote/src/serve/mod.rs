@@ -21,7 +21,7 @@ use icdc_metrics::{
     Endpoint, EndpointError, Handshake, RefusedReason, RunningSession, ServeMetrics, Serving, SessionKind,
     SessionResult,
 };
-use icdc_protocol::message::{Job, Refusal, RefusalKind};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Transfer};
 use icdc_protocol::{Message, TransferId};
 use icdc_scitags::Marker;
 use icdc_stop::StopSignal;
@@ -323,7 +323,8 @@ fn give_buffer(listener: &TcpListener) {
 fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     // Without an address, a host that has no IPv6 falls back to IPv4.
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    icdc_tcp::listen(host, (address.port(), address.port()), Family::Any, receive_buffer())
+    let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
+    icdc_tcp::listen(host, port, Family::Any, receive_buffer())
 }
 
 /// TLS with this identity, which is logged.
@@ -518,7 +519,7 @@ impl Performer for Client<'_> {
     fn perform(&self, session: Entered<'_>) -> Ended {
         let Entered { link, request, rights, sessions, registered, work } = session;
         let (is_received, is_copy) =
-            (matches!(request.job, Job::Receive { .. }), !matches!(request.job, Job::Measure(_)));
+            (matches!(request.job, Job::Transfer(Transfer::Receive { .. })), !matches!(request.job, Job::Measure(_)));
         let hear = |done: Done| {
             let fresh = ByteCount::new(done.bytes.saturating_sub(self.counted.replace(done.bytes)));
             match is_received {
@@ -548,8 +549,8 @@ impl Performer for Client<'_> {
 /// What a session counts as.
 fn kind(job: &Job) -> SessionKind {
     match job {
-        Job::Receive { .. } => SessionKind::Receive,
-        Job::Send { .. } => SessionKind::Send,
+        Job::Transfer(Transfer::Receive { .. }) => SessionKind::Receive,
+        Job::Transfer(Transfer::Send { .. }) => SessionKind::Send,
         Job::Measure(_) => SessionKind::Measure,
         Job::Admit { .. } => SessionKind::Admit,
         Job::Join { .. } | Job::Drive(_) | Job::DriveKey => SessionKind::Drive,

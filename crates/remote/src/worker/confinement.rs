@@ -4,7 +4,7 @@ use std::path::Path;
 
 use icdc_confine::calls::{self, Process};
 use icdc_confine::files::Files;
-use icdc_protocol::message::Job;
+use icdc_protocol::message::{Job, Transfer};
 
 use crate::rights::Rights;
 use crate::scratch;
@@ -16,8 +16,8 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
         job if diskless(job).is_some() => {
             (true, scratch::places().iter().fold(Files::of_end(), |files, place| files.change_path(place)))
         }
-        Job::Receive { .. } => (true, of_root(rights, Files::change_path)),
-        Job::Send { .. } => (true, of_root(rights, Files::read_path)),
+        Job::Transfer(Transfer::Receive { .. }) => (true, of_root(rights, Files::change_path)),
+        Job::Transfer(Transfer::Send { .. }) => (true, of_root(rights, Files::read_path)),
         Job::Drive(_) | Job::DriveKey => (false, of_root(rights, Files::read_path).with_names()),
         Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
     };

@@ -13,7 +13,7 @@ use crossbeam_channel::bounded;
 use icdc_limits::thread::{NoThread, start_scoped};
 use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_measure::Expected;
-use icdc_protocol::message::{Job, Refusal, RefusalKind, Request};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
 use icdc_scitags::{Flows, Marker};
 use icdc_stop::StopSignal;
@@ -149,8 +149,8 @@ impl Workers {
     fn flows(&self, job: &Job) -> Option<Flows> {
         let marker = self.marker.as_ref()?;
         match job {
-            Job::Send { .. } => Some(marker.flows(true)),
-            Job::Receive { .. } => Some(marker.flows(false)),
+            Job::Transfer(Transfer::Send { .. }) => Some(marker.flows(true)),
+            Job::Transfer(Transfer::Receive { .. }) => Some(marker.flows(false)),
             _ => None,
         }
     }

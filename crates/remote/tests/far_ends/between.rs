@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use icdc_remote::{CopyError, Location, Via};
+use icdc_remote::{CopyError, FailureKind, Location, Via};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 
@@ -68,9 +68,9 @@ fn rights_hold_for_the_driving_end_as_well() {
     let source = scene.tree("source");
     let target = scene.path("target");
     let (result, _) = copy(&from.at(&source), &by_ssh(&target), &scene.options());
-    assert_eq!(result.unwrap_err().exit_code(), 3);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::NotLetIn);
     let (result, _) = copy(&by_ssh(&source), &to.at(&target), &scene.options());
-    assert_eq!(result.unwrap_err().exit_code(), 3);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::NotLetIn);
     assert!(!target.exists());
 }
 
@@ -83,7 +83,7 @@ fn a_daemon_opens_no_port_for_others() {
     options.via = Via::Back;
     let (result, _) = copy(&from.at(&source), &by_ssh(&target), &options);
     let error = result.unwrap_err();
-    assert_eq!(error.exit_code(), 3, "{error}");
+    assert_eq!(error.kind(), FailureKind::NotLetIn, "{error}");
     assert!(error.to_string().contains("directly only") && !target.exists(), "{error}");
 }
 
@@ -99,7 +99,7 @@ fn a_destination_that_the_source_cannot_reach_is_named() {
     options.ssh = format!("{unshare} {HERE}");
     let (result, _) = copy(&by_ssh(&scene.tree("source")), &by_ssh(&scene.path("target")), &options);
     let error = result.unwrap_err();
-    assert_eq!(error.exit_code(), 3, "{error}");
+    assert_eq!(error.kind(), FailureKind::NotLetIn, "{error}");
     assert!(error.to_string().contains("cannot reach") && error.to_string().contains("firewall"), "{error}");
 }
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use icdc_remote::{
-    AllowedCongestion, ConnectError, Far, Listeners, Location, Observers, OperatorRequests, Prepared, ServeConfig,
+    AllowedCongestion, ConnectError, FailureKind, Far, Listeners, Location, Observers, OperatorRequests, Prepared,
+    ServeConfig,
 };
 use icdc_stop::StopSignal;
 use icdc_transfer::Event;
@@ -124,13 +125,13 @@ fn a_key_without_the_right_or_without_a_line_is_refused() {
     let (daemon, root) = Daemon::with_root(&scene, "");
     let (refused, _) = copy(&local(&scene.tree("source")), &daemon.at(Path::new("/there")), &scene.options());
     let refused = refused.unwrap_err();
-    assert_eq!(refused.exit_code(), 3, "{refused}");
+    assert_eq!(refused.kind(), FailureKind::NotLetIn, "{refused}");
     assert!(!root.join("there").exists());
 
     std::fs::write(daemon.directory.join("authorized_keys"), "").unwrap();
     let (refused, _) = copy(&daemon.at(Path::new("/")), &local(&scene.path("back")), &scene.options());
     let refused = refused.unwrap_err();
-    assert_eq!(refused.exit_code(), 3, "{refused}");
+    assert_eq!(refused.kind(), FailureKind::NotLetIn, "{refused}");
     assert!(refused.to_string().contains(&identity(&scene).to_string()), "{refused}");
 }
 
@@ -303,7 +304,7 @@ fn a_daemon_that_stops_interrupts_its_sessions() {
         }
     });
     let result = icdc_remote::copy(&[local(&source)], &target, &options, &events, &StopSignal::new());
-    assert_eq!(result.unwrap_err().exit_code(), 4);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::Interrupted);
     drop(daemon);
     assert!(!scene.path("target/large").exists(), "nothing unfinished is seen under its name");
 }

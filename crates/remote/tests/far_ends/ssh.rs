@@ -3,7 +3,8 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use icdc_remote::{ConnectError, CopyOptions, Far, Via};
+use icdc_protocol::Ports;
+use icdc_remote::{ConnectError, CopyOptions, FailureKind, Far, Via};
 
 use crate::{HERE, Scene, assert_same, by_ssh, copy, eventually, local, silent};
 
@@ -53,7 +54,7 @@ fn what_ssh_says_is_in_the_error() {
     assert!(matches!(error, ConnectError::SshFailed { .. }), "{error}");
     assert!(error.to_string().contains("Permission denied (publickey)."), "{error}");
     let (result, _) = copy(&local(Path::new("/etc/hostname")), &by_ssh(Path::new("/tmp/x")), &options);
-    assert_eq!(result.unwrap_err().exit_code(), 3);
+    assert_eq!(result.unwrap_err().kind(), FailureKind::NotLetIn);
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn a_port_that_is_taken_or_blocked_is_named() {
     let mut options = scene.options();
     let taken = TcpListener::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    options.ports = (port, port);
+    options.ports = Ports::Range { low: port, high: port };
     let error = error_of(&options);
     assert!(matches!(error, ConnectError::FarEndRefused { .. }), "{error}");
     assert!(error.to_string().contains(&port.to_string()), "{error}");
@@ -93,7 +94,7 @@ fn a_port_that_is_taken_or_blocked_is_named() {
         eprintln!("skipped: a network namespace needs root");
         return;
     }
-    options.ports = (0, 0);
+    options.ports = Ports::Any;
     options.ssh = format!("{unshare} {HERE}");
     // Neither does what it forwards: each ssh has a network of its own.
     let error = error_of(&options);

@@ -205,11 +205,11 @@ impl<P> Book<P> {
         self.go_on();
     }
 
-    /// The session is over, and the sender knows whether everything is done if it `has_parted`. The
+    /// The session is over, and the sender knows whether everything is done if it `is_agreed`. The
     /// run is put away unless the same command has something to go on with: a sender that does not
     /// know, because of a cut or a kill, comes again and has to be recognized.
-    pub fn on_over(&mut self, has_parted: bool) {
-        if self.is_complete() && has_parted && !self.goes_on_later {
+    pub fn on_over(&mut self, is_agreed: bool) {
+        if self.is_complete() && is_agreed && !self.goes_on_later {
             let contents = self.contents.take().map(|(directory, entry)| (directory, Box::new(entry)));
             self.ask(Action::PutAway { contents });
         }

@@ -2,13 +2,13 @@
 //! why not, and what is said last.
 //!
 //! ```text
-//! Open ── all done ──► Complete ── goodbye, or the first connection closed in order ──► Parted
-//!   │ └── goodbye ──► Taking leave ── all done ──────────────────────────────────────────▲
-//!   └── failure ──► Failed                 └── drained before all is done ──► Failed
+//! outcome  Pending ── all done ──► Complete ── goodbye, or the first connection closed in order ──► Agreed
+//!            │ └── goodbye ──► SenderDone ── all done ─────────────────────────────────────────────▲
+//!            └── failure ──► Failed                └── drained before all is done ──► Failed
 //!
-//! Running ── failure, interrupt ──► Parting (last words) ── said, patience ──► Cut ─┐
-//!    └────────────── the first connection has ended ────────────────────────────────┴─► Draining
-//! Draining ── everything behind the connections has ended ──► Farewell ── said, patience ──► Ended
+//! phase    Open ── failure, interrupt ──► Closing (last words) ── said, patience ──► Cut ─┐
+//!            └────────────── the first connection has ended ─────────────────────────────┴─► Draining
+//!          Draining ── everything behind the connections has ended ──► Flushing ── said, patience ──► Closed
 //! ```
 //!
 //! Only the first connection tells that the sender knows: its goodbye comes there, and a sender that
@@ -26,14 +26,14 @@ use icdc_units::{Span, Time};
 use crate::SessionError;
 
 /// How long the last messages may take to be sent.
-pub const FAREWELL: Span = Span::from_secs(2);
+pub const LAST_WORDS_PATIENCE: Span = Span::from_secs(2);
 /// How long the reason may take to be sent while the sender still sends: it keeps nobody waiting who
 /// has asked to stop.
-pub const PARTING: Span = Span::from_millis(500);
+pub const CLOSING_PATIENCE: Span = Span::from_millis(500);
 
 /// How long what has arrived may take to be received when nothing more can be sent: the sender's
 /// reason, or its goodbye.
-pub const REASON: Span = Span::from_millis(500);
+pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,54 +63,48 @@ pub enum LinkEnd {
 /// See the module's description.
 #[derive(Debug)]
 pub struct Ending {
-    verdict: Verdict,
-    course: Course,
+    outcome: Outcome,
+    phase: Phase,
     actions: VecDeque<Action>,
 }
 
-/// Whether everything was done.
+/// Outcome of the session, as far as it is known.
 #[derive(Clone, Debug)]
-enum Verdict {
-    Open,
+enum Outcome {
+    /// Nothing is decided yet.
+    Pending,
     /// The sender has said goodbye: it knows that everything is done, before this end does.
-    TakingLeave(Goodbye),
+    SenderDone(Goodbye),
     /// Everything is done.
     Complete,
     /// Everything is done, and the sender knows it.
-    Parted(Option<Goodbye>),
+    Agreed(Option<Goodbye>),
     Failed(SessionError),
 }
 
-/// What still goes on.
+/// Phase of the first connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Course {
-    Running,
+enum Phase {
+    /// Both directions are in use.
+    Open,
     /// The first connection takes nothing more: the session fails by that, unless the sender's end
     /// of it tells more by then.
-    Mute {
-        until: Time,
-        error: SessionError,
-    },
+    SendBroken { until: Time, error: SessionError },
     /// The last words are being sent.
-    Parting {
-        until: Time,
-    },
+    Closing { until: Time },
     /// The first connection is being ended.
     Cut,
     /// What has arrived is being made durable.
-    Draining {
-        has_said_why: bool,
-    },
-    /// Everything is said that is to be said.
-    Farewell {
-        until: Time,
-    },
-    Ended,
+    Draining { has_said_why: bool },
+    /// The last words are on their way to the carrier.
+    Flushing { until: Time },
+    /// Nothing follows.
+    Closed,
 }
 
 impl Default for Ending {
     fn default() -> Self {
-        Self { verdict: Verdict::Open, course: Course::Running, actions: VecDeque::new() }
+        Self { outcome: Outcome::Pending, phase: Phase::Open, actions: VecDeque::new() }
     }
 }
 
@@ -122,18 +116,18 @@ impl Ending {
 
     /// Every item is done.
     pub fn on_complete(&mut self) {
-        self.verdict = match std::mem::replace(&mut self.verdict, Verdict::Complete) {
-            Verdict::Open => Verdict::Complete,
-            Verdict::TakingLeave(goodbye) => Verdict::Parted(Some(goodbye)),
+        self.outcome = match std::mem::replace(&mut self.outcome, Outcome::Complete) {
+            Outcome::Pending => Outcome::Complete,
+            Outcome::SenderDone(goodbye) => Outcome::Agreed(Some(goodbye)),
             other => other,
         };
     }
 
     /// The session cannot go on. The first reason counts, and none once everything is done.
     pub fn on_failure(&mut self, now: Time, error: SessionError) {
-        if matches!(self.verdict, Verdict::Open | Verdict::TakingLeave(_)) {
+        if matches!(self.outcome, Outcome::Pending | Outcome::SenderDone(_)) {
             let words = last_words(&error);
-            self.verdict = Verdict::Failed(error);
+            self.outcome = Outcome::Failed(error);
             self.part(now, words);
         }
     }
@@ -141,17 +135,19 @@ impl Ending {
     /// The first connection takes nothing more, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
         // Behind a goodbye nobody waits for an answer.
-        if let (Verdict::Open, Course::Running) = (&self.verdict, &self.course) {
-            self.course = Course::Mute { until: now + REASON, error };
+        if let (Outcome::Pending, Phase::Open) = (&self.outcome, &self.phase) {
+            self.phase = Phase::SendBroken { until: now + REASON_PATIENCE, error };
         }
     }
 
     /// The user asks to stop.
     pub fn on_interrupt(&mut self, now: Time) {
-        match self.verdict {
-            Verdict::Open | Verdict::TakingLeave(_) => self.verdict = Verdict::Failed(SessionError::Interrupted),
+        match self.outcome {
+            Outcome::Pending | Outcome::SenderDone(_) => self.outcome = Outcome::Failed(SessionError::Interrupted),
             // Nothing is left to be stopped: the sender is about to say goodbye, by which the run is put away.
-            Verdict::Complete if self.is_running() => return self.course = Course::Parting { until: now + FAREWELL },
+            Outcome::Complete if self.is_running() => {
+                return self.phase = Phase::Closing { until: now + LAST_WORDS_PATIENCE };
+            }
             _ => {}
         }
         self.part(now, Some(Message::Interrupt));
@@ -162,15 +158,15 @@ impl Ending {
         if self.is_running() {
             self.actions.extend(words.map(say));
             self.actions.push_back(Action::Flush);
-            self.course = Course::Parting { until: now + PARTING };
+            self.phase = Phase::Closing { until: now + CLOSING_PATIENCE };
         }
     }
 
     /// The sender has said goodbye on the first connection, where nothing more is received.
     pub fn on_goodbye(&mut self, goodbye: Goodbye) {
-        self.verdict = match std::mem::replace(&mut self.verdict, Verdict::Open) {
-            Verdict::Open => Verdict::TakingLeave(goodbye),
-            Verdict::Complete => Verdict::Parted(Some(goodbye)),
+        self.outcome = match std::mem::replace(&mut self.outcome, Outcome::Pending) {
+            Outcome::Pending => Outcome::SenderDone(goodbye),
+            Outcome::Complete => Outcome::Agreed(Some(goodbye)),
             other => other,
         };
         self.drain(false);
@@ -178,70 +174,70 @@ impl Ending {
 
     /// Nothing more is received on the first connection.
     pub fn on_link_ended(&mut self, end: LinkEnd) {
-        match &self.verdict {
-            Verdict::Open => {
+        match &self.outcome {
+            Outcome::Pending => {
                 let error = error_of(end);
                 // Whoever has asked to stop is answered when everything is durable.
                 let words = last_words(&error).filter(|words| *words != Message::Interrupt);
-                self.verdict = Verdict::Failed(error);
+                self.outcome = Outcome::Failed(error);
                 let has_said_why = words.is_some() && self.is_running();
                 if has_said_why {
                     self.actions.extend(words.map(say));
                 }
                 self.drain(has_said_why);
             }
-            Verdict::Complete => {
+            Outcome::Complete => {
                 // A sender that has seen everything done may leave without a word.
                 if end == LinkEnd::Closed {
-                    self.verdict = Verdict::Parted(None);
+                    self.outcome = Outcome::Agreed(None);
                 }
                 self.drain(false);
             }
-            Verdict::TakingLeave(_) | Verdict::Parted(_) | Verdict::Failed(_) => self.drain(false),
+            Outcome::SenderDone(_) | Outcome::Agreed(_) | Outcome::Failed(_) => self.drain(false),
         }
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.course, Course::Running | Course::Mute { .. })
+        matches!(self.phase, Phase::Open | Phase::SendBroken { .. })
     }
 
     /// The first connection has ended.
     fn drain(&mut self, has_said_why: bool) {
-        let has_said_why = match self.course {
-            Course::Running | Course::Mute { .. } => has_said_why,
-            Course::Parting { .. } | Course::Cut => true,
-            Course::Draining { .. } | Course::Farewell { .. } | Course::Ended => return,
+        let has_said_why = match self.phase {
+            Phase::Open | Phase::SendBroken { .. } => has_said_why,
+            Phase::Closing { .. } | Phase::Cut => true,
+            Phase::Draining { .. } | Phase::Flushing { .. } | Phase::Closed => return,
         };
-        self.course = Course::Draining { has_said_why };
+        self.phase = Phase::Draining { has_said_why };
         self.actions.push_back(Action::CutFurther);
     }
 
     /// Everything behind the connections has ended.
     pub fn on_drained(&mut self, now: Time) {
-        if let Verdict::TakingLeave(_) = self.verdict {
+        if let Outcome::SenderDone(_) = self.outcome {
             let reason = "it said goodbye before everything was done";
-            self.verdict = Verdict::Failed(SessionError::Protocol(reason.into()));
+            self.outcome = Outcome::Failed(SessionError::Protocol(reason.into()));
         }
-        let Course::Draining { has_said_why } = self.course else { return };
-        if let (Verdict::Failed(error), false) = (&self.verdict, has_said_why) {
+        let Phase::Draining { has_said_why } = self.phase else { return };
+        if let (Outcome::Failed(error), false) = (&self.outcome, has_said_why) {
             self.actions.extend(last_words(error).map(say));
         }
         self.actions.push_back(Action::Close);
-        self.course = Course::Farewell { until: now + FAREWELL };
+        self.phase = Phase::Flushing { until: now + LAST_WORDS_PATIENCE };
     }
 
     /// Everything said so far is handed to the carrier, or never will be.
     pub fn on_flushed(&mut self) {
-        if let Course::Parting { .. } = self.course {
-            self.course = Course::Cut;
+        if let Phase::Closing { .. } = self.phase {
+            self.phase = Phase::Cut;
             self.actions.push_back(Action::Cut);
         }
     }
 
     /// Everything is said that was to be said, or never will be.
     pub fn on_closed(&mut self) {
-        if let Course::Farewell { .. } = self.course {
-            self.course = Course::Ended;
+        if let Phase::Flushing { .. } = self.phase {
+            self.phase = Phase::Closed;
             self.actions.push_back(Action::Cut);
         }
     }
@@ -249,68 +245,68 @@ impl Ending {
     /// When [`on_time`](Self::on_time) has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        match self.course {
-            Course::Mute { until, .. } | Course::Parting { until } | Course::Farewell { until } => Some(until),
-            Course::Running | Course::Cut | Course::Draining { .. } | Course::Ended => None,
+        match self.phase {
+            Phase::SendBroken { until, .. } | Phase::Closing { until } | Phase::Flushing { until } => Some(until),
+            Phase::Open | Phase::Cut | Phase::Draining { .. } | Phase::Closed => None,
         }
     }
 
     /// Time has passed.
     pub fn on_time(&mut self, now: Time) {
-        match self.course {
-            Course::Mute { until, ref error } if until <= now => {
+        match self.phase {
+            Phase::SendBroken { until, ref error } if until <= now => {
                 let error = error.clone();
-                self.course = Course::Running;
-                if let Verdict::Open = self.verdict {
+                self.phase = Phase::Open;
+                if let Outcome::Pending = self.outcome {
                     self.on_failure(now, error);
                 }
             }
-            Course::Parting { until } if until <= now => {
-                if let Verdict::Complete = self.verdict {
-                    self.verdict = Verdict::Failed(SessionError::Interrupted);
+            Phase::Closing { until } if until <= now => {
+                if let Outcome::Complete = self.outcome {
+                    self.outcome = Outcome::Failed(SessionError::Interrupted);
                 }
                 self.on_flushed();
             }
-            Course::Farewell { until } if until <= now => self.on_closed(),
+            Phase::Flushing { until } if until <= now => self.on_closed(),
             _ => {}
         }
     }
 
     /// Whether everything is done and the sender knows it.
     #[must_use]
-    pub fn has_parted(&self) -> bool {
-        matches!(self.verdict, Verdict::Parted(_))
+    pub fn is_agreed(&self) -> bool {
+        matches!(self.outcome, Outcome::Agreed(_))
     }
 
     /// Whether everything is done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        matches!(self.verdict, Verdict::Complete | Verdict::Parted(_))
+        matches!(self.outcome, Outcome::Complete | Outcome::Agreed(_))
     }
 
     /// Whether it is known how the session ends: all its connections end then.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        !matches!(self.verdict, Verdict::Open)
+        !matches!(self.outcome, Outcome::Pending)
     }
 
     /// Whether the first connection has ended, so that what has arrived can be drained.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        matches!(self.course, Course::Draining { .. })
+        matches!(self.phase, Phase::Draining { .. })
     }
 
     /// Whether nothing is left to be done.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.course == Course::Ended
+        self.phase == Phase::Closed
     }
 
     /// Why the session fails, if it does.
     #[must_use]
     pub fn failure(&self) -> Option<&SessionError> {
-        match &self.verdict {
-            Verdict::Failed(error) => Some(error),
+        match &self.outcome {
+            Outcome::Failed(error) => Some(error),
             _ => None,
         }
     }
@@ -320,11 +316,11 @@ impl Ending {
     /// # Errors
     /// Why not everything was done.
     pub fn into_outcome(self) -> Result<Option<Goodbye>, SessionError> {
-        match self.verdict {
-            Verdict::Failed(error) => Err(error),
-            Verdict::Parted(goodbye) => Ok(goodbye),
-            Verdict::TakingLeave(goodbye) => Ok(Some(goodbye)),
-            Verdict::Open | Verdict::Complete => Ok(None),
+        match self.outcome {
+            Outcome::Failed(error) => Err(error),
+            Outcome::Agreed(goodbye) => Ok(goodbye),
+            Outcome::SenderDone(goodbye) => Ok(Some(goodbye)),
+            Outcome::Pending | Outcome::Complete => Ok(None),
         }
     }
 }

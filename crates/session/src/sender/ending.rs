@@ -1,9 +1,9 @@
 //! How a sending session comes to its end.
 //!
 //! ```text
-//!  Running ──on_interrupt──► Interrupting ─┐ patience, silence
-//!     │ everything settled, a failure      ▼
-//!     └──────────────────────────────► Leaving ── last words sent, receiver closed, patience ──► Ended
+//!  Open ──on_interrupt──► Interrupting ─┐ patience, silence
+//!     │ everything settled, a failure   ▼
+//!     └──────────────────────────────► Closing ── last words sent, receiver closed, patience ──► Closed
 //! ```
 
 use icdc_units::{Span, Time};
@@ -14,9 +14,9 @@ use crate::error::SessionError;
 pub const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
 /// How long the last messages of a session may wait for the socket, and the receiver's close after
 /// a goodbye.
-pub const FAREWELL: Span = Span::from_secs(2);
+pub const LAST_WORDS_PATIENCE: Span = Span::from_secs(2);
 /// How long the receiver's reason may take to arrive when the connection takes nothing more.
-pub const REASON: Span = Span::from_millis(500);
+pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
 type Outcome = Result<(), SessionError>;
 
@@ -24,13 +24,13 @@ type Outcome = Result<(), SessionError>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Under way.
-    Running(Outgoing),
+    Open(Outgoing),
     /// The user has stopped the run; the receiver makes durable what it has.
     Interrupting { until: Time, outgoing: Outgoing },
     /// The last words are being sent.
-    Leaving { outcome: Outcome, awaits: Awaits, until: Time },
+    Closing { outcome: Outcome, awaits: Awaits, until: Time },
     /// Nothing follows.
-    Ended,
+    Closed,
 }
 
 /// The direction to the receiver.
@@ -66,12 +66,12 @@ pub(super) enum Step {
 
 impl Ending {
     pub(super) fn is_over(&self) -> bool {
-        matches!(self, Self::Leaving { .. } | Self::Ended)
+        matches!(self, Self::Closing { .. } | Self::Closed)
     }
 
     /// The user stops the run; whether that is news.
     pub(super) fn interrupt(&mut self, now: Time) -> bool {
-        let Self::Running(outgoing) = self else { return false };
+        let Self::Open(outgoing) = self else { return false };
         let outgoing = std::mem::replace(outgoing, Outgoing::Open);
         *self = Self::Interrupting { until: now + INTERRUPT_PATIENCE, outgoing };
         true
@@ -86,7 +86,7 @@ impl Ending {
             (Some(Outgoing::Broken { .. }), true) => Awaits::Closed,
             (Some(Outgoing::Broken { .. }), false) => return self.leave_and_end(Ok(())),
         };
-        *self = Self::Leaving { outcome: Ok(()), awaits, until: now + FAREWELL };
+        *self = Self::Closing { outcome: Ok(()), awaits, until: now + LAST_WORDS_PATIENCE };
         Step::Leave(None)
     }
 
@@ -99,43 +99,43 @@ impl Ending {
         if is_broken || matches!(error, SessionError::Cut(_)) {
             return self.leave_and_end(outcome);
         }
-        *self = Self::Leaving { outcome, awaits: Awaits::Sent, until: now + FAREWELL };
+        *self = Self::Closing { outcome, awaits: Awaits::Sent, until: now + LAST_WORDS_PATIENCE };
         Step::Leave(Some(error))
     }
 
     /// The connection takes nothing more.
     pub(super) fn send_failed(&mut self, now: Time, error: SessionError) -> Step {
         match self {
-            Self::Running(outgoing) | Self::Interrupting { outgoing, .. } => {
+            Self::Open(outgoing) | Self::Interrupting { outgoing, .. } => {
                 if *outgoing == Outgoing::Open {
-                    *outgoing = Outgoing::Broken { error, until: now + REASON };
+                    *outgoing = Outgoing::Broken { error, until: now + REASON_PATIENCE };
                 }
                 Step::Nothing
             }
-            Self::Leaving { .. } | Self::Ended => self.sent(now),
+            Self::Closing { .. } | Self::Closed => self.sent(now),
         }
     }
 
     /// Nothing more arrives from the receiver.
     pub(super) fn receive_ended(&mut self, now: Time, error: SessionError) -> Step {
         match self {
-            Self::Leaving { awaits: Awaits::Closed, .. } => self.end(),
-            Self::Leaving { awaits: awaits @ Awaits::SentAndClosed, .. } => {
+            Self::Closing { awaits: Awaits::Closed, .. } => self.end(),
+            Self::Closing { awaits: awaits @ Awaits::SentAndClosed, .. } => {
                 *awaits = Awaits::Sent;
                 Step::Nothing
             }
-            Self::Leaving { .. } | Self::Ended => Step::Nothing,
-            Self::Running(_) | Self::Interrupting { .. } => self.fail(now, error),
+            Self::Closing { .. } | Self::Closed => Step::Nothing,
+            Self::Open(_) | Self::Interrupting { .. } => self.fail(now, error),
         }
     }
 
     /// The last words are handed to the carrier, or cannot be.
     pub(super) fn sent(&mut self, now: Time) -> Step {
         match self {
-            Self::Leaving { awaits: Awaits::Sent, .. } => self.end(),
-            Self::Leaving { awaits: awaits @ Awaits::SentAndClosed, until, .. } => {
+            Self::Closing { awaits: Awaits::Sent, .. } => self.end(),
+            Self::Closing { awaits: awaits @ Awaits::SentAndClosed, until, .. } => {
                 *awaits = Awaits::Closed;
-                *until = now + FAREWELL;
+                *until = now + LAST_WORDS_PATIENCE;
                 Step::Nothing
             }
             _ => Step::Nothing,
@@ -157,7 +157,7 @@ impl Ending {
             return Step::Nothing;
         }
         match self {
-            Self::Running(outgoing) => match std::mem::replace(outgoing, Outgoing::Open) {
+            Self::Open(outgoing) => match std::mem::replace(outgoing, Outgoing::Open) {
                 Outgoing::Broken { error, .. } => self.leave_and_end(Err(error)),
                 Outgoing::Open => Step::Nothing,
             },
@@ -166,40 +166,40 @@ impl Ending {
             }
             Self::Interrupting { .. } => {
                 let outcome = Err(SessionError::Interrupted);
-                *self = Self::Leaving { outcome, awaits: Awaits::Sent, until: now + FAREWELL };
+                *self = Self::Closing { outcome, awaits: Awaits::Sent, until: now + LAST_WORDS_PATIENCE };
                 Step::Leave(None)
             }
-            Self::Leaving { .. } => self.end(),
-            Self::Ended => Step::Nothing,
+            Self::Closing { .. } => self.end(),
+            Self::Closed => Step::Nothing,
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         match self {
-            Self::Running(Outgoing::Open) | Self::Ended => None,
-            Self::Running(Outgoing::Broken { until, .. }) => Some(*until),
+            Self::Open(Outgoing::Open) | Self::Closed => None,
+            Self::Open(Outgoing::Broken { until, .. }) => Some(*until),
             Self::Interrupting { until, outgoing: Outgoing::Open } => Some(*until),
             Self::Interrupting { until, outgoing: Outgoing::Broken { until: reason, .. } } => Some(*until.min(reason)),
-            Self::Leaving { until, .. } => Some(*until),
+            Self::Closing { until, .. } => Some(*until),
         }
     }
 
     /// The direction to the receiver while the session is under way.
     fn outgoing(&self) -> Option<&Outgoing> {
         match self {
-            Self::Running(outgoing) | Self::Interrupting { outgoing, .. } => Some(outgoing),
-            Self::Leaving { .. } | Self::Ended => None,
+            Self::Open(outgoing) | Self::Interrupting { outgoing, .. } => Some(outgoing),
+            Self::Closing { .. } | Self::Closed => None,
         }
     }
 
     fn leave_and_end(&mut self, outcome: Outcome) -> Step {
-        *self = Self::Ended;
+        *self = Self::Closed;
         Step::LeaveAndEnd(outcome)
     }
 
     fn end(&mut self) -> Step {
-        match std::mem::replace(self, Self::Ended) {
-            Self::Leaving { outcome, .. } => Step::End(outcome),
+        match std::mem::replace(self, Self::Closed) {
+            Self::Closing { outcome, .. } => Step::End(outcome),
             _ => Step::Nothing,
         }
     }

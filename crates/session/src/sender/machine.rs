@@ -125,7 +125,7 @@ impl Sender {
             has_answered: false,
             waits: MAX_WAITS,
             is_waiting: false,
-            ending: Ending::Running(Outgoing::Open),
+            ending: Ending::Open(Outgoing::Open),
             messages: opening::messages(begin),
             actions: VecDeque::new(),
         }

@@ -26,6 +26,6 @@ mod opening;
 mod packs;
 
 pub use action::{Action, Fate};
-pub use ending::{FAREWELL, INTERRUPT_PATIENCE, REASON};
+pub use ending::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE, REASON_PATIENCE};
 pub use ledger::{Counts, Item, Window};
 pub use machine::{Found, Grant, Need, Order, Sender};

@@ -145,7 +145,7 @@ impl<'a> Keeper<'a> {
         self.carry_out();
         let ending = self.shared.ending();
         // One that has asked for the items itself continues nothing that it has whole, whatever the sender knows.
-        let is_over = ending.has_parted() || self.shared.order.asked.is_some() && ending.is_complete();
+        let is_over = ending.is_agreed() || self.shared.order.asked.is_some() && ending.is_complete();
         drop(ending);
         self.book.on_over(is_over);
         self.carry_out();
@@ -290,16 +290,16 @@ impl Keeper<'_> {
             options if options.dry_run => Parents::Imagined,
             _ => Parents::Made,
         };
-        let only_new = shared.order.allowed.only_new;
-        let is_drop_box = only_new.is_some();
+        let drop_box = shared.order.allowed.drop_box;
+        let is_drop_box = drop_box.is_some();
         // Who may only make what is new neither chooses by what is there nor hears of it.
         let place = shared.options.place.filter(|_| !is_drop_box);
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
-            let imagined = Placement::find(tree, destination, begin, (Parents::Imagined, place), only_new)?;
+            let imagined = Placement::find(tree, destination, begin, (Parents::Imagined, place), drop_box)?;
             refuse_onto_itself(&imagined, begin)?;
         }
-        let placement = Placement::find(tree, destination, begin, (parents, place), only_new)?;
+        let placement = Placement::find(tree, destination, begin, (parents, place), drop_box)?;
         if let Some(place) = placement.place_of_directory().filter(|_| !is_drop_box) {
             // Before another run is waited for, whose end may change what is there.
             let _ = shared.place.set(place);

@@ -66,18 +66,18 @@ enum Destination {
 impl Placement {
     /// Decides by what the sources are and what is at `destination`, unless an earlier session of the run has
     /// decided: then by its `place`. Changes nothing but missing `parents`.
-    /// With `only_new`, by whose key only what is not there yet is made, it is not told what is there.
+    /// For the `drop_box` of a key only what is not there yet is made, and it is not told what is there.
     pub(super) fn find(
         tree: &Tree,
         destination: &[u8],
         begin: &Begin,
         (parents, place): (Parents, Option<Place>),
-        only_new: Option<[u8; 32]>,
+        drop_box: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
             return Err(refuse_staging(destination));
         }
-        let unresolved = |error| if only_new.is_some() { refuse_untold(destination, error) } else { refuse(error) };
+        let unresolved = |error| if drop_box.is_some() { refuse_untold(destination, error) } else { refuse(error) };
         let located = match tree.resolve(destination) {
             Err(error) if error.is_missing() && parents != Parents::Needed => {
                 refuse_names(&begin.sources)?;
@@ -86,7 +86,7 @@ impl Placement {
                     Some(missing) => return Ok(Self::new(begin, Destination::InsideNew(missing))),
                 }
             }
-            Err(error) if error.is_missing() && only_new.is_none() => return Err(refuse_missing(&error)),
+            Err(error) if error.is_missing() && drop_box.is_none() => return Err(refuse_missing(&error)),
             resolved => resolved.map_err(unresolved)?,
         };
         let single = begin.sources.len() == 1;
@@ -94,9 +94,9 @@ impl Placement {
         let is_itself = may_be_the_copy(&located, begin)
             && match place {
                 Some(place) => place == Place::Named,
-                None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(only_new)),
+                None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(drop_box)),
             };
-        let existing = if is_itself { None } else { existing_directory(&located, only_new.is_some())? };
+        let existing = if is_itself { None } else { existing_directory(&located, drop_box.is_some())? };
         let is_inside = contents || !single || located.trailing_slash;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
@@ -108,22 +108,22 @@ impl Placement {
                     && stat.kind != Kind::Symlink
                 {
                     let what = format!("{} is {}, not a directory", located.path(), stat.kind.described());
-                    return Err(refusal(if only_new.is_some() { taken(&located.path()).into_reason() } else { what }));
+                    return Err(refusal(if drop_box.is_some() { taken(&located.path()).into_reason() } else { what }));
                 }
                 Destination::InsideNew(located)
             }
             None => {
                 let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
-                if let (None, Some(Kind::Other(what))) = (only_new, located.stat.map(|stat| stat.kind)) {
+                if let (None, Some(Kind::Other(what))) = (drop_box, located.stat.map(|stat| stat.kind)) {
                     return Err(refusal(cannot_replace(&located.path(), what).into_reason()));
                 }
                 if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
                     && source.kind == SourceKind::Directory
-                    && (stat.kind == Kind::File || only_new.is_some() && stat.kind != Kind::Directory)
+                    && (stat.kind == Kind::File || drop_box.is_some() && stat.kind != Kind::Directory)
                 {
                     let (path, source) = (located.path(), path_text(&source.name));
                     let reason = format!("{path} is a file; the directory {source} cannot replace it");
-                    return Err(refusal(if only_new.is_some() { taken(&path).into_reason() } else { reason }));
+                    return Err(refusal(if drop_box.is_some() { taken(&path).into_reason() } else { reason }));
                 }
                 Destination::Named(located.directory, name)
             }

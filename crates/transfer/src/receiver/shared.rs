@@ -57,9 +57,9 @@ pub struct Order<'a> {
 /// everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
-    /// It may only make what is not there yet, and is told nothing else of what is there. Unfinished
-    /// files are kept apart from those of others by this, its key.
-    pub only_new: Option<[u8; 32]>,
+    /// Of a drop box: it may only make what is not there yet, and is told nothing else of what is there.
+    /// Unfinished files are kept apart from those of others by this, its key.
+    pub drop_box: Option<[u8; 32]>,
     /// At most so fast, all connections together.
     pub max_rate: Option<Rate>,
 }
@@ -160,12 +160,12 @@ impl Shared<'_> {
 
     /// Whether only what is not there yet may be made.
     pub(super) fn only_new(&self) -> bool {
-        self.order.allowed.only_new.is_some()
+        self.order.allowed.drop_box.is_some()
     }
 
     /// Whose unfinished files are found and made.
     pub(super) fn whose(&self) -> Whose {
-        Whose(self.order.allowed.only_new)
+        Whose(self.order.allowed.drop_box)
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -5,7 +5,7 @@
 use crossbeam_channel::{Receiver as Queue, never, select};
 use icdc_link::Link;
 use icdc_session::SessionError;
-use icdc_session::receiver::ending::{Action, FAREWELL, LinkEnd};
+use icdc_session::receiver::ending::{Action, LAST_WORDS_PATIENCE, LinkEnd};
 use icdc_session::receiver::stalls::{First, Stalls};
 use icdc_stop::StopSignal;
 use icdc_units::{Span, Time};
@@ -99,7 +99,7 @@ pub(super) fn take_leave(shared: &Shared<'_>, sent: &Ended) {
             return;
         }
         let deadline = shared.ending().next_deadline();
-        let patience = deadline.map_or(FAREWELL, |deadline| deadline - clock::now());
+        let patience = deadline.map_or(LAST_WORDS_PATIENCE, |deadline| deadline - clock::now());
         if sent.wait(patience) {
             shared.ending().on_closed();
         }

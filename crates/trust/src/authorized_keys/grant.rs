@@ -1,6 +1,5 @@
 //! What one line grants.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -8,55 +7,8 @@ use std::time::SystemTime;
 
 use icdc_units::{ByteCount, Rate};
 
+use super::access::Access;
 use super::sources::Sources;
-
-/// What a key may do with files beneath its root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// Fetch them.
-    Read,
-    /// Deliver them, also in place of others.
-    Write,
-    /// Both.
-    ReadWrite,
-    /// Deliver what is not there yet: nothing is replaced, removed, read or listed.
-    DropBox,
-}
-
-impl Rights {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        match text {
-            "r" => Some(Self::Read),
-            "w" => Some(Self::Write),
-            "rw" | "wr" => Some(Self::ReadWrite),
-            "drop-box" => Some(Self::DropBox),
-            _ => None,
-        }
-    }
-
-    /// Files may be fetched.
-    #[must_use]
-    pub fn read(self) -> bool {
-        matches!(self, Self::Read | Self::ReadWrite)
-    }
-
-    /// Files may be delivered.
-    #[must_use]
-    pub fn write(self) -> bool {
-        matches!(self, Self::Write | Self::ReadWrite | Self::DropBox)
-    }
-}
-
-impl fmt::Display for Rights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ReadWrite => "rw",
-            Self::Read => "r",
-            Self::Write => "w",
-            Self::DropBox => "drop-box",
-        })
-    }
-}
 
 /// How much a key may use; `None` stands for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +29,7 @@ pub struct Grant {
     /// The only directory that the key can see; absolute.
     pub root: PathBuf,
     /// What it may do there.
-    pub rights: Rights,
+    pub access: Access,
     /// System user to act as; `None` for the user that the daemon runs as.
     pub user: Option<String>,
     /// Whether delivered files may get owners, groups and set-id bits.
@@ -98,8 +50,8 @@ impl Grant {
     /// Whether both lines allow the same: comments and places in the file do not count.
     #[must_use]
     pub fn allows_the_same(&self, other: &Self) -> bool {
-        let Self { root, rights, user, owners, expires, from, limits, comment: _, line: _ } = self;
-        (root, rights, user, owners) == (&other.root, &other.rights, &other.user, &other.owners)
+        let Self { root, access, user, owners, expires, from, limits, comment: _, line: _ } = self;
+        (root, access, user, owners) == (&other.root, &other.access, &other.user, &other.owners)
             && (expires, from, limits) == (&other.expires, &other.from, &other.limits)
     }
 

@@ -7,9 +7,11 @@ use std::time::SystemTime;
 
 use icdc_units::{ByteCount, Rate};
 
+use super::access::{Access, Owner};
 use super::expiry;
-use super::grant::{Grant, Limits, Rights};
+use super::grant::{Grant, Limits};
 use super::sources::Sources;
+use crate::PublicKey;
 use crate::public_key::{KEY_TYPE, SSH_KEY_TYPE, is_other_ssh_type};
 
 /// Options of OpenSSH for which there is nothing here that means the same.
@@ -42,7 +44,7 @@ const ONLY_OF_OPENSSH: [&str; 22] = [
 #[derive(Default)]
 pub(super) struct Options {
     root: Option<PathBuf>,
-    rights: Option<Rights>,
+    access: Option<fn(Owner) -> Access>,
     user: Option<String>,
     owners: Option<bool>,
     expires: Option<SystemTime>,
@@ -61,13 +63,13 @@ impl Options {
         Ok((options, rest))
     }
 
-    /// What they grant.
-    pub(super) fn grant(self, comment: &str, line: usize) -> Result<Grant, String> {
+    /// What they grant to the key of the line.
+    pub(super) fn grant(self, key: &PublicKey, comment: &str, line: usize) -> Result<Grant, String> {
         let root =
             self.root.ok_or("no root= option: say which directory the key may see, for example root=/srv/icdc")?;
         Ok(Grant {
             root,
-            rights: self.rights.unwrap_or(Rights::Read),
+            access: self.access.map_or(Access::Read, |access| access(*key.as_bytes())),
             user: self.user,
             owners: self.owners.unwrap_or(false),
             expires: self.expires,
@@ -84,9 +86,9 @@ impl Options {
             "root" if Path::new(&value).is_absolute() => self.root.replace(PathBuf::from(value)).is_some(),
             "root" => return Err(format!("root={value} is not an absolute path")),
             "rights" => {
-                let rights = Rights::parse(&value);
-                let rights = rights.ok_or_else(|| format!("rights={value}: expected r, w, rw or drop-box"))?;
-                self.rights.replace(rights).is_some()
+                let access = Access::parse(&value);
+                let access = access.ok_or_else(|| format!("rights={value}: expected r, w, rw or drop-box"))?;
+                self.access.replace(access).is_some()
             }
             "user" if !value.is_empty() => self.user.replace(value).is_some(),
             "user" => return Err("user= names nobody".into()),

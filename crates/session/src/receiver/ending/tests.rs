@@ -45,14 +45,14 @@ fn a_goodbye_parts_whether_it_comes_before_or_after_the_last_item() {
         let mut ending = Ending::default();
         if goodbye_first {
             ending.on_goodbye(goodbye());
-            assert!(!ending.has_parted() && !ending.is_complete());
+            assert!(!ending.is_agreed() && !ending.is_complete());
             ending.on_complete();
         } else {
             ending.on_complete();
-            assert!(!ending.has_parted() && ending.is_complete());
+            assert!(!ending.is_agreed() && ending.is_complete());
             ending.on_goodbye(goodbye());
         }
-        assert!(ending.has_parted() && ending.is_draining());
+        assert!(ending.is_agreed() && ending.is_draining());
         assert_eq!(actions(&mut ending), [Action::CutFurther]);
         let (done, outcome) = through(ending);
         assert_eq!((done, outcome), (vec![Action::Close, Action::Cut], Ok(Some(goodbye()))));
@@ -64,7 +64,7 @@ fn a_sender_that_has_seen_everything_done_may_leave_without_a_word() {
     let mut ending = Ending::default();
     ending.on_complete();
     ending.on_link_ended(LinkEnd::Closed);
-    assert!(ending.has_parted());
+    assert!(ending.is_agreed());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(None));
 }
@@ -76,7 +76,7 @@ fn a_user_who_stops_after_the_last_item_waits_for_the_goodbye() {
     ending.on_interrupt(START);
     assert_eq!(actions(&mut ending), []);
     ending.on_goodbye(goodbye());
-    assert!(ending.has_parted() && ending.failure().is_none());
+    assert!(ending.is_agreed() && ending.failure().is_none());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(Some(goodbye())));
 }
@@ -86,11 +86,11 @@ fn a_user_who_stops_after_the_last_item_is_not_told_of_success_without_a_goodbye
     let mut ending = Ending::default();
     ending.on_complete();
     ending.on_interrupt(START);
-    assert_eq!(ending.next_deadline(), Some(START + FAREWELL));
-    ending.on_time(START + FAREWELL);
+    assert_eq!(ending.next_deadline(), Some(START + LAST_WORDS_PATIENCE));
+    ending.on_time(START + LAST_WORDS_PATIENCE);
     assert_eq!(actions(&mut ending), [Action::Cut]);
     ending.on_link_ended(cut());
-    assert!(!ending.has_parted());
+    assert!(!ending.is_agreed());
     assert_eq!(actions(&mut ending), [Action::CutFurther]);
     assert_eq!(through(ending).1, Err(SessionError::Interrupted));
 }
@@ -100,7 +100,7 @@ fn a_connection_that_breaks_after_the_last_item_does_not_part() {
     let mut ending = Ending::default();
     ending.on_complete();
     ending.on_link_ended(cut());
-    assert!(ending.is_complete() && !ending.has_parted() && ending.failure().is_none());
+    assert!(ending.is_complete() && !ending.is_agreed() && ending.failure().is_none());
     actions(&mut ending);
     assert_eq!(through(ending).1, Ok(None));
 }
@@ -123,7 +123,7 @@ fn the_reason_is_said_before_the_link_is_cut_and_only_the_first_counts() {
     ending.on_failure(START, local());
     ending.on_failure(START, SessionError::Cut("later".into()));
     assert_eq!(actions(&mut ending), [abort(RefusalKind::Internal, "no disk"), Action::Flush]);
-    assert_eq!(ending.next_deadline(), Some(START + PARTING));
+    assert_eq!(ending.next_deadline(), Some(START + CLOSING_PATIENCE));
     ending.on_flushed();
     assert_eq!(actions(&mut ending), [Action::Cut]);
     ending.on_complete();
@@ -137,17 +137,17 @@ fn a_carrier_that_takes_nothing_holds_nobody_up() {
     let mut ending = Ending::default();
     ending.on_interrupt(START);
     assert_eq!(actions(&mut ending), [say(Message::Interrupt), Action::Flush]);
-    ending.on_time(START + PARTING - Span::from_nanos(1));
+    ending.on_time(START + CLOSING_PATIENCE - Span::from_nanos(1));
     assert!(actions(&mut ending).is_empty());
-    ending.on_time(START + PARTING);
+    ending.on_time(START + CLOSING_PATIENCE);
     assert_eq!(actions(&mut ending), [Action::Cut]);
     ending.on_link_ended(cut());
     ending.on_drained(START);
     actions(&mut ending);
-    assert_eq!(ending.next_deadline(), Some(START + FAREWELL));
+    assert_eq!(ending.next_deadline(), Some(START + LAST_WORDS_PATIENCE));
     ending.on_flushed();
     assert!(!ending.has_ended(), "an answer that is too late is none to the last words");
-    ending.on_time(START + FAREWELL);
+    ending.on_time(START + LAST_WORDS_PATIENCE);
     assert_eq!(actions(&mut ending), [Action::Cut]);
     assert!(ending.has_ended());
 }
@@ -195,7 +195,7 @@ fn what_breaks_the_protocol_on_a_further_connection_ends_the_session_unless_ever
     let mut ending = Ending::default();
     ending.on_complete();
     ending.on_failure(START, error);
-    assert!(ending.failure().is_none() && !ending.has_parted() && actions(&mut ending).is_empty());
+    assert!(ending.failure().is_none() && !ending.is_agreed() && actions(&mut ending).is_empty());
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn a_reply_that_cannot_be_sent_fails_the_session_only_if_the_sender_tells_no_mor
     let error = || SessionError::Cut("broken pipe".into());
     let mut ending = Ending::default();
     ending.on_send_failed(START, error());
-    assert_eq!((actions(&mut ending), ending.next_deadline()), (vec![], Some(START + REASON)));
+    assert_eq!((actions(&mut ending), ending.next_deadline()), (vec![], Some(START + REASON_PATIENCE)));
     ending.on_goodbye(goodbye());
     ending.on_complete();
-    ending.on_time(START + REASON);
-    assert!(ending.has_parted() && ending.failure().is_none());
+    ending.on_time(START + REASON_PATIENCE);
+    assert!(ending.is_agreed() && ending.failure().is_none());
 
     let mut ending = Ending::default();
     ending.on_goodbye(goodbye());
@@ -236,6 +236,6 @@ fn a_reply_that_cannot_be_sent_fails_the_session_only_if_the_sender_tells_no_mor
 
     let mut ending = Ending::default();
     ending.on_send_failed(START, error());
-    ending.on_time(START + REASON);
+    ending.on_time(START + REASON_PATIENCE);
     assert_eq!(ending.failure(), Some(&error()));
 }

@@ -21,7 +21,7 @@ fn local() -> SessionError {
 }
 
 fn running() -> Ending {
-    Ending::Running(Outgoing::Open)
+    Ending::Open(Outgoing::Open)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_complete_session_ends_once_its_goodbye_is_sent() {
     assert_eq!(ending.complete(NOW, false), Step::Nothing);
     assert_eq!(ending.fail(NOW, local()), Step::Nothing, "what is complete does not fail any more");
     assert_eq!(ending.sent(NOW), Step::End(Ok(())));
-    assert_eq!(ending, Ending::Ended);
+    assert_eq!(ending, Ending::Closed);
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn nobody_waits_for_the_last_words_longer_than_the_patience() {
     ending.complete(NOW, true);
     let later = NOW + Span::from_millis(700);
     ending.sent(later);
-    assert_eq!(ending.next_deadline(), Some(later + FAREWELL), "each has its own patience");
-    assert_eq!(ending.time(NOW + FAREWELL), Step::Nothing);
-    assert_eq!(ending.time(later + FAREWELL), Step::End(Ok(())));
-    assert_eq!((ending.time(later + FAREWELL), ending.next_deadline()), (Step::Nothing, None));
+    assert_eq!(ending.next_deadline(), Some(later + LAST_WORDS_PATIENCE), "each has its own patience");
+    assert_eq!(ending.time(NOW + LAST_WORDS_PATIENCE), Step::Nothing);
+    assert_eq!(ending.time(later + LAST_WORDS_PATIENCE), Step::End(Ok(())));
+    assert_eq!((ending.time(later + LAST_WORDS_PATIENCE), ending.next_deadline()), (Step::Nothing, None));
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn the_receivers_reason_counts_more_than_the_broken_connection() {
 
     let mut ending = running();
     ending.send_failed(NOW, cut());
-    assert_eq!(ending.next_deadline(), Some(NOW + REASON));
+    assert_eq!(ending.next_deadline(), Some(NOW + REASON_PATIENCE));
     assert_eq!(ending.time(NOW), Step::Nothing);
-    assert_eq!(ending.time(NOW + REASON), Step::LeaveAndEnd(Err(cut())));
+    assert_eq!(ending.time(NOW + REASON_PATIENCE), Step::LeaveAndEnd(Err(cut())));
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn an_interrupted_session_waits_for_the_receiver_with_patience() {
         }
         assert!(ending.interrupt(NOW) && !ending.interrupt(NOW));
         if broken {
-            assert_eq!(ending.time(NOW + REASON), Step::LeaveAndEnd(Err(SessionError::Interrupted)));
+            assert_eq!(ending.time(NOW + REASON_PATIENCE), Step::LeaveAndEnd(Err(SessionError::Interrupted)));
             continue;
         }
-        assert_eq!(ending.time(NOW + REASON), Step::Nothing);
+        assert_eq!(ending.time(NOW + REASON_PATIENCE), Step::Nothing);
         assert_eq!(ending.time(NOW + INTERRUPT_PATIENCE), Step::Leave(None));
         assert_eq!(ending.sent(NOW), Step::End(Err(SessionError::Interrupted)));
     }
@@ -125,7 +125,7 @@ fn silence_ends_only_what_waits_for_the_other_end() {
     assert_eq!(ending.silent(NOW), Step::Nothing);
     ending.complete(NOW, true);
     assert_eq!(ending.silent(NOW), Step::Nothing);
-    assert_eq!(ending.next_deadline(), Some(NOW + FAREWELL), "its close may still come");
+    assert_eq!(ending.next_deadline(), Some(NOW + LAST_WORDS_PATIENCE), "its close may still come");
     let mut ending = running();
     ending.fail(NOW, local());
     assert_eq!(ending.silent(NOW), Step::End(Err(local())));

@@ -9,7 +9,7 @@ use icdc_protocol::message::{Done, Held, Ready, Refusal, RefusalKind, Want, Want
 use icdc_units::ByteCount;
 
 use super::super::packs::Packs;
-use super::super::{FAREWELL, INTERRUPT_PATIENCE};
+use super::super::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE};
 use super::*;
 
 const NOW: Time = Time::from_nanos(7_000_000_000);
@@ -399,7 +399,7 @@ fn a_receiver_that_breaks_the_protocol_is_told_so() {
         let told = messages(&mut sender);
         let Some(Message::Abort(refusal)) = told.last() else { panic!("case {number}: {told:?}") };
         assert_eq!(refusal.kind, RefusalKind::Protocol);
-        sender.on_time(NOW + FAREWELL);
+        sender.on_time(NOW + LAST_WORDS_PATIENCE);
         let ended = actions(&mut sender);
         assert!(matches!(&ended[..], [Action::End(Err(SessionError::Protocol(_)))]), "{ended:?}");
     }

@@ -97,7 +97,7 @@ enum Ends {
     Files,
     Settling,
     PuttingAway,
-    TakingLeave,
+    SenderDone,
 }
 
 impl ReceiverEnd {
@@ -274,15 +274,15 @@ impl ReceiverEnd {
             }
             Ends::Files => {}
             Ends::Settling => {
-                let has_parted = self.ending.has_parted() || self.is_mistaken;
-                self.names.push(names::Job::Over { has_parted });
+                let is_agreed = self.ending.is_agreed() || self.is_mistaken;
+                self.names.push(names::Job::Over { is_agreed });
                 self.ends = Ends::PuttingAway;
             }
             Ends::PuttingAway => {
                 self.ending.on_drained(now);
-                self.ends = Ends::TakingLeave;
+                self.ends = Ends::SenderDone;
             }
-            Ends::TakingLeave => {}
+            Ends::SenderDone => {}
         }
     }
 

@@ -63,13 +63,12 @@ pub(crate) enum Job {
     Settled,
     /// The session is over.
     Over {
-        has_parted: bool,
+        is_agreed: bool,
     },
 }
 
 /// What comes out of it.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most of them are replies")]
 pub(crate) enum Report {
     Reply(Message),
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
@@ -258,7 +257,7 @@ impl Names {
             Job::Compared { id, same } => self.book.on_compared(now, id, same),
             Job::LinkEnded => self.book.on_link_ended(),
             Job::Settled => self.book.on_settled(),
-            Job::Over { has_parted } => self.book.on_over(has_parted),
+            Job::Over { is_agreed } => self.book.on_over(is_agreed),
         }
     }
 

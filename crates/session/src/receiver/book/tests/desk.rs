@@ -181,12 +181,12 @@ impl Desk {
     }
 
     /// The link ends, everything that has arrived is dealt with, and the session is over.
-    pub(super) fn over(&mut self, has_parted: bool) {
+    pub(super) fn over(&mut self, is_agreed: bool) {
         self.book.on_link_ended();
         self.work();
         self.book.on_settled();
         self.work();
-        self.book.on_over(has_parted);
+        self.book.on_over(is_agreed);
         self.work();
     }
 

@@ -1,0 +1,40 @@
+//! Kinds of failures, as callers and exit codes tell them apart.
+
+use icdc_protocol::message::RefusalKind;
+
+use crate::connect::ConnectError;
+
+/// Kind of a failure of a whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Something went wrong that none of the others names.
+    Failed,
+    /// The request makes no sense, or there is no such place; nothing was done.
+    Unusable,
+    /// The other end could not be reached, or did not let us in.
+    NotLetIn,
+    /// It was stopped or cut; the same command goes on from there.
+    Interrupted,
+}
+
+impl From<&ConnectError> for FailureKind {
+    fn from(error: &ConnectError) -> Self {
+        match error {
+            ConnectError::Interrupted => Self::Interrupted,
+            _ => Self::NotLetIn,
+        }
+    }
+}
+
+impl From<RefusalKind> for FailureKind {
+    fn from(kind: RefusalKind) -> Self {
+        match kind {
+            RefusalKind::NotAllowed | RefusalKind::Busy => Self::NotLetIn,
+            RefusalKind::Interrupted => Self::Interrupted,
+            // There is no such source, the destination cannot be one, or another process is writing it:
+            // nothing was copied.
+            RefusalKind::Path | RefusalKind::Running => Self::Unusable,
+            _ => Self::Failed,
+        }
+    }
+}
