@@ -124,8 +124,8 @@ tests() {
     # mawk reads a pipe by blocks unless it is told not to, and what hangs would not be seen.
     tests_awk='awk'
     case $(awk -W version 2>&1 </dev/null) in mawk*) tests_awk='awk -W interactive' ;; esac
-    # Most tests wait, for a path, a timer or a process: four times as many as processors at once.
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 4))}
+    # Most tests wait, for a path, a timer or a process: three times as many as processors at once.
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3))}
     export RUST_TEST_THREADS
     {
         cargo test --workspace --locked --no-fail-fast -- --show-output
