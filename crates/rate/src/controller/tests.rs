@@ -270,19 +270,15 @@ fn a_bundle_is_not_looked_at_before_its_time_and_obeys_every_ceiling() {
     assert_eq!(controller.state(), Some(State::Climb));
 }
 
-#[test]
-fn the_others_wait_until_the_first_one_is_known_not_to_carry_all() {
-    let mut controller = Controller::new(
-        Mode::KernelPaced(Box::new(KernelPaced::new(true))),
-        world::SETUP,
-        Ceilings::of(None, Some(mbit(500))),
-    );
+/// A path on which no limit is found, as at its start: when the others are let send, in milliseconds, and the ceilings that are
+/// set in 4 s.
+fn without_a_limit_of_the_path(limits: Ceilings) -> (Vec<u64>, Vec<(Number, Rate)>) {
+    let mut controller = Controller::new(Mode::KernelPaced(Box::new(KernelPaced::new(true))), world::SETUP, limits);
     assert!(controller.opens_later() && !controller.needs_owed(Time::ORIGIN));
     let pending = Pending { blocks_wait: true, ..Pending::default() };
     let (mut opened_at, mut set) = (Vec::new(), Vec::new());
     for step in 0..200_u64 {
         let at = Time::ORIGIN + Span::from_millis(step * 20);
-        // Without a limit of the path, as at its start.
         let tcp = |number| {
             let acknowledged = ByteCount::new(if number == FIRST { step * 100_000 } else { 0 });
             Some(TcpState { acknowledged, in_flight: false, ..seen(at, 1_000_000) })
@@ -293,8 +289,15 @@ fn the_others_wait_until_the_first_one_is_known_not_to_carry_all() {
         opened_at.extend(opens.then_some(step * 20));
         set.extend(ceilings(&ticked.actions));
     }
+    (opened_at, set)
+}
+
+#[test]
+fn the_others_wait_until_the_first_one_is_known_not_to_carry_all() {
+    let (opened_at, set) = without_a_limit_of_the_path(Ceilings::of(None, Some(mbit(500))));
     assert_eq!(opened_at, [3200], "32 round trips, once");
     assert_eq!(set, [(0, mbit(500)), (0, mbit(250)), (1, mbit(250))]);
+    assert_eq!(without_a_limit_of_the_path(Ceilings::default()), (vec![3200], vec![]), "nothing limits anybody");
 }
 
 #[test]
