@@ -178,7 +178,7 @@ fn a_run_whose_receiving_session_is_killed_goes_on_in_the_place_that_it_had() {
     let Some(scene) = Scene::new("r", "w") else { return };
     let tree = data::tree(&scene.site.path("from-root/tree"), 1, &Shape { large: vec![120 * MIB], ..Shape::default() });
     let kinds = (Kind::Daemon, Kind::Daemon);
-    let run = scene.command(&["--rate", "400mbit"], kinds, "tree", "copy").start();
+    let run = scene.command(&["--rate", "160mbit"], kinds, "tree", "copy").start();
     assert!(run.wait_for_bytes(40 * MIB), "it ended before");
     let sessions = scene.to.run().sessions();
     assert!(!sessions.is_empty());
