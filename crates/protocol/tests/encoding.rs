@@ -61,7 +61,7 @@ fn the_encoding_is_that_of_the_protocols_number() {
     for message in examples() {
         let frame = framed(&message);
         assert_eq!(decode_head(&frame[PREFIX_LENGTH..], payload(&message)), Ok(message.clone()));
-        let kind = kind(&message);
+        let kind = message.kind();
         if seen.last().is_none_or(|(last, _)| *last != kind) {
             seen.push((kind, blake3::Hasher::new()));
         }
@@ -89,7 +89,7 @@ fn every_seed_of_a_frame_is_one() {
         let (prefix, head) = bytes.split_first_chunk().unwrap();
         let prefix = Prefix::parse(prefix).unwrap();
         let message = decode_head(head, prefix.payload).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let kind = kind(&message).to_lowercase();
+        let kind = message.kind().to_lowercase();
         assert_eq!(name.split('_').next(), Some(kind.as_str()), "{name} is another message");
         count += 1;
     }
@@ -109,50 +109,6 @@ fn framed(message: &Message) -> Vec<u8> {
     let mut frame = Vec::new();
     encode(message, payload(message), &mut frame).expect("an example keeps to the limits");
     frame
-}
-
-/// A new kind does not compile here until it has a name; then it needs an example.
-fn kind(message: &Message) -> &'static str {
-    match message {
-        Message::Request(_) => "Request",
-        Message::Accepted(_) => "Accepted",
-        Message::Refused(_) => "Refused",
-        Message::Begin(_) => "Begin",
-        Message::Sources(_) => "Sources",
-        Message::Entries(_) => "Entries",
-        Message::Block(_) => "Block",
-        Message::Part(_) => "Part",
-        Message::Pack(_) => "Pack",
-        Message::FileEnd(_) => "FileEnd",
-        Message::DirEnd { .. } => "DirEnd",
-        Message::Problem(_) => "Problem",
-        Message::Totals(_) => "Totals",
-        Message::End => "End",
-        Message::Goodbye(_) => "Goodbye",
-        Message::Ready(_) => "Ready",
-        Message::Held(_) => "Held",
-        Message::Wants(_) => "Wants",
-        Message::Resend { .. } => "Resend",
-        Message::Done(_) => "Done",
-        Message::Feedback(_) => "Feedback",
-        Message::Ping => "Ping",
-        Message::Interrupt => "Interrupt",
-        Message::Abort(_) => "Abort",
-        Message::Bootstrap(_) => "Bootstrap",
-        Message::Listening(_) => "Listening",
-        Message::Relay(_) => "Relay",
-        Message::Measure(_) => "Measure",
-        Message::Congestion(_) => "Congestion",
-        Message::Confirmed => "Confirmed",
-        Message::Left { .. } => "Left",
-        Message::ConnectBack(_) => "ConnectBack",
-        Message::NotConnected { .. } => "NotConnected",
-        Message::Connections { .. } => "Connections",
-        Message::Notice(_) => "Notice",
-        Message::MaxRate { .. } => "MaxRate",
-        Message::Running(_) => "Running",
-        Message::Placed(_) => "Placed",
-    }
 }
 
 /// Every kind, with every variant within it; one kind after the other.

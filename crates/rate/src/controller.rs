@@ -171,14 +171,14 @@ impl Controller {
         Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN }
     }
 
-    /// Notes the ceilings of the user and of the key, for the next tick.
-    pub fn note_ceilings(&mut self, user: Option<Rate>, key: Option<Rate>) {
-        (self.ceilings.user, self.ceilings.key) = (user, key);
+    /// Notes the ceilings of the key and of the user, for the next tick.
+    pub fn note_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) {
+        (self.ceilings.key, self.ceilings.user) = (key, user);
     }
 
-    /// Sets the ceilings of the user and of the key at once. A bundle obeys from its next look on.
-    pub fn set_ceilings(&mut self, user: Option<Rate>, key: Option<Rate>) -> Vec<Action> {
-        self.note_ceilings(user, key);
+    /// Sets the ceilings of the key and of the user at once. A bundle obeys from its next look on.
+    pub fn set_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) -> Vec<Action> {
+        self.note_ceilings(key, user);
         self.share_out()
     }
 
@@ -205,7 +205,10 @@ impl Controller {
         self.set.retain(|number, _| self.connections.contains(number));
         let next = match &mut self.mode {
             Mode::Bundle(bundle) if now < bundle.next_look() => bundle.next_look(),
-            Mode::Bundle(_) => self.steer(now, connections, &mut actions),
+            Mode::Bundle(bundle) => {
+                actions.extend(steer(bundle, &mut self.ceilings, &mut self.set, now, connections));
+                bundle.next_look()
+            }
             Mode::KernelPaced(paced) => {
                 let opens = paced.on_tick(now, connections, first, pending.blocks_wait);
                 actions.extend(self.share_out());
@@ -249,27 +252,6 @@ impl Controller {
         let before = std::mem::replace(&mut self.ceilings.disk, disk);
         let cause = if disk.is_some() { Cause::RingFills } else { Cause::RingEmptied };
         (disk.is_some() != before.is_some()).then_some(Action::Paced(Pace { ceiling: disk, cause }))
-    }
-
-    /// Steers a bundle; when its next look is due.
-    fn steer(&mut self, now: Time, connections: &[ConnectionInfo], actions: &mut Vec<Action>) -> Time {
-        let most = self.ceilings.lowest_but_path().unwrap_or(Rate::MAX);
-        let Mode::Bundle(bundle) = &mut self.mode else { return now + TICK };
-        let member = |info: &ConnectionInfo| Some((info.number, info.tcp?.member?));
-        let members: Vec<_> = connections.iter().filter_map(member).collect();
-        let plan = bundle.look(now, &members, most);
-        self.ceilings.path = Some(bundle.level()).filter(|level| *level < Rate::MAX);
-        let next = bundle.next_look();
-        for (number, ceiling) in plan.ceilings {
-            self.set.insert(number, ceiling);
-            actions.push(Action::SetCeiling(number, ceiling));
-        }
-        actions.extend(plan.decision.map(|decision| {
-            let ceiling = Some(decision.ceiling).filter(|ceiling| *ceiling < Rate::MAX);
-            Action::Paced(Pace { ceiling, cause: Cause::Path(decision.reason) })
-        }));
-        actions.extend(plan.wanted.map(Action::WantConnections));
-        next
     }
 
     /// New ceilings of connections where each has its share of the lowest of all; a bundle shares by
@@ -340,6 +322,27 @@ impl Controller {
             Mode::KernelPaced(_) | Mode::PerConnection => None,
         }
     }
+}
+
+/// Has a bundle look at its members; what follows, the ceilings that are set included.
+fn steer(
+    bundle: &mut Bundle,
+    ceilings: &mut Ceilings,
+    set: &mut BTreeMap<Number, Rate>,
+    now: Time,
+    connections: &[ConnectionInfo],
+) -> Vec<Action> {
+    let member = |info: &ConnectionInfo| Some((info.number, info.tcp?.member?));
+    let members: Vec<_> = connections.iter().filter_map(member).collect();
+    let plan = bundle.look(now, &members, ceilings.lowest_but_path().unwrap_or(Rate::MAX));
+    ceilings.path = Some(bundle.level()).filter(|level| *level < Rate::MAX);
+    set.extend(plan.ceilings.iter().copied());
+    let set = plan.ceilings.into_iter().map(|(number, ceiling)| Action::SetCeiling(number, ceiling));
+    let paced = plan.decision.map(|decision| {
+        let ceiling = Some(decision.ceiling).filter(|ceiling| *ceiling < Rate::MAX);
+        Action::Paced(Pace { ceiling, cause: Cause::Path(decision.reason) })
+    });
+    set.chain(paced).chain(plan.wanted.map(Action::WantConnections)).collect()
 }
 
 #[cfg(test)]

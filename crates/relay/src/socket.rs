@@ -1,9 +1,9 @@
 //! Opens listeners and begins connections, with the options that must be set before the handshake.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use icdc_tcp::{Family, ListenError, OptionError, canonical};
+use icdc_tcp::{ListenError, OptionError, canonical};
 use icdc_units::{ByteCount, Rate};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -52,13 +52,10 @@ pub(crate) fn open(
     let address = listener.address;
     let failed = |cause| OpenError::Option { address, cause };
     let buffer = if listener.is_between_relays() { receive_before_handshake(config) } else { ByteCount::ZERO };
-    // Without an address, a host that has no IPv6 falls back to IPv4.
-    let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
     let position = passed.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address));
     let socket = match position.map(|position| passed.swap_remove(position)) {
         Some(socket) => socket,
-        None => icdc_tcp::listen(host, port, Family::Any, buffer)?,
+        None => icdc_tcp::listen_at(address, buffer)?,
     };
     socket.set_nonblocking(true).map_err(failed)?;
     apply(&socket, listener, config)?;

@@ -30,7 +30,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// What kind of failure it is.
+    /// Its kind of failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {

@@ -176,7 +176,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// What kind of failure it is.
+    /// Its kind of failure.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {

@@ -52,7 +52,7 @@ pub use connect::{ConnectError, connect, connect_any, connect_with, resolve};
 pub use descriptors::raise_descriptor_limit;
 pub use egress::{DeviceName, Egress, EgressError, EgressSyntaxError, Egresses};
 pub use info::{ConnectionState, TcpInfo, info};
-pub use listen::{ListenError, listen};
+pub use listen::{ListenError, listen, listen_at};
 pub use options::{
     Buffers, OptionError, drained, may_exceed_buffer_limits, namespace_cookie, pacing_rate, receive_memory,
     set_buffers, set_not_sent_limit, set_pacing_rate, set_receive_room, shutdown,

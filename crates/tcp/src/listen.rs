@@ -119,6 +119,14 @@ pub fn listen(
     }
 }
 
+/// As [`listen`], on an address that a user has named, whose port 0 lets the kernel choose. The
+/// unspecified address of IPv6 stands for none: a host without IPv6 falls back to IPv4.
+pub fn listen_at(address: SocketAddr, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
+    let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
+    let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
+    listen(host, port, Family::Any, receive_buffer)
+}
+
 fn listen_in_range(
     host: IpAddr,
     ports: Option<RangeInclusive<u16>>,

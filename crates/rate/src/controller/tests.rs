@@ -102,7 +102,7 @@ fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<Connection
 
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// What the ceilings are after those actions, for connections that had none.
+/// Ceilings that those actions set.
 fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
     let set = actions.iter().filter_map(|action| match action {
         Action::SetCeiling(number, rate) => Some((*number, *rate)),
@@ -133,7 +133,7 @@ fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
     // At once, and not only at the next tick.
     assert_eq!(ceilings(&controller.on_joined(7)), [(0, mbit(45)), (7, mbit(45))]);
     assert_eq!(ceilings(&controller.on_joined(7)), []);
-    assert_eq!(ceilings(&controller.set_ceilings(Some(mbit(90)), Some(mbit(10)))), [(0, mbit(5)), (7, mbit(5))]);
+    assert_eq!(ceilings(&controller.set_ceilings(Some(mbit(10)), Some(mbit(90)))), [(0, mbit(5)), (7, mbit(5))]);
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(5), limiter: Limiter::Key }));
     assert_eq!(ceilings(&controller.set_ceilings(None, None)), [(0, Rate::MAX), (7, Rate::MAX)]);
     assert_eq!(controller.limit(), None);

@@ -1,4 +1,4 @@
-//! What a far side prints before a link begins: the greeting of a far end, and before it whatever the shell's
+//! The output of a far side before a link begins: the greeting of a far end, and before it whatever the shell's
 //! start-up files print, of which nothing is believed but the lines below.
 //!
 //! | line | who prints it |
@@ -43,7 +43,7 @@ fn cached(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix(CACHE_SAYS)?.strip_prefix("have ")
 }
 
-/// What a started far end that speaks `versions` prints first. The empty line ends an unfinished one of a
+/// The first lines of a started far end that speaks `versions`. The empty line ends an unfinished one of a
 /// shell's start-up files.
 pub(crate) fn greeting(versions: Versions) -> String {
     format!("\n{}{MARKER} {}\n", versions.line(), versions.lowest())
@@ -59,7 +59,7 @@ pub(super) enum NoMarker {
     Failed(io::Error),
 }
 
-/// What came before the marker line.
+/// Everything before the marker line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preamble {
     /// Bytes that start-up files printed.
@@ -70,12 +70,12 @@ pub(super) struct Preamble {
     pub(super) last: String,
     /// Which program was started, if that was left to the far side's shell.
     pub(super) found: Option<Found>,
-    /// What the far end has told of its versions, in a line before the marker.
+    /// Versions of the far end, by its line before the marker.
     versions: Option<Versions>,
 }
 
 impl Preamble {
-    /// What to tell of it.
+    /// A sentence for the user, if anything was skipped.
     pub(super) fn notice(&self, host: &str) -> Option<String> {
         let Self { noise, first, .. } = self;
         let text = || {

@@ -11,7 +11,7 @@ mod succession;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use icdc_protocol::message::{Job, Refusal, RefusalKind, Transfer};
 use icdc_protocol::{Message, TransferId};
 use icdc_scitags::Marker;
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, ListenError, clock};
+use icdc_tcp::{ListenError, clock};
 use icdc_trust::{Identity, PublicKey, TrustError, server_config};
 use icdc_tuning::buffers::receive_buffer;
 use icdc_units::{ByteCount, Span, Time};
@@ -199,7 +199,7 @@ impl Prepared {
         let admission = Admission::open(&config.authorized_keys, root, config.congestion.clone())
             .map_err(ServeError::AuthorizedKeys)?;
         let (listeners, mut inheritance) = match std::mem::take(&mut config.listeners) {
-            Listeners::Own => (vec![listen(config.listen)?], None),
+            Listeners::Own => (vec![icdc_tcp::listen_at(config.listen, receive_buffer())?], None),
             Listeners::Passed(listeners) => {
                 listeners.iter().for_each(give_buffer);
                 (listeners, None)
@@ -317,14 +317,6 @@ fn give_buffer(listener: &TcpListener) {
     if let Err(error) = icdc_tcp::set_buffers(listener, ByteCount::ZERO, receive_buffer()) {
         tracing::debug!("the receive buffer stays what it is: {error}");
     }
-}
-
-/// A listener of this daemon's own.
-fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    // Without an address, a host that has no IPv6 falls back to IPv4.
-    let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
-    let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
-    icdc_tcp::listen(host, port, Family::Any, receive_buffer())
 }
 
 /// TLS with this identity, which is logged.

@@ -129,8 +129,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// What each connection owes when there is nothing else to send. Where files have failed, what is
-    /// left is not known so exactly, and it is empty.
+    /// Debts of all connections when there is nothing else to send. Where files have failed, what is left
+    /// is not known so exactly, and it is empty.
     fn owed(&self) -> Vec<Owed> {
         if !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero() {
             return Vec::new();

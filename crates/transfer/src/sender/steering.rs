@@ -30,7 +30,7 @@ pub(super) struct Steering<'a> {
     /// One tick at a time: what a later one decides is done later.
     turn: Mutex<()>,
     user: Option<Rate>,
-    /// What the user allows several runs together, of which this one has a share.
+    /// Its share of the ceiling for several runs together.
     share: Option<Arc<RateShare>>,
     /// The connections after the first may take blocks; `None` if they always may.
     open: Option<Once>,
@@ -108,15 +108,18 @@ impl<'a> Steering<'a> {
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
-            controller.note_ceilings(self.user(), self.executor.max_rate());
+            controller.note_ceilings(self.executor.max_rate(), self.user());
             (controller.on_tick(now, &connections, &ring, pending), controller.state())
         };
-        let later = self.set_ceilings(actions);
+        // What other threads and the user hear of keeps nobody from setting ceilings meanwhile.
+        let (ceilings, others): (Vec<_>, Vec<_>) =
+            actions.into_iter().partition(|action| matches!(action, Action::SetCeiling(..) | Action::Open));
+        self.carry_out(ceilings);
         if let (Some(info), Some(tuned), Some(state)) = (&first, &self.executor.tuned, state) {
             tuned.look(now, info, state);
         }
         drop(turn);
-        later.into_iter().for_each(|action| self.carry_out(action));
+        self.carry_out(others);
         next
     }
 
@@ -128,28 +131,16 @@ impl<'a> Steering<'a> {
         user_ceiling(self.user, self.share.as_deref())
     }
 
-    /// Sets ceilings, and opens the connections that wait for theirs; the other actions.
-    fn set_ceilings(&self, actions: Vec<Action>) -> Vec<Action> {
-        let mut others = Vec::new();
+    fn carry_out(&self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::SetCeiling(FIRST, ceiling) => self.executor.link.set_rate(ceiling),
                 Action::SetCeiling(number, ceiling) => self.executor.further.set_rate_of(number, ceiling),
                 Action::Open => self.open.iter().for_each(Once::tell),
-                Action::WantConnections(_) | Action::Retire(_) | Action::Paced(_) => others.push(action),
+                Action::WantConnections(count) => self.want(count),
+                Action::Retire(number) => self.executor.retire(number),
+                Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
             }
-        }
-        others
-    }
-
-    /// Carries out what other threads and the user hear of: nobody is kept from setting ceilings
-    /// meanwhile.
-    fn carry_out(&self, action: Action) {
-        match action {
-            Action::WantConnections(count) => self.want(count),
-            Action::Retire(number) => self.executor.retire(number),
-            Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
-            Action::SetCeiling(..) | Action::Open => {}
         }
     }
 
@@ -168,15 +159,15 @@ impl<'a> Steering<'a> {
     pub(super) fn allow(&self, rate: Rate) {
         self.executor.allow(rate);
         let _turn = self.turn();
-        let actions = self.controller().set_ceilings(self.user(), self.executor.max_rate());
-        self.set_ceilings(actions);
+        let actions = self.controller().set_ceilings(self.executor.max_rate(), self.user());
+        self.carry_out(actions);
     }
 
     /// A further connection is about to send.
     pub(super) fn on_joined(&self, number: u8) {
         let _turn = self.turn();
         let actions = self.controller().on_joined(number.into());
-        self.set_ceilings(actions);
+        self.carry_out(actions);
     }
 
     /// Tells when the connections after the first may take blocks; `None` if they always may.

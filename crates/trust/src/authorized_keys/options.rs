@@ -63,7 +63,7 @@ impl Options {
         Ok((options, rest))
     }
 
-    /// What they grant to the key of the line.
+    /// The grant to the key of the line.
     pub(super) fn grant(self, key: &PublicKey, comment: &str, line: usize) -> Result<Grant, String> {
         let root =
             self.root.ok_or("no root= option: say which directory the key may see, for example root=/srv/icdc")?;

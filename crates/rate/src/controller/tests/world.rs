@@ -40,14 +40,14 @@ pub(super) struct World {
     pub(super) user: Option<Rate>,
     pub(super) key: Option<Rate>,
     pub(super) disk: Option<Rate>,
-    /// What one processor can encrypt.
+    /// Rate at which one processor can encrypt.
     pub(super) processor: Option<Rate>,
     pub(super) capacity: Rate,
     pub(super) round_trip: Span,
     pub(super) queue: ByteCount,
 }
 
-/// What has become of it.
+/// Result of a run.
 pub(super) struct Ends {
     /// Mean rate after the warm-up.
     pub(super) carried: Rate,
