@@ -8,7 +8,7 @@ use std::io::Read;
 use libfuzzer_sys::fuzz_target;
 
 /// The product's own files; it has no public name for them.
-#[path = "../../crates/remote/src/connect"]
+#[path = "../../crates/client/src/connect"]
 #[allow(dead_code, unreachable_pub)]
 mod connect {
     mod foreign_text;

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 // The module by itself: the crate round it brings everything that connects.
 #[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../crates/remote/src/location.rs"]
+#[path = "../../crates/client/src/location.rs"]
 mod location;
 
 use location::Location;

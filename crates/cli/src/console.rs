@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icdc_remote::ConfirmHost;
+use icdc_client::ConfirmHost;
 use icdc_stop::StopSignal;
 use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,6 +1,6 @@
 //! Exit codes as documented in the help.
 
-use icdc_remote::FailureKind;
+use icdc_client::FailureKind;
 
 use crate::console::Console;
 

@@ -6,5 +6,5 @@ use crate::logs;
 /// Runs the far end.
 pub(crate) fn run(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::OFF);
-    Ok(icdc_remote::far_end()?)
+    Ok(icdc_daemon::far_end()?)
 }

@@ -1,7 +1,7 @@
 //! `icdc leftovers`: what interrupted copies have left at a destination.
 
 use anyhow::{Context, anyhow};
-use icdc_remote::Location;
+use icdc_client::Location;
 use icdc_transfer::unfinished::{Content, Fate, Found, Unfinished, search};
 use serde_json::json;
 

@@ -6,10 +6,10 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
+use icdc_client::{CopyOptions, Location};
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
 use icdc_protocol::message::{Existing, IfRunning, ReceiveOptions, SendOptions};
-use icdc_remote::{CopyOptions, Location};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+use icdc_client::Location;
+use icdc_daemon::{EndSink, SessionEnd};
 use icdc_hooks::{Command, HookQueue, Hooks, Lines, Report, Secret, Webhook};
-use icdc_remote::{EndSink, Location, SessionEnd};
 use icdc_scitags::{Marker, MarkerConfig, Registry, Tag};
 use icdc_stop::StopSignal;
 use icdc_transfer::Summary;

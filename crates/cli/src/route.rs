@@ -8,8 +8,8 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
+use icdc_client::{Login, Proxy, ProxyKind, Via};
 use icdc_protocol::relay::Destination;
-use icdc_remote::{Login, Proxy, ProxyKind, Via};
 
 /// Holds `USER:PASSWORD`. A command line can be read by everybody on the host.
 const LOGIN: &str = "ICDC_PROXY_LOGIN";

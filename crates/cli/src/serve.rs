@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use icdc_remote::{
-    AllowedCongestion, AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Observers, OperatorRequests, Prepared,
-    ServeConfig,
+use icdc_daemon::{
+    AuditConfig, AuditPlace, Inheritance, Listeners, Notice, Observers, OperatorRequests, Prepared, ServeConfig,
 };
+use icdc_session_process::AllowedCongestion;
 use icdc_stop::StopSignal;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
 pub(crate) fn session(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::INFO);
     signals::leave_to_parent().context("signals cannot be watched")?;
-    Ok(icdc_remote::session_process()?)
+    Ok(icdc_session_process::session_process()?)
 }
 
 /// Sockets that somebody else has opened.

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
+use icdc_client::Location;
+use icdc_client::location::DAEMON_PORT;
 use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::Ports;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
 use icdc_protocol::message::Preserve;
-use icdc_remote::Location;
-use icdc_remote::location::DAEMON_PORT;
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 

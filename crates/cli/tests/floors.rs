@@ -18,9 +18,11 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 33] = [
-    ("icdc", 6, Forbidden),
-    ("icdc-remote", 5, ForTheKernel),
+const CRATES: [(&str, u8, Unsafe); 35] = [
+    ("icdc", 8, Forbidden),
+    ("icdc-daemon", 7, Forbidden),
+    ("icdc-session-process", 6, ForTheKernel),
+    ("icdc-client", 5, Forbidden),
     ("icdc-shards", 5, Forbidden),
     ("icdc-experiments", 4, Forbidden),
     ("icdc-measure", 4, Forbidden),

@@ -18,8 +18,8 @@
 //!
 //! A link knows no policy: how its socket is tuned is the business of whoever sends over it, who
 //! gets the socket from [`LinkControl::socket`]. Neighbours: `icdc-tcp` and `icdc-trust` below make
-//! the sockets and the TLS configurations, `icdc-record` is the record layer, `icdc-transfer` and
-//! `icdc-remote` above run sessions.
+//! the sockets and the TLS configurations, `icdc-record` is the record layer, `icdc-transfer`,
+//! `icdc-client` and `icdc-session-process` above run sessions.
 //!
 //! ```
 //! use icdc_link::memory_pair;

@@ -24,7 +24,7 @@
 //! congestion control are to be chosen before the handshake, the far end opens another, and that
 //! one is used if it can be reached.
 //!
-//! The link comes connected from `icdc-remote` above, which also decides who may measure; the data
+//! The link comes connected from `icdc-client` or `icdc-daemon` above, which also decides who may measure; the data
 //! connections are made here.
 
 #![forbid(unsafe_code)]

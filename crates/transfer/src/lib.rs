@@ -9,7 +9,7 @@
 //! | [`summary`] | the result of a run, whose costs over all sessions an [`Account`] keeps |
 //!
 //! Below are `icdc-session`, which decides, `icdc-link`, which carries frames, `icdc-disk` and
-//! `icdc-tuning`. Who connects, authenticates and resumes is `icdc-remote` above.
+//! `icdc-tuning`. Who connects, authenticates and resumes is `icdc-client` and `icdc-daemon` above.
 
 #![forbid(unsafe_code)]
 

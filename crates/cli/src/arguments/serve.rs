@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use icdc_remote::{AuditPlace, WhenFull};
+use icdc_daemon::{AuditPlace, WhenFull};
 use icdc_units::ByteCount;
 
 use super::ReportingArguments;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
-use icdc_remote::Location;
+use icdc_client::Location;
 use icdc_shards::Plan;
 
 use crate::measure::plan::target;

@@ -20,8 +20,8 @@ mod tally;
 
 use std::sync::Arc;
 
+use icdc_client::CopyError;
 use icdc_protocol::message::{IfRunning, Refusal, RefusalKind};
-use icdc_remote::CopyError;
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink, Summary};
 
@@ -74,7 +74,7 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         Ok(exporter) => exporter,
         Err(error) => return (console.give_up(&error, exit::USAGE), false),
     };
-    let mut result = icdc_remote::copy(&sources, &destination, &options, &events, stop);
+    let mut result = icdc_client::copy(&sources, &destination, &options, &events, stop);
     if let (Ok(summary), true) = (&mut result, output.dry_run) {
         (summary.verified, summary.read_back) = (false, false);
     }

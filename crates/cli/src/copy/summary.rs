@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icdc_remote::Location;
+use icdc_client::Location;
 use icdc_transfer::{Stage, Summary};
 use icdc_units::ByteCount;
 

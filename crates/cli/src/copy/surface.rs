@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use icdc_client::Location;
 use icdc_metrics::Reading;
-use icdc_remote::Location;
 use icdc_report::Report;
 use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
 use jiff::tz::TimeZone;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 
+use icdc_client::{CopyOptions, FailureKind, Location, MeasureError, Via};
 use icdc_doctor::probe::{Outcome, Run, Step};
 use icdc_doctor::{PathFacts, Probe, RouteFact, facts};
 use icdc_measure::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
-use icdc_remote::{CopyOptions, FailureKind, Location, MeasureError, Via};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::{ByteCount, Span};
@@ -43,7 +43,7 @@ pub(super) fn measure(
             break;
         }
         console.complain(&format!("measuring the {}", run.step));
-        let (result, took) = timed(|| icdc_remote::measure(target, &options(&run), connection, &events(console), stop));
+        let (result, took) = timed(|| icdc_client::measure(target, &options(&run), connection, &events(console), stop));
         match result {
             Ok(measurement) => {
                 let notices = measurement.received.notices.iter().chain(&measurement.sent.notices);
@@ -102,7 +102,7 @@ fn routes(
         return Ok(Vec::new());
     }
     console.complain("trying the routes");
-    let tried = icdc_remote::try_routes(target, connection, &events(console), stop)?;
+    let tried = icdc_client::try_routes(target, connection, &events(console), stop)?;
     Ok(tried.into_iter().map(|(route, obstacle)| RouteFact { name: route.name(), obstacle }).collect())
 }
 

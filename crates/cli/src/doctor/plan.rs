@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use icdc_client::{CopyOptions, Location};
 use icdc_doctor::System;
-use icdc_remote::{CopyOptions, Location};
 use icdc_units::{Rate, Span};
 
 use crate::arguments::DoctorArguments;

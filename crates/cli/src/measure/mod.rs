@@ -63,7 +63,7 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
             }
         })
     };
-    let result = icdc_remote::measure(&target, &options, &connection, &events, &stop);
+    let result = icdc_client::measure(&target, &options, &connection, &events, &stop);
     let record = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
     let (figures, mut code) = match result {
         Ok(measurement) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icdc_remote::{CopyOptions, Location, Pipeline, PipelineOrder, measure_pipeline};
+use icdc_client::{CopyOptions, Location, Pipeline, PipelineOrder, measure_pipeline};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 use icdc_units::Rate;

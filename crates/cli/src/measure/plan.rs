@@ -5,10 +5,10 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
+use icdc_client::{CopyOptions, Location, PipelineOrder};
 use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS, MIN_DISKLESS_BYTES};
 use icdc_protocol::message::{Diskless, SendOptions};
-use icdc_remote::{CopyOptions, Location, PipelineOrder};
 use icdc_units::{ByteCount, Span};
 
 use crate::arguments::{ConnectionArguments, MeasureArguments};

@@ -5,9 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use icdc_client::Location;
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::SendOptions;
-use icdc_remote::Location;
 use icdc_session::SessionError;
 use icdc_shards::plan::{Order, Plan};
 use icdc_shards::sources::survey_paths;

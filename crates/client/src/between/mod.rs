@@ -1,0 +1,511 @@
+//! Transfers between two far ends: the data goes straight from one to the other.
+//!
+//! ```text
+//!            ┌── 1 key of this transfer ── A   source end, drives
+//!   client ──┤
+//!            └── 2 lets A's key in ─────── B   destination end, listens
+//!   client ───── 3 Drive { B's address and key, what, where to } → A
+//!                A ═══ TLS, both keys pinned ═══ B
+//!   client ◄──── 4 Relay { events } ────── A
+//! ```
+//!
+//! | | by ssh | by a daemon |
+//! |---|---|---|
+//! | 1 A's key | `Bootstrap` without a peer → `Listening` | `DriveKey` → `Listening` |
+//! | 2 B admits it | `Bootstrap` with A's key → `Listening` | `Admit` → `Accepted` |
+//! | 3 the order | over the same ssh | over the same link as `DriveKey` |
+//!
+//! A's key exists in A's memory only, for this transfer. A transfer ends with the client's link to
+//! A: A interrupts it then, so that it can be resumed.
+//!
+//! The client, here, brings the two together and listens to what the driving one tells, whose part is
+//! `icdc-session-process`.
+
+pub mod outcome;
+
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+
+use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, WriterGuard, receive};
+use icdc_protocol::Message;
+use icdc_protocol::limits::{MAX_ADDRESSES, MAX_NOTICED, MAX_STREAMS};
+use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request, Transfer, TransferId};
+use icdc_stop::{Listening as StopListening, StopSignal};
+use icdc_tcp::{Patience, clock};
+use icdc_transfer::{Event, EventSink, Summary};
+use icdc_trust::PublicKey;
+use icdc_units::{Span, Time};
+
+use crate::connect::daemon::DaemonFar;
+use crate::connect::ssh::{Running, Started, Starter};
+use crate::connect::{ConnectError, Need};
+use crate::error::CopyError;
+use crate::location::Location;
+use crate::options::{CopyOptions, Via};
+use crate::sources::paths_on_one_host;
+use crate::transfer_id::new_transfer;
+
+/// How long the far ends of an interrupted transfer may take to end it.
+const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
+/// How long the driving end's name may take.
+const NAME_PATIENCE: Span = Span::from_secs(5);
+/// Connections that the driving end may ask for within that time: those of a copy, and of several
+/// runs if it breaks.
+const MOST_ORDERS: usize = 4 * MAX_STREAMS as usize;
+const ORDERS_WITHIN: Span = Span::from_secs(60);
+
+/// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
+///
+/// # Errors
+/// As [`crate::copy`]; [`ConnectError::Between`] if the source end cannot reach the destination
+/// end.
+pub(crate) fn copy_between(
+    sources: &[Location],
+    destination: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let Some(first) = sources.first() else {
+        return Err(CopyError::Usage("no source is given".to_owned()));
+    };
+    let paths = paths_on_one_host(sources, first)?;
+    let transfer = new_transfer().map_err(CopyError::Failed)?;
+    let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
+    let admitted = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let mut target = TargetEnd::open(destination, source.key, (transfer, admitted), options, events, stop)?;
+    // A daemon has one port for everything, and connects to nobody on another's behalf.
+    let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
+    let route = match options.via {
+        Via::Back => DriveRoute::Back,
+        Via::Auto if !is_daemon(first) && !is_daemon(destination) => DriveRoute::Auto,
+        Via::Auto | Via::Direct | Via::Ssh | Via::Proxy(_) => DriveRoute::Direct,
+    };
+    let job = Job::Drive(Box::new(Drive {
+        host: target.host.clone(),
+        port: target.port,
+        key: *target.key.as_bytes(),
+        sources: paths,
+        route,
+        ports: options.ports,
+        send: options.send.clone(),
+        destination: destination.path().to_vec(),
+        receive: options.receive.clone(),
+    }));
+    icdc_protocol::validate::job(&job)
+        .map_err(|rule| CopyError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
+    source.writer.send(Message::Request(Request::new(transfer, job)));
+    let _interrupt = source.interrupt_on(stop);
+    let names = Names { from: source.name.clone(), to: target.host.clone() };
+    let mut connector = PassedOn {
+        host: &source.host,
+        target: &mut target,
+        route,
+        answers: source.writer.clone(),
+        control: source.control.clone(),
+        known: None,
+        allowance: Allowance::default(),
+        stop,
+    };
+    follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
+}
+
+/// The two far ends, for messages.
+struct Names {
+    from: String,
+    to: String,
+}
+
+/// Hands on the events that the driving end relays, up to the result.
+fn follow(
+    inlet: &mut dyn Inlet,
+    connector: &mut PassedOn<'_>,
+    Names { from, to }: &Names,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    loop {
+        match receive(inlet) {
+            Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
+                Ok(Event::Summary(summary)) => return Ok(summary),
+                Ok(Event::Noticed(mut noticed)) => {
+                    noticed.first.truncate(MAX_NOTICED);
+                    events(told_by(Event::Noticed(noticed), from, to));
+                }
+                Ok(event) => events(told_by(event, from, to)),
+                Err(error) => {
+                    tracing::debug!("{from} sent an event that this release does not know: {error}")
+                }
+            },
+            Ok(Message::ConnectBack(order)) => connector.connect(order).map_err(CopyError::Failed)?,
+            Ok(Message::Accepted(_) | Message::Ping) => {}
+            Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
+                return Err(outcome::error(refusal, from, to, stop.is_requested()));
+            }
+            Ok(other) => {
+                return Err(CopyError::Failed(format!("{from} broke the protocol: {}", other.kind())));
+            }
+            Err(_) if stop.is_requested() => return Err(CopyError::Interrupted),
+            Err(error) => {
+                return Err(CopyError::Lost(format!("{from}, which drives the transfer: {error}")));
+            }
+        }
+    }
+}
+
+/// An event that the driving end `from` relays: it names the other one itself.
+fn told_by(mut event: Event, from: &str, to: &str) -> Event {
+    if let Event::Item { reason: Some(text), .. } | Event::Notice { text } = &mut event {
+        *text = outcome::told_by(text, from, to);
+    }
+    event
+}
+
+/// The far end that drives.
+struct SourceEnd {
+    name: String,
+    /// Its name for connections beside ssh.
+    host: String,
+    key: PublicKey,
+    inlet: Box<dyn Inlet>,
+    writer: MessageWriter,
+    control: LinkControl,
+    /// Declared before the process: ends the writer, and with it the input of a far end that ssh
+    /// started.
+    _end: WriterGuard,
+    _running: Option<Running>,
+}
+
+impl SourceEnd {
+    fn open(
+        location: &Location,
+        transfer: TransferId,
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, CopyError> {
+        let name = location.host_name().unwrap_or_default().to_owned();
+        match location {
+            Location::Ssh { host, .. } => {
+                let mut starter = Starter::new(host, options, events, stop)?;
+                let Started { writer, inlet, control, end, key, running, .. } = starter.start_to_drive()?;
+                let host = starter.host_name()?;
+                Ok(Self { name, host, key, inlet, writer, control, _end: end, _running: Some(running) })
+            }
+            Location::Daemon { host, port, .. } => {
+                let Link { outlet, mut inlet, control } =
+                    DaemonFar::open(host, *port, Need::ONE, options, stop)?.link(events)?;
+                let (writer, end) = MessageWriter::start(outlet, &control)
+                    .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
+                writer.send(Message::Request(Request::new(transfer, Job::DriveKey)));
+                let key = {
+                    let _given_up = give_up_on(stop, &control);
+                    drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
+                };
+                Ok(Self { name, host: host.clone(), key, inlet, writer, control, _end: end, _running: None })
+            }
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
+    }
+}
+
+impl SourceEnd {
+    /// Tells the driving end when the user asks to stop, and gives it some time to put away what
+    /// has arrived.
+    fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
+        let (writer, control) = (self.writer.clone(), self.control.clone());
+        stop.while_waiting(move || {
+            let patience = std::thread::Builder::new().name("interrupt".into());
+            let ended = control.clone();
+            // On a thread of its own also the first word: an end that reads nothing would keep this
+            // one waiting.
+            let waiting = patience.spawn(move || {
+                let deadline = clock::now() + INTERRUPT_PATIENCE;
+                if writer.send_within(Message::Interrupt, INTERRUPT_PATIENCE) {
+                    // Nobody asks this signal to stop: it is the clock.
+                    let _ = StopSignal::new().wait(deadline - clock::now());
+                }
+                ended.shutdown();
+            });
+            if let Err(error) = waiting {
+                tracing::debug!("no wait for the far ends: {error}");
+                control.shutdown();
+            }
+        })
+    }
+}
+
+/// Ends a link when the user asks to stop.
+fn give_up_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
+    let control = control.clone();
+    stop.while_waiting(move || control.shutdown())
+}
+
+/// What a user who asked to stop is told.
+fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
+    if stop.is_requested() { CopyError::Interrupted } else { error }
+}
+
+/// The key that a daemon makes for the transfer.
+fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
+    match receive(inlet).map(|message| message.told_by(name)) {
+        Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
+        Ok(Message::Refused(refusal)) => Err(CopyError::Refused(refusal)),
+        Ok(other) => Err(CopyError::Failed(format!("{name} broke the protocol: {}", other.kind()))),
+        Err(cause) => Err(ConnectError::Lost { host: name.to_owned(), cause }.into()),
+    }
+}
+
+/// The far end that listens.
+struct TargetEnd {
+    host: String,
+    port: u16,
+    key: PublicKey,
+    /// A far end that ssh started.
+    started: Option<StartedTarget>,
+}
+
+/// Keeps a far end that ssh started; it ends when this one is gone.
+struct StartedTarget {
+    writer: MessageWriter,
+    inlet: Option<Box<dyn Inlet>>,
+    /// Ends its input; before the process.
+    _end: WriterGuard,
+    _running: Running,
+}
+
+/// Passes on to the listening end what the driving one wants it to do. Neither trusts the other: the
+/// driving one must not be able to look around from the host of the listening one.
+struct PassedOn<'a> {
+    /// Name of the driving end.
+    host: &'a str,
+    target: &'a mut TargetEnd,
+    /// What the user allows.
+    route: DriveRoute,
+    /// To the driving end.
+    answers: MessageWriter,
+    /// Of the link to it.
+    control: LinkControl,
+    /// Looked up by the first order.
+    known: Option<Known>,
+    allowance: Allowance,
+    stop: &'a StopSignal,
+}
+
+/// What this end knows of where the driving one is.
+struct Known {
+    addresses: Vec<IpAddr>,
+    /// The listening end is on the same host.
+    is_target: bool,
+}
+
+/// How many connections the driving end may still ask for.
+struct Allowance {
+    since: Time,
+    used: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { since: clock::now(), used: 0 }
+    }
+}
+
+impl Allowance {
+    /// Whether there is one more at this time.
+    fn take(&mut self, now: Time) -> bool {
+        if now - self.since >= ORDERS_WITHIN {
+            (self.since, self.used) = (now, 0);
+        }
+        self.used += 1;
+        self.used <= MOST_ORDERS
+    }
+}
+
+impl Known {
+    fn look_up(driving: &str, listening: &str, stop: &StopSignal) -> Self {
+        let cancel = stop.descriptor().ok();
+        let addresses = |host| {
+            let cancel = cancel.as_ref().map(|cancel| cancel.as_fd());
+            let found = icdc_tcp::resolve(host, 9, Patience { timeout: NAME_PATIENCE, cancel });
+            found.unwrap_or_default().into_iter().map(|place| place.ip().to_canonical()).collect::<Vec<IpAddr>>()
+        };
+        let known = addresses(driving);
+        let is_target = driving == listening || addresses(listening).iter().any(|address| known.contains(address));
+        Self { addresses: known, is_target }
+    }
+
+    /// Those of `named` that may be the driving end's, as the listening one sees it, and those that
+    /// are known.
+    fn places(&self, named: &[IpAddr]) -> Vec<IpAddr> {
+        let named = named.iter().map(IpAddr::to_canonical).filter(|address| !is_of_the_link(address));
+        let mut places: Vec<IpAddr> = Vec::new();
+        for address in named.chain(self.addresses.iter().copied()) {
+            // That of another host leads to the listening end itself.
+            let is_elsewhere = self.is_target || !address.is_loopback();
+            if is_elsewhere && !address.is_unspecified() && !places.contains(&address) {
+                places.push(address);
+            }
+        }
+        places.truncate(MAX_ADDRESSES);
+        places
+    }
+}
+
+/// Whether an address means another host on each network, or none.
+fn is_of_the_link(address: &IpAddr) -> bool {
+    address.is_multicast()
+        || match address {
+            IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+}
+
+impl PassedOn<'_> {
+    /// Has the listening end connect to the driving one, also by the addresses that this end knows.
+    /// Fails once the driving end asks for more than any copy needs, or does not listen.
+    fn connect(&mut self, order: ConnectBack) -> Result<(), String> {
+        let number = order.number;
+        let asked = if self.allowance.take(clock::now()) {
+            self.pass_on(order)
+        } else {
+            self.control.shutdown();
+            return Err(format!("{} broke the protocol: it asks for connections without end", self.host));
+        };
+        let Err(reason) = asked else { return Ok(()) };
+        if self.answers.send_within(Message::NotConnected { number, reason }, Span::ZERO) {
+            return Ok(());
+        }
+        self.control.shutdown();
+        Err(format!("{} broke the protocol: it takes no answers", self.host))
+    }
+
+    fn pass_on(&mut self, order: ConnectBack) -> Result<(), String> {
+        if self.route == DriveRoute::Direct {
+            return Err("this copy connects directly only".to_owned());
+        }
+        let target = self.target.passing_on(&self.answers)?;
+        let (driving, listening, stop) = (self.host, &self.target.host, self.stop);
+        let known = self.known.get_or_insert_with(|| Known::look_up(driving, listening, stop));
+        let addresses = known.places(&order.addresses);
+        if addresses.is_empty() {
+            return Err(format!("no address of {driving} is known that another host can reach"));
+        }
+        // The listening end alone knows all its own addresses, and that from which ssh came to it.
+        let order = ConnectBack { addresses, elsewhere: !known.is_target, ..order };
+        let taken = target.send_within(Message::ConnectBack(order), Span::ZERO);
+        if taken { Ok(()) } else { Err(format!("{listening} takes no orders")) }
+    }
+}
+
+impl TargetEnd {
+    fn open(
+        location: &Location,
+        peer: PublicKey,
+        (transfer, job): (TransferId, Transfer),
+        options: &CopyOptions,
+        events: &EventSink,
+        stop: &StopSignal,
+    ) -> Result<Self, CopyError> {
+        match location {
+            Location::Ssh { host, .. } => {
+                let mut starter = Starter::new(host, options, events, stop)?;
+                let started = starter.start_to_serve(peer)?;
+                let Started { writer, inlet, end, key, port, running, .. } = started;
+                let started = StartedTarget { writer, inlet: Some(inlet), _end: end, _running: running };
+                Ok(Self { host: starter.host_name()?, port, key, started: Some(started) })
+            }
+            Location::Daemon { host, port, .. } => {
+                let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
+                let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
+                let link = far.link(events)?;
+                let _given_up = give_up_on(stop, &link.control);
+                admit(link, Request::new(transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
+                Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
+            }
+            Location::Local(_) => Err(CopyError::Usage(format!("{location} is not on another host"))),
+        }
+    }
+}
+
+impl TargetEnd {
+    /// What passes requests on to it, if ssh started it; what it answers goes to `answers`.
+    fn passing_on(&mut self, answers: &MessageWriter) -> Result<MessageWriter, String> {
+        let Some(StartedTarget { writer, inlet, .. }) = &mut self.started else {
+            return Err("a daemon connects to nobody".to_owned());
+        };
+        if let Some(mut inlet) = inlet.take() {
+            let answers = answers.clone();
+            let listener = std::thread::Builder::new().name("target".into());
+            let listening = listener.spawn(move || {
+                loop {
+                    match receive(inlet.as_mut()) {
+                        Ok(Message::NotConnected { number, reason }) => {
+                            tracing::info!("the listening end cannot connect to the driving one: {reason}");
+                            // What exactly is in the way is no concern of the driving end, which has
+                            // chosen where the connection goes.
+                            let reason = "a connection from there did not come about".to_owned();
+                            answers.send(Message::NotConnected { number, reason });
+                        }
+                        Ok(_) => {}
+                        Err(error) => return tracing::debug!("the listening end: {error}"),
+                    }
+                }
+            });
+            listening.map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        Ok(writer.clone())
+    }
+}
+
+/// Has a daemon let the driving end in.
+fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
+    let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
+    link.outlet.send(Message::Request(request).into()).map_err(lost)?;
+    link.outlet.flush().map_err(lost)?;
+    match receive(link.inlet.as_mut()).map_err(lost)?.told_by(host) {
+        Message::Accepted(_) => Ok(()),
+        Message::Refused(refusal) => Err(CopyError::Refused(refusal)),
+        other => Err(CopyError::Failed(format!("{host} broke the protocol: {}", other.kind()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_listening_end_is_not_sent_to_itself_or_to_its_neighbours() {
+        let known = Known { addresses: addresses(&["192.0.2.1"]), is_target: false };
+        let harmful = ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0"];
+        let of_the_link = ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1"];
+        let named = addresses(&[&harmful[..], &of_the_link, &["255.255.255.255"]].concat());
+        assert_eq!(known.places(&named), known.addresses);
+        let both = addresses(&["198.51.100.7", "192.0.2.1", "2001:db8::7"]);
+        assert_eq!(known.places(&both), both, "each once");
+        let nowhere = Known { addresses: addresses(&["127.0.0.1"]), is_target: false };
+        assert!(nowhere.places(&named).is_empty());
+    }
+
+    #[test]
+    fn an_end_on_the_same_host_is_reached_by_its_loopback() {
+        let stop = StopSignal::new();
+        assert!(Known::look_up("127.0.0.1", "127.0.0.1", &stop).is_target);
+        assert!(Known::look_up("192.0.2.1", "::ffff:192.0.2.1", &stop).is_target);
+        let known = Known::look_up("alias.invalid", "alias.invalid", &stop);
+        assert_eq!(known.places(&addresses(&["127.0.0.1", "169.254.0.1", "::"])), addresses(&["127.0.0.1"]));
+        assert!(!Known::look_up("192.0.2.1", "192.0.2.2", &stop).is_target);
+    }
+
+    #[test]
+    fn a_driving_end_may_not_ask_without_end() {
+        let mut allowance = Allowance::default();
+        let start = clock::now();
+        assert_eq!((0..10 * MOST_ORDERS).filter(|_| allowance.take(start)).count(), MOST_ORDERS);
+        assert!(allowance.take(start + ORDERS_WITHIN), "a copy that lasts may connect again");
+    }
+}

@@ -1,0 +1,88 @@
+//! From a host and a port to a link.
+
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_link::{Carrier, Link, LinkError, secure_client};
+use icdc_stop::StopSignal;
+use icdc_tcp::{Beginning, Family, Patience};
+use icdc_transfer::Event;
+use icdc_trust::{Identity, PublicKey, ServerPin, client_config};
+use icdc_units::Span;
+use rustls::ClientConfig;
+
+use super::error::ConnectError;
+
+/// Patience for a TCP connection.
+pub(super) const CONNECT_PATIENCE: Span = Span::from_secs(15);
+/// Patience for a TLS handshake.
+const HANDSHAKE_PATIENCE: Span = Span::from_secs(15);
+
+/// A TCP connection to a port of a host, given up when `stop` is requested. `unanswered` makes an
+/// error of what the port did not do.
+pub fn reach(
+    (host, port): (&str, u16),
+    family: Family,
+    beginning: &Beginning<'_>,
+    stop: &StopSignal,
+    unanswered: impl FnOnce(String) -> ConnectError,
+) -> Result<TcpStream, ConnectError> {
+    let cancel = match stop.descriptor() {
+        Ok(cancel) => cancel,
+        Err(error) => return Err(unanswered(error.to_string())),
+    };
+    let patience = Patience { timeout: CONNECT_PATIENCE, cancel: Some(cancel.as_fd()) };
+    icdc_tcp::connect_with(host, port, family, patience, beginning)
+        .map_err(|error| ConnectError::no_answer(error, unanswered))
+}
+
+/// The connecting end of a handshake, given up when `stop` is requested.
+pub(super) fn shake_hands(
+    carrier: impl Into<Carrier>,
+    config: Arc<ClientConfig>,
+    stop: &StopSignal,
+) -> Result<Link, LinkError> {
+    let carrier = carrier.into();
+    let twin = carrier.clone();
+    let _given_up = stop.while_waiting(move || {
+        // It fails if the peer was faster.
+        let _ = twin.shutdown(Shutdown::Both);
+    });
+    secure_client(carrier, config, HANDSHAKE_PATIENCE)
+}
+
+/// Makes a link of a connection to the holder of `key`.
+pub fn pinned(
+    carrier: impl Into<Carrier>,
+    (host, port): (&str, u16),
+    identity: &Identity,
+    key: PublicKey,
+    stop: &StopSignal,
+) -> Result<Link, ConnectError> {
+    let stranger = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&stranger);
+    let verify = move |shown: &PublicKey| {
+        if *shown == key {
+            return Ok(());
+        }
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(*shown);
+        Err(format!("{} was expected", key.fingerprint()))
+    };
+    let config = client_config(identity, ServerPin::Verify(Box::new(verify)));
+    shake_hands(carrier, config, stop).map_err(|error| {
+        let host = host.to_owned();
+        let stranger = *stranger.lock().unwrap_or_else(PoisonError::into_inner);
+        match stranger {
+            _ if stop.is_requested() => ConnectError::Interrupted,
+            Some(key) => ConnectError::WrongKey { host, port, fingerprint: key.fingerprint() },
+            None => ConnectError::of_handshake(error, &host, port),
+        }
+    })
+}
+
+/// Tells that a connection is being made.
+pub(super) fn connecting(host: &str, port: u16) -> Event {
+    let to = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Event::Connecting { to }
+}

@@ -1,0 +1,48 @@
+//! A client's runs: reaching a far end by ssh or as a daemon, copying and measuring over the links to it, and
+//! connecting again after a cut.
+//!
+//! ```text
+//! copy()      where are sources and destination?         copy.rs, location.rs
+//!   both here ── two ends over memory                    icdc-transfer
+//!   one here ─── Far::open: ssh or daemon                connect/far.rs
+//!                  log in, start the far program         connect/ssh.rs, far_program.rs, send_self.rs
+//!                  choose a route for the data           connect/routes.rs
+//!                push_over, pull_over: connect, ask,     runs.rs
+//!                  further connections, again after a cut
+//!   none here ── copy_between: one drives, one listens   between/
+//! measure(), measure_pipeline()                          measure.rs, pipeline.rs
+//! ```
+//!
+//! Below are `icdc-transfer` and `icdc-measure`, which run over links that stand. Above are
+//! `icdc-session-process`, which drives a transfer to another far end as a client does, and the binary.
+
+#![forbid(unsafe_code)]
+
+pub mod between;
+pub mod connect;
+mod copy;
+mod error;
+mod failure_kind;
+pub mod forward;
+pub mod location;
+mod marking;
+mod measure;
+mod options;
+mod pipeline;
+mod proxy;
+mod runs;
+mod scratch;
+mod sources;
+mod transfer_id;
+
+pub use connect::{ConnectError, Far};
+pub use copy::copy;
+pub use error::CopyError;
+pub use failure_kind::FailureKind;
+pub use location::{Location, LocationError};
+pub use measure::{MeasureError, measure, try_routes};
+pub use options::{ConfirmHost, CopyOptions, Via};
+pub use pipeline::{Pipeline, PipelineOrder, measure_pipeline};
+pub use proxy::{Login, Proxy, ProxyKind};
+pub use runs::{PushOrder, push_over};
+pub use scratch::{Scratch, places as scratch_places};

@@ -1,0 +1,111 @@
+//! Whether a request is allowed by what its key was granted.
+
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
+use icdc_session_process::diskless;
+
+use crate::granted::{Granted, Scope};
+
+/// Refuses what is not allowed, with the reason for the other end.
+pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refusal> {
+    if let Scope::OneTransfer(transfer, admitted) = &granted.scope {
+        let is_its_own = match &request.job {
+            Job::Join { .. } => true,
+            Job::Transfer(job) => is_same_work(job, admitted),
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => false,
+        };
+        if request.transfer != *transfer || !is_its_own {
+            return Err(Refusal::new(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
+        }
+    }
+    let is_standing = granted.scope == Scope::StandingKey;
+    let allowed = match &request.job {
+        // Zeros concern no file.
+        job if diskless(job).is_some() => true,
+        Job::Measure(_) | Job::Drive(_) | Job::DriveKey if !granted.unlimited => {
+            let reason = format!(
+                "this key may not {}: its rate or bytes are limited, and these limits would not apply",
+                job_name(&request.job)
+            );
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
+        Job::Join { .. } | Job::Measure(_) => true,
+        Job::Transfer(job) => return authorize_transfer(job, granted),
+        Job::Admit { job, .. } if is_standing => return authorize_transfer(job, granted),
+        Job::Admit { .. } => false,
+        Job::Drive(_) | Job::DriveKey => is_standing && granted.rights.access.reads(),
+    };
+    if allowed { Ok(()) } else { Err(no_rights(job_name(&request.job))) }
+}
+
+fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> {
+    let refused = |reason: &str| Err(Refusal::new(RefusalKind::NotAllowed, reason));
+    match job {
+        _ if job.diskless().is_some() => Ok(()),
+        Transfer::Receive { .. } if !granted.rights.access.writes() => Err(no_rights(transfer_name(job))),
+        Transfer::Send { .. } if !granted.rights.access.reads() => Err(no_rights(transfer_name(job))),
+        Transfer::Receive { options, .. } if options.preserve.owner && !granted.owners => refused(
+            "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there",
+        ),
+        Transfer::Receive { options, .. } if options.dry_run && granted.rights.access.drop_box().is_some() => {
+            refused("a drop box does not tell what is there; leave --dry-run out")
+        }
+        Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
+    }
+}
+
+fn no_rights(what: &str) -> Refusal {
+    let reason = format!("this key may not {what}; ask for rights= in authorized_keys there");
+    Refusal::new(RefusalKind::NotAllowed, reason)
+}
+
+/// Whether a job is the admitted one; from the second session on a run resumes, in the place that the first
+/// one has found, whatever was asked first.
+fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
+    let mut job = job.clone();
+    if let (Transfer::Receive { options, .. }, Transfer::Receive { options: admitted, .. }) = (&mut job, admitted) {
+        options.resume = admitted.resume;
+        options.place = admitted.place;
+    }
+    job == *admitted
+}
+
+/// Name of a job in logs.
+pub(crate) fn job_name(job: &Job) -> &'static str {
+    match job {
+        job if diskless(job).is_some() => "measure a copy",
+        Job::Transfer(transfer) => transfer_name(transfer),
+        Job::Join { .. } => "join",
+        Job::Admit { .. } => "admit another key",
+        Job::Drive(_) | Job::DriveKey => "drive a transfer",
+        Job::Measure(_) => "measure",
+    }
+}
+
+fn transfer_name(transfer: &Transfer) -> &'static str {
+    match transfer {
+        Transfer::Receive { .. } => "write",
+        Transfer::Send { .. } => "read",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::message::{Place, ReceiveOptions};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_is_the_work_that_was_admitted() {
+        let receive = |destination: &[u8], change: fn(&mut ReceiveOptions)| {
+            let mut options = ReceiveOptions::default();
+            change(&mut options);
+            Transfer::Receive { destination: destination.to_vec(), options }
+        };
+        let admitted = receive(b"in", |_| ());
+        assert!(is_same_work(&receive(b"in", |options| options.resume = true), &admitted));
+        assert!(is_same_work(&receive(b"in", |options| options.place = Some(Place::Inside)), &admitted));
+        assert!(!is_same_work(&receive(b"in/other", |_| ()), &admitted));
+        assert!(!is_same_work(&receive(b"in", |options| options.preserve.owner = true), &admitted));
+        assert!(!is_same_work(&Transfer::Send { sources: vec![], options: Default::default() }, &admitted));
+    }
+}

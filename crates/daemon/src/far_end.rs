@@ -1,0 +1,324 @@
+//! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
+//!
+//! ```text
+//! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-VERSIONS 2-2, ICDC-FAR-END 2, Listening
+//! then    Serve: listens for the near end's key, and serves it; connects to the near end if that asks
+//!                for it (ConnectBack)
+//!         Drive: waits for the work order to drive a transfer to another far end, over the same streams
+//!         Forward: the streams become a connection to another far end on this host
+//! ```
+//!
+//! It ends when the transfer is over, when the starting end is gone (the end of its input; a
+//! running session is interrupted first, so that it makes durable what it has), when nobody
+//! connects, or when a cut session is not resumed. Hang-ups and keyboard interrupts mean nothing to
+//! it: the starting end decides.
+
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use icdc_confine::calls;
+use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
+use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
+use icdc_protocol::{Features, Message, Ports, Versions};
+use icdc_stop::StopSignal;
+use icdc_tcp::Family;
+use icdc_trust::{Access, Identity, PublicKey, server_config};
+use icdc_tuning::buffers::receive_buffer;
+use icdc_units::Span;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thiserror::Error;
+
+use crate::connect_back::Connector;
+use crate::granted::{Granted, Scope};
+use crate::guard::{Guard, Limits, Service};
+use crate::request::{InThisProcess, serve_connection};
+use icdc_client::connect::greeting;
+use icdc_client::forward;
+use icdc_session_process::Ended;
+use icdc_session_process::{AllowedCongestion, Rights, Root, Sessions, drive_once};
+
+/// How long nobody may connect: longer than the starting end waits for one more login by ssh, which
+/// the user may have to answer.
+const UNUSED: Span = Span::from_secs(330);
+/// How long a cut session may take to be resumed.
+const CUT: Span = Span::from_secs(15 * 60);
+/// How long the starting end may take to go after the transfer is over.
+const FAREWELL: Span = Span::from_secs(10);
+/// How long an interrupted session may take to make durable what it has.
+const SETTLE: Span = Span::from_secs(10 * 60);
+
+/// Why a far end could not even tell the starting end what is wrong.
+#[derive(Debug, Error)]
+pub enum FarEndError {
+    /// The streams or signals of the process cannot be used.
+    #[error("far end: {call}: {cause}")]
+    Process {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// A thread cannot be had.
+    #[error("far end: {0}")]
+    Thread(String),
+    /// Somebody called it by hand, or another release did.
+    #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
+    Bootstrap(String),
+}
+
+/// Runs a far end over standard input and output, until its work is done or the starting end is
+/// gone.
+///
+/// # Errors
+/// See [`FarEndError`].
+pub fn far_end() -> Result<(), FarEndError> {
+    icdc_tcp::raise_descriptor_limit();
+    calls::refuse_for(calls::Process::Loading);
+    let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+    let stop = StopSignal::new();
+    stop_on_sigterm(&stop).map_err(|error| FarEndError::Thread(error.to_string()))?;
+    let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
+    stdout.write_all(greeting(Versions::OURS).as_bytes()).map_err(process("write"))?;
+    // Accounts of services have none, or name one that is not there; a login is then in the root, too.
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.try_exists().unwrap_or(true));
+    let home = home.unwrap_or_else(|| PathBuf::from("/"));
+    work(stdin, stdout.into(), home, &stop)
+}
+
+/// Takes over standard input and output. Whatever else prints to standard output goes to standard
+/// error.
+fn own_streams() -> io::Result<(OwnedFd, std::fs::File)> {
+    let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let stdout = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok((stdin, stdout.into()))
+}
+
+/// SIGTERM asks to stop. SIGHUP (the connection of ssh is gone) and SIGINT (typed at the starting
+/// end, where ssh is a wrapper on the same terminal) are ignored: the end of the input says it all.
+fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
+    let stop = stop.clone();
+    icdc_limits::thread::start("signals", move || {
+        for signal in signals.forever() {
+            if signal == SIGTERM {
+                stop.request();
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The far end's work over streams from and to the starting end.
+fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
+    let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+    let twins = (stdin.try_clone().map_err(process("dup"))?, stdout.try_clone().map_err(process("dup"))?);
+    let Link { mut outlet, mut inlet, control } =
+        stdio_link(stdin, stdout, "the starting end", None).map_err(process("eventfd"))?;
+    let bootstrap = match receive(inlet.as_mut()) {
+        Ok(Message::Bootstrap(bootstrap)) => bootstrap,
+        Ok(other) => return Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
+        Err(LinkError::Closed) => return Err(FarEndError::Bootstrap("there is none".to_owned())),
+        Err(error) => return Err(FarEndError::Bootstrap(error.to_string())),
+    };
+    let Some(version) = Versions::OURS.common(bootstrap.versions) else {
+        // The starting end tells its user the same, and ends.
+        let (theirs, ours) = (bootstrap.versions, Versions::OURS);
+        return Err(FarEndError::Bootstrap(format!("it speaks another protocol ({theirs}; this is {ours})")));
+    };
+    tracing::debug!(version, release = bootstrap.version, "started");
+    let identity = Identity::generate();
+    let granted = Granted {
+        rights: Rights {
+            access: Access::ReadWrite,
+            max_rate: None,
+            root: Root::Unconfined { home },
+            congestion: AllowedCongestion::Any,
+        },
+        scope: Scope::StartingEnd,
+        owners: true,
+        unlimited: true,
+        place: None,
+        acting: None,
+        label: "the starting end".to_owned(),
+    };
+    let family = match bootstrap.family {
+        4 => Family::V4,
+        6 => Family::V6,
+        _ => Family::Any,
+    };
+    match bootstrap.task {
+        FarTask::Serve { peer, ports } => {
+            drop(twins);
+            let (listener, port) = match listen(ports, family) {
+                Ok(listening) => listening,
+                Err(reason) => {
+                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
+                    return tell(outlet.as_mut(), Message::Refused(refusal));
+                }
+            };
+            tell(outlet.as_mut(), listening(&identity, port))?;
+            let once = Once::new(&identity, PublicKey::from_bytes(peer), granted);
+            once.serve(listener, (outlet, inlet), family, stop)
+        }
+        FarTask::Forward { port } => {
+            let stream = match forward::connect(port, family) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let reason = format!("the far end on this host, port {port}, does not answer: {error}");
+                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
+                    return tell(outlet.as_mut(), Message::Refused(refusal));
+                }
+            };
+            // Nothing comes from the starting end before it has seen this.
+            tell(outlet.as_mut(), listening_on([0; 32], port))?;
+            drop((outlet, inlet));
+            forward::run(twins.0, twins.1, stream, stop).map_err(process("forward"))
+        }
+        FarTask::Drive => {
+            drop(twins);
+            tell(outlet.as_mut(), listening(&identity, 0))?;
+            drive_once(Link { outlet, inlet, control }, &granted.rights, &identity, stop)
+                .map_err(|cause| FarEndError::Process { call: "clone", cause })
+        }
+    }
+}
+
+fn tell(outlet: &mut dyn Outlet, message: Message) -> Result<(), FarEndError> {
+    let sent = outlet.send(message.into()).and_then(|()| outlet.flush());
+    sent.map_err(|error| FarEndError::Bootstrap(error.to_string()))
+}
+
+fn listening(identity: &Identity, port: u16) -> Message {
+    listening_on(*identity.public().as_bytes(), port)
+}
+
+fn listening_on(key: [u8; 32], port: u16) -> Message {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Message::Listening(Listening { features: Features::OURS, version, key, port })
+}
+
+fn listen(ports: Ports, family: Family) -> Result<(TcpListener, u16), String> {
+    let listener =
+        icdc_tcp::listen(None, ports.range(), family, receive_buffer()).map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| format!("getsockname: {error}"))?.port();
+    Ok((listener, port))
+}
+
+/// What happens to a far end that listens.
+enum Happening {
+    Came,
+    Left(Ended),
+    /// The starting end is gone, or somebody asked to stop.
+    Over(&'static str),
+}
+
+/// Serves the holder of one key.
+struct Once {
+    tls: Arc<rustls::ServerConfig>,
+    granted: Granted,
+    sessions: Sessions,
+    tell: Sender<Happening>,
+    happenings: Receiver<Happening>,
+}
+
+impl Service for Once {
+    fn tls(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.tls)
+    }
+
+    fn serve(&self, link: Link) {
+        // Nobody listens any more only when the far end is about to end.
+        let _ = self.tell.send(Happening::Came);
+        let ended = serve_connection(link, &self.granted, &self.sessions, &StopSignal::new(), &InThisProcess).ended;
+        tracing::debug!(?ended, "session");
+        let _ = self.tell.send(Happening::Left(ended));
+    }
+
+    fn take_data(&self, stream: TcpStream) {
+        self.sessions.measurements.deliver(stream);
+    }
+}
+
+impl Once {
+    fn new(identity: &Identity, peer: PublicKey, granted: Granted) -> Self {
+        let (tell, happenings) = unbounded();
+        let tls = server_config(identity, move |key| *key == peer);
+        Self { tls, granted, sessions: Sessions::default(), tell, happenings }
+    }
+
+    /// Serves over connections to `listener`, and over those that the starting end asks for.
+    fn serve(
+        self,
+        listener: TcpListener,
+        (outlet, inlet): (Box<dyn Outlet>, Box<dyn Inlet>),
+        family: Family,
+        stop: &StopSignal,
+    ) -> Result<(), FarEndError> {
+        let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
+        let tell = self.tell.clone();
+        stop.on_request(move || {
+            let _ = tell.send(Happening::Over("asked to stop"));
+        });
+        let once = Arc::new(self);
+        let mut guard = Guard::start(vec![listener], once.clone(), Limits::default()).map_err(process("eventfd"))?;
+        // The outlet stays open: its end would tell the starting end that this one is gone.
+        let connector = Connector::new(family, guard.adoption(), outlet);
+        let (tell, watched) = (once.tell.clone(), connector.clone());
+        icdc_limits::thread::start("starting-end", move || watch_starting_end(inlet, &watched, &tell))
+            .map_err(|error| FarEndError::Thread(error.to_string()))?;
+        let why = once.until_over();
+        tracing::debug!("far end ends: {why}");
+        guard.close();
+        once.sessions.interrupt_all();
+        if !guard.wait_until_served(SETTLE) {
+            tracing::warn!("gave up waiting for the disk");
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is nothing more to do; answers why.
+    fn until_over(&self) -> &'static str {
+        let mut connections = 0_u32;
+        let mut idle = (UNUSED, "nobody connected");
+        loop {
+            let happening = match connections {
+                0 => self.happenings.recv_timeout(Duration::from_nanos(idle.0.as_nanos())),
+                _ => self.happenings.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match happening {
+                Ok(Happening::Came) => connections += 1,
+                Ok(Happening::Left(ended)) => {
+                    connections = connections.saturating_sub(1);
+                    idle = match ended {
+                        Ended::Finished | Ended::Interrupted => (FAREWELL, "the transfer is over"),
+                        Ended::Refused(_) => (UNUSED, "refused"),
+                        Ended::Cut(_) => (CUT, "the transfer was not resumed"),
+                        // It says nothing about the transfer.
+                        Ended::Joined | Ended::TurnedAway(_) => idle,
+                    };
+                }
+                Ok(Happening::Over(why)) => return why,
+                Err(_) => return idle.1,
+            }
+        }
+    }
+}
+
+/// Reads standard input to its end.
+fn watch_starting_end(mut inlet: Box<dyn Inlet>, connector: &Connector, tell: &Sender<Happening>) {
+    loop {
+        match receive(inlet.as_mut()) {
+            Ok(Message::Ping) => {}
+            Ok(Message::ConnectBack(order)) => connector.connect(order),
+            Ok(Message::Interrupt) | Err(_) => break,
+            Ok(other) => tracing::debug!("the starting end sent {}", other.kind()),
+        }
+    }
+    let _ = tell.send(Happening::Over("the starting end is gone"));
+}

@@ -1,0 +1,397 @@
+//! What a daemon does with each connection that its guard has accepted: it admits the key, serves the connection
+//! to its end, and notes in log, audit log and metrics what became of it.
+
+use std::cell::Cell;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use icdc_link::{Link, LinkError, receive};
+use icdc_metrics::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult};
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Transfer};
+use icdc_protocol::{Message, TransferId};
+use icdc_session_process::{Done, Ended, Sessions};
+use icdc_tcp::clock;
+use icdc_trust::{Identity, PublicKey, server_config};
+use icdc_units::{ByteCount, Span, Time};
+
+use crate::admission::refused::{RefusedByKey, RefusedLines};
+use crate::admission::{Admission, Denied, reason_of};
+use crate::audit::{Audit, Line};
+use crate::authorize::job_name;
+use crate::config::{Observers, ServeConfig};
+use crate::guard::Service;
+use crate::request::{Answered, Beginning, Runner, Session, serve_connection};
+use crate::session_end::{EndSink, SessionEnd};
+use crate::supervisor::{Heard, Workers};
+
+/// TLS with this identity, which is logged.
+fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
+    let public = identity.public();
+    tracing::info!("public key of this daemon: {public}");
+    tracing::info!("its fingerprint: {}", public.fingerprint());
+    server_config(identity, |_| true)
+}
+
+/// Serves clients with authorized keys.
+pub(crate) struct Daemon {
+    tls: Mutex<Arc<rustls::ServerConfig>>,
+    admission: Arc<Admission>,
+    sessions: Sessions,
+    workers: Workers,
+    refused: Mutex<RefusedLines>,
+    /// Lines about refused requests of keys that are known.
+    refused_by_key: Mutex<RefusedByKey>,
+    audit: Audit,
+    metrics: Arc<ServeMetrics>,
+    ended: Option<EndSink>,
+}
+
+/// A connection that was let in.
+struct Client<'a> {
+    daemon: &'a Daemon,
+    key: &'a PublicKey,
+    who: &'a str,
+    peer: &'a str,
+    /// The session that it has begun, for the metrics; none once it has ended.
+    running: Cell<Option<RunningSession>>,
+    /// So many bytes of it stand in the metrics.
+    counted: Cell<u64>,
+    /// What it was refused is counted already.
+    is_refused: Cell<bool>,
+}
+
+impl Service for Daemon {
+    /// Every key may complete the handshake: only then can the client be told that its key is
+    /// unknown.
+    fn tls(&self) -> Arc<rustls::ServerConfig> {
+        Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn serve(&self, link: Link) {
+        let Some(key) = link.control.peer_key() else {
+            return;
+        };
+        let peer = link.control.peer();
+        match self.admission.enter(&key, &link.control) {
+            Err(Denied { reason, refusal }) => {
+                self.metrics.refused(reason);
+                self.tell_refused(Some(&key), &peer, &refusal.reason);
+                if let Err(error) = refuse(link, refusal) {
+                    tracing::debug!("refusing: {error}");
+                }
+            }
+            Ok(admitted) => {
+                let client = Client::new(self, &key, &admitted.granted.label, &peer);
+                let answered = serve_connection(link, &admitted.granted, &self.sessions, &admitted.stop, &client);
+                client.end(&answered);
+                admitted.leave(answered.ended);
+            }
+        }
+    }
+
+    fn count_unauthenticated(&self) {
+        self.metrics.refused(RefusedReason::Unauthenticated);
+    }
+
+    fn without_version(&self, peer: &str, error: &LinkError) {
+        self.metrics.refused(RefusedReason::Version);
+        self.tell_refused(None, peer, &error.to_string());
+    }
+
+    fn take_data(&self, stream: TcpStream) {
+        self.sessions.measurements.deliver(stream);
+    }
+
+    fn count_handshake(&self, is_complete: bool) {
+        self.metrics.handshake(if is_complete { Handshake::Ok } else { Handshake::Failed });
+    }
+}
+
+impl Daemon {
+    pub(crate) fn new(
+        config: &ServeConfig,
+        identity: &Identity,
+        admission: Admission,
+        audit: Audit,
+        metrics: Arc<ServeMetrics>,
+        Observers { ended, marker }: Observers,
+    ) -> Self {
+        let admission = Arc::new(admission);
+        let sessions = Sessions::default();
+        let workers = Workers::new(&config.session, marker);
+        let (tls, refused, refused_by_key) = (Mutex::new(tls_of(identity)), Mutex::default(), Mutex::default());
+        Self { tls, admission, sessions, workers, refused, refused_by_key, audit, metrics, ended }
+    }
+
+    /// Reads identity and authorized keys again; if one cannot be read, the old one is kept.
+    pub(crate) fn reload(&self, config: &ServeConfig, now: Time) {
+        let identity = Identity::load(&config.identity).inspect_err(|error| {
+            tracing::error!("the identity cannot be read, and the old one is kept: {error}");
+        });
+        let keys = self.admission.reload(now).inspect_err(|error| {
+            tracing::error!("new clients are refused until this is repaired, and running sessions continue: {error}");
+        });
+        self.metrics.reloaded(identity.is_ok() && keys.is_ok());
+        if let Ok(identity) = identity {
+            *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity);
+        }
+        self.audit.reopen();
+        self.record(&Line { event: "reload", ..Line::default() });
+    }
+
+    /// Logs a refused client; a limit keeps clients from filling the logs.
+    fn tell_refused(&self, key: Option<&PublicKey>, peer: &str, reason: &str) {
+        let line = self.refused.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
+        let Some(left_out) = line else { return };
+        if left_out > 0 {
+            tracing::info!("{left_out} more clients were refused");
+        }
+        let key = key.map(PublicKey::fingerprint);
+        tracing::info!(peer, key, ?reason, "refused");
+        let left_out = Some(left_out).filter(|left_out| *left_out > 0);
+        let (from, reason) = (Some(peer), Some(reason));
+        self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
+    }
+
+    /// Asks for a line that tells that a request of this key is refused; with it, how many others were not told.
+    fn may_tell(&self, key: &PublicKey) -> Option<u64> {
+        self.refused_by_key().next(key, clock::now())
+    }
+
+    /// Tells how many refusals have no line, once one may.
+    fn tell_left_out(&self, now: Time) {
+        let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).left_out(now);
+        let by_key = self.refused_by_key().left_out(now);
+        self.tell_counts(unknown, by_key);
+    }
+
+    /// To be called a few times a second: ends connections whose keys have lost what they were granted, and logs how
+    /// many refusals had no line of their own.
+    pub(crate) fn update(&self, now: Time) {
+        self.admission.look(now);
+        self.tell_left_out(now);
+    }
+
+    /// Sets the metrics that are states: connections that have not authenticated, and standing keys.
+    pub(crate) fn set_gauges(&self, unauthenticated: usize) {
+        self.metrics.set_unauthenticated(unauthenticated);
+        self.metrics.set_authorized_keys(self.admission.standing_keys().len());
+    }
+
+    /// Notes the rest: refusals without a line, bytes that keys have moved, the end of the audit log.
+    pub(crate) fn close(&self) {
+        self.tell_rest();
+        self.admission.keep_usage();
+        self.record(&Line { event: "stop", ..Line::default() });
+        self.audit.close();
+    }
+
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Tells, at the end, how many refusals have had no line.
+    fn tell_rest(&self) {
+        let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).rest();
+        let by_key = self.refused_by_key().rest();
+        self.tell_counts(unknown, by_key);
+    }
+
+    fn tell_counts(&self, unknown: Option<u64>, by_key: Vec<(PublicKey, u64)>) {
+        let by_key = by_key.into_iter().map(|(key, left_out)| (Some(key.fingerprint()), left_out));
+        for (key, left_out) in unknown.map(|left_out| (None, left_out)).into_iter().chain(by_key) {
+            tracing::info!(key, "{left_out} more were refused");
+            let (left_out, reason) = (Some(left_out), Some("more were refused"));
+            self.record(&Line { event: "refused", key, reason, left_out, ..Line::default() });
+        }
+    }
+
+    fn refused_by_key(&self) -> MutexGuard<'_, RefusedByKey> {
+        self.refused_by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line of what has happened, whatever that says.
+    pub(crate) fn record(&self, line: &Line<'_>) {
+        // What has happened cannot be refused any more; the log itself tells what it lacks.
+        let _ = self.audit.write(line);
+    }
+}
+
+impl Runner for Client<'_> {
+    /// Notes that a session begins; else why it may not.
+    fn begin(&self, session: &Beginning<'_>) -> Result<(), Refusal> {
+        let Beginning { request, user, paths } = session;
+        let line = Line {
+            event: "session_start",
+            session: Some(hex(&request.transfer)),
+            user: *user,
+            job: Some(job_name(&request.job)),
+            path: paths.as_deref(),
+            ..self.line()
+        };
+        self.daemon.audit.write(&line).map_err(|reason| {
+            self.daemon.metrics.refused(RefusedReason::Audit);
+            self.is_refused.set(true);
+            Refusal::new(RefusalKind::Busy, reason)
+        })?;
+        self.running.set(Some(self.daemon.metrics.session_begins(kind(&request.job))));
+        Ok(())
+    }
+
+    fn admit(&self, by: PublicKey, key: PublicKey, transfer: TransferId, job: Transfer) -> Result<(), Refusal> {
+        self.daemon.admission.admit(by, key, transfer, job)
+    }
+
+    fn run(&self, session: Session<'_>) -> Ended {
+        let Session { link, request, granted, sessions, registered, work } = session;
+        let (is_received, is_copy) =
+            (matches!(request.job, Job::Transfer(Transfer::Receive { .. })), !matches!(request.job, Job::Measure(_)));
+        let hear = |done: Done| {
+            let fresh = ByteCount::new(done.bytes.saturating_sub(self.counted.replace(done.bytes)));
+            match is_received {
+                true => self.daemon.metrics.received(fresh),
+                false if is_copy => self.daemon.metrics.sent(fresh),
+                false => {}
+            }
+            work.tell(done);
+        };
+        let carried = |bytes| {
+            if let Some(place) = &granted.place {
+                place.has_moved(ByteCount::new(bytes));
+            }
+        };
+        let reserve = |bytes| granted.place.as_ref().map_or(Ok(ByteCount::MAX), |place| place.reserve(bytes));
+        self.daemon.workers.run(
+            link,
+            request,
+            granted,
+            registered,
+            &sessions.measurements,
+            Heard { hear: &hear, carried: &carried, reserve: &reserve },
+        )
+    }
+}
+
+/// What a session counts as.
+fn kind(job: &Job) -> SessionKind {
+    match job {
+        Job::Transfer(Transfer::Receive { .. }) => SessionKind::Receive,
+        Job::Transfer(Transfer::Send { .. }) => SessionKind::Send,
+        Job::Measure(_) => SessionKind::Measure,
+        Job::Admit { .. } => SessionKind::Admit,
+        Job::Join { .. } | Job::Drive(_) | Job::DriveKey => SessionKind::Drive,
+    }
+}
+
+impl<'a> Client<'a> {
+    fn new(daemon: &'a Daemon, key: &'a PublicKey, who: &'a str, peer: &'a str) -> Self {
+        let (running, counted, is_refused) = Default::default();
+        Self { daemon, key, who, peer, running, counted, is_refused }
+    }
+
+    /// Counts how a session ended, or what else a key was refused.
+    fn count_end(&self, ended: &Ended, lasted: Span, errors: u64) {
+        let result = match ended {
+            Ended::TurnedAway(refusal) => {
+                if !self.is_refused.get() {
+                    self.daemon.metrics.refused(reason_of(refusal.kind));
+                }
+                SessionResult::Failed
+            }
+            Ended::Finished | Ended::Joined if errors == 0 => SessionResult::Complete,
+            Ended::Finished | Ended::Joined => SessionResult::Incomplete,
+            Ended::Interrupted => SessionResult::Interrupted,
+            Ended::Cut(_) => SessionResult::Lost,
+            Ended::Refused(_) => SessionResult::Failed,
+        };
+        if let Some(running) = self.running.take() {
+            running.end(result, lasted);
+        }
+    }
+
+    /// Notes how a session ended, or what else a key was refused.
+    fn end(&self, answered: &Answered) {
+        let Answered { transfer, job, work, ended } = answered;
+        let (done, lasted) = (work.done(), clock::now() - work.start());
+        let outcome = Line::outcome_of(&done);
+        let errors = outcome.get("errors").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        self.count_end(ended, lasted, errors);
+        let left_out = match ended {
+            Ended::TurnedAway(_) => match self.daemon.may_tell(self.key) {
+                Some(left_out) => Some(left_out).filter(|left_out| *left_out > 0),
+                None => return,
+            },
+            _ => None,
+        };
+        self.log_end(answered, &done, lasted, errors);
+        let (event, (result, reason)) = match ended {
+            // It belongs to a session, which has its own lines.
+            Ended::Joined => return,
+            Ended::TurnedAway(_) => ("refused", ended.told()),
+            _ => ("session_end", ended.told()),
+        };
+        let line = Line {
+            event,
+            session: transfer.as_ref().map(hex),
+            job: *job,
+            path: done.paths.as_deref(),
+            result: Some(result),
+            reason,
+            seconds: Some(lasted.as_secs_f64()),
+            bytes: Some(done.bytes),
+            outcome,
+            left_out,
+            ..self.line()
+        };
+        self.daemon.record(&line);
+        // Without a request there was none.
+        if let Some(EndSink(tell)) = self.daemon.ended.as_ref().filter(|_| event == "session_end" && job.is_some()) {
+            tell(SessionEnd::of(&line));
+        }
+    }
+
+    /// One line about each session. Further connections of a session have none.
+    fn log_end(&self, answered: &Answered, done: &Done, lasted: Span, errors: u64) {
+        let (Self { who, peer, .. }, Answered { job, ended, .. }) = (self, answered);
+        let result = match ended.told() {
+            (result, Some(reason)) => format!("{result}: {reason}"),
+            (result, None) => result.to_owned(),
+        };
+        let job = job.unwrap_or("nothing asked");
+        match &done.paths {
+            Some(path) => {
+                let (bytes, errors) = (done.bytes, (errors > 0).then_some(errors));
+                let seconds = format!("{:.3}", lasted.as_secs_f64());
+                tracing::info!(?who, peer, path, bytes, seconds, errors, ?result, "{job}");
+            }
+            None if matches!(ended, Ended::Finished | Ended::Joined) => tracing::debug!(?who, peer, ?result, "{job}"),
+            None => tracing::info!(?who, peer, ?result, "{job}"),
+        }
+    }
+
+    /// What every line about it has.
+    fn line(&self) -> Line<'_> {
+        let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
+        Line { who, key, from, ..Line::default() }
+    }
+}
+
+/// A transfer's number as it stands in logs.
+fn hex(transfer: &TransferId) -> String {
+    transfer.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Answers the first message, whatever it is: the connection is then closed with nothing unread, so
+/// that the answer arrives.
+fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
+    match receive(link.inlet.as_mut()) {
+        Ok(_) | Err(LinkError::Protocol(_)) => {}
+        Err(error) => return Err(error),
+    }
+    link.outlet.send(Message::Refused(refusal).into())?;
+    link.outlet.flush()
+}

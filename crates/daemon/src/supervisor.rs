@@ -1,0 +1,346 @@
+//! The daemon's side of a session: starts its process, and stays with it to its end.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use icdc_limits::thread::{NoThread, start_scoped};
+use icdc_link::{HandedOver, Link, LinkControl};
+use icdc_measure::Expected;
+use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
+use icdc_protocol::validate::clip;
+use icdc_scitags::{Flows, Marker};
+use icdc_stop::StopSignal;
+use icdc_tcp::clock;
+use icdc_transfer::FurtherLink;
+use icdc_units::{ByteCount, Span};
+
+use crate::granted::Granted;
+use icdc_session_process::Rights;
+use icdc_session_process::channel::{Channel, Received};
+use icdc_session_process::lending::{self, Lent};
+use icdc_session_process::messages::{Order, Report, Session};
+use icdc_session_process::{Done, Ended, Registered, refuse};
+
+/// How long a process may take to end after its last word.
+const FAREWELL: Span = Span::from_secs(5);
+/// How often it is looked whether it has.
+const LOOK: Span = Span::from_millis(20);
+/// How often it is looked what a session has carried.
+const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// How long a session may take to make durable what it has, once it is asked to end.
+const SETTLE: Span = Span::from_secs(60);
+/// The same when its client has left and nobody asks: disks and file servers may be slow.
+const SETTLE_GONE: Span = Span::from_secs(600);
+/// Longest text of a process that is believed: a summary has a few kB.
+const MOST_TEXT: usize = 64 << 10;
+
+/// What the daemon hears of a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Heard<'a> {
+    /// What the process says that it has done so far, within what can be.
+    pub(crate) hear: &'a dyn Fn(Done),
+    /// A few times a second, bytes that the connections have carried, as TCP counts them.
+    pub(crate) carried: &'a dyn Fn(u64),
+    /// Payload that it is about to move: how much may move from now on, or the limit that is used up.
+    pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
+}
+
+/// Starts the processes of sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Workers {
+    /// What to run, with its arguments.
+    program: Arc<[OsString]>,
+    /// Tells networks whose the data connections are.
+    marker: Option<Arc<Marker>>,
+}
+
+impl Workers {
+    pub(crate) fn new(program: &[OsString], marker: Option<Arc<Marker>>) -> Self {
+        Self { program: program.into(), marker }
+    }
+
+    /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
+    /// measurement come by `expected`.
+    pub(crate) fn run(
+        &self,
+        link: Link,
+        request: Request,
+        granted: &Granted,
+        registered: Registered<'_>,
+        expected: &Expected,
+        Heard { hear, carried, reserve }: Heard<'_>,
+    ) -> Ended {
+        let (control, lending, child) = match self.start(granted) {
+            Ok(started) => started,
+            Err(error) => {
+                tracing::error!("no process for a session: {error}");
+                let error = NoThread::in_the_way_of_a_process(&error);
+                let reason = format!("the daemon cannot start a process for the session: {error}");
+                return refuse(link, Refusal::new(RefusalKind::Internal, reason));
+            }
+        };
+        let mut process = Process(child);
+        let flows = self.flows(&request.job);
+        // A session that drives connects to another host.
+        let drives = matches!(request.job, Job::Drive(_) | Job::DriveKey);
+        let address = link.control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
+        let peer = address.filter(|_| !drives);
+        let connections = Connections::default();
+        let told = std::thread::scope(|scope| {
+            let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
+            let lent = Lent { allowed: &granted.rights.congestion, expected, reserve };
+            let (lending, control) = (&lending, &control);
+            let lend = move || lending::lend(lending, control, lent, peer);
+            // A further connection may be there before its session has been handed over, and must come after it.
+            let (has_begun, begun) = bounded::<()>(1);
+            let join = move || {
+                if begun.recv().is_ok() {
+                    joined.iter().for_each(|further| join(joining, further, flows));
+                }
+            };
+            // Before the link is handed over, so that its client can be told.
+            let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
+            let begun = match started {
+                Ok(_) => begin(link, request, &granted.rights, (control, &connections), flows),
+                Err(error) => {
+                    tracing::error!("a session was ended because its threads could not be started: {error}");
+                    Err(refuse(link, Refusal::new(RefusalKind::Internal, format!("the daemon {error}"))))
+                }
+            };
+            let told = match begun {
+                Ok(()) => {
+                    // Its thread waits for just this.
+                    let _ = has_begun.send(());
+                    let to_stop = Arc::clone(control);
+                    // A process that does not take this is not waited for: its end of the channel is closed.
+                    let asked = move || drop(to_stop.send_at_once(&Order::Stop, None));
+                    let _stopped = registered.stop.while_waiting(asked);
+                    let stop = &registered.stop;
+                    Follower { control, connections: &connections, stop, hear, carried }.follow()
+                }
+                Err(ended) => Some(ended),
+            };
+            control.close();
+            lending.close();
+            drop(registered);
+            told
+        });
+        drop(flows);
+        let status = process.end();
+        carried(connections.bytes());
+        told.unwrap_or_else(|| {
+            hear(Done { bytes: connections.bytes(), ..Done::default() });
+            let how = status.map_or_else(|error| error.to_string(), how);
+            tracing::error!("the process of a session ended without a word: {how}");
+            Ended::Cut(format!("the session's process ended: {how}"))
+        })
+    }
+
+    /// For the data connections of this job, if they are marked.
+    fn flows(&self, job: &Job) -> Option<Flows> {
+        let marker = self.marker.as_ref()?;
+        match job {
+            Job::Transfer(Transfer::Send { .. }) => Some(marker.flows(true)),
+            Job::Transfer(Transfer::Receive { .. }) => Some(marker.flows(false)),
+            _ => None,
+        }
+    }
+
+    /// A process that runs as the user of these rights, with its channels.
+    fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, Child)> {
+        let (control, far_control) = Channel::pair()?;
+        let (lending, far_lending) = Channel::pair()?;
+        let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_USEC")
+            .env_remove("WATCHDOG_PID")
+            .stdin(Stdio::from(OwnedFd::from(far_control)))
+            .stdout(Stdio::null())
+            .spawn()?;
+        control.send(&Order::Become(granted.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_lending)))?;
+        Ok((Arc::new(control), lending, child))
+    }
+}
+
+/// Gives a process its session, with the first connection; how the session ended if it does not take that.
+fn begin(
+    link: Link,
+    request: Request,
+    rights: &Rights,
+    (control, connections): (&Channel, &Connections),
+    flows: Option<&Flows>,
+) -> Result<(), Ended> {
+    let HandedOver { state, socket, control: connection } =
+        link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
+    mark(flows, &connection);
+    let session = Session { request, rights: rights.clone(), link: state };
+    control
+        .send(&Order::Begin(Box::new(session)), Some(socket.as_fd()))
+        .map_err(|error| Ended::Cut(format!("the session's process does not take the connection: {error}")))?;
+    connections.add(connection);
+    Ok(())
+}
+
+/// Stays with a process to the end of its channel.
+struct Follower<'a> {
+    control: &'a Channel,
+    connections: &'a Connections,
+    stop: &'a StopSignal,
+    hear: &'a dyn Fn(Done),
+    carried: &'a dyn Fn(u64),
+}
+
+impl Follower<'_> {
+    /// Hears what the process reports; its last word, if there is one. Nothing of it is believed beyond what
+    /// the connections can have carried.
+    fn follow(&self) -> Option<Ended> {
+        let mut given_up = None;
+        loop {
+            match self.control.receive_within::<Report>(LOOK_AFTER) {
+                Ok(Received::Message(Report::So(done))) => (self.hear)(self.believed(done)),
+                Ok(Received::Message(Report::Ended(done, ended))) => {
+                    (self.hear)(self.believed(done));
+                    return Some(believed_end(ended));
+                }
+                Ok(Received::Nothing) => {}
+                Ok(Received::End) => return None,
+                Err(error) => {
+                    tracing::error!("the channel to the process of a session failed: {error}");
+                    return None;
+                }
+            }
+            (self.carried)(self.connections.bytes());
+            // One that is stopped, or hangs in a file system, is left behind.
+            let now = clock::now();
+            let patience = match self.stop.is_requested() {
+                true => Some(SETTLE),
+                false => self.connections.are_gone().then_some(SETTLE_GONE),
+            };
+            given_up = patience.map(|patience| given_up.unwrap_or(now + patience));
+            if given_up.is_some_and(|at| at <= now) {
+                tracing::error!("the process of a session does not end");
+                return None;
+            }
+        }
+    }
+
+    fn believed(&self, done: Done) -> Done {
+        let is_short = |text: &String| text.len() <= MOST_TEXT;
+        Done {
+            bytes: done.bytes.min(self.connections.bytes()),
+            paths: done.paths.filter(is_short),
+            summary: done.summary.filter(is_short),
+        }
+    }
+}
+
+/// An end that a session can have.
+fn believed_end(ended: Ended) -> Ended {
+    match ended {
+        Ended::Cut(reason) => Ended::Cut(clip(reason)),
+        Ended::Refused(reason) => Ended::Refused(clip(reason)),
+        Ended::TurnedAway(refusal) => Ended::Refused(clip(refusal.reason)),
+        Ended::Joined => Ended::Cut("the session's process says that it joined another session".to_owned()),
+        ended @ (Ended::Finished | Ended::Interrupted) => ended,
+    }
+}
+
+/// The connections of a session, as the daemon sees them: they stay open here until the session has ended,
+/// so that what they have carried is known whatever becomes of its process.
+#[derive(Default)]
+struct Connections(Mutex<Vec<LinkControl>>);
+
+impl Connections {
+    fn add(&self, control: LinkControl) {
+        self.lock().push(control);
+    }
+
+    /// Bytes that they have carried in both directions, as TCP counts them.
+    fn bytes(&self) -> u64 {
+        let carried = |control: &LinkControl| {
+            control.tcp_info().map_or(0, |info| (info.bytes_acked + info.bytes_received).as_u64())
+        };
+        self.lock().iter().map(carried).sum()
+    }
+
+    /// Whether the peer has left all of them.
+    fn are_gone(&self) -> bool {
+        self.lock().iter().all(LinkControl::is_hung_up)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<LinkControl>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes a further connection on.
+fn join(
+    (control, connections): (&Channel, &Connections),
+    FurtherLink { number, link }: FurtherLink,
+    flows: Option<&Flows>,
+) {
+    match link.hand_over() {
+        Ok(HandedOver { state, socket, control: connection }) => {
+            if control.send(&Order::Join { number, link: state }, Some(socket.as_fd())).is_err() {
+                connection.shutdown();
+            } else {
+                mark(flows, &connection);
+                connections.add(connection);
+            }
+        }
+        Err(error) => tracing::debug!("a further connection: {error}"),
+    }
+}
+
+/// Tells of a data connection, whose socket then stays open here until its session ends.
+fn mark(flows: Option<&Flows>, connection: &LinkControl) {
+    if let (Some(flows), Some(socket)) = (flows, connection.socket()) {
+        flows.add(socket);
+    }
+}
+
+/// How a process ended.
+fn how(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("signal {signal}"),
+        None => status.to_string(),
+    }
+}
+
+/// A process that is not left behind.
+struct Process(Child);
+
+impl Process {
+    /// Waits for its end, which its last word has announced, and ends it otherwise.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        for _ in 0..2 {
+            let (deadline, pause) = (clock::now() + FAREWELL, StopSignal::new());
+            while clock::now() < deadline {
+                if let Some(status) = self.0.try_wait()? {
+                    return Ok(status);
+                }
+                let _ = pause.wait(LOOK);
+            }
+            self.0.kill()?;
+        }
+        Err(io::Error::other("it does not end, and has nothing more to do with the session"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One of another user may be out of reach.
+        if !matches!(self.0.try_wait(), Ok(Some(_))) && self.0.kill().is_ok() {
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Limits that a session's process sets to itself once it knows its session, and before it has another thread.
+
+use std::path::Path;
+
+use icdc_confine::calls::{self, Process};
+use icdc_confine::files::Files;
+use icdc_protocol::message::{Job, Transfer};
+
+use crate::rights::Rights;
+use crate::run::diskless;
+
+/// Confines this process to the root of its key, and to the system calls of its job. There is no way back.
+pub(super) fn confine(job: &Job, rights: &Rights) {
+    let (is_connected, files) = match job {
+        job if diskless(job).is_some() => {
+            (true, icdc_client::scratch_places().iter().fold(Files::of_end(), |files, place| files.change_path(place)))
+        }
+        Job::Transfer(Transfer::Receive { .. }) => (true, of_root(rights, Files::change_path)),
+        Job::Transfer(Transfer::Send { .. }) => (true, of_root(rights, Files::read_path)),
+        Job::Drive(_) | Job::DriveKey => (false, of_root(rights, Files::read_path).with_names()),
+        Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
+    };
+    let (files, process) = match is_connected {
+        true => (files.alone(), Process::Connected),
+        false => (files, Process::Connecting),
+    };
+    files.enforce();
+    calls::refuse_for(process);
+}
+
+/// Everything beneath the root of the key.
+fn of_root(rights: &Rights, allow: fn(Files, &Path) -> Files) -> Files {
+    match rights.root.directory() {
+        Some(directory) => allow(Files::of_end(), &directory),
+        // The session cannot begin either.
+        None => Files::of_end(),
+    }
+}

@@ -1,0 +1,347 @@
+//! The end that drives a transfer to another far end: `icdc-client`'s module `between` shows who else has a part.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use icdc_client::between::outcome;
+use icdc_client::connect::back::{Back, Expected};
+use icdc_client::connect::{Connect, ConnectError, Further, pinned, reach};
+use icdc_client::{CopyError, PushOrder, push_over};
+use icdc_limits::thread::{start, start_scoped};
+use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
+use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
+use icdc_protocol::{Features, Message, TransferId};
+use icdc_session::retry::RETRY_FOR;
+use icdc_stop::StopSignal;
+use icdc_tcp::{Beginning, Family, clock};
+use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
+use icdc_trust::{Identity, PublicKey};
+use icdc_units::Span;
+
+use crate::ended::Ended;
+use crate::rights::Rights;
+use crate::sessions::Registered;
+use crate::work::Work;
+
+/// How long the client may take to close the link once it has been told the result.
+const FAREWELL: Span = Span::from_secs(10);
+/// How long the other far end's port may take before that end is asked to connect: a lost SYN is
+/// sent again after a second, and three round trips of the longest path are less.
+const DIRECT_PATIENCE: Span = Span::from_secs(2);
+
+/// Drives a transfer to another far end, in a session of a daemon.
+pub(crate) fn drive_in_session(
+    request: Request,
+    link: Link,
+    rights: &Rights,
+    session: &Registered<'_>,
+    work: &Work,
+) -> Ended {
+    if request.job != Job::DriveKey {
+        let reason = "this end makes a key (DriveKey) before it drives".to_owned();
+        return conclude(link, Err(Refusal { kind: RefusalKind::Protocol, reason }));
+    }
+    let identity = Identity::generate();
+    let key = *identity.public().as_bytes();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let listening = Listening { features: Features::OURS, version, key, port: 0 };
+    let client = match ClientLink::open(link, session.stop.clone()) {
+        Ok(client) => client,
+        Err(error) => return Ended::Refused(error.to_string()),
+    };
+    client.writer.send(Message::Listening(listening));
+    client.serve(rights, &identity, Some(request.transfer), work)
+}
+
+/// Waits for one work order and carries it out: the far end that ssh started for that. `identity`
+/// is the key that the destination lets in. Whatever becomes of it, the client is told.
+pub fn drive_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
+    let ended = ClientLink::open(link, stop.clone())?.serve(rights, identity, None, &Work::begin());
+    tracing::debug!(?ended, "drive");
+    Ok(())
+}
+
+/// Answers a request that needs one message, and tells how the connection ended.
+pub fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
+    let (message, ended) = match outcome {
+        Ok(()) => (Message::Accepted(Features::OURS), Ended::Finished),
+        Err(refusal) => (Message::Refused(refusal.clone()), Ended::Refused(refusal.reason)),
+    };
+    match say(link.outlet.as_mut(), message) {
+        Ok(()) => ended,
+        Err(error) => Ended::Cut(error.to_string()),
+    }
+}
+
+fn say(outlet: &mut dyn Outlet, message: Message) -> Result<(), LinkError> {
+    outlet.send(message.into())?;
+    outlet.flush()
+}
+
+/// The driving end's side of the link to the client: one thread that speaks and one that listens.
+struct ClientLink {
+    writer: MessageWriter,
+    end: WriterGuard,
+    incoming: Receiver<Incoming>,
+    control: LinkControl,
+    /// Connections that the other far end is to make.
+    expected: Arc<Expected>,
+    stop: StopSignal,
+}
+
+/// What comes from the client, or instead of it.
+enum Incoming {
+    Order(TransferId, Box<Drive>),
+    Stop,
+    Gone(LinkError),
+}
+
+impl ClientLink {
+    fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
+        let Link { outlet, inlet, control } = link;
+        let (writer, end) = MessageWriter::start(outlet, &control)?;
+        let (tell, incoming) = unbounded();
+        let on_stop = tell.clone();
+        stop.on_request(move || {
+            let _ = on_stop.send(Incoming::Stop);
+        });
+        let stop_too = stop.clone();
+        let expected = Arc::<Expected>::default();
+        let answers = Arc::clone(&expected);
+        start("listener", move || listen(inlet, &tell, &answers, &stop_too))?;
+        Ok(Self { writer, end, incoming, control, expected, stop })
+    }
+
+    /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
+    fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
+        let (result, ended) = match self.incoming.recv() {
+            Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+                // A daemon opens no port that a client names.
+                let is_daemon = transfer.is_some();
+                if is_daemon && drive.route != DriveRoute::Direct {
+                    let reason =
+                        "a daemon connects directly only, and opens no port for others to connect back to".to_owned();
+                    self.writer
+                        .send(Message::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: reason.clone() }));
+                    return self.farewell(Ended::Refused(reason));
+                }
+                self.writer.send(Message::Accepted(Features::OURS));
+                work.concerns(&drive.sources);
+                match self.drive(id, &drive, rights, identity, &work.account) {
+                    Ok(summary) => {
+                        work.complete(&summary);
+                        (relay(&Event::Summary(summary)), Ended::Finished)
+                    }
+                    Err(error) => failed(&error),
+                }
+            }
+            Ok(Incoming::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
+            Ok(Incoming::Stop) => failed(&CopyError::Interrupted),
+            Ok(Incoming::Gone(LinkError::Protocol(reason))) => {
+                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
+            }
+            Ok(Incoming::Gone(error)) => return Ended::Cut(error.to_string()),
+            Err(_) => unreachable!("the stop signal holds a sender"),
+        };
+        if let Some(message) = result {
+            self.writer.send(message);
+        }
+        self.farewell(ended)
+    }
+
+    fn farewell(self, ended: Ended) -> Ended {
+        drop(self.end);
+        // The client closes when it has the result. Closing first could cost it the last words.
+        let deadline = clock::now() + FAREWELL;
+        while !matches!(
+            self.incoming.recv_timeout(Duration::from_nanos((deadline - clock::now()).as_nanos())),
+            Ok(Incoming::Gone(_)) | Err(_)
+        ) {}
+        self.control.shutdown();
+        ended
+    }
+
+    fn drive(
+        &self,
+        transfer: TransferId,
+        drive: &Drive,
+        rights: &Rights,
+        identity: &Identity,
+        account: &Account,
+    ) -> Result<Summary, CopyError> {
+        let tree = rights.root.tree().map_err(|error| CopyError::Failed(error.to_string()))?;
+        let (congestion, refused) = rights.congestion.judge(drive.send.congestion.as_deref());
+        if let Some(reason) = refused {
+            tracing::info!(peer = self.control.peer(), "{reason}");
+        }
+        let send = SendOptions { congestion: congestion.map(str::to_owned), ..drive.send.clone() };
+        let order = PushOrder {
+            transfer,
+            tree: &tree,
+            paths: &drive.sources,
+            selection: None,
+            send: &send,
+            destination: drive.destination.clone(),
+            receive: drive.receive.clone(),
+            retry_for: RETRY_FOR,
+            account,
+        };
+        let writer = self.writer.clone();
+        let events: EventSink = Arc::new(move |event| {
+            if let Some(message) = relay(&event) {
+                writer.send(message);
+            }
+        });
+        let back = Back::passed_on(&drive.host, drive.ports, self.writer.clone(), &self.expected);
+        let mut reached = Reached { drive, identity, back: &back, events: &events, route: None, stop: &self.stop };
+        push_over(&mut reached, &order, &events, &self.stop)
+    }
+}
+
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expected, stop: &StopSignal) {
+    let reason = loop {
+        match receive(inlet.as_mut()) {
+            Ok(Message::Request(Request { transfer, job: Job::Drive(drive), .. })) => {
+                // Nobody waits for a second order.
+                let _ = tell.send(Incoming::Order(transfer, drive));
+            }
+            Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
+            Ok(Message::Interrupt) => stop.request(),
+            Ok(Message::Ping) => {}
+            Ok(other) => {
+                break LinkError::Protocol(format!("unexpected {} while driving", other.kind()));
+            }
+            Err(error) => break error,
+        }
+    };
+    let _ = tell.send(Incoming::Gone(reason));
+    stop.request();
+}
+
+/// The other far end, as the order names it.
+#[derive(Clone, Copy)]
+struct Reached<'a> {
+    drive: &'a Drive,
+    identity: &'a Identity,
+    back: &'a Back,
+    events: &'a EventSink,
+    /// By which it was reached.
+    route: Option<Route>,
+    stop: &'a StopSignal,
+}
+
+impl Reached<'_> {
+    fn connect(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
+        let (host, port) = (&self.drive.host, self.drive.port);
+        let stream = match route {
+            Route::Back => self.back.connect(stop)?,
+            _ => {
+                let unanswered = |reason| ConnectError::Unreachable { host: host.clone(), port, reason };
+                reach((host, port), Family::Any, &Beginning::default(), stop, unanswered)?
+            }
+        };
+        let link = pinned(stream, (host, port), self.identity, PublicKey::from_bytes(self.drive.key), stop)?;
+        Ok(link.to_host(host))
+    }
+
+    /// The first route that works, and why not the one before.
+    fn first(&self) -> Result<(Link, Route, String), ConnectError> {
+        let over = StopSignal::new();
+        let _stopped = self.stop.while_waiting({
+            let over = over.clone();
+            move || over.request()
+        });
+        std::thread::scope(|scope| {
+            let (tell, told) = bounded(2);
+            let attempt = |route| {
+                let (tell, over, untold) = (tell.clone(), &over, tell.clone());
+                // Nobody waits for the one that is too late.
+                let connect = move || drop(tell.send((route, self.connect(route, over))));
+                if let Err(error) = start_scoped(scope, "route", connect) {
+                    let (host, port) = (self.drive.host.clone(), self.drive.port);
+                    let reason = error.to_string();
+                    let _ = untold.send((route, Err(ConnectError::Unreachable { host, port, reason })));
+                }
+            };
+            attempt(Route::Direct);
+            let first = told.recv_timeout(DIRECT_PATIENCE.into());
+            let direct = match first {
+                Ok((route, Ok(link))) => return Ok((link, route, String::new())),
+                Ok((_, Err(error))) => Some(error),
+                Err(_) => None,
+            };
+            let why = match &direct {
+                Some(error) => error.in_short(),
+                None => format!("{} port {} did not answer within {DIRECT_PATIENCE}", self.drive.host, self.drive.port),
+            };
+            attempt(Route::Back);
+            let mut failures: Vec<ConnectError> = direct.into_iter().collect();
+            while failures.len() < 2 {
+                match told.recv() {
+                    Ok((route, Ok(link))) => {
+                        over.request();
+                        if route != Route::Back {
+                            self.back.close();
+                        }
+                        return Ok((link, route, why));
+                    }
+                    Ok((_, Err(error))) => failures.push(error),
+                    Err(_) => break,
+                }
+            }
+            match failures.pop() {
+                Some(ConnectError::Interrupted) | None => Err(ConnectError::Interrupted),
+                Some(other) => {
+                    let mut reasons: Vec<String> = failures.iter().map(ConnectError::in_short).collect();
+                    reasons.push(other.in_short());
+                    Err(ConnectError::NeitherWay { host: self.drive.host.clone(), reasons: reasons.join("; ") })
+                }
+            }
+        })
+    }
+}
+
+impl Connect for Reached<'_> {
+    fn link(&mut self) -> Result<Link, ConnectError> {
+        if let Some(route) = self.route.take() {
+            let link = self.connect(route, self.stop)?;
+            self.route = Some(route);
+            return Ok(link);
+        }
+        let (link, route, reason) = match self.drive.route {
+            DriveRoute::Auto => self.first()?,
+            DriveRoute::Direct => (self.connect(Route::Direct, self.stop)?, Route::Direct, String::new()),
+            DriveRoute::Back => (self.connect(Route::Back, self.stop)?, Route::Back, "--via back".to_owned()),
+        };
+        (self.events)(Event::Route { via: route, reason });
+        self.route = Some(route);
+        Ok(link)
+    }
+
+    fn further(&mut self) -> Result<Further<'_>, ConnectError> {
+        let (reached, route) = (*self, self.route.unwrap_or(Route::Direct));
+        Ok(Box::new(move |_, stop| reached.connect(route, stop)))
+    }
+}
+
+/// An event for the client; `None` for one that JSON cannot carry.
+fn relay(event: &Event) -> Option<Message> {
+    match serde_json::to_vec(event) {
+        Ok(json) => Some(Message::Relay(json)),
+        Err(error) => {
+            tracing::debug!("an event is not relayed: {error}");
+            None
+        }
+    }
+}
+
+fn failed(error: &CopyError) -> (Option<Message>, Ended) {
+    let ended = match error {
+        CopyError::Interrupted => Ended::Interrupted,
+        CopyError::Lost(reason) => Ended::Cut(reason.clone()),
+        other => Ended::Refused(other.to_string()),
+    };
+    (Some(Message::Abort(outcome::refusal(error))), ended)
+}

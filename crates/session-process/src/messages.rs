@@ -1,0 +1,138 @@
+//! What a daemon and a session's process tell each other.
+
+use std::num::NonZeroU32;
+
+use icdc_link::LinkState;
+use icdc_protocol::measure::Proof;
+use icdc_protocol::message::Request;
+use icdc_rate::known_paths::Resumption;
+use icdc_tcp::congestion::{BundleNumber, Told};
+use icdc_units::{Rate, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::ended::Ended;
+use crate::rights::Rights;
+use crate::user::User;
+use crate::work::Done;
+
+/// From the daemon to the process.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// The first: whom to run as; `None` for the user of the daemon. With the channel of lending.
+    Become(Option<User>),
+    /// The second: the session. With the socket of its first connection.
+    Begin(Box<Session>),
+    /// A further connection, with its socket.
+    Join {
+        /// Its number in the session.
+        number: u8,
+        /// The state of its TLS.
+        link: LinkState,
+    },
+    /// A data connection of the measurement, with its socket: what it has said already.
+    Data(Vec<u8>),
+    /// Make durable what there is, and end.
+    Stop,
+}
+
+/// A session.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// Allowed already.
+    pub request: Request,
+    /// What it may do.
+    pub rights: Rights,
+    /// The state of its first connection's TLS.
+    pub link: LinkState,
+}
+
+/// From the process to the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// What it has done so far.
+    So(Done),
+    /// All that it has done, and how it ended: the last.
+    Ended(Done, Ended),
+}
+
+/// From the process to the daemon: please do this for the socket that comes with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Wish {
+    /// Tell what is known of the path.
+    KnownPath,
+    /// Remember this of the path.
+    RememberPath(Path),
+    /// Give the socket the send buffer of a long path.
+    PrepareToSend,
+    /// Use this congestion control.
+    Congestion {
+        /// Its name.
+        algorithm: String,
+        /// The path, where it is known.
+        known: Option<Path>,
+        /// The bundle of connections that the socket belongs to.
+        bundle: Option<NonZeroU32>,
+    },
+    /// Hand on the data connections that show these proofs; without a socket.
+    Expect(Vec<Proof>),
+    /// Reserve so many bytes of payload; without a socket.
+    Reserve(u64),
+}
+
+/// The answer to the wish of this number.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number.
+    pub number: u64,
+    /// What was done or found.
+    pub content: Content,
+}
+
+/// A wish with its number.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Numbered {
+    /// The number, one more than that of the last.
+    pub number: u64,
+    /// The request.
+    pub wish: Wish,
+}
+
+/// What was done or found.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Content {
+    /// It was done, or nothing was to be told.
+    Done,
+    /// What is known of the path.
+    KnownPath(Option<Path>),
+    /// Whether the algorithm has been told of the socket, or why the socket cannot have it.
+    Congestion(Result<bool, String>),
+    /// Bytes that may move from now on, or the limit that is used up.
+    Reserved(Result<u64, String>),
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Path {
+    rate: Rate,
+    round_trip: Span,
+}
+
+impl From<Resumption> for Path {
+    fn from(Resumption { rate, round_trip }: Resumption) -> Self {
+        Self { rate, round_trip }
+    }
+}
+
+impl From<Path> for Resumption {
+    fn from(Path { rate, round_trip }: Path) -> Self {
+        Self { rate, round_trip }
+    }
+}
+
+impl Wish {
+    /// To use a congestion control that is told so much.
+    pub fn congestion(algorithm: &str, told: &Told) -> Self {
+        let algorithm = algorithm.to_owned();
+        Self::Congestion { algorithm, known: told.known.map(Path::from), bundle: told.bundle.map(BundleNumber::number) }
+    }
+}

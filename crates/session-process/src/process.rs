@@ -1,0 +1,185 @@
+//! The process of a session.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icdc_limits::thread::start;
+use icdc_link::{Link, LinkControl};
+use icdc_measure::{Arrived, Expected};
+use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_stop::StopSignal;
+use icdc_transfer::FurtherLink;
+use icdc_units::Span;
+use thiserror::Error;
+
+use crate::channel::Channel;
+use crate::confinement::confine;
+use crate::lending::{Lender, Reserve};
+use crate::messages::{Order, Report, Session};
+use crate::run::{refuse, run_session};
+use crate::sessions::{Part, Sessions};
+use crate::user::become_user;
+use crate::work::{Done, Work};
+
+/// How often the daemon hears how far it is: what a killed daemon or process had done is then in the
+/// log, but for the last second.
+const REPORT: Span = Span::from_millis(500);
+/// Exit code of a process whose daemon is gone.
+const ORPHANED: i32 = 1;
+
+/// Why a session's process could not begin.
+#[derive(Debug, Error)]
+pub enum SessionProcessError {
+    /// Nobody is there that gives it a session.
+    #[error("expected a daemon on standard input: {0}; this command is for `icdc serve` to call")]
+    NoDaemon(String),
+    /// It may not run as the user that it was told.
+    #[error("cannot run as the user of the key: {0}")]
+    User(io::Error),
+    /// A descriptor or a thread could not be had.
+    #[error("{call}: {cause}")]
+    System {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// The connection cannot be taken over.
+    #[error(transparent)]
+    Link(#[from] icdc_link::LinkError),
+}
+
+/// Runs the session that a daemon gives to this process by standard input, to its end. To be called
+/// before the process has any other thread.
+///
+/// # Errors
+/// See [`SessionProcessError`].
+pub fn session_process() -> Result<(), SessionProcessError> {
+    let system = |call| move |cause: io::Error| SessionProcessError::System { call, cause };
+    let no_daemon = |error: io::Error| SessionProcessError::NoDaemon(error.to_string());
+    let nobody = || SessionProcessError::NoDaemon("it said nothing".to_owned());
+    let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(io::Error::from);
+    let control = Channel::new(UnixStream::from(stdin.map_err(system("dup"))?)).map_err(no_daemon)?;
+    let (order, lending) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
+    let (Order::Become(user), Some(lending)) = (order, lending) else { return Err(nobody()) };
+    // Before anything that a client has sent is here.
+    become_user(user.as_ref()).map_err(SessionProcessError::User)?;
+    icdc_tcp::raise_descriptor_limit();
+    let (order, socket) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
+    let (Order::Begin(session), Some(socket)) = (order, socket) else { return Err(nobody()) };
+    confine(&session.request.job, &session.rights);
+    let lending = Channel::new(UnixStream::from(lending)).and_then(Lender::new).map_err(system("setsockopt"))?;
+    lending.install();
+    serve(Arc::new(control), &lending, *session, socket)
+}
+
+fn serve(
+    control: Arc<Channel>,
+    lending: &Arc<Lender>,
+    Session { request, rights, link }: Session,
+    socket: OwnedFd,
+) -> Result<(), SessionProcessError> {
+    let (stop, work) = (StopSignal::new(), Arc::new(Work::begin()));
+    work.account.limit(Box::new(Reserve::new(lending)));
+    let announce = Arc::clone(lending);
+    let sessions = Sessions::with_measurements(Expected::announcing(move |proofs| announce.expect(proofs)));
+    let link = Link::take_over(link, socket)?;
+    let connections = Connections::default();
+    connections.add(&link.control);
+    let registered = sessions.register(request.transfer, Part::of(&request.job), &link.control, &stop);
+    let registered = match registered {
+        Ok(registered) => registered,
+        Err(refusal) => {
+            refuse(link, refusal);
+            return Ok(());
+        }
+    };
+    let listener = {
+        let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
+        let (transfer, stop) = (request.transfer, stop.clone());
+        move || {
+            while let Ok(Some((order, socket))) = control.receive::<Order>() {
+                obey(order, socket, (&sessions, &connections), transfer, &stop);
+            }
+            // The daemon is gone, or has nothing to do with this session any more.
+            std::process::exit(ORPHANED);
+        }
+    };
+    let over = StopSignal::new();
+    let reporter = {
+        let (control, work, connections, over) =
+            (Arc::clone(&control), Arc::clone(&work), connections.clone(), over.clone());
+        move || {
+            let mut last = work.done();
+            while !over.wait(REPORT) {
+                let done = work.done();
+                let done = Done { bytes: done.bytes.max(connections.bytes()), ..done };
+                if done != last && control.send(&Report::So(done.clone()), None).is_ok() {
+                    last = done;
+                }
+            }
+        }
+    };
+    let ended = match start("daemon", listener).and_then(|_| start("report", reporter)) {
+        Ok(reporter) => {
+            let ended = run_session(link, request, &rights, &sessions, &registered, &work);
+            over.request();
+            // It does not panic.
+            let _ = reporter.join();
+            ended
+        }
+        Err(error) => refuse(link, Refusal::new(RefusalKind::Internal, error.to_string())),
+    };
+    connections.forget();
+    // Nobody hears it only if the daemon is gone.
+    let _ = control.send(&Report::Ended(work.done(), ended), None);
+    Ok(())
+}
+
+/// The connections of the session, for what they have carried.
+#[derive(Clone, Default)]
+struct Connections(Arc<Mutex<Vec<LinkControl>>>);
+
+impl Connections {
+    fn add(&self, control: &LinkControl) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(control.clone());
+    }
+
+    /// Payload so far, in both directions.
+    fn bytes(&self) -> u64 {
+        let controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        controls.iter().map(|control| (control.received() + control.delivered()).as_u64()).sum()
+    }
+
+    /// A connection that nobody holds any more is closed in order.
+    fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn obey(
+    order: Order,
+    socket: Option<OwnedFd>,
+    (sessions, connections): (&Sessions, &Connections),
+    transfer: [u8; 16],
+    stop: &StopSignal,
+) {
+    match (order, socket) {
+        (Order::Join { number, link }, Some(socket)) => match Link::take_over(link, socket) {
+            Ok(link) => {
+                connections.add(&link.control);
+                if let Err((link, refusal)) = sessions.join(transfer, FurtherLink { number, link }) {
+                    refuse(link, refusal);
+                }
+            }
+            Err(error) => tracing::debug!("a further connection: {error}"),
+        },
+        (Order::Data(said), Some(socket)) => {
+            sessions.measurements.hand_on(Arrived { stream: socket.into(), said });
+        }
+        (Order::Stop, _) => stop.request(),
+        (order, _) => tracing::debug!("an order that means nothing now: {order:?}"),
+    }
+}

@@ -1,0 +1,71 @@
+//! What a session may do.
+
+use icdc_tcp::congestion::find;
+use icdc_transfer::receiver::Allowed;
+use icdc_trust::Access;
+use icdc_units::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::root::Root;
+
+/// What a session may do, as its process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rights {
+    /// Have files sent to it, or written.
+    pub access: Access,
+    /// Ceiling of its rate.
+    pub max_rate: Option<Rate>,
+    /// Where its paths are resolved.
+    pub root: Root,
+    /// Congestion control that it may ask for.
+    pub congestion: AllowedCongestion,
+}
+
+impl Rights {
+    /// Limits of the session to the end that receives in it.
+    pub fn allowed(&self) -> Allowed {
+        Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate }
+    }
+}
+
+/// Congestion control that the other end may ask for by name, beside what the kernel has itself: icdc's own
+/// ones are eBPF, which is loaded for it. What is chosen without a name is this end's own business.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllowedCongestion {
+    /// Any: the other end has a login here, and could load it by itself.
+    Any,
+    /// Those of these names.
+    Named(Vec<String>),
+}
+
+/// What finds the rate by itself: chosen where nothing is asked for.
+const OWN: &str = "icdc";
+
+impl AllowedCongestion {
+    /// What is used when `wanted` is asked for, and a sentence if that is something else.
+    pub fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
+        let Some(name) = wanted else { return (None, None) };
+        let is_allowed = match self {
+            Self::Any => true,
+            Self::Named(_) => find(name).is_none_or(|ours| self.lends(ours.name)),
+        };
+        if is_allowed {
+            return (wanted, None);
+        }
+        let reason = format!(
+            "congestion control {name:?} is not used: the daemon's operator allows it to nobody (icdc serve --allow-cc)"
+        );
+        (None, Some(reason))
+    }
+
+    /// Whether a session may have the daemon use `algorithm`, one of icdc's, for a socket.
+    pub fn lends(&self, algorithm: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Named(names) => {
+                let is_meant = |name: &String| find(name).is_some_and(|allowed| allowed.name == algorithm);
+                algorithm == OWN || names.iter().any(is_meant)
+            }
+        }
+    }
+}

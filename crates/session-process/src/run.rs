@@ -1,0 +1,177 @@
+//! Running a session whose request was authorized.
+
+use std::sync::Arc;
+
+use icdc_disk::tree::Tree;
+use icdc_link::Link;
+use icdc_measure::Finish;
+use icdc_protocol::Features;
+use icdc_protocol::message::{
+    Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
+};
+use icdc_protocol::validate::clip;
+use icdc_session::SessionError;
+use icdc_transfer::sender::{self, SendingLink};
+use icdc_transfer::{Account, EventSink, receiver, summary};
+use icdc_tuning::Tuned;
+
+use icdc_client::Scratch;
+
+use crate::drive;
+use crate::ended::Ended;
+use crate::rights::Rights;
+use crate::sessions::{Registered, Sessions};
+use crate::work::Work;
+
+/// Runs a session that is allowed and registered, in this process, to its end.
+pub fn run_session(
+    link: Link,
+    request: Request,
+    rights: &Rights,
+    sessions: &Sessions,
+    registered: &Registered<'_>,
+    work: &Work,
+) -> Ended {
+    match request.job {
+        Job::Measure(mut order) => {
+            let (congestion, refused) = rights.congestion.judge(order.congestion.as_deref());
+            if let Some(reason) = refused {
+                return refuse(link, Refusal::new(RefusalKind::NotAllowed, reason));
+            }
+            order.congestion = congestion.map(str::to_owned);
+            match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
+                Ok(Finish::Complete) => Ended::Finished,
+                Ok(Finish::Interrupted) => Ended::Interrupted,
+                Err(error) => error.into(),
+            }
+        }
+        Job::Transfer(job) => match run_transfer(link, (request.features, job), rights, registered, work) {
+            Ok(()) => Ended::Finished,
+            Err(error) => error.into(),
+        },
+        _ => drive::drive_in_session(request, link, rights, registered, work),
+    }
+}
+
+/// Sends or receives, within the rights of the session.
+fn run_transfer(
+    mut link: Link,
+    (features, job): (Features, Transfer),
+    rights: &Rights,
+    registered: &Registered<'_>,
+    work: &Work,
+) -> Result<(), SessionError> {
+    // The directory of a transfer without disks goes with the session.
+    let (tree, _scratch) = match open_tree(&job, rights) {
+        Ok(opened) => opened,
+        Err(refusal) => {
+            refuse(link, refusal.clone());
+            return Err(SessionError::Refused(refusal));
+        }
+    };
+    link.outlet.send(Message::Accepted(Features::OURS).into())?;
+    if let Some(limit) = rights.max_rate {
+        work.account.note_max_rate(limit);
+        if features.has(Features::MAX_RATE) {
+            let bytes_per_second = limit.as_bytes_per_second().max(1);
+            link.outlet.send(Message::MaxRate { bytes_per_second }.into())?;
+        }
+    }
+    link.outlet.flush()?;
+    match job {
+        Transfer::Receive { destination, options } => {
+            receive(link, &tree, (&destination, &options), rights, registered, work)
+        }
+        Transfer::Send { sources, options } => {
+            send(link, &tree, (&sources, options, features), rights, registered, work)
+        }
+    }
+}
+
+fn receive(
+    link: Link,
+    tree: &Tree,
+    (destination, options): (&[u8], &ReceiveOptions),
+    rights: &Rights,
+    registered: &Registered<'_>,
+    work: &Work,
+) -> Result<(), SessionError> {
+    let transfer = registered.transfer;
+    let order = receiver::Order { transfer, tree, destination, asked: None, options, allowed: rights.allowed() };
+    let account: &Account = &work.account;
+    let received = receiver::run(link, registered.joining(), &order, account, &silent(), &registered.stop)?;
+    work.complete(&summary::of_received(&received, account, options));
+    Ok(())
+}
+
+fn send(
+    mut link: Link,
+    tree: &Tree,
+    (sources, mut options, peer): (&[Vec<u8>], SendOptions, Features),
+    rights: &Rights,
+    registered: &Registered<'_>,
+    work: &Work,
+) -> Result<(), SessionError> {
+    let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
+    options.congestion = congestion.map(str::to_owned);
+    let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
+        Ok(tuned) => tuned,
+        Err(error) => {
+            let refusal = Refusal::new(RefusalKind::NotAllowed, error.to_string());
+            refuse(link, refusal.clone());
+            return Err(SessionError::Refused(refusal));
+        }
+    };
+    let instead = refused.as_deref().or_else(|| tuned.as_ref().and_then(Tuned::instead));
+    if let Some(text) = instead {
+        tracing::info!(peer = %link.control.peer(), "{text}");
+    }
+    link.outlet.send(Message::Congestion(congestion_in_use(tuned.as_ref(), instead)).into())?;
+    let mut link = SendingLink { link, tuned, peer };
+    // The tree is known to the other end one round trip later.
+    link.await_answer()?;
+    let found = sender::find_sources(tree, sources, &options);
+    let account: &Account = &work.account;
+    let sent = sender::run(link, registered.joining(), found, &options, account, &silent(), &registered.stop)?;
+    work.complete(&summary::of_sent(&sent, account, &ReceiveOptions::default()));
+    Ok(())
+}
+
+/// Events of a session: its client has its own.
+fn silent() -> EventSink {
+    Arc::new(|_| {})
+}
+
+/// The tree in which the paths of a job are resolved; for one without disks, in a directory of its own.
+fn open_tree(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
+    let Some(diskless) = job.diskless() else {
+        let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()))?;
+        return Ok((tree, None));
+    };
+    let sent = matches!(job, Transfer::Send { .. }).then_some(diskless);
+    let scratch = Scratch::new(sent).map_err(|reason| Refusal::new(RefusalKind::Internal, reason))?;
+    Ok((scratch.tree().clone(), Some(scratch)))
+}
+
+/// Length and digests of a job without disks; `None` for any other.
+pub fn diskless(job: &Job) -> Option<Diskless> {
+    match job {
+        Job::Transfer(transfer) => transfer.diskless(),
+        _ => None,
+    }
+}
+
+/// The congestion control in use, and why it is not the one that was asked for.
+fn congestion_in_use(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion {
+    let name = tuned.map(Tuned::congestion).unwrap_or_default();
+    Congestion { name, instead: instead.map_or_else(String::new, |text| clip(text.to_owned())) }
+}
+
+/// Sends a refusal and closes the connection in order.
+pub fn refuse(mut link: Link, refusal: Refusal) -> Ended {
+    let sent = refusal.clone();
+    // Dropping the outlet sends this and ends its direction in order.
+    let _ = link.outlet.send(Message::Refused(refusal).into());
+    let _ = link.outlet.flush();
+    Ended::TurnedAway(sent)
+}

@@ -1,0 +1,85 @@
+//! What a session did, for the log.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use icdc_disk::tree::printable;
+use icdc_tcp::clock;
+use icdc_transfer::{Account, Summary};
+use icdc_units::Time;
+use serde::{Deserialize, Serialize};
+
+/// So many bytes of a path stand in the log.
+const LOGGED_PATH: usize = 400;
+
+/// What a session did, for the log: by itself, or as its process tells.
+pub struct Work {
+    /// What the session costs.
+    pub account: Account,
+    paths: OnceLock<String>,
+    summary: OnceLock<String>,
+    told: Mutex<Option<Done>>,
+}
+
+/// What a session has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Payload that travelled, in bytes.
+    pub bytes: u64,
+    /// The paths that it is about, escaped and cut to a length for a log.
+    pub paths: Option<String>,
+    /// The summary of one that is complete, as JSON.
+    pub summary: Option<String>,
+}
+
+impl Work {
+    /// The work of a session that begins now.
+    pub fn begin() -> Self {
+        let (paths, summary) = (OnceLock::new(), OnceLock::new());
+        Self { account: Account::new(clock::now()), paths, summary, told: Mutex::default() }
+    }
+
+    /// When it began.
+    pub fn start(&self) -> Time {
+        self.account.start()
+    }
+
+    /// Notes the paths that it is about; the first call counts.
+    pub fn concerns(&self, paths: &[Vec<u8>]) {
+        let _ = self.paths.set(short(paths));
+    }
+
+    /// Notes what a complete transfer has done.
+    pub fn complete(&self, summary: &Summary) {
+        if let Ok(json) = serde_json::to_string(summary) {
+            let _ = self.summary.set(json);
+        }
+    }
+
+    /// Notes what the process of the session tells.
+    pub fn tell(&self, done: Done) {
+        *self.told() = Some(done);
+    }
+
+    /// What it has done so far.
+    pub fn done(&self) -> Done {
+        let own = || Done {
+            bytes: self.account.bytes(),
+            paths: self.paths.get().cloned(),
+            summary: self.summary.get().cloned(),
+        };
+        let told = self.told().clone();
+        told.map_or_else(own, |told| Done { paths: told.paths.or_else(|| self.paths.get().cloned()), ..told })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<Done>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first path and how many more there are.
+fn short(paths: &[Vec<u8>]) -> String {
+    let first = paths.first().map_or(&[][..], |path| &path[..path.len().min(LOGGED_PATH)]);
+    let cut = if paths.first().is_some_and(|path| path.len() > LOGGED_PATH) { "…" } else { "" };
+    let more = if paths.len() > 1 { format!(" and {} more", paths.len() - 1) } else { String::new() };
+    format!("{}{cut}{more}", printable(first))
+}
