@@ -12,10 +12,10 @@
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::harness::arrivals::Arrivals;
-use crate::harness::cross_traffic::{CrossTraffic, TrafficPhase};
-use crate::harness::paths::path;
-use crate::harness::spread::Spread;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::traffic::cross_traffic::{CrossTraffic, TrafficPhase};
 
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 pub(crate) const ROUND_TRIP: Span = Span::from_millis(300);

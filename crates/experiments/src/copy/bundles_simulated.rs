@@ -12,10 +12,10 @@ use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rate_control;
+use crate::harness::figures::simulated;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
-use crate::harness::simulated;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "bundles-sim",

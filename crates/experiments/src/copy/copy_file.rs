@@ -15,13 +15,13 @@ use serde_json::Value;
 use crate::copy::direct::{Copier, Direct};
 use crate::copy::rounds::Rounds;
 use crate::harness::bench::Bench;
-use crate::harness::bounded;
 use crate::harness::error::ExperimentError;
-use crate::harness::loopback::in_turns;
-use crate::harness::programs::installed;
+use crate::harness::figures::spread::Spread;
+use crate::harness::processes::bounded;
+use crate::harness::processes::programs::installed;
+use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
-use crate::harness::spread::Spread;
+use crate::harness::traffic::loopback::in_turns;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-file",

@@ -15,8 +15,8 @@ use crate::copy::direct::{Copier, Direct};
 use crate::copy::rounds::Rounds;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
+use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-files",

@@ -19,15 +19,15 @@ use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
 use serde::Deserialize;
 
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
-use crate::harness::bounded;
-use crate::harness::commands::{FAR, on_host};
 use crate::harness::error::ExperimentError;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
-use crate::harness::scratch::{Scratch, contents};
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::hosts::commands::{FAR, on_host};
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::bounded;
+use crate::harness::processes::scratch::{Scratch, contents};
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 
 /// Directory of a scratch into which is copied.
 pub(crate) const DESTINATION: &str = "b";
@@ -258,7 +258,7 @@ pub(crate) fn payload(rate: Rate, settings: &Settings) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::paths::path;
+    use crate::harness::hosts::paths::path;
     use icdc_lab::Bin;
 
     #[test]

@@ -17,14 +17,14 @@ use rustix::fs::syncfs;
 
 use crate::copy::peers::{Load, Peer, Place, SshdDirectory};
 use crate::harness::bench::Bench;
-use crate::harness::bounded;
-use crate::harness::commands::{FAR, NEAR};
 use crate::harness::error::ExperimentError;
-use crate::harness::plain_host::PlainHost;
-use crate::harness::processor_time;
-use crate::harness::resident;
-use crate::harness::scratch::{Scratch, contents};
-use crate::harness::server::Server;
+use crate::harness::hosts::commands::{FAR, NEAR};
+use crate::harness::hosts::plain_host::PlainHost;
+use crate::harness::processes::bounded;
+use crate::harness::processes::processor_time;
+use crate::harness::processes::resident;
+use crate::harness::processes::scratch::{Scratch, contents};
+use crate::harness::processes::server::Server;
 
 /// Into which is copied, below a scratch.
 const DESTINATION: &str = "b";
@@ -49,7 +49,7 @@ impl Copier {
     /// icdc, and those of the others that are installed.
     pub(crate) fn installed() -> Vec<Self> {
         let peers = ["rsync by ssh", "scp"].into_iter().filter_map(Peer::named);
-        let rsync = crate::harness::programs::installed("rsync").map(|_| Self::Rsync);
+        let rsync = crate::harness::processes::programs::installed("rsync").map(|_| Self::Rsync);
         [Self::Icdc].into_iter().chain(rsync).chain(peers.map(Self::Peer)).collect()
     }
 

@@ -7,14 +7,14 @@ use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Span};
 
 use crate::copy::beside_others::{Left, LeftOver, QUEUE, RATE, ROUND_TRIP, others};
-use crate::harness::arrivals::Arrivals;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, failures};
-use crate::harness::paths::path;
-use crate::harness::rights::Rights;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::measurement::measured::{Measured, failures};
+use crate::harness::measurement::rights::Rights;
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-background",

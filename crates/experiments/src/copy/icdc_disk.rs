@@ -12,16 +12,16 @@ use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::copying::{self, Copied, Copying, SteadyCopy};
-use crate::harness::attempts;
 use crate::harness::bench::Bench;
-use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rate_control::RateControl;
-use crate::harness::rights::Rights;
+use crate::harness::figures::cells::ratio;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rate_control::RateControl;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::scratch::Scratch;
+use crate::harness::repetition::attempts;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
-use crate::harness::spread::Spread;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-disk",

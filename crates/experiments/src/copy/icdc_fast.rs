@@ -20,10 +20,10 @@ use icdc_units::{ByteCount, Rate, Span};
 use crate::copy::copying::{self, Copied, Copying, DESTINATION, SteadyCopy};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rights::Rights;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-fast",

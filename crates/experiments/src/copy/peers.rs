@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 use icdc_lab::program;
 
-use crate::harness::commands::FAR;
 use crate::harness::error::ExperimentError;
-use crate::harness::programs::installed;
-use crate::harness::scratch::Scratch;
+use crate::harness::hosts::commands::FAR;
+use crate::harness::processes::programs::installed;
+use crate::harness::processes::scratch::Scratch;
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,16 +11,16 @@ use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 
 use crate::copy::peers::{Load, Peer, Place, SshdDirectory};
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
-use crate::harness::bounded;
-use crate::harness::commands::{FAR, on_host};
 use crate::harness::error::ExperimentError;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
-use crate::harness::scratch::{Scratch, contents};
-use crate::harness::server::Server;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::hosts::commands::{FAR, on_host};
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::bounded;
+use crate::harness::processes::scratch::{Scratch, contents};
+use crate::harness::processes::server::Server;
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 
 /// Port of icdc's daemon.
 const PORT: u16 = 2633;

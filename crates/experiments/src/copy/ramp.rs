@@ -11,16 +11,16 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::arrivals::Arrivals;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, failures};
-use crate::harness::paths::path;
-use crate::harness::rate_control::RateControl;
-use crate::harness::rights::Rights;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::measurement::measured::{Measured, failures};
+use crate::harness::measurement::rate_control::RateControl;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ramp",

@@ -8,9 +8,9 @@ use icdc_units::ByteCount;
 use crate::copy::direct::{Copier, Direct, DirectCopy};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::loopback::in_turns;
-use crate::harness::scratch::contents;
-use crate::harness::spread::Spread;
+use crate::harness::figures::spread::Spread;
+use crate::harness::processes::scratch::contents;
+use crate::harness::traffic::loopback::in_turns;
 
 /// What came of the copies of one source.
 pub(crate) struct Rounds {

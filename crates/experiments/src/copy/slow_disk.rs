@@ -21,10 +21,10 @@ use crate::copy::copying::{self, Copied, Copying, SteadyCopy};
 use crate::copy::throttle::Throttle;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rights::Rights;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "slow-disk",

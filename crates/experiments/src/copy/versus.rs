@@ -21,11 +21,11 @@ use crate::copy::peers::{Load, Peer, Place};
 use crate::copy::race::{Contender, FarEnd, Finish, Track, Turn};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rights::Rights;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::{Scratch, contents};
-use crate::harness::spread::Spread;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "versus",

@@ -14,16 +14,16 @@ use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::arrivals::Arrivals;
 use crate::harness::bench::Bench;
-use crate::harness::cross_traffic::FRAME;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, Measured, failures};
-use crate::harness::paths::path;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::measurement::measured::{self, Measured, failures};
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::shaper::Shaper;
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
+use crate::harness::traffic::cross_traffic::FRAME;
+use crate::harness::traffic::shaper::Shaper;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo",

@@ -18,14 +18,14 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Span, Time};
 
 use crate::harness::bench::Bench;
-use crate::harness::commands::FAR;
-use crate::harness::cross_traffic::FRAME;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, failures, marked};
-use crate::harness::paths::path;
+use crate::harness::hosts::commands::FAR;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::measured::{Measured, failures, marked};
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::shaper::Shaper;
-use crate::harness::trial::{self, Trial};
+use crate::harness::traffic::cross_traffic::FRAME;
+use crate::harness::traffic::shaper::Shaper;
 use crate::pacing::fifo::{CONGESTION, LINE, PAYLOAD, ROUND_TRIP, ROUTER};
 use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 

@@ -15,13 +15,13 @@ use icdc_lab::{Settings, spoilt};
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
-use crate::harness::cross_traffic::FRAME;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::temporary_lab::TemporaryLab;
-use crate::harness::wire_pacer::{self, LEAD, PacerSummary, WirePacer};
+use crate::harness::hosts::paths::path;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::traffic::cross_traffic::FRAME;
+use crate::harness::traffic::wire_pacer::{self, LEAD, PacerSummary, WirePacer};
 use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 use crate::pacing::supply;
 

@@ -10,8 +10,8 @@ use icdc_units::{Rate, Span};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
+use crate::harness::figures::spread::Spread;
 use crate::harness::scenario::Scenario;
-use crate::harness::spread::Spread;
 use crate::pacing::paced::{self, Paced, error, frames};
 use crate::pacing::spacing::Spacing;
 

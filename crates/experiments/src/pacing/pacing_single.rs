@@ -10,10 +10,10 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{Rate, Span};
 
 use crate::harness::bench::Bench;
-use crate::harness::cross_traffic::FRAME;
 use crate::harness::error::ExperimentError;
+use crate::harness::figures::spread::Spread;
 use crate::harness::scenario::Scenario;
-use crate::harness::spread::Spread;
+use crate::harness::traffic::cross_traffic::FRAME;
 use crate::pacing::paced::{self, Paced, error, frames};
 
 pub(crate) const SCENARIO: Scenario = Scenario {

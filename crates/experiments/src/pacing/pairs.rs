@@ -19,21 +19,21 @@ use icdc_packet::clock;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::arrivals::Arrivals;
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
-use crate::harness::commands;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, MeasureSummary};
-use crate::harness::paths::path;
-use crate::harness::rate_control::RateControl;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::commands;
+use crate::harness::hosts::paths::path;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::measurement::measured::{self, MeasureSummary};
+use crate::harness::measurement::rate_control::RateControl;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 use crate::harness::scenario::Scenario;
-use crate::harness::shaper::{Shaper, Target, WAITING};
-use crate::harness::spread::Spread;
-use crate::harness::temporary_lab::TemporaryLab;
-use crate::harness::wire_pacer::{self, WirePacer};
+use crate::harness::traffic::shaper::{Shaper, Target, WAITING};
+use crate::harness::traffic::wire_pacer::{self, WirePacer};
 use crate::pacing::fifo::{CONGESTION, LINE, ROUND_TRIP, ROUTER, RUNS, SETTLED};
 
 pub(crate) const SCENARIO: Scenario = Scenario {

@@ -21,11 +21,11 @@ use rustix::thread::{Pid, gettid};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
-use crate::harness::processor_time;
+use crate::harness::figures::spread::Spread;
+use crate::harness::processes::processor_time;
 use crate::harness::scenario::Scenario;
-use crate::harness::shaper::InForce;
-use crate::harness::spread::Spread;
+use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
+use crate::harness::traffic::shaper::InForce;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "policy-cost",

@@ -11,8 +11,8 @@ use icdc_lab::{Host, Lab, LabError, program};
 use icdc_packet::{clock, datagrams};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::cross_traffic::{FRAME, PAYLOAD};
 use crate::harness::error::ExperimentError;
+use crate::harness::traffic::cross_traffic::{FRAME, PAYLOAD};
 
 /// All destinations.
 const NETWORK: &str = "10.27.0.0/16";

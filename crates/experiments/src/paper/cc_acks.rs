@@ -13,12 +13,12 @@ use icdc_sim::Simulation;
 use icdc_units::Span;
 
 use crate::harness::bench::Bench;
-use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
-use crate::harness::rate_control::algorithm;
+use crate::harness::figures::cells::ratio;
+use crate::harness::figures::simulated::{self, answering, bulk};
+use crate::harness::figures::spread::Spread;
+use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
-use crate::harness::simulated::{self, answering, bulk};
-use crate::harness::spread::Spread;
 use crate::paper::cc_table::{ALGORITHMS, LOSSES, SECONDS, settings};
 
 pub(crate) const SCENARIO: Scenario = Scenario {

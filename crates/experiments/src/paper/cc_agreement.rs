@@ -14,14 +14,14 @@ use icdc_report::{Report, Table};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::bench::Bench;
-use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, Measured, failures};
-use crate::harness::paths::path;
-use crate::harness::rate_control::algorithm;
+use crate::harness::figures::cells::ratio;
+use crate::harness::figures::simulated::{self, bulk};
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::measured::{self, Measured, failures};
+use crate::harness::measurement::rate_control::algorithm;
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::simulated::{self, bulk};
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-agreement",

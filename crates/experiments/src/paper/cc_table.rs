@@ -14,17 +14,17 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::{Outcome, Recorder};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::at_once;
 use crate::harness::bench::Bench;
-use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, Measured, failures};
-use crate::harness::paths::path;
-use crate::harness::rate_control::algorithm;
+use crate::harness::figures::cells::ratio;
+use crate::harness::figures::simulated::{self, like};
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::at_once;
+use crate::harness::measurement::measured::{self, Measured, failures};
+use crate::harness::measurement::rate_control::algorithm;
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::simulated::{self, like};
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-table",

@@ -24,12 +24,12 @@ use icdc_units::{Rate, Span};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rate_control;
+use crate::harness::figures::shares::{self, Shares, ample_window};
+use crate::harness::figures::simulated;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
-use crate::harness::shares::{self, Shares, ample_window};
-use crate::harness::simulated;
-use crate::harness::spread::Spread;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fairness",

@@ -17,21 +17,21 @@ use icdc_report::{Plot, Report, Table, views};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::copy::copying::{self, Copied, Copying, payload};
-use crate::harness::at_once;
-use crate::harness::attempts;
 use crate::harness::bench::Bench;
-use crate::harness::cross_traffic::CrossTraffic;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, SenderSample};
-use crate::harness::paths::path;
-use crate::harness::rate_control::RateControl;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::at_once;
+use crate::harness::measurement::measured::{Measured, SenderSample};
+use crate::harness::measurement::rate_control::RateControl;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::measurement::trial::{self, Trial};
+use crate::harness::processes::scratch::Scratch;
+use crate::harness::repetition::attempts;
+use crate::harness::repetition::resolution::Resolution;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
-use crate::harness::shaper::{Shaper, Target};
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
+use crate::harness::traffic::cross_traffic::CrossTraffic;
+use crate::harness::traffic::shaper::{Shaper, Target};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-pseudo",

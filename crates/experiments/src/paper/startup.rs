@@ -10,12 +10,12 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{Rate, Span};
 
 use crate::harness::bench::Bench;
-use crate::harness::cells::mbit;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{failures, marked};
-use crate::harness::paths::path;
+use crate::harness::figures::cells::mbit;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::measured::{failures, marked};
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "startup",

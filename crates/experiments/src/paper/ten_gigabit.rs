@@ -14,13 +14,13 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::{ReceiveWindow, Recorder, Simulation, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::arrivals::Arrivals;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rate_control::algorithm;
+use crate::harness::figures::simulated::{self, bulk};
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
-use crate::harness::simulated::{self, bulk};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ten-gigabit",

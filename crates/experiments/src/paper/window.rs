@@ -12,10 +12,10 @@ use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{Measured, failures, marked};
-use crate::harness::paths::path;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::measured::{Measured, failures, marked};
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::trial::{self, Trial};
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "window",

@@ -4,7 +4,7 @@
 use icdc_lab::Settings;
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::paths::path;
+use crate::harness::hosts::paths::path;
 
 /// The paper's bottleneck.
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);

@@ -17,8 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::harness::arrivals::Arrivals;
 use crate::harness::error::ExperimentError;
+use crate::harness::measurement::arrivals::Arrivals;
 use crate::relay::plain_hosts::Row;
 
 /// What does not happen by then never will.

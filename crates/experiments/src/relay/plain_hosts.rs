@@ -20,8 +20,8 @@ use icdc_lab::{Host, Lab, LabError, Settings, program};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::plain_host::PlainHost;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::hosts::plain_host::PlainHost;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
 
 /// Labs in a row, and a plain host at either end.
 pub(crate) struct Row {

@@ -18,11 +18,11 @@ use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Span};
 
-use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
+use crate::harness::figures::spread::Spread;
+use crate::harness::measurement::at_once;
 use crate::harness::scenario::Scenario;
-use crate::harness::spread::Spread;
 use crate::relay::paper_path::{ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};

@@ -17,14 +17,14 @@ use icdc_path::loss::Model;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, Measured};
-use crate::harness::paths::path;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::at_once;
+use crate::harness::measurement::measured::{self, Measured};
+use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 

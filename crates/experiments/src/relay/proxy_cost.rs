@@ -27,13 +27,13 @@ use rustix::thread::{Pid, gettid};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
-use crate::harness::processor_time;
-use crate::harness::programs::installed;
+use crate::harness::figures::spread::Spread;
+use crate::harness::processes::processor_time;
+use crate::harness::processes::programs::installed;
+use crate::harness::processes::scratch::Scratch;
+use crate::harness::processes::server::Server;
 use crate::harness::scenario::Scenario;
-use crate::harness::scratch::Scratch;
-use crate::harness::server::Server;
-use crate::harness::spread::Spread;
+use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use crate::relay::plain_flow::accept;
 
 pub(crate) const SCENARIO: Scenario = Scenario {

@@ -14,12 +14,12 @@ use icdc_report::{Categories, HeatMap, Report, Table, Unit};
 use icdc_sim::{jain_index, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
-use crate::harness::at_once;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
+use crate::harness::figures::shares;
+use crate::harness::figures::spread::Spread;
+use crate::harness::measurement::at_once;
 use crate::harness::scenario::Scenario;
-use crate::harness::shares;
-use crate::harness::spread::Spread;
 use crate::relay::paper_path::{QUEUE, RATE, ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, BesideFlow, Relayed, Relaying};

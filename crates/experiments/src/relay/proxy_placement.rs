@@ -19,14 +19,14 @@ use icdc_sim::{Flow, ReceiveWindow, payload_rate};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::bench::Bench;
-use crate::harness::cells::ratio;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::rate_control;
+use crate::harness::figures::cells::ratio;
+use crate::harness::figures::shares::ample_window;
+use crate::harness::figures::simulated;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
-use crate::harness::shares::ample_window;
-use crate::harness::simulated;
-use crate::harness::spread::Spread;
 
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-placement",

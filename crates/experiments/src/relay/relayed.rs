@@ -9,12 +9,12 @@ use icdc_lab::recording::Recording;
 use icdc_lab::{Gauge, Heading, Settings, spoilt};
 use icdc_units::{ByteCount, Span};
 
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::rate_control::algorithm;
-use crate::harness::resolution::Resolution;
-use crate::harness::spread::Spread;
+use crate::harness::figures::spread::Spread;
+use crate::harness::measurement::rate_control::algorithm;
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{Plain, Row};
 use crate::relay::relays::{Chain, RelayLeg, Relays};

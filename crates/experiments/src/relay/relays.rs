@@ -8,10 +8,10 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::harness::bench::Bench;
-use crate::harness::commands::on_host;
 use crate::harness::error::ExperimentError;
-use crate::harness::rights::Rights;
-use crate::harness::server::Server;
+use crate::harness::hosts::commands::on_host;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::Row;
 
 /// Where relays take each other's connections.

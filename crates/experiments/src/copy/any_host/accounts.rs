@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use icdc_lab::program;
 
 use crate::harness::error::ExperimentError;
-use crate::harness::scratch::Scratch;
+use crate::harness::processes::scratch::Scratch;
 
 /// Number of the ordinary user, and of its group.
 const USER_ID: u32 = 1000;

@@ -15,16 +15,18 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::case::Case;
+use crate::copy::any_host::row::{Row, Turn, size_in};
 use crate::copy::any_host::turn::{Finish, Ground, counters, network_file};
 use crate::copy::beside_others::{LeftOver, QUEUE, RATE, ROUND_TRIP, others};
-use crate::harness::arrivals::Arrivals;
-use crate::harness::attempts::{self, Figures};
+use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::resolution::Resolution;
-use crate::harness::spread::Spread;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::arrivals::Arrivals;
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 
 /// What is copied: for about a minute.
 pub(super) const SIZE: ByteCount = ByteCount::new(4_000_000_000);
@@ -39,7 +41,7 @@ const ENDING: Span = Span::from_secs(1);
 /// Traffic of so many per cent of the path, and who copies beside it.
 #[derive(Clone, Copy)]
 pub(super) struct Background {
-    pub(super) name: &'static str,
+    name: &'static str,
     share: u64,
     account: Account,
 }
@@ -72,12 +74,7 @@ struct Received {
 }
 
 impl Background {
-    pub(super) fn run(
-        &self,
-        bench: &Bench<'_>,
-        ground: &Ground<'_>,
-        source: &Path,
-    ) -> Result<CopyBeside, ExperimentError> {
+    fn run_once(&self, bench: &Bench<'_>, ground: &Ground<'_>, source: &Path) -> Result<CopyBeside, ExperimentError> {
         let stock = self.account == Account::User;
         let settings = Settings { stock, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
@@ -119,7 +116,7 @@ impl Background {
         })
     }
 
-    fn row(&self, runs: &[CopyBeside]) -> Vec<String> {
+    fn cells(&self, runs: &[CopyBeside]) -> Vec<String> {
         let spread = |value: &dyn Fn(&CopyBeside) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().find_map(|run| run.finish.failure.as_deref());
         let drops = |run: &CopyBeside| (run.finish.steady.early_drops + run.finish.steady.drops) as f64;
@@ -131,7 +128,7 @@ impl Background {
             spread(&|run| run.left.followed(Arrivals::new(&run.arrivals), ROUND_TRIP).median).tenths("never"),
             spread(&drops).whole(),
             spread(&|run| run.finish.retransmitted * 100.0).thousandths(),
-            runs.iter().filter(|run| run.spoilt().is_some()).count().to_string(),
+            runs.iter().filter(|run| run.finish.spoilt.is_some()).count().to_string(),
         ]
     }
 }
@@ -140,10 +137,6 @@ impl CopyBeside {
     /// Per cent of what was left over.
     fn share(&self) -> f64 {
         self.left.share(Arrivals::new(&self.arrivals), |_| true)
-    }
-
-    pub(super) fn spoilt(&self) -> Option<&str> {
-        self.finish.spoilt.as_deref()
     }
 }
 
@@ -198,23 +191,44 @@ fn arrivals(received: &[Received], from: Time, to: Time) -> Vec<u32> {
     bytes
 }
 
-pub(super) fn table(rows: &[(Background, Vec<CopyBeside>)], size: ByteCount) -> Table {
-    let header = [
-        "",
-        "required",
-        "of what is left over, %",
-        "required",
-        "changes followed after, round trips",
-        "dropped at the queue",
-        "segments retransmitted, %",
-        "invalid runs",
-    ];
-    Table {
-        caption: format!(
-            "{size} over 1 Gbit/s, 300 ms, queue 25 MB, others on and off each 5 s: median (least to greatest)"
-        ),
-        header: header.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(|(background, runs)| background.row(runs)).collect(),
+impl Row for Background {
+    type Run = CopyBeside;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn load(&self) -> (Load, ByteCount) {
+        (Load::File, SIZE)
+    }
+
+    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<CopyBeside, ExperimentError> {
+        self.run_once(turn.bench, turn.ground, source)
+    }
+
+    fn fault(run: &CopyBeside) -> Option<&str> {
+        run.finish.spoilt.as_deref()
+    }
+
+    fn table(rows: &[(Self, Vec<CopyBeside>)], quick: bool) -> Table {
+        let size = size_in(SIZE, quick);
+        let header = [
+            "",
+            "required",
+            "of what is left over, %",
+            "required",
+            "changes followed after, round trips",
+            "dropped at the queue",
+            "segments retransmitted, %",
+            "invalid runs",
+        ];
+        Table {
+            caption: format!(
+                "{size} over 1 Gbit/s, 300 ms, queue 25 MB, others on and off each 5 s: median (least to greatest)"
+            ),
+            header: header.map(str::to_owned).to_vec(),
+            rows: rows.iter().map(|(background, runs)| background.cells(runs)).collect(),
+        }
     }
 }
 

@@ -14,14 +14,18 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::copy::any_host::accounts::{Account, End};
 use crate::copy::any_host::case::Case;
+use crate::copy::any_host::row::{Row, Turn, size_in};
 use crate::copy::any_host::turn::{Finish, Ground};
+use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::resolution::Resolution;
-use crate::harness::spread::Spread;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::repetition::resolution::Resolution;
 
+/// What each copies.
+const SIZE: ByteCount = ByteCount::new(2_000_000_000);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
 /// The second copy begins so long after the first.
@@ -32,8 +36,9 @@ const ENDING: Span = Span::from_secs(1);
 const DESTINATIONS: [&str; 2] = ["arrived-first", "arrived-second"];
 
 /// Whose copies they are.
+#[derive(Clone, Copy)]
 pub(super) struct BesideCopy {
-    pub(super) name: &'static str,
+    name: &'static str,
     account: Account,
 }
 
@@ -53,12 +58,7 @@ pub(super) const ALL: [BesideCopy; 2] = [
 ];
 
 impl BesideCopy {
-    pub(super) fn run(
-        &self,
-        bench: &Bench<'_>,
-        ground: &Ground<'_>,
-        source: &Path,
-    ) -> Result<BothCopies, ExperimentError> {
+    fn run_once(&self, bench: &Bench<'_>, ground: &Ground<'_>, source: &Path) -> Result<BothCopies, ExperimentError> {
         let filled = path(RATE, ROUND_TRIP, RATE * ROUND_TRIP);
         let settings = Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) };
         let case = Case::beside_another(self.account, None);
@@ -83,7 +83,7 @@ impl BesideCopy {
         Ok(BothCopies { means, limit: payload_rate(&settings.forward), finishes, spoilt })
     }
 
-    fn row(&self, runs: &[BothCopies]) -> Vec<String> {
+    fn cells(&self, runs: &[BothCopies]) -> Vec<String> {
         let spread = |value: &dyn Fn(&BothCopies) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().flat_map(|run| &run.finishes).find_map(|finish| finish.failure.as_deref());
         let were_together = runs.iter().all(|run| run.means.iter().all(|mean| !mean.is_zero()));
@@ -107,10 +107,6 @@ impl BothCopies {
     fn share(&self, which: usize) -> f64 {
         self.means[which].as_bits_per_second() as f64 / self.limit.as_bits_per_second() as f64
     }
-
-    pub(super) fn spoilt(&self) -> Option<&str> {
-        self.spoilt.as_deref()
-    }
 }
 
 /// Between the reports nearest to two times; zero if there are none.
@@ -122,24 +118,45 @@ fn mean(progress: &[(Time, u64)], from: Time, to: Time) -> Rate {
     }
 }
 
-pub(super) fn table(rows: &[(&BesideCopy, Vec<BothCopies>)], size: ByteCount) -> Table {
-    let header = [
-        "",
-        "required",
-        "Jain's index",
-        "first, % of the payload",
-        "second, % of the payload",
-        "first, seconds",
-        "second, seconds",
-        "segments retransmitted by host a, %",
-        "invalid runs",
-    ];
-    Table {
-        caption: format!(
-            "Two copies of {size} over 1 Gbit/s, 50 ms, queue 1 × rate × round trip, the second {LATER} after the first: median (least to greatest)"
-        ),
-        header: header.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(|(beside, runs)| beside.row(runs)).collect(),
+impl Row for BesideCopy {
+    type Run = BothCopies;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn load(&self) -> (Load, ByteCount) {
+        (Load::File, SIZE)
+    }
+
+    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<BothCopies, ExperimentError> {
+        self.run_once(turn.bench, turn.ground, source)
+    }
+
+    fn fault(run: &BothCopies) -> Option<&str> {
+        run.spoilt.as_deref()
+    }
+
+    fn table(rows: &[(Self, Vec<BothCopies>)], quick: bool) -> Table {
+        let size = size_in(SIZE, quick);
+        let header = [
+            "",
+            "required",
+            "Jain's index",
+            "first, % of the payload",
+            "second, % of the payload",
+            "first, seconds",
+            "second, seconds",
+            "segments retransmitted by host a, %",
+            "invalid runs",
+        ];
+        Table {
+            caption: format!(
+                "Two copies of {size} over 1 Gbit/s, 50 ms, queue 1 × rate × round trip, the second {LATER} after the first: median (least to greatest)"
+            ),
+            header: header.map(str::to_owned).to_vec(),
+            rows: rows.iter().map(|(beside, runs)| beside.cells(runs)).collect(),
+        }
     }
 }
 

@@ -17,16 +17,21 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::case::Case;
+use crate::copy::any_host::row::{Row, Turn, size_in};
 use crate::copy::any_host::turn::{Finish, Ground};
 use crate::copy::copying::payload;
+use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::resolution::Resolution;
-use crate::harness::spread::Spread;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::repetition::resolution::Resolution;
 use crate::relay::plain_flow::{Carried, PlainFlow};
-use crate::relay::plain_hosts::{Plain, Row, configure};
+use crate::relay::plain_hosts::{self, Plain, configure};
 
+/// What is copied, and how long the other connection lasts.
+const SIZE: ByteCount = ByteCount::new(2_000_000_000);
+const LASTS: Span = Span::from_secs(60);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
 /// The other connection's sockets hold so many times what fills the path.
@@ -39,8 +44,9 @@ const SETTLING: Span = Span::from_secs(5);
 const ENDING: Span = Span::from_secs(1);
 
 /// Who copies beside the other connection.
+#[derive(Clone, Copy)]
 pub(super) struct BesideCubic {
-    pub(super) name: &'static str,
+    name: &'static str,
     account: Account,
     /// As given by hand.
     streams: Option<u8>,
@@ -73,7 +79,7 @@ impl BesideCubic {
         Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) }
     }
 
-    pub(super) fn run(
+    fn run_once(
         &self,
         bench: &Bench<'_>,
         ground: &Ground<'_>,
@@ -81,8 +87,11 @@ impl BesideCubic {
         lasts: Span,
     ) -> Result<BothShares, ExperimentError> {
         let settings = self.settings();
-        let row =
-            Row::new(bench, std::slice::from_ref(&settings), Plain { congestion: "cubic", window_scaling: true })?;
+        let row = plain_hosts::Row::new(
+            bench,
+            std::slice::from_ref(&settings),
+            Plain { congestion: "cubic", window_scaling: true },
+        )?;
         let lab = &row.labs[0];
         if settings.stock {
             // Hosts that forward are others'; these are the copy's own.
@@ -112,7 +121,7 @@ impl BesideCubic {
         Ok(BothShares::of(&settings, &carried, Finish { spoilt, ..finish }))
     }
 
-    fn row(&self, runs: &[BothShares]) -> Vec<String> {
+    fn cells(&self, runs: &[BothShares]) -> Vec<String> {
         let spread = |value: fn(&BothShares) -> f64| Spread::of(runs.iter().map(value));
         let failed = runs.iter().find_map(|run| run.finish.failure.as_deref());
         vec![
@@ -138,27 +147,45 @@ impl BothShares {
         let limit = payload_rate(&settings.forward).as_bits_per_second() as f64;
         Self { ours: (all - cubic) / limit, cubic: cubic / limit, finish }
     }
-
-    pub(super) fn spoilt(&self) -> Option<&str> {
-        self.finish.spoilt.as_deref()
-    }
 }
 
-pub(super) fn table(rows: &[(&BesideCubic, Vec<BothShares>)], size: ByteCount) -> Table {
-    let header = [
-        "",
-        "required",
-        "icdc, % of the payload",
-        "CUBIC, % of the payload",
-        "seconds",
-        "segments retransmitted, %",
-        "invalid runs",
-    ];
-    Table {
-        caption: format!(
-            "{size} over 1 Gbit/s, 50 ms, queue 1 × rate × round trip, beside a CUBIC connection of another host: median (least to greatest)"
-        ),
-        header: header.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(|(beside, runs)| beside.row(runs)).collect(),
+impl Row for BesideCubic {
+    type Run = BothShares;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn load(&self) -> (Load, ByteCount) {
+        (Load::File, SIZE)
+    }
+
+    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<BothShares, ExperimentError> {
+        let lasts = if turn.bench.quick { LASTS / 3 } else { LASTS };
+        self.run_once(turn.bench, turn.ground, source, lasts)
+    }
+
+    fn fault(run: &BothShares) -> Option<&str> {
+        run.finish.spoilt.as_deref()
+    }
+
+    fn table(rows: &[(Self, Vec<BothShares>)], quick: bool) -> Table {
+        let size = size_in(SIZE, quick);
+        let header = [
+            "",
+            "required",
+            "icdc, % of the payload",
+            "CUBIC, % of the payload",
+            "seconds",
+            "segments retransmitted, %",
+            "invalid runs",
+        ];
+        Table {
+            caption: format!(
+                "{size} over 1 Gbit/s, 50 ms, queue 1 × rate × round trip, beside a CUBIC connection of another host: median (least to greatest)"
+            ),
+            header: header.map(str::to_owned).to_vec(),
+            rows: rows.iter().map(|(beside, runs)| beside.cells(runs)).collect(),
+        }
     }
 }

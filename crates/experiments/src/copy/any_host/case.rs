@@ -8,7 +8,7 @@ use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::far_side::Access;
 use crate::copy::any_host::pauses::Pauses;
 use crate::copy::peers::Load;
-use crate::harness::paths::path;
+use crate::harness::hosts::paths::path;
 
 /// A row.
 #[derive(Clone, Copy, Debug)]

@@ -17,13 +17,13 @@ use icdc_units::Span;
 use crate::copy::any_host::accounts::{Accounts, End, SshKeys};
 use crate::copy::peers::SshdDirectory;
 use crate::harness::bench::Bench;
-use crate::harness::commands::{FAR, on_host};
 use crate::harness::error::ExperimentError;
-use crate::harness::plain_host::PlainHost;
-use crate::harness::programs::installed;
-use crate::harness::rights::Rights;
-use crate::harness::scratch::Scratch;
-use crate::harness::server::Server;
+use crate::harness::hosts::commands::{FAR, on_host};
+use crate::harness::hosts::plain_host::PlainHost;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::programs::installed;
+use crate::harness::processes::scratch::Scratch;
+use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::configure;
 
 /// How the near end reaches the far one.

@@ -18,15 +18,15 @@ use crate::copy::any_host::case::Case;
 use crate::copy::any_host::far_side::FarSide;
 use crate::copy::copying::{CopySummary, SteadyCopy};
 use crate::copy::peers::Load;
-use crate::harness::attempts::{self, Figures};
 use crate::harness::bench::Bench;
-use crate::harness::bounded::{self, Ended};
-use crate::harness::commands::on_host;
 use crate::harness::error::ExperimentError;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
-use crate::harness::scratch::{Scratch, contents};
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::hosts::commands::on_host;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::bounded::{self, Ended};
+use crate::harness::processes::scratch::{Scratch, contents};
+use crate::harness::repetition::attempts::{self, Figures};
+use crate::harness::repetition::resolution::Resolution;
 
 /// Directory of the scratch into which is copied, where nothing is copied beside it.
 const DESTINATION: &str = "arrived";

@@ -13,12 +13,12 @@ use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::bench::Bench;
-use crate::harness::commands::{FAR, NEAR};
-use crate::harness::cross_traffic::CrossTraffic;
 use crate::harness::error::ExperimentError;
-use crate::harness::paths::path;
-use crate::harness::spread::Spread;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::commands::{FAR, NEAR};
+use crate::harness::hosts::paths::path;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::traffic::cross_traffic::CrossTraffic;
 
 const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);

@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::Measured;
-use crate::harness::paths::path;
-use crate::harness::spread::Spread;
-use crate::harness::trial::{self, Trial};
+use crate::harness::figures::spread::Spread;
+use crate::harness::hosts::paths::path;
+use crate::harness::measurement::measured::Measured;
+use crate::harness::measurement::trial::{self, Trial};
 
 const GIGABIT: Rate = Rate::from_bits_per_second(1_000_000_000);
 const LONG: Span = Span::from_millis(300);

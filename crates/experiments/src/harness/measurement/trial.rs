@@ -10,16 +10,16 @@ use icdc_lab::recording::Recording;
 use icdc_lab::{Gauge, Heading, Lab, Settings, spoilt};
 use icdc_units::{Rate, Span};
 
-use crate::harness::attempts;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::{self, MeasureSummary, Measured, SenderSample};
-use crate::harness::rate_control::RateControl;
-use crate::harness::resolution::Resolution;
-use crate::harness::rights::Rights;
-use crate::harness::shaper::{Shaper, Target};
-use crate::harness::state_directory::StateDirectory;
-use crate::harness::temporary_lab::TemporaryLab;
+use crate::harness::hosts::temporary_lab::TemporaryLab;
+use crate::harness::measurement::measured::{self, MeasureSummary, Measured, SenderSample};
+use crate::harness::measurement::rate_control::RateControl;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::measurement::state_directory::StateDirectory;
+use crate::harness::repetition::attempts;
+use crate::harness::repetition::resolution::Resolution;
+use crate::harness::traffic::shaper::{Shaper, Target};
 
 /// What to measure.
 #[derive(Clone, Debug)]

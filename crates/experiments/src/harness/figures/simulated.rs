@@ -8,9 +8,9 @@ use icdc_units::{Span, Time};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::measured::Measured;
-use crate::harness::spread::Spread;
-use crate::harness::workers;
+use crate::harness::figures::spread::Spread;
+use crate::harness::measurement::measured::Measured;
+use crate::harness::measurement::workers;
 
 /// One bulk flow through what a lab in exact mode would be.
 pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Simulation {

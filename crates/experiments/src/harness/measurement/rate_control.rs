@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::harness::rights::Rights;
+use crate::harness::measurement::rights::Rights;
 
 /// Who finds the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

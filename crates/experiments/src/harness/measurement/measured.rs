@@ -8,9 +8,9 @@ use icdc_lab::recording::Recording;
 use icdc_units::{Span, Time};
 use serde::Deserialize;
 
-use crate::harness::attempts::{self, Figures};
 use crate::harness::error::ExperimentError;
-use crate::harness::spread::Spread;
+use crate::harness::figures::spread::Spread;
+use crate::harness::repetition::attempts::{self, Figures};
 
 /// What came of it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::process::Command;
 use icdc_lab::Lab;
 
 use crate::harness::bench::Bench;
-use crate::harness::rights::Rights;
+use crate::harness::measurement::rights::Rights;
 
 /// Address of host b.
 pub(crate) const FAR: &str = "10.26.33.2";

@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use icdc_units::Span;
 
 use crate::harness::bench::Bench;
-use crate::harness::calm;
 use crate::harness::error::ExperimentError;
+use crate::harness::repetition::calm;
 
 /// A measurement as one line of text.
 pub(crate) trait Figures {

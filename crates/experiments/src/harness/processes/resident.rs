@@ -11,7 +11,7 @@ use icdc_packet::clock;
 use icdc_units::{ByteCount, Span};
 
 use crate::harness::error::ExperimentError;
-use crate::harness::plain_host::PlainHost;
+use crate::harness::hosts::plain_host::PlainHost;
 
 /// Time between two looks.
 const STEP: Span = Span::from_millis(50);

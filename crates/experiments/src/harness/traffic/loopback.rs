@@ -11,8 +11,8 @@ use icdc_units::{ByteCount, Span, Time};
 use rustix::thread::{Pid, gettid};
 
 use crate::harness::bench::Bench;
-use crate::harness::calm;
 use crate::harness::error::ExperimentError;
+use crate::harness::repetition::calm;
 
 /// What a program writes and reads at a time.
 pub(crate) const PIECE: usize = 128 << 10;

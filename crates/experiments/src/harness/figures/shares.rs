@@ -6,7 +6,7 @@ use icdc_units::{Rate, Span, Time};
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::simulated::run_all_watched;
+use crate::harness::figures::simulated::run_all_watched;
 
 /// A window that never limits, not even when slow start has doubled once too often.
 pub(crate) fn ample_window(settings: &Settings) -> ReceiveWindow {

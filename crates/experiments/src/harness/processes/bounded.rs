@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::harness::error::ExperimentError;
-use crate::harness::processor_time;
+use crate::harness::processes::processor_time;
 
 /// How a program ended.
 pub(crate) struct Ended {

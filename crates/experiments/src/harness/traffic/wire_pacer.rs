@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use crate::harness::bench::Bench;
-use crate::harness::commands::on_host;
 use crate::harness::error::ExperimentError;
-use crate::harness::processor_time;
-use crate::harness::rights::Rights;
+use crate::harness::hosts::commands::on_host;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::processes::processor_time;
 
 /// It has this in its output when it is at work.
 const READY: &str = "mode:";

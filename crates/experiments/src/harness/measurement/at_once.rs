@@ -7,7 +7,7 @@ use icdc_lab::placement;
 
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
-use crate::harness::workers;
+use crate::harness::measurement::workers;
 
 /// Measures each case in so many runs, counted from 0; `keep` gets what came of each. Round by round:
 /// what the machine does in one hour or another meets all cases.

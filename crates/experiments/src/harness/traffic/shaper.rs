@@ -6,10 +6,10 @@ use icdc_lab::{Host, Lab, program};
 use icdc_units::{ByteCount, Rate};
 
 use crate::harness::bench::Bench;
-use crate::harness::commands;
 use crate::harness::error::ExperimentError;
-use crate::harness::rights::Rights;
-use crate::harness::wire_pacer::{self, WirePacer};
+use crate::harness::hosts::commands;
+use crate::harness::measurement::rights::Rights;
+use crate::harness::traffic::wire_pacer::{self, WirePacer};
 
 /// Bytes that a token bucket lets pass at once: those of a millisecond at 500 Mbit/s, as a kernel
 /// with a thousand ticks a second needs them (tc-tbf(8)).

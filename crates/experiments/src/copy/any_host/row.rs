@@ -1,0 +1,152 @@
+//! What the rows of all tables have in common: a row is run once in a round, and those of one kind
+//! make a table.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use icdc_report::{Plot, Table};
+use icdc_units::ByteCount;
+
+use crate::copy::any_host::turn::Ground;
+use crate::copy::peers::Load;
+use crate::harness::bench::Bench;
+use crate::harness::error::ExperimentError;
+use crate::harness::processes::scratch::Scratch;
+
+/// Files are so much smaller in a quick run.
+pub(super) const QUICKER: u64 = 10;
+const SMALL: ByteCount = ByteCount::from_kib(16);
+const FOLDERS: u32 = 50;
+const EACH: u32 = 100;
+
+/// A row of one of the tables.
+pub(super) trait Row: Copy + 'static {
+    /// What one run of it gives.
+    type Run;
+
+    fn name(&self) -> &'static str;
+
+    /// What is copied, and how large a file is.
+    fn load(&self) -> (Load, ByteCount);
+
+    /// Runs it once, in `round`.
+    ///
+    /// # Errors
+    /// The lab or its programs cannot be had; a copy that fails is a run.
+    fn run(&self, turn: &Turn<'_>, source: &Path, round: u64) -> Result<Self::Run, ExperimentError>;
+
+    /// Why this run must not be used, or failed.
+    fn fault(run: &Self::Run) -> Option<&str>;
+
+    /// Whether the row is to have no further run after this one.
+    fn is_last(_run: &Self::Run) -> bool {
+        false
+    }
+
+    /// The table of the rows with their runs.
+    fn table(rows: &[(Self, Vec<Self::Run>)], quick: bool) -> Table;
+
+    fn plots(&self, _runs: &[Self::Run]) -> Vec<Plot> {
+        Vec::new()
+    }
+}
+
+/// What all rows run with.
+pub(super) struct Turn<'a> {
+    pub(super) bench: &'a Bench<'a>,
+    pub(super) ground: &'a Ground<'a>,
+}
+
+/// Rows of one kind with their runs, one per round.
+struct Rows<R: Row>(Vec<(R, Vec<R::Run>)>);
+
+/// Rows of one kind, whichever it is.
+pub(super) trait Kind {
+    /// Runs each row once.
+    ///
+    /// # Errors
+    /// See [`Row::run`].
+    fn run(&mut self, turn: &Turn<'_>, sources: &mut Sources<'_>, round: Round) -> Result<(), ExperimentError>;
+
+    fn table(&self, quick: bool) -> Table;
+
+    fn plots(&self) -> Vec<Plot>;
+
+    /// What a reader has to know.
+    fn failures(&self) -> Vec<String>;
+}
+
+/// Of the rows of one kind those that are `chosen`; `None` if there are none.
+pub(super) fn chosen<R: Row>(all: &[R], chosen: impl Fn(&R) -> bool) -> Option<Box<dyn Kind>> {
+    let rows: Vec<_> = all.iter().filter(|row| chosen(row)).map(|&row| (row, Vec::new())).collect();
+    (!rows.is_empty()).then(|| Box::new(Rows(rows)) as Box<dyn Kind>)
+}
+
+/// A round, and how many there are.
+#[derive(Clone, Copy)]
+pub(super) struct Round {
+    pub(super) number: u64,
+    pub(super) of: u64,
+}
+
+impl<R: Row> Kind for Rows<R> {
+    fn run(&mut self, turn: &Turn<'_>, sources: &mut Sources<'_>, round: Round) -> Result<(), ExperimentError> {
+        for (row, runs) in &mut self.0 {
+            if runs.last().is_some_and(R::is_last) {
+                continue;
+            }
+            (turn.bench.say)(&format!("{}, run {} of {}", row.name(), round.number, round.of));
+            let (load, size) = row.load();
+            let source = sources.get(load, size, turn.bench.quick)?;
+            runs.push(row.run(turn, &source, round.number)?);
+        }
+        Ok(())
+    }
+
+    fn table(&self, quick: bool) -> Table {
+        R::table(&self.0, quick)
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        self.0.iter().flat_map(|(row, runs)| row.plots(runs)).collect()
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let faults = |(row, runs): &(R, Vec<R::Run>)| {
+            let name = row.name();
+            runs.iter().filter_map(R::fault).map(|why| format!("{name}: {why}")).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(faults).collect()
+    }
+}
+
+/// A size as it is in a quick run, or in one that is not.
+pub(super) fn size_in(size: ByteCount, quick: bool) -> ByteCount {
+    if quick { size / QUICKER } else { size }
+}
+
+/// What is copied, made when it is needed first.
+pub(super) struct Sources<'a> {
+    scratch: &'a Scratch,
+    files: BTreeMap<ByteCount, PathBuf>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn on(scratch: &'a Scratch) -> Self {
+        Self { scratch, files: BTreeMap::new() }
+    }
+
+    fn get(&mut self, load: Load, size: ByteCount, quick: bool) -> Result<PathBuf, ExperimentError> {
+        let size = if load == Load::Tree { ByteCount::ZERO } else { size_in(size, quick) };
+        if let Some(path) = self.files.get(&size) {
+            return Ok(path.clone());
+        }
+        let path = match load {
+            Load::File => self.scratch.file(&format!("data-{}", size.as_u64()), size)?,
+            Load::Tree => {
+                self.scratch.tree("tree", FOLDERS, if quick { EACH / QUICKER as u32 } else { EACH }, SMALL)?
+            }
+        };
+        Ok(self.files.entry(size).or_insert(path).clone())
+    }
+}
