@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use icdc_units::{Span, Time};
+use jiff::Timestamp;
 
 use crate::copy::summary::counted;
 
@@ -54,26 +55,10 @@ impl Stopwatch {
     }
 }
 
-/// This date and time, as [`utc_now`].
+/// This date and time, as [`utc_now`]: the last one that the calendar has for what is after it.
 pub(crate) fn utc(seconds: u64) -> String {
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-/// Year, month and day in the Gregorian calendar of the day this many days after 1970-01-01
-/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that the leap day is the last of its year; eras have 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + 400 * era + u64::from(month <= 2);
-    (year, month, day)
+    let instant = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    instant.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 #[cfg(test)]
@@ -88,5 +73,6 @@ mod tests {
         assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(utc(1_709_251_199), "2024-02-29 23:59 UTC");
         assert_eq!(utc(4_107_542_400), "2100-03-01 00:00 UTC");
+        assert_eq!(utc(u64::MAX), "9999-12-30 22:00 UTC");
     }
 }

@@ -179,7 +179,7 @@ fn open(
     announce(&link, 0, tuned.as_ref().map(Tuned::congestion), events);
     let asked = link.outlet.send(Message::Request(Request::new(transfer, job)).into());
     let mut link = SendingLink { link, tuned, peer: Features::NONE };
-    asked.and_then(|()| link.await_answer()).map_err(SessionError::from)?;
+    asked.and_then(|()| link.await_answer()).map_err(SessionError::of_link)?;
     Ok(link)
 }
 

@@ -12,7 +12,7 @@ use icdc_protocol::{Message, TransferId};
 use icdc_session_process::{Done, Ended, Sessions};
 use icdc_tcp::clock;
 use icdc_trust::{Identity, PublicKey, server_config};
-use icdc_units::{ByteCount, Span, Time};
+use icdc_units::{ByteCount, Span, Time, hexadecimal};
 
 use crate::admission::refused::{RefusedByKey, RefusedLines};
 use crate::admission::{Admission, Denied, reason_of};
@@ -227,7 +227,7 @@ impl Runner for Client<'_> {
         let Beginning { request, user, paths } = session;
         let line = Line {
             event: "session_start",
-            session: Some(hex(&request.transfer)),
+            session: Some(hexadecimal(&request.transfer)),
             user: *user,
             job: Some(job_name(&request.job)),
             path: paths.as_deref(),
@@ -336,7 +336,7 @@ impl<'a> Client<'a> {
         };
         let line = Line {
             event,
-            session: transfer.as_ref().map(hex),
+            session: transfer.as_ref().map(|transfer| hexadecimal(transfer)),
             job: *job,
             path: done.paths.as_deref(),
             result: Some(result),
@@ -378,11 +378,6 @@ impl<'a> Client<'a> {
         let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
         Line { who, key, from, ..Line::default() }
     }
-}
-
-/// A transfer's number as it stands in logs.
-fn hex(transfer: &TransferId) -> String {
-    transfer.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Answers the first message, whatever it is: the connection is then closed with nothing unread, so

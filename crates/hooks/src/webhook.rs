@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use icdc_stop::StopSignal;
-use icdc_units::Span;
+use icdc_units::{Span, hexadecimal};
 use thiserror::Error;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -137,7 +137,7 @@ impl Secret {
     /// Value of the header with the signature.
     fn sign(&self, body: &str) -> String {
         let tag = hmac::sign(&self.0, body.as_bytes());
-        tag.as_ref().iter().fold("sha256=".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+        format!("sha256={}", hexadecimal(tag.as_ref()))
     }
 }
 
@@ -147,7 +147,7 @@ fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
-    if mode & 0o077 != 0 || ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
+    if mode & 0o077 != 0 || !icdc_trust::is_own(&metadata) {
         return Err(SecretError::Exposed { path: path.to_owned(), mode, owner });
     }
     let mut bytes = Vec::new();

@@ -2,10 +2,9 @@
 
 use std::io;
 
-use icdc_protocol::Versions;
 use icdc_protocol::frame::FrameError;
 use icdc_protocol::message::{Refusal, RefusalKind};
-use icdc_session::SessionError;
+use icdc_protocol::{LinkFailure, Versions};
 use icdc_units::Span;
 
 /// Why a link carries no more.
@@ -133,8 +132,7 @@ impl From<FrameError> for LinkError {
     }
 }
 
-/// How a session ends that loses its link by this.
-impl From<LinkError> for SessionError {
+impl From<LinkError> for LinkFailure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Protocol(reason) => Self::Protocol(reason),

@@ -178,7 +178,7 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, ended: &StopSignal)
             Ok(other) => {
                 Incoming::Gone(SessionError::Protocol(format!("unexpected {} in a measurement", other.kind())))
             }
-            Err(error) => Incoming::Gone(error.into()),
+            Err(error) => Incoming::Gone(SessionError::of_link(error)),
         };
         let last = matches!(incoming, Incoming::Gone(_));
         if matches!(incoming, Incoming::Gone(_) | Incoming::Refused(_) | Incoming::Interrupt) {

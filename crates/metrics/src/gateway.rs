@@ -4,28 +4,32 @@
 //! are, where `PUT` removes them: when a run has failed, the time of the last success stays.
 
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
+use std::io::Read as _;
+use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
+use ureq::http::Uri;
+use ureq::{Agent, Body, http};
 
 use crate::Format;
-use crate::clock::Deadline;
 
 /// Default port of Pushgateways.
 const PORT: u16 = 9091;
-/// Most of an answer that is read, in bytes.
-const MAX_ANSWER: u64 = 8 << 10;
-/// Most of an answer that an error shows.
-const MAX_TOLD: usize = 200;
+/// Longest head of an answer, in bytes.
+const MAX_HEAD: usize = 8 << 10;
+/// Most of an answer's body that is read, in bytes: an error shows its beginning.
+const MAX_BODY: u64 = 8 << 10;
+/// Most of an answer that an error shows, in characters.
+const MAX_SHOWN: usize = 200;
+const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
 /// A Pushgateway, and the group of metrics there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    host: String,
-    port: u16,
+    /// Host and port.
+    authority: String,
     /// Path of the URL, from the first slash on.
     path: String,
 }
@@ -47,15 +51,29 @@ pub enum GatewayError {
 /// Metrics could not be pushed.
 #[derive(Debug, Error)]
 pub enum PushError {
-    /// The gateway could not be reached, or did not answer in time.
-    #[error("{gateway}: cannot {what}: {cause}")]
-    System {
+    /// The gateway did not answer in time.
+    #[error("{gateway}: no answer within {} s", patience.as_secs_f64())]
+    Timeout {
         /// The gateway.
         gateway: String,
-        /// The operation.
-        what: &'static str,
-        /// Error of the resolver or the kernel.
-        cause: io::Error,
+        /// The time limit.
+        patience: Duration,
+    },
+    /// It answered something other than HTTP.
+    #[error("{gateway}: no HTTP/1.1 ({cause}): is it the port of a gateway?")]
+    NoHttp {
+        /// The gateway.
+        gateway: String,
+        /// What is wrong with it.
+        cause: Box<ureq::Error>,
+    },
+    /// It could not be reached, or closed the connection.
+    #[error("{gateway}: {cause}")]
+    Failed {
+        /// The gateway.
+        gateway: String,
+        /// Why.
+        cause: Box<ureq::Error>,
     },
     /// It answered something other than success.
     #[error("{gateway}: the gateway answered {answer}")]
@@ -71,28 +89,24 @@ impl FromStr for Gateway {
     type Err = GatewayError;
 
     fn from_str(text: &str) -> Result<Self, GatewayError> {
-        if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
-            return Err(GatewayError::Tls);
-        }
+        // `Uri` drops a fragment, and takes more characters in a path than RFC 3986.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['?', '#', '"', '\\']);
-        let rest = text.strip_prefix("http://").filter(|_| is_plain).ok_or(GatewayError::Form)?;
-        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-        if authority.contains('@') {
-            return Err(GatewayError::Login);
+        let uri: Uri = Some(text).filter(|_| is_plain).and_then(|text| text.parse().ok()).ok_or(GatewayError::Form)?;
+        let authority = uri.authority().ok_or(GatewayError::Form)?;
+        match uri.scheme_str() {
+            Some("https") => return Err(GatewayError::Tls),
+            Some("http") if authority.as_str().contains('@') => return Err(GatewayError::Login),
+            Some("http") if !authority.host().is_empty() => {}
+            _ => return Err(GatewayError::Form),
         }
-        let (host, port) = match authority.strip_prefix('[') {
-            // An address of IPv6.
-            Some(rest) => {
-                let (host, port) = rest.split_once(']').ok_or(GatewayError::Form)?;
-                (host, (!port.is_empty()).then(|| port.strip_prefix(':').ok_or(GatewayError::Form)).transpose()?)
+        let authority = match authority.as_str().strip_prefix(authority.host()) {
+            Some("") => format!("{authority}:{PORT}"),
+            Some(port) if port.strip_prefix(':').is_some_and(|port| port.parse::<NonZeroU16>().is_ok()) => {
+                authority.to_string()
             }
-            None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+            _ => return Err(GatewayError::Form),
         };
-        let port = port.map_or(Ok(PORT), str::parse).map_err(|_| GatewayError::Form)?;
-        if host.is_empty() || port == 0 {
-            return Err(GatewayError::Form);
-        }
-        Ok(Self { host: host.to_owned(), port, path: path.trim_end_matches('/').to_owned() })
+        Ok(Self { authority, path: uri.path().trim_end_matches('/').to_owned() })
     }
 }
 
@@ -106,57 +120,38 @@ impl Gateway {
         self
     }
 
-    /// Replaces the metrics of these names in the group. Resolving a name may take longer than
-    /// `patience`; everything else does not.
+    /// Replaces the metrics of these names in the group, by one request with a time limit. Proxies that
+    /// variables name are not used, and redirects not followed.
     ///
     /// # Errors
     /// The gateway cannot be reached within `patience`, or does not take them.
     pub fn push(&self, text: &str, patience: Duration) -> Result<(), PushError> {
-        let deadline = Deadline::after(patience);
-        let failed = |what| move |cause| PushError::System { gateway: self.to_string(), what, cause };
-        let mut stream = self.connect(deadline).map_err(failed("connect"))?;
-        let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            self.path,
-            self.authority(),
-            Format::Classic.content_type(),
-            text.len()
-        );
-        write_all(&mut stream, &[head.as_bytes(), text.as_bytes()].concat(), deadline).map_err(failed("send"))?;
-        let answer = read(&mut stream, deadline).map_err(failed("read the answer"))?;
-        // The gateway has closed already, or does not matter any more.
-        let _ = stream.shutdown(Shutdown::Both);
-        let status = answer.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..)).unwrap_or_default();
-        if status.starts_with('2') {
-            return Ok(());
+        let agent: Agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_response_header_size(MAX_HEAD)
+            .proxy(None)
+            .timeout_global(Some(patience))
+            .user_agent(USER_AGENT)
+            .build()
+            .into();
+        let gateway = self.to_string();
+        let request = agent.post(&gateway).header("Content-Type", Format::Classic.content_type());
+        match request.send(text) {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(PushError::Refused { gateway, answer: shown(answer) }),
+            Err(ureq::Error::Timeout(_)) => Err(PushError::Timeout { gateway, patience }),
+            Err(cause @ ureq::Error::Protocol(_)) => Err(PushError::NoHttp { gateway, cause: Box::new(cause) }),
+            Err(cause) => Err(PushError::Failed { gateway, cause: Box::new(cause) }),
         }
-        let reason = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body.trim());
-        let told = format!("{} {reason}", status.lines().next().unwrap_or_default());
-        let told: String = told.trim().chars().take(MAX_TOLD).flat_map(char::escape_debug).collect();
-        let answer = if told.is_empty() { "with no HTTP/1.1".to_owned() } else { told };
-        Err(PushError::Refused { gateway: self.to_string(), answer })
-    }
-
-    fn connect(&self, deadline: Deadline) -> io::Result<TcpStream> {
-        let mut failed = io::Error::other("the name has no address");
-        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, left(deadline)?) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-
-    fn authority(&self) -> String {
-        let Self { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
 impl fmt::Display for Gateway {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "http://{}{}", self.authority(), self.path)
+        let Self { authority, path } = self;
+        write!(formatter, "http://{authority}{path}")
     }
 }
 
@@ -172,41 +167,18 @@ fn segment(text: &str) -> String {
     escaped
 }
 
-/// Time until the deadline; an error once it has passed.
-fn left(deadline: Deadline) -> io::Result<Duration> {
-    Some(deadline.left()).filter(|left| !left.is_zero()).ok_or_else(|| io::ErrorKind::TimedOut.into())
-}
-
-fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(deadline)?))?;
-        let count = stream.write(bytes).map_err(in_time)?;
-        bytes = &bytes[count..];
-    }
-    Ok(())
-}
-
-/// The answer to its end, as far as it matters.
-fn read(stream: &mut TcpStream, deadline: Deadline) -> io::Result<String> {
-    let mut answer = Vec::new();
-    let mut buffer = [0; 1024];
-    while (answer.len() as u64) < MAX_ANSWER {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(&mut buffer).map_err(in_time)? {
-            0 => break,
-            count => answer.extend_from_slice(&buffer[..count]),
-        }
-    }
-    Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
-/// A timeout of a socket, as what it is.
-fn in_time(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+/// Status and beginning of an answer, as one line that cannot harm a terminal.
+fn shown(mut answer: http::Response<Body>) -> String {
+    let mut reason = Vec::new();
+    // A body that breaks off is shown as far as it came.
+    let _ = answer.body_mut().as_reader().take(MAX_BODY).read_to_end(&mut reason);
+    let text = format!("{} {}", answer.status(), String::from_utf8_lossy(&reason).trim());
+    text.trim().chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::TcpListener;
     use std::thread;
 
@@ -238,8 +210,9 @@ mod tests {
         gateway.push("icdc_x 1\n", PATIENCE).unwrap();
         let request = served.join().unwrap();
         assert!(request.starts_with("POST /metrics/job/icdc_copy/instance/a%20b HTTP/1.1\r\n"), "{request}");
-        for line in ["Content-Length: 9\r\n", "Content-Type: text/plain; version=0.0.4", "\r\n\r\nicdc_x 1\n"] {
-            assert!(request.contains(line), "{line}: {request}");
+        let head = request.to_lowercase();
+        for line in ["content-length: 9\r\n", "content-type: text/plain; version=0.0.4", "\r\n\r\nicdc_x 1\n"] {
+            assert!(head.contains(line), "{line}: {request}");
         }
     }
 
@@ -248,7 +221,7 @@ mod tests {
         for (answer, expected) in [
             ("HTTP/1.1 400 Bad Request\r\n\r\ntext format\u{1b}[2J\n", "400 Bad Request text format\\u{1b}[2J"),
             ("SSH-2.0-x\r\n", "no HTTP/1.1"),
-            ("", "no HTTP/1.1"),
+            ("", "disconnected"),
         ] {
             let (gateway, served) = gateway(answer);
             let told = gateway.push("icdc_x 1\n", PATIENCE).unwrap_err().to_string();
@@ -262,7 +235,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let gateway: Gateway = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let told = gateway.push("icdc_x 1\n", Duration::from_millis(50)).unwrap_err().to_string();
-        assert!(told.contains("read the answer"), "{told}");
+        assert!(told.ends_with(": no answer within 0.05 s"), "{told}");
     }
 
     #[test]

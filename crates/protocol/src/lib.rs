@@ -45,6 +45,7 @@ pub mod data_ranges;
 pub mod digest;
 pub mod frame;
 pub mod limits;
+mod link_failure;
 pub mod measure;
 pub mod message;
 mod notice;
@@ -67,6 +68,7 @@ pub const VERSION: u32 = 2;
 pub const MIN_VERSION: u32 = 2;
 
 pub use limits::BLOCK_SIZE;
+pub use link_failure::LinkFailure;
 pub use message::{Digest, EntryId, Message, TransferId};
 pub use ports::Ports;
 pub use version::{Features, Versions};

@@ -6,7 +6,7 @@ use icdc_protocol::message::{
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, hexadecimal};
 use proptest::prelude::*;
 
 fn versions(lowest: u32, highest: u32) -> Versions {
@@ -119,10 +119,12 @@ fn the_first_messages_over_ssh_are_the_same_in_every_version() {
     let bootstrap = opening(Message::Bootstrap(started(versions(260, 300))));
     let listening = Listening { features: Features::from_bits(5), version: "1.2.3".into(), key: [3; 32], port: 5001 };
     let refusal = Refusal { kind: RefusalKind::Internal, reason: "why".into() };
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (twos, threes) = ("02".repeat(32), "03".repeat(32));
     let release = "05312e322e33";
-    assert_eq!(hex(&bootstrap), format!("3200000000000000168402ac0205{release}00{twos}8827922706"));
-    assert_eq!(hex(&opening(Message::Listening(listening))), format!("2a000000000000001705{release}{threes}8927"));
-    assert_eq!(hex(&opening(Message::Refused(refusal))), "0600000000000000020503776879");
+    assert_eq!(hexadecimal(&bootstrap), format!("3200000000000000168402ac0205{release}00{twos}8827922706"));
+    assert_eq!(
+        hexadecimal(&opening(Message::Listening(listening))),
+        format!("2a000000000000001705{release}{threes}8927")
+    );
+    assert_eq!(hexadecimal(&opening(Message::Refused(refusal))), "0600000000000000020503776879");
 }

@@ -69,15 +69,15 @@ fn run_transfer(
             return Err(SessionError::Refused(refusal));
         }
     };
-    link.outlet.send(Message::Accepted(Features::OURS).into())?;
+    link.outlet.send(Message::Accepted(Features::OURS).into()).map_err(SessionError::of_link)?;
     if let Some(limit) = rights.max_rate {
         work.account.note_max_rate(limit);
         if features.has(Features::MAX_RATE) {
             let bytes_per_second = limit.as_bytes_per_second().max(1);
-            link.outlet.send(Message::MaxRate { bytes_per_second }.into())?;
+            link.outlet.send(Message::MaxRate { bytes_per_second }.into()).map_err(SessionError::of_link)?;
         }
     }
-    link.outlet.flush()?;
+    link.outlet.flush().map_err(SessionError::of_link)?;
     match job {
         Transfer::Receive { destination, options } => {
             receive(link, &tree, (&destination, &options), rights, registered, work)
@@ -126,10 +126,11 @@ fn send(
     if let Some(text) = instead {
         tracing::info!(peer = %link.control.peer(), "{text}");
     }
-    link.outlet.send(Message::Congestion(congestion_in_use(tuned.as_ref(), instead)).into())?;
+    let congestion = Message::Congestion(congestion_in_use(tuned.as_ref(), instead));
+    link.outlet.send(congestion.into()).map_err(SessionError::of_link)?;
     let mut link = SendingLink { link, tuned, peer };
     // The tree is known to the other end one round trip later.
-    link.await_answer()?;
+    link.await_answer().map_err(SessionError::of_link)?;
     let found = sender::find_sources(tree, sources, &options);
     let account: &Account = &work.account;
     let sent = sender::run(link, registered.joining(), found, &options, account, &silent(), &registered.stop)?;

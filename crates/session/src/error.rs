@@ -1,5 +1,6 @@
 //! Why a session ends before its work is done.
 
+use icdc_protocol::LinkFailure;
 use icdc_protocol::message::{Refusal, RefusalKind};
 
 /// Why a session ended before its work was done.
@@ -23,6 +24,16 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// How a session ends whose link has failed.
+    #[must_use]
+    pub fn of_link(failure: impl Into<LinkFailure>) -> Self {
+        match failure.into() {
+            LinkFailure::Cut(reason) => Self::Cut(reason),
+            LinkFailure::Refused(refusal) => Self::Refused(refusal),
+            LinkFailure::Protocol(reason) => Self::Protocol(reason),
+        }
+    }
+
     /// What to tell the other end before the connection closes, where it makes sense to.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {

@@ -253,7 +253,7 @@ impl Plan {
         private.mode(0o700);
         match private.create(directory) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                is_own(directory)?;
+                check_own(directory)?;
                 let occupied = || PlanError::Occupied(directory.to_owned());
                 if directory.join(PLAN).exists() {
                     return Err(occupied());
@@ -358,7 +358,7 @@ impl Plan {
     pub fn open(directory: &Path) -> Result<Self, PlanError> {
         let path = directory.join(PLAN);
         let at = |error| PlanError::File { path: path.clone(), error };
-        [directory, &path, &directory.join(LISTS), &directory.join(RESULTS)].into_iter().try_for_each(is_own)?;
+        [directory, &path, &directory.join(LISTS), &directory.join(RESULTS)].into_iter().try_for_each(check_own)?;
         let bytes = read_bounded(&path, MAX_PLAN).map_err(at)?;
         let not = |reason: &dyn ToString| PlanError::Text { path: path.clone(), reason: reason.to_string() };
         // Another format need not have the same fields.
@@ -676,7 +676,7 @@ impl Plan {
 }
 
 /// Refuses what is not there, belongs to somebody else, or can be written by others.
-fn is_own(path: &Path) -> Result<(), PlanError> {
+fn check_own(path: &Path) -> Result<(), PlanError> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let directory = if path.ends_with(PLAN) { path.parent().unwrap_or(path) } else { path };
@@ -684,8 +684,7 @@ fn is_own(path: &Path) -> Result<(), PlanError> {
         }
         found => found.map_err(|error| PlanError::File { path: path.to_owned(), error })?,
     };
-    let is_own = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
-    if is_own && found.mode() & 0o022 == 0 {
+    if icdc_trust::is_own(&found) && found.mode() & 0o022 == 0 {
         Ok(())
     } else {
         Err(PlanError::NotOwn { path: path.to_owned(), owner: found.uid() })

@@ -39,7 +39,7 @@ pub use identity::Identity;
 pub use known_hosts::{DEFAULT_PORT, HostKey, KnownHosts};
 pub use paths::Paths;
 pub use public_key::PublicKey;
-pub use safe_file::open_settings;
+pub use safe_file::{is_own, open_settings};
 pub use tls::{
     KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name, suite_names,
 };

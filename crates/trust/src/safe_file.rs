@@ -52,8 +52,8 @@ impl KeyFile {
         if metadata.mode() & 0o077 != 0 {
             return Err(TrustError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
         }
-        let user = rustix::process::geteuid().as_raw();
-        if metadata.uid() != 0 && metadata.uid() != user {
+        if !is_own(metadata) {
+            let user = rustix::process::geteuid().as_raw();
             return Err(TrustError::Unsafe {
                 path: path.to_owned(),
                 what: format!("it belongs to user {}, who can read and exchange it", metadata.uid()),
@@ -65,6 +65,12 @@ impl KeyFile {
         }
         Ok(())
     }
+}
+
+/// Whether a file belongs to this user or to root: nobody else can then have changed it or its mode.
+#[must_use]
+pub fn is_own(metadata: &Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
 }
 
 /// Opens a file of settings if only root and the current user can have changed it or exchanged one
@@ -86,21 +92,21 @@ pub fn open_settings(path: &Path) -> Result<File, TrustError> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(&real)
         .map_err(|error| TrustError::io(path, "open", error))?;
-    let (user, unmapped) = (rustix::process::geteuid().as_raw(), unmapped_user());
+    let unmapped = unmapped_user();
     let mut is_closed = false;
     // From the root down, the file at the end.
     let mut parents: Vec<&Path> = real.ancestors().skip(1).collect();
     parents.reverse();
     for directory in parents {
         let metadata = directory.metadata().map_err(|error| TrustError::io(directory, "stat", error))?;
-        check_owner(directory, &metadata, user, unmapped)?;
+        check_owner(directory, &metadata, unmapped)?;
         if !is_closed {
             check_mode(directory, &metadata)?;
         }
         is_closed |= metadata.mode() & 0o011 == 0;
     }
     let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
-    check_owner(&real, &metadata, user, unmapped)?;
+    check_owner(&real, &metadata, unmapped)?;
     if !is_closed {
         check_mode(&real, &metadata)?;
     }
@@ -121,11 +127,10 @@ fn unmapped_user() -> Option<u32> {
 pub(crate) fn read_list(path: &Path) -> Result<String, TrustError> {
     let real = path.canonicalize().map_err(|error| TrustError::io(path, "realpath", error))?;
     let file = File::open(&real).map_err(|error| TrustError::io(path, "open", error))?;
-    let user = rustix::process::geteuid().as_raw();
-    check(&real, &file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?, user)?;
+    check(&real, &file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?)?;
     for directory in real.ancestors().skip(1) {
         let metadata = directory.metadata().map_err(|error| TrustError::io(directory, "stat", error))?;
-        check(directory, &metadata, user)?;
+        check(directory, &metadata)?;
     }
     let mut text = String::new();
     file.take(MAX_LIST).read_to_string(&mut text).map_err(|error| TrustError::io(path, "read", error))?;
@@ -154,17 +159,18 @@ pub(crate) fn append_line(path: &Path, line: &str) -> Result<usize, TrustError> 
     Ok(above + 1)
 }
 
-fn check(path: &Path, metadata: &Metadata, user: u32) -> Result<(), TrustError> {
-    check_owner(path, metadata, user, None)?;
+fn check(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
+    check_owner(path, metadata, None)?;
     check_mode(path, metadata)
 }
 
 /// Whether it belongs to root, to this user, or to the one that stands for root.
-fn check_owner(path: &Path, metadata: &Metadata, user: u32, unmapped: Option<u32>) -> Result<(), TrustError> {
+fn check_owner(path: &Path, metadata: &Metadata, unmapped: Option<u32>) -> Result<(), TrustError> {
     let owner = metadata.uid();
-    if owner == 0 || owner == user || Some(owner) == unmapped {
+    if is_own(metadata) || Some(owner) == unmapped {
         return Ok(());
     }
+    let user = rustix::process::geteuid().as_raw();
     let (what, remedy) = (format!("it belongs to user {owner}"), remedy_for_owner(path, owner, user));
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
 }

@@ -16,7 +16,8 @@
 //! | `Time + Span`, `Time - Span` | `Time` | exact |
 //!
 //! Division by zero gives the greatest value (`0 / 0` is zero). `{}` prints four significant digits
-//! for people, `{:#}` prints exactly; both can be parsed again.
+//! for people, `{:#}` prints exactly; both can be parsed again. Digests and numbers of transfers are
+//! printed by [`hexadecimal`].
 //!
 //! ```
 //! use icdc_units::{ByteCount, Rate, Span};
@@ -34,12 +35,14 @@
 
 mod arithmetic;
 mod byte_count;
+mod hexadecimal;
 mod notation;
 mod prefix;
 mod rate;
 mod time;
 
 pub use byte_count::{ByteCount, Counted};
+pub use hexadecimal::hexadecimal;
 pub use notation::ParseQuantityError;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use rate::Rate;

@@ -39,7 +39,7 @@ fn a_server_gets_the_json_signed_with_the_secret() {
     assert_eq!(posted[0].headers["content-type"], "application/json");
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let tag = hmac::sign(&key, posted[0].body.as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = icdc_units::hexadecimal(tag.as_ref());
     assert_eq!(posted[0].headers["x-icdc-signature"], format!("sha256={hex}"));
     let told: Value = serde_json::from_str(&posted[0].body).unwrap();
     assert_eq!((&told["result"], &told["bytes"]), (&"done".into(), &SIZE.into()));

@@ -15,7 +15,7 @@ use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use icdc_trust::{TrustError, open_settings};
+use icdc_trust::{TrustError, is_own, open_settings};
 
 /// Processors for which builds are looked for, as `uname -m` names them: those of `make dist`.
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
@@ -162,11 +162,10 @@ fn open_build(path: &Path, architecture: &str) -> Result<File, NoBuild> {
         Err(_) => return wrong(OTHERS_MAY_WRITE),
     };
     let metadata = file.metadata()?;
-    let own = rustix::process::geteuid().as_raw();
     if !metadata.is_file() || metadata.len() > LARGEST {
         return wrong("it is no program");
     }
-    if (metadata.uid() != own && metadata.uid() != 0) || metadata.mode() & 0o022 != 0 {
+    if !is_own(&metadata) || metadata.mode() & 0o022 != 0 {
         return wrong(OTHERS_MAY_WRITE);
     }
     let marks = marks(&mut file)?;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
-use icdc_units::Span;
+use icdc_units::{Span, hexadecimal};
 
 use super::builds::Places;
 use super::error::{ConnectError, quoted};
@@ -358,7 +358,7 @@ fn sha256(file: &mut File) -> io::Result<String> {
         }
     }
     io::Seek::rewind(file)?;
-    Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(context.finish().as_ref()))
 }
 
 fn send(mut file: &File, to: &mut impl Write) -> io::Result<()> {

@@ -14,7 +14,7 @@ use aws_lc_rs::digest;
 use icdc_tcp::clock;
 use icdc_tuning::known_paths;
 use icdc_tuning::state_file::StateFile;
-use icdc_units::{Span, Time};
+use icdc_units::{Span, Time, hexadecimal};
 
 use super::usage::Usage;
 
@@ -48,7 +48,7 @@ impl UsageFile {
     pub(super) fn beside_known_paths(authorized_keys: &Path) -> Self {
         let real = authorized_keys.canonicalize().unwrap_or_else(|_| authorized_keys.to_owned());
         let hash = digest::digest(&digest::SHA256, real.as_os_str().as_bytes());
-        let id: String = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let id = hexadecimal(&hash.as_ref()[..8]);
         Self::open(known_paths::file().map(|paths| paths.with_file_name(format!("usage-{id}.json"))))
     }
 

@@ -27,8 +27,8 @@ impl Users {
                 path.display()
             )));
         }
-        let user = rustix::process::geteuid().as_raw();
-        if metadata.uid() != 0 && metadata.uid() != user {
+        if !icdc_trust::is_own(&metadata) {
+            let user = rustix::process::geteuid().as_raw();
             return Err(named(format!(
                 "it belongs to user {}, who can read and replace the passwords; run `chown {user} {}`",
                 metadata.uid(),

@@ -80,7 +80,7 @@ impl Intake<'_> {
             let begun = clock::now();
             let parcel = inlet.receive(&self.shared.pool).map_err(|error| match error {
                 LinkError::Closed => LinkEnd::Closed,
-                error => LinkEnd::Failed(error.into()),
+                error => LinkEnd::Failed(SessionError::of_link(error)),
             })?;
             if let Some(number) = further {
                 self.shared.connections().on_message(number, &parcel.message);
@@ -122,7 +122,7 @@ impl Intake<'_> {
         self.shared.counters.received.fetch_add(length, Ordering::Relaxed);
         let Parcel { message, payload } = parcel;
         let payload = payload.map(|payload| payload.into_block(&self.shared.pool)).transpose();
-        let payload = payload.map_err(|_| SessionError::from(LinkError::Stopped))?;
+        let payload = payload.map_err(|_| SessionError::of_link(LinkError::Stopped))?;
         let arrived = |(block, length)| self.shared.waiting.arrived(block, length);
         match message {
             Message::Block(header) => {

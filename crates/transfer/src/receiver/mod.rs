@@ -308,7 +308,7 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
         };
         if let Some(Err(error)) = sent {
             broken = true;
-            shared.on_ending(|ending, now| ending.on_send_failed(now, error.into()));
+            shared.on_ending(|ending, now| ending.on_send_failed(now, SessionError::of_link(error)));
         }
         let now = clock::now();
         if now >= next_feedback && !broken {

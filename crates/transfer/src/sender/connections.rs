@@ -15,6 +15,7 @@ use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Goodbye, Message, SendOptions};
 use icdc_rate::bundle::{Number, Owed};
 use icdc_rate::controller::Pending;
+use icdc_session::SessionError;
 use icdc_tcp::TcpInfo;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
@@ -217,7 +218,7 @@ impl<'a> Connections<'a> {
         let now = clock::now();
         self.executor.with(|machine| match sent {
             Ok(()) => machine.on_sent(now),
-            Err(error) => machine.on_send_failed(now, error.into()),
+            Err(error) => machine.on_send_failed(now, SessionError::of_link(error)),
         });
     }
 

@@ -3,6 +3,7 @@
 use icdc_disk::BlockPool;
 use icdc_link::Inlet;
 use icdc_protocol::message::Message;
+use icdc_session::SessionError;
 use icdc_units::Rate;
 
 use super::executor::Executor;
@@ -29,7 +30,7 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
             }
             Err(error) => {
                 let now = clock::now();
-                return executor.with(|machine| machine.on_receive_ended(now, error.into()));
+                return executor.with(|machine| machine.on_receive_ended(now, SessionError::of_link(error)));
             }
         }
     }

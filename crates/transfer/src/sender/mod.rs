@@ -127,8 +127,8 @@ fn send(
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
     if let Some(refusal) = in_the_way(&sources) {
-        outlet.send(Message::Abort(refusal.clone()).into())?;
-        outlet.flush()?;
+        outlet.send(Message::Abort(refusal.clone()).into()).map_err(SessionError::of_link)?;
+        outlet.flush().map_err(SessionError::of_link)?;
         return Err(SessionError::Refused(refusal));
     }
     let hashers = hashers();
