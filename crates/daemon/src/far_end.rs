@@ -23,7 +23,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use icdc_confine::calls;
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
-use icdc_protocol::message::{FarTask, Listening, Refusal, RefusalKind};
+use icdc_protocol::message::{Bootstrap, FarTask, Listening, Refusal, RefusalKind};
 use icdc_protocol::{Features, Message, Ports, Versions};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
@@ -114,13 +114,37 @@ fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
     Ok(())
 }
 
-/// The far end's work over streams from and to the starting end.
+/// Carries out the task of a starting end over the streams from and to it.
 fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Result<(), FarEndError> {
     let process = |call| move |cause: io::Error| FarEndError::Process { call, cause };
     let twins = (stdin.try_clone().map_err(process("dup"))?, stdout.try_clone().map_err(process("dup"))?);
-    let Link { mut outlet, mut inlet, control } =
-        stdio_link(stdin, stdout, "the starting end", None).map_err(process("eventfd"))?;
-    let bootstrap = match receive(inlet.as_mut()) {
+    let mut link = stdio_link(stdin, stdout, "the starting end", None).map_err(process("eventfd"))?;
+    let bootstrap = read_bootstrap(link.inlet.as_mut())?;
+    let identity = Identity::generate();
+    let family = match bootstrap.family {
+        4 => Family::V4,
+        6 => Family::V6,
+        _ => Family::Any,
+    };
+    match bootstrap.task {
+        FarTask::Serve { peer, ports } => {
+            drop(twins);
+            let peer = PublicKey::from_bytes(peer);
+            listen_and_serve(link, (&identity, peer, home), (ports, family), stop)
+        }
+        FarTask::Forward { port } => forward_to(port, family, link, twins, stop),
+        FarTask::Drive => {
+            drop(twins);
+            tell(link.outlet.as_mut(), listening(&identity, 0))?;
+            drive_once(link, &granted(home).rights, &identity, stop)
+                .map_err(|cause| FarEndError::Process { call: "clone", cause })
+        }
+    }
+}
+
+/// The first message of the starting end, whose version of the protocol this end knows.
+fn read_bootstrap(inlet: &mut dyn Inlet) -> Result<Bootstrap, FarEndError> {
+    let bootstrap = match receive(inlet) {
         Ok(Message::Bootstrap(bootstrap)) => bootstrap,
         Ok(other) => return Err(FarEndError::Bootstrap(format!("it sent {}", other.kind()))),
         Err(LinkError::Closed) => return Err(FarEndError::Bootstrap("there is none".to_owned())),
@@ -132,8 +156,12 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
         return Err(FarEndError::Bootstrap(format!("it speaks another protocol ({theirs}; this is {ours})")));
     };
     tracing::debug!(version, release = bootstrap.version, "started");
-    let identity = Identity::generate();
-    let granted = Granted {
+    Ok(bootstrap)
+}
+
+/// Everything that the user may do whom ssh has logged in.
+fn granted(home: PathBuf) -> Granted {
+    Granted {
         rights: Rights {
             access: Access::ReadWrite,
             max_rate: None,
@@ -146,47 +174,49 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
         place: None,
         acting: None,
         label: "the starting end".to_owned(),
-    };
-    let family = match bootstrap.family {
-        4 => Family::V4,
-        6 => Family::V6,
-        _ => Family::Any,
-    };
-    match bootstrap.task {
-        FarTask::Serve { peer, ports } => {
-            drop(twins);
-            let (listener, port) = match listen(ports, family) {
-                Ok(listening) => listening,
-                Err(reason) => {
-                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
-                    return tell(outlet.as_mut(), Message::Refused(refusal));
-                }
-            };
-            tell(outlet.as_mut(), listening(&identity, port))?;
-            let once = Once::new(&identity, PublicKey::from_bytes(peer), granted);
-            once.serve(listener, (outlet, inlet), family, stop)
-        }
-        FarTask::Forward { port } => {
-            let stream = match forward::connect(port, family) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    let reason = format!("the far end on this host, port {port}, does not answer: {error}");
-                    let refusal = Refusal { kind: RefusalKind::Internal, reason };
-                    return tell(outlet.as_mut(), Message::Refused(refusal));
-                }
-            };
-            // Nothing comes from the starting end before it has seen this.
-            tell(outlet.as_mut(), listening_on([0; 32], port))?;
-            drop((outlet, inlet));
-            forward::run(twins.0, twins.1, stream, stop).map_err(process("forward"))
-        }
-        FarTask::Drive => {
-            drop(twins);
-            tell(outlet.as_mut(), listening(&identity, 0))?;
-            drive_once(Link { outlet, inlet, control }, &granted.rights, &identity, stop)
-                .map_err(|cause| FarEndError::Process { call: "clone", cause })
-        }
     }
+}
+
+/// Serves the holder of the key `peer` at one of `ports`.
+fn listen_and_serve(
+    link: Link,
+    (identity, peer, home): (&Identity, PublicKey, PathBuf),
+    (ports, family): (Ports, Family),
+    stop: &StopSignal,
+) -> Result<(), FarEndError> {
+    let Link { mut outlet, inlet, .. } = link;
+    let (listener, port) = match listen(ports, family) {
+        Ok(listening) => listening,
+        Err(reason) => {
+            let refusal = Refusal { kind: RefusalKind::Internal, reason };
+            return tell(outlet.as_mut(), Message::Refused(refusal));
+        }
+    };
+    tell(outlet.as_mut(), listening(identity, port))?;
+    Once::new(identity, peer, granted(home)).serve(listener, (outlet, inlet), family, stop)
+}
+
+/// Makes the streams a connection to the far end that listens on `port` of this host.
+fn forward_to(
+    port: u16,
+    family: Family,
+    link: Link,
+    (stdin, stdout): (OwnedFd, OwnedFd),
+    stop: &StopSignal,
+) -> Result<(), FarEndError> {
+    let Link { mut outlet, inlet, .. } = link;
+    let stream = match forward::connect(port, family) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let reason = format!("the far end on this host, port {port}, does not answer: {error}");
+            let refusal = Refusal { kind: RefusalKind::Internal, reason };
+            return tell(outlet.as_mut(), Message::Refused(refusal));
+        }
+    };
+    // Nothing comes from the starting end before it has seen this.
+    tell(outlet.as_mut(), listening_on([0; 32], port))?;
+    drop((outlet, inlet));
+    forward::run(stdin, stdout, stream, stop).map_err(|cause| FarEndError::Process { call: "forward", cause })
 }
 
 fn tell(outlet: &mut dyn Outlet, message: Message) -> Result<(), FarEndError> {

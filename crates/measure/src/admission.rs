@@ -64,60 +64,92 @@ pub(super) fn admit(
         listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
     }
     let woken = waker(stop)?;
-    let proofs: Vec<Proof> = tokens.iter().map(proof).collect();
-    let mut admitted: Vec<Option<TcpStream>> = tokens.iter().map(|_| None).collect();
-    let mut strangers: Vec<Stranger> = Vec::new();
+    let mut gate = Gate {
+        proofs: tokens.iter().map(proof).collect(),
+        admitted: tokens.iter().map(|_| None).collect(),
+        strangers: Vec::new(),
+        is_starved: false,
+    };
     let deadline = clock::now() + PATIENCE;
-    let mut starved = false;
-    while admitted.iter().any(Option::is_none) {
-        let next = strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
-        let next = if starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
-        wait(listener.filter(|_| !starved), &strangers, [&woken, &awaited.woken], next)?;
+    while let missing @ 1.. = gate.missing() {
+        let next = gate.strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
+        let next = if gate.is_starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
+        wait(listener.filter(|_| !gate.is_starved), &gate.strangers, [&woken, &awaited.woken], next)?;
         if stop.is_requested() {
             return Err(SessionError::Interrupted);
         }
         let now = clock::now();
         if now >= deadline {
-            let missing = admitted.iter().filter(|place| place.is_none()).count();
-            return Err(SessionError::Cut(format!(
-                "{missing} of {} data connections did not come within {PATIENCE}",
-                tokens.len()
-            )));
+            let wanted = tokens.len();
+            let reason = format!("{missing} of {wanted} data connections did not come within {PATIENCE}");
+            return Err(SessionError::Cut(reason));
         }
-        if strangers.len() >= MOST_STRANGERS {
-            // All of them were heard; whoever comes next is heard as well before anybody has to go
-            // for others.
-            strangers.drain(..MOST_STRANGERS / 4);
-        }
-        starved = false;
+        gate.make_room();
         // Nothing to read means that another round has taken it.
         let _ = rustix::io::read(&awaited.woken, &mut [0; 8]);
-        for Arrived { stream, said } in awaited.arrived.try_iter() {
-            if stream.set_nonblocking(true).is_ok() {
-                strangers.push(Stranger { stream, said, run_up: 0, deadline: now + PROOF_PATIENCE });
-            }
+        awaited.arrived.try_iter().for_each(|Arrived { stream, said }| gate.take(stream, said, now));
+        gate.is_starved = listener.is_some_and(|listener| gate.accept(listener, now));
+        gate.read_proofs(now)?;
+    }
+    Ok(gate.admitted.into_iter().flatten().collect())
+}
+
+/// Connections that are expected, and those that have not shown yet which they are.
+struct Gate {
+    /// In the order of the tokens.
+    proofs: Vec<Proof>,
+    admitted: Vec<Option<TcpStream>>,
+    strangers: Vec<Stranger>,
+    /// The process lacks descriptors or memory for an accept.
+    is_starved: bool,
+}
+
+impl Gate {
+    /// Number of connections that have not come.
+    fn missing(&self) -> usize {
+        self.admitted.iter().filter(|place| place.is_none()).count()
+    }
+
+    /// Closes the oldest strangers where there are too many. All of them have been read from; whoever comes next is
+    /// read from as well before another one is closed.
+    fn make_room(&mut self) {
+        if self.strangers.len() >= MOST_STRANGERS {
+            self.strangers.drain(..MOST_STRANGERS / 4);
         }
-        while let Some(listener) = listener.filter(|_| strangers.len() < MOST_STRANGERS) {
+    }
+
+    /// Takes a connection of which `said` has been read.
+    fn take(&mut self, stream: TcpStream, said: Vec<u8>, now: Time) {
+        if stream.set_nonblocking(true).is_ok() {
+            self.strangers.push(Stranger { stream, said, run_up: 0, deadline: now + PROOF_PATIENCE });
+        }
+    }
+
+    /// Accepts what waits at `listener`; whether descriptors or memory were lacking for that.
+    fn accept(&mut self, listener: &TcpListener, now: Time) -> bool {
+        while self.strangers.len() < MOST_STRANGERS {
             match listener.accept() {
-                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    strangers.push(Stranger { stream, said: Vec::new(), run_up: 0, deadline: now + PROOF_PATIENCE });
-                }
-                Ok(_) => {}
+                Ok((stream, _)) => self.take(stream, Vec::new(), now),
+                // Those of one connection (accept(2)), or a lack of descriptors that may pass.
                 Err(error) => {
-                    // Those of one connection (accept(2)), or a lack of descriptors that may pass.
-                    starved = matches!(
+                    return matches!(
                         Errno::from_io_error(&error),
                         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
                     );
-                    break;
                 }
             }
         }
-        for mut stranger in std::mem::take(&mut strangers) {
-            match stranger.hear(&proofs) {
+        false
+    }
+
+    /// Reads what has come from strangers: admits those whose proof is right, and closes those whose proof is wrong or
+    /// late.
+    fn read_proofs(&mut self, now: Time) -> Result<(), SessionError> {
+        for mut stranger in std::mem::take(&mut self.strangers) {
+            match stranger.read_opening(&self.proofs) {
                 Incoming::All(proof) => {
-                    let place = place(&proofs, &proof);
-                    match place.and_then(|place| admitted.get_mut(place)) {
+                    let place = place(&self.proofs, &proof);
+                    match place.and_then(|place| self.admitted.get_mut(place)) {
                         Some(place @ None) => {
                             let stream = stranger.stream;
                             stream.set_nonblocking(false).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
@@ -126,17 +158,17 @@ pub(super) fn admit(
                         _ => tracing::info!("a connection to the data port with a wrong proof was closed"),
                     }
                 }
-                Incoming::Part if stranger.deadline > now => strangers.push(stranger),
+                Incoming::Part if stranger.deadline > now => self.strangers.push(stranger),
                 Incoming::Part | Incoming::Nonsense => {
                     tracing::info!("a connection to the data port without a proof was closed")
                 }
             }
         }
+        Ok(())
     }
-    Ok(admitted.into_iter().flatten().collect())
 }
 
-/// What has come of a stranger.
+/// The first bytes of a stranger.
 enum Incoming {
     Part,
     All(Proof),
@@ -146,7 +178,7 @@ enum Incoming {
 
 impl Stranger {
     /// Reads what is there. Of a wrong proof nothing more is read.
-    fn hear(&mut self, proofs: &[Proof]) -> Incoming {
+    fn read_opening(&mut self, proofs: &[Proof]) -> Incoming {
         let mut scrap = [0; 16 << 10];
         loop {
             let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Proof>() }>() {

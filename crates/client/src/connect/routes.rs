@@ -17,7 +17,7 @@
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
 
-use crossbeam_channel::{RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_limits::thread::start;
 use icdc_link::{Carrier, Link};
 use icdc_protocol::limits::MAX_STREAMS;
@@ -246,12 +246,45 @@ impl Routes {
         won
     }
 
+    /// Tries the direct route alone, then the others beside it, until `over` is requested.
     fn race_until(&self, over: &StopSignal) -> Result<(Link, Route, String), ConnectError> {
         (self.events)(connecting(&self.host, self.port));
-        let (tell, told) = bounded(3);
+        let (tell, outcomes) = bounded(3);
+        let patience = patience_of(self.round_trip);
+        let mut failures = match self.try_direct(over, tell.clone(), &outcomes, patience)? {
+            Direct::Linked(link) => return Ok((link, Route::Direct, String::new())),
+            Direct::Failed(error) => vec![(Route::Direct, error)],
+            Direct::Unanswered => Vec::new(),
+        };
+        let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
+        let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
+        self.attempt(Route::Back, over, tell.clone(), Self::connect_back);
+        self.attempt(Route::Ssh, over, tell, Self::through_ssh);
+        match first_of(&outcomes, patience, &mut failures)? {
+            Some((link, Route::Direct)) => Ok((link, Route::Direct, String::new())),
+            Some((link, Route::Ssh)) => {
+                let back = failures.iter().find(|(route, _)| *route == Route::Back);
+                let late = || format!("it did not connect within {patience}");
+                let back = back.map_or_else(late, |(_, error)| error.in_short());
+                Ok((link, Route::Ssh, format!("{why}; back to this host: {back}")))
+            }
+            Some((link, route)) => Ok((link, route, why)),
+            None => Err(self.no_route(failures)),
+        }
+    }
+
+    /// Tries the direct route for as long as its port may take to answer, and once it has answered, for as long as the
+    /// handshake may take. Prepares the route through ssh where the answer is late.
+    fn try_direct(
+        &self,
+        over: &StopSignal,
+        tell: Sender<Attempt>,
+        outcomes: &Receiver<Attempt>,
+        patience: Span,
+    ) -> Result<Direct, ConnectError> {
         // How long the port took to answer. What it needs then to prove its key follows from that.
         let answered = Arc::new(OnceLock::new());
-        self.attempt(Route::Direct, over, tell.clone(), {
+        self.attempt(Route::Direct, over, tell, {
             let answered = Arc::clone(&answered);
             move |routes, stop| {
                 let begin = clock::now();
@@ -260,62 +293,36 @@ impl Routes {
                 routes.first_over(carrier, Route::Direct, stop)
             }
         });
-        let patience = patience_of(self.round_trip);
         let due = (self.round_trip * DUE_ROUND_TRIPS.0 / DUE_ROUND_TRIPS.1).max(patience / DUE).min(patience);
-        let mut outcome = told.recv_timeout(due.into());
+        let mut outcome = outcomes.recv_timeout(due.into());
         if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
             if answered.get().is_none() {
                 self.forwarder.prepare();
             }
-            outcome = told.recv_timeout((patience - due).into());
+            outcome = outcomes.recv_timeout((patience - due).into());
         }
         if let (Err(RecvTimeoutError::Timeout), Some(took)) = (&outcome, answered.get()) {
-            outcome = told.recv_timeout(patience_of(*took).into());
+            outcome = outcomes.recv_timeout(patience_of(*took).into());
         }
-        let mut failures = match outcome {
-            Ok((route, Ok(link))) => return Ok((link, route, String::new())),
-            Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
-            Ok((route, Err(error))) => vec![(route, error)],
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Vec::new(),
-        };
-        let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
-        let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
-        self.attempt(Route::Back, over, tell.clone(), Self::connect_back);
-        self.attempt(Route::Ssh, over, tell, Self::through_ssh);
-        let back_is_due = clock::now() + patience;
-        let mut by_ssh = None;
-        // It ends once each route has told how it went.
-        loop {
-            let has_back_failed = failures.iter().any(|(route, _)| *route == Route::Back);
-            let outcome = match &by_ssh {
-                None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(_) if has_back_failed => break,
-                Some(_) => told.recv_timeout((back_is_due - clock::now()).into()),
-            };
-            match outcome {
-                Ok((Route::Direct, Ok(link))) => return Ok((link, Route::Direct, String::new())),
-                Ok((Route::Ssh, Ok(link))) => by_ssh = Some(link),
-                Ok((route, Ok(link))) => return Ok((link, route, why)),
-                Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
-                Ok((route, Err(error))) => failures.push((route, error)),
-                Err(_) => break,
-            }
+        match outcome {
+            Ok((_, Ok(link))) => Ok(Direct::Linked(link)),
+            Ok((_, Err(ConnectError::Interrupted))) => Err(ConnectError::Interrupted),
+            Ok((_, Err(error))) => Ok(Direct::Failed(error)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(Direct::Unanswered),
         }
-        if let Some(link) = by_ssh {
-            let back = failures.iter().find(|(route, _)| *route == Route::Back);
-            let late = || format!("it did not connect within {patience}");
-            let back = back.map_or_else(late, |(_, error)| error.in_short());
-            return Ok((link, Route::Ssh, format!("{why}; back to this host: {back}")));
-        }
+    }
+
+    /// The error that names why each route failed.
+    fn no_route(&self, mut failures: Vec<(Route, ConnectError)>) -> ConnectError {
         let order = [Route::Direct, Route::Back, Route::Ssh];
         failures.sort_by_key(|(route, _)| order.iter().position(|other| other == route));
-        let told = |(route, error): &(Route, ConnectError)| match route {
+        let reason = |(route, error): &(Route, ConnectError)| match route {
             Route::Ssh => format!("through ssh: {error}"),
             Route::Back => format!("back to this host: {}", error.in_short()),
             _ => format!("directly: {}", error.in_short()),
         };
-        let reasons = failures.iter().map(told).collect::<Vec<_>>().join("; ");
-        Err(ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons })
+        let reasons = failures.iter().map(reason).collect::<Vec<_>>().join("; ");
+        ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons }
     }
 
     /// Tries a route on a thread of its own. What it brings too late ends at once.
@@ -323,7 +330,7 @@ impl Routes {
         &self,
         route: Route,
         over: &StopSignal,
-        tell: crossbeam_channel::Sender<(Route, Result<Link, ConnectError>)>,
+        tell: Sender<Attempt>,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
         let (routes, over, untold) = (self.clone(), over.clone(), tell.clone());
@@ -391,4 +398,43 @@ impl Routes {
     fn pinned(&self, carrier: impl Into<Carrier>, stop: &StopSignal) -> Result<Link, ConnectError> {
         pinned(carrier, (&self.host, self.port), &self.identity, self.key, stop)
     }
+}
+
+/// Outcome of one route.
+type Attempt = (Route, Result<Link, ConnectError>);
+
+/// Outcome of the direct route before others are tried.
+enum Direct {
+    Linked(Link),
+    Failed(ConnectError),
+    /// Neither within its time.
+    Unanswered,
+}
+
+/// The first route that works, unless that is ssh: then the route back has `patience` to connect. `None` once each
+/// route has failed; why, in `failures`.
+fn first_of(
+    outcomes: &Receiver<Attempt>,
+    patience: Span,
+    failures: &mut Vec<(Route, ConnectError)>,
+) -> Result<Option<(Link, Route)>, ConnectError> {
+    let back_is_due = clock::now() + patience;
+    let mut by_ssh = None;
+    // It ends once each route has told how it went.
+    loop {
+        let has_back_failed = failures.iter().any(|(route, _)| *route == Route::Back);
+        let outcome = match &by_ssh {
+            None => outcomes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) if has_back_failed => break,
+            Some(_) => outcomes.recv_timeout((back_is_due - clock::now()).into()),
+        };
+        match outcome {
+            Ok((Route::Ssh, Ok(link))) => by_ssh = Some(link),
+            Ok((route, Ok(link))) => return Ok(Some((link, route))),
+            Ok((_, Err(ConnectError::Interrupted))) => return Err(ConnectError::Interrupted),
+            Ok((route, Err(error))) => failures.push((route, error)),
+            Err(_) => break,
+        }
+    }
+    Ok(by_ssh.map(|link| (link, Route::Ssh)))
 }
