@@ -5,7 +5,7 @@ use std::path::Path;
 
 use icdc_disk::tree::Tree;
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
+use icdc_tcp::{Privileges, clock};
 use icdc_transfer::{Account, EventSink, Summary, WithinHost, sender};
 
 use crate::between;
@@ -47,6 +47,7 @@ pub fn copy(
                 paths: &paths,
                 selection: options.selection.as_ref(),
                 send: &options.send,
+                privileges: &Privileges::own(),
                 destination: far.path().to_vec(),
                 receive: options.receive.clone(),
                 retry_for: options.retry_for,

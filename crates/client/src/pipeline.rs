@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
+use icdc_tcp::{Privileges, clock};
 use icdc_transfer::{Account, Event, EventSink, Outcome};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -97,8 +97,19 @@ pub fn measure_pipeline(
         pull_over(&mut far, &order, &events, &over)
     } else {
         let (paths, send, destination) = (sent, &send, destination.to_vec());
-        let order =
-            PushOrder { transfer, tree, paths, selection: None, send, destination, receive, retry_for, account };
+        let privileges = &Privileges::own();
+        let order = PushOrder {
+            transfer,
+            tree,
+            paths,
+            selection: None,
+            send,
+            privileges,
+            destination,
+            receive,
+            retry_for,
+            account,
+        };
         push_over(&mut far, &order, &events, &over)
     };
     let Seen { first, mut last, failure } = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));

@@ -13,8 +13,8 @@ use icdc_rate::connection_count::{KERNEL_BUFFERS, SSH_CHANNEL, needed_for};
 use icdc_session::SessionError;
 use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
 use icdc_tcp::congestion::finds_the_rate;
+use icdc_tcp::{Privileges, clock};
 use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Sample, Stage, Summary, receiver, summary};
@@ -46,6 +46,8 @@ pub struct PushOrder<'a> {
     pub selection: Option<&'a Arc<Selection>>,
     /// Options of this end.
     pub send: &'a SendOptions,
+    /// With which the sockets are tuned.
+    pub privileges: &'a Privileges,
     /// Path at the far end.
     pub destination: Vec<u8>,
     /// Options of the far end.
@@ -73,7 +75,7 @@ pub fn push_over(
         let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
         // What this run has made durable counts from the second session on, whatever the user said.
         receive.resume = true;
-        let link = open(connect, order.transfer, job, Some(order.send), account, events)?;
+        let link = open(connect, order.transfer, job, Some((order.send, order.privileges)), account, events)?;
         // Who has the lock when the connection was cut may be the session before.
         receive.if_running = IfRunning::Wait;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
@@ -156,12 +158,13 @@ fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
     })
 }
 
-/// Connects and asks for `job`; `send` if this end is going to send.
+/// Connects and asks for `job`; `send` if this end is going to send, and the privileges with which it
+/// tunes its sockets.
 fn open(
     connect: &mut dyn Connect,
     transfer: TransferId,
     job: Job,
-    send: Option<&SendOptions>,
+    send: Option<(&SendOptions, &Privileges)>,
     account: &Account,
     events: &EventSink,
 ) -> Result<SendingLink, Attempt> {
@@ -171,14 +174,15 @@ fn open(
     let link = connect.link();
     account.add_connecting(clock::now() - begun);
     let mut link = link.map_err(Attempt::Connect)?;
-    let tuned = send.map(|send| sender::tune(&link.control, send.congestion.as_deref()));
+    let tuned = send.map(|(send, privileges)| sender::tune(&link.control, send.congestion.as_deref(), privileges));
     let tuned = tuned.transpose().map_err(|error| Attempt::Usage(error.to_string()))?.flatten();
     if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
         events(Event::Notice { text: text.to_owned() });
     }
     announce(&link, 0, tuned.as_ref().map(Tuned::congestion), events);
     let asked = link.outlet.send(Message::Request(Request::new(transfer, job)).into());
-    let mut link = SendingLink { link, tuned, peer: Features::NONE };
+    let privileges = send.map(|(_, privileges)| privileges.clone()).unwrap_or_default();
+    let mut link = SendingLink { link, tuned, peer: Features::NONE, privileges };
     asked.and_then(|()| link.await_answer()).map_err(SessionError::of_link)?;
     Ok(link)
 }

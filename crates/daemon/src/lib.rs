@@ -30,6 +30,7 @@ mod daemon;
 mod far_end;
 mod granted;
 mod guard;
+mod privileged_helper;
 mod request;
 mod service;
 mod session_end;

@@ -22,7 +22,7 @@ use crate::config::{Observers, ServeConfig};
 use crate::guard::Service;
 use crate::request::{Answered, Beginning, Runner, Session, serve_connection};
 use crate::session_end::{EndSink, SessionEnd};
-use crate::supervisor::{Heard, Workers};
+use crate::supervisor::{SessionObserver, Workers};
 
 /// TLS with this identity, which is logged.
 fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
@@ -247,10 +247,10 @@ impl Runner for Client<'_> {
     }
 
     fn run(&self, session: Session<'_>) -> Ended {
-        let Session { link, request, granted, sessions, registered, work } = session;
-        let (is_received, is_copy) =
-            (matches!(request.job, Job::Transfer(Transfer::Receive { .. })), !matches!(request.job, Job::Measure(_)));
-        let hear = |done: Done| {
+        let (granted, work, job) = (session.granted, session.work, &session.request.job);
+        let is_received = matches!(job, Job::Transfer(Transfer::Receive { .. }));
+        let is_copy = !matches!(job, Job::Measure(_));
+        let progress = |done: Done| {
             let fresh = ByteCount::new(done.bytes.saturating_sub(self.counted.replace(done.bytes)));
             match is_received {
                 true => self.daemon.metrics.received(fresh),
@@ -265,14 +265,8 @@ impl Runner for Client<'_> {
             }
         };
         let reserve = |bytes| granted.place.as_ref().map_or(Ok(ByteCount::MAX), |place| place.reserve(bytes));
-        self.daemon.workers.run(
-            link,
-            request,
-            granted,
-            registered,
-            &sessions.measurements,
-            Heard { hear: &hear, carried: &carried, reserve: &reserve },
-        )
+        let observer = SessionObserver { progress: &progress, carried: &carried, reserve: &reserve };
+        self.daemon.workers.run(session, observer)
     }
 }
 

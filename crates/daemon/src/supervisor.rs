@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use icdc_limits::thread::{NoThread, start_scoped};
 use icdc_link::{HandedOver, Link, LinkControl};
-use icdc_measure::Expected;
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
 use icdc_scitags::{Flows, Marker};
@@ -22,33 +22,34 @@ use icdc_transfer::FurtherLink;
 use icdc_units::{ByteCount, Span};
 
 use crate::granted::Granted;
+use crate::privileged_helper::{self, Provided};
+use crate::request::Session;
 use icdc_session_process::Rights;
 use icdc_session_process::channel::{Channel, Received};
-use icdc_session_process::lending::{self, Lent};
-use icdc_session_process::messages::{Order, Report, Session};
+use icdc_session_process::messages::{self, Instruction, Report};
 use icdc_session_process::{Done, Ended, Registered, refuse};
 
-/// How long a process may take to end after its last word.
+/// How long a process may take to end after its last report.
 const FAREWELL: Span = Span::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Span = Span::from_millis(20);
-/// How often it is looked what a session has carried.
-const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// Interval at which the bytes that a session's connections have carried are sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a session may take to make durable what it has, once it is asked to end.
 const SETTLE: Span = Span::from_secs(60);
 /// The same when its client has left and nobody asks: disks and file servers may be slow.
 const SETTLE_GONE: Span = Span::from_secs(600);
-/// Longest text of a process that is believed: a summary has a few kB.
+/// Longest text that is taken from a process, in bytes: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
 
-/// What the daemon hears of a session.
+/// Callbacks of a running session.
 #[derive(Clone, Copy)]
-pub(crate) struct Heard<'a> {
-    /// What the process says that it has done so far, within what can be.
-    pub(crate) hear: &'a dyn Fn(Done),
-    /// A few times a second, bytes that the connections have carried, as TCP counts them.
+pub(crate) struct SessionObserver<'a> {
+    /// Work that the process reports to have done so far, bounded by what its connections have carried.
+    pub(crate) progress: &'a dyn Fn(Done),
+    /// Bytes that the connections have carried, as TCP counts them; twice a second.
     pub(crate) carried: &'a dyn Fn(u64),
-    /// Payload that it is about to move: how much may move from now on, or the limit that is used up.
+    /// Reserves payload that is about to move: how much may move from now on, or the limit that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
 }
 
@@ -66,18 +67,10 @@ impl Workers {
         Self { program: program.into(), marker }
     }
 
-    /// Has a process of its own serve a session whose request was allowed, to its end. Data connections of a
-    /// measurement come by `expected`.
-    pub(crate) fn run(
-        &self,
-        link: Link,
-        request: Request,
-        granted: &Granted,
-        registered: Registered<'_>,
-        expected: &Expected,
-        Heard { hear, carried, reserve }: Heard<'_>,
-    ) -> Ended {
-        let (control, lending, child) = match self.start(granted) {
+    /// Runs a session whose request was authorized, in a process of its own, to its end.
+    pub(crate) fn run(&self, session: Session<'_>, observer: SessionObserver<'_>) -> Ended {
+        let Session { link, request, granted, sessions, registered, .. } = session;
+        let (control, help, child) = match self.start(granted) {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!("no process for a session: {error}");
@@ -87,58 +80,23 @@ impl Workers {
             }
         };
         let mut process = Process(child);
-        let flows = self.flows(&request.job);
-        // A session that drives connects to another host.
-        let drives = matches!(request.job, Job::Drive(_) | Job::DriveKey);
-        let address = link.control.socket().and_then(|socket| socket.peer_addr().ok()).map(|address| address.ip());
-        let peer = address.filter(|_| !drives);
-        let connections = Connections::default();
-        let told = std::thread::scope(|scope| {
-            let (joined, joining, flows) = (registered.joined.clone(), (&*control, &connections), flows.as_ref());
-            let lent = Lent { allowed: &granted.rights.congestion, expected, reserve };
-            let (lending, control) = (&lending, &control);
-            let lend = move || lending::lend(lending, control, lent, peer);
-            // A further connection may be there before its session has been handed over, and must come after it.
-            let (has_begun, begun) = bounded::<()>(1);
-            let join = move || {
-                if begun.recv().is_ok() {
-                    joined.iter().for_each(|further| join(joining, further, flows));
-                }
-            };
-            // Before the link is handed over, so that its client can be told.
-            let started = start_scoped(scope, "lend", lend).and_then(|_| start_scoped(scope, "join", join));
-            let begun = match started {
-                Ok(_) => begin(link, request, &granted.rights, (control, &connections), flows),
-                Err(error) => {
-                    tracing::error!("a session was ended because its threads could not be started: {error}");
-                    Err(refuse(link, Refusal::new(RefusalKind::Internal, format!("the daemon {error}"))))
-                }
-            };
-            let told = match begun {
-                Ok(()) => {
-                    // Its thread waits for just this.
-                    let _ = has_begun.send(());
-                    let to_stop = Arc::clone(control);
-                    // A process that does not take this is not waited for: its end of the channel is closed.
-                    let asked = move || drop(to_stop.send_at_once(&Order::Stop, None));
-                    let _stopped = registered.stop.while_waiting(asked);
-                    let stop = &registered.stop;
-                    Follower { control, connections: &connections, stop, hear, carried }.follow()
-                }
-                Err(ended) => Some(ended),
-            };
-            control.close();
-            lending.close();
-            drop(registered);
-            told
-        });
-        drop(flows);
+        let mut supervised =
+            Supervised { control, help, connections: Connections::default(), flows: self.flows(&request.job) };
+        let provided = Provided {
+            allowed: &granted.rights.congestion,
+            expected: &sessions.measurements,
+            reserve: observer.reserve,
+        };
+        let start = SessionStart { request, rights: granted.rights.clone(), link };
+        let reported = supervised.supervise(start, registered, provided, observer);
+        supervised.flows = None;
         let status = process.end();
-        carried(connections.bytes());
-        told.unwrap_or_else(|| {
-            hear(Done { bytes: connections.bytes(), ..Done::default() });
+        let connections = supervised.connections;
+        (observer.carried)(connections.bytes());
+        reported.unwrap_or_else(|| {
+            (observer.progress)(Done { bytes: connections.bytes(), ..Done::default() });
             let how = status.map_or_else(|error| error.to_string(), how);
-            tracing::error!("the process of a session ended without a word: {how}");
+            tracing::error!("the process of a session ended without a last report: {how}");
             Ended::Cut(format!("the session's process ended: {how}"))
         })
     }
@@ -156,7 +114,7 @@ impl Workers {
     /// A process that runs as the user of these rights, with its channels.
     fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, Child)> {
         let (control, far_control) = Channel::pair()?;
-        let (lending, far_lending) = Channel::pair()?;
+        let (help, far_help) = Channel::pair()?;
         let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
         let child = Command::new(program)
             .args(arguments)
@@ -166,50 +124,130 @@ impl Workers {
             .stdin(Stdio::from(OwnedFd::from(far_control)))
             .stdout(Stdio::null())
             .spawn()?;
-        control.send(&Order::Become(granted.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_lending)))?;
-        Ok((Arc::new(control), lending, child))
+        control.send(&Instruction::Become(granted.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_help)))?;
+        Ok((Arc::new(control), help, child))
     }
 }
 
-/// Gives a process its session, with the first connection; how the session ended if it does not take that.
-fn begin(
-    link: Link,
+/// A session that is to be handed to its process.
+struct SessionStart {
     request: Request,
-    rights: &Rights,
-    (control, connections): (&Channel, &Connections),
-    flows: Option<&Flows>,
-) -> Result<(), Ended> {
-    let HandedOver { state, socket, control: connection } =
-        link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
-    mark(flows, &connection);
-    let session = Session { request, rights: rights.clone(), link: state };
-    control
-        .send(&Order::Begin(Box::new(session)), Some(socket.as_fd()))
-        .map_err(|error| Ended::Cut(format!("the session's process does not take the connection: {error}")))?;
-    connections.add(connection);
-    Ok(())
+    rights: Rights,
+    link: Link,
 }
 
-/// Stays with a process to the end of its channel.
-struct Follower<'a> {
-    control: &'a Channel,
-    connections: &'a Connections,
-    stop: &'a StopSignal,
-    hear: &'a dyn Fn(Done),
-    carried: &'a dyn Fn(u64),
+impl SessionStart {
+    /// Address to which sockets of the session lead; `None` where it may connect to any host.
+    fn peer(&self) -> Option<IpAddr> {
+        // A session that drives connects to another host.
+        let drives = matches!(self.request.job, Job::Drive(_) | Job::DriveKey);
+        let address = self.link.control.socket().and_then(|socket| socket.peer_addr().ok())?.ip();
+        (!drives).then_some(address)
+    }
 }
 
-impl Follower<'_> {
-    /// Hears what the process reports; its last word, if there is one. Nothing of it is believed beyond what
-    /// the connections can have carried.
-    fn follow(&self) -> Option<Ended> {
+/// A session's process, with its channels and connections.
+struct Supervised {
+    control: Arc<Channel>,
+    /// For what the process may not do itself.
+    help: Channel,
+    connections: Connections,
+    flows: Option<Flows>,
+}
+
+impl Supervised {
+    /// Hands the session over, passes its further connections on and carries out the process's requests, until its
+    /// last report; `None` if there is none.
+    fn supervise(
+        &self,
+        start: SessionStart,
+        registered: Registered<'_>,
+        provided: Provided<'_>,
+        observer: SessionObserver<'_>,
+    ) -> Option<Ended> {
+        let (peer, joined) = (start.peer(), registered.joined.clone());
+        std::thread::scope(|scope| {
+            let help = move || privileged_helper::help(&self.help, &self.control, provided, peer);
+            // A further connection may be there before its session has been handed over, and must come after it.
+            let (has_begun, begun) = bounded::<()>(1);
+            let join = move || {
+                if begun.recv().is_ok() {
+                    joined.iter().for_each(|further| self.join(further));
+                }
+            };
+            // Before the link is handed over, so that its client can be told.
+            let started = start_scoped(scope, "help", help).and_then(|_| start_scoped(scope, "join", join));
+            let begun = match started {
+                Ok(_) => self.begin(start),
+                Err(error) => {
+                    tracing::error!("a session was ended because its threads could not be started: {error}");
+                    Err(refuse(start.link, Refusal::new(RefusalKind::Internal, format!("the daemon {error}"))))
+                }
+            };
+            let reported = match begun {
+                Ok(()) => {
+                    // Its thread waits for just this.
+                    let _ = has_begun.send(());
+                    self.follow(&registered.stop, observer)
+                }
+                Err(ended) => Some(ended),
+            };
+            self.control.close();
+            self.help.close();
+            drop(registered);
+            reported
+        })
+    }
+
+    /// Gives the process its session, with the first connection; how the session ended if it does not take that.
+    fn begin(&self, SessionStart { request, rights, link }: SessionStart) -> Result<(), Ended> {
+        let HandedOver { state, socket, control: connection } =
+            link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
+        self.mark(&connection);
+        let session = messages::Session { request, rights, link: state };
+        self.control
+            .send(&Instruction::Begin(Box::new(session)), Some(socket.as_fd()))
+            .map_err(|error| Ended::Cut(format!("the session's process does not take the connection: {error}")))?;
+        self.connections.add(connection);
+        Ok(())
+    }
+
+    /// Passes a further connection on.
+    fn join(&self, FurtherLink { number, link }: FurtherLink) {
+        match link.hand_over() {
+            Ok(HandedOver { state, socket, control: connection }) => {
+                if self.control.send(&Instruction::Join { number, link: state }, Some(socket.as_fd())).is_err() {
+                    connection.shutdown();
+                } else {
+                    self.mark(&connection);
+                    self.connections.add(connection);
+                }
+            }
+            Err(error) => tracing::debug!("a further connection: {error}"),
+        }
+    }
+
+    /// Marks a data connection for fireflies; its socket then stays open here until its session ends.
+    fn mark(&self, connection: &LinkControl) {
+        if let (Some(flows), Some(socket)) = (&self.flows, connection.socket()) {
+            flows.add(socket);
+        }
+    }
+
+    /// Receives reports until the last one, which is returned; `None` if the process ends without. No report is believed
+    /// beyond what the connections can have carried.
+    fn follow(&self, stop: &StopSignal, observer: SessionObserver<'_>) -> Option<Ended> {
+        let to_stop = Arc::clone(&self.control);
+        // A process that does not take this is not waited for: its end of the channel is closed.
+        let asked = move || drop(to_stop.send_at_once(&Instruction::Stop, None));
+        let _stopped = stop.while_waiting(asked);
         let mut given_up = None;
         loop {
-            match self.control.receive_within::<Report>(LOOK_AFTER) {
-                Ok(Received::Message(Report::So(done))) => (self.hear)(self.believed(done)),
+            match self.control.receive_within::<Report>(SAMPLE_INTERVAL) {
+                Ok(Received::Message(Report::Progress(done))) => (observer.progress)(self.bounded(done)),
                 Ok(Received::Message(Report::Ended(done, ended))) => {
-                    (self.hear)(self.believed(done));
-                    return Some(believed_end(ended));
+                    (observer.progress)(self.bounded(done));
+                    return Some(possible_end(ended));
                 }
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => return None,
@@ -218,10 +256,10 @@ impl Follower<'_> {
                     return None;
                 }
             }
-            (self.carried)(self.connections.bytes());
+            (observer.carried)(self.connections.bytes());
             // One that is stopped, or hangs in a file system, is left behind.
             let now = clock::now();
-            let patience = match self.stop.is_requested() {
+            let patience = match stop.is_requested() {
                 true => Some(SETTLE),
                 false => self.connections.are_gone().then_some(SETTLE_GONE),
             };
@@ -233,7 +271,8 @@ impl Follower<'_> {
         }
     }
 
-    fn believed(&self, done: Done) -> Done {
+    /// Reported work, as far as it is possible.
+    fn bounded(&self, done: Done) -> Done {
         let is_short = |text: &String| text.len() <= MOST_TEXT;
         Done {
             bytes: done.bytes.min(self.connections.bytes()),
@@ -243,8 +282,8 @@ impl Follower<'_> {
     }
 }
 
-/// An end that a session can have.
-fn believed_end(ended: Ended) -> Ended {
+/// A reported end, as far as a session can end so.
+fn possible_end(ended: Ended) -> Ended {
     match ended {
         Ended::Cut(reason) => Ended::Cut(clip(reason)),
         Ended::Refused(reason) => Ended::Refused(clip(reason)),
@@ -279,32 +318,6 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, Vec<LinkControl>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Passes a further connection on.
-fn join(
-    (control, connections): (&Channel, &Connections),
-    FurtherLink { number, link }: FurtherLink,
-    flows: Option<&Flows>,
-) {
-    match link.hand_over() {
-        Ok(HandedOver { state, socket, control: connection }) => {
-            if control.send(&Order::Join { number, link: state }, Some(socket.as_fd())).is_err() {
-                connection.shutdown();
-            } else {
-                mark(flows, &connection);
-                connections.add(connection);
-            }
-        }
-        Err(error) => tracing::debug!("a further connection: {error}"),
-    }
-}
-
-/// Tells of a data connection, whose socket then stays open here until its session ends.
-fn mark(flows: Option<&Flows>, connection: &LinkControl) {
-    if let (Some(flows), Some(socket)) = (flows, connection.socket()) {
-        flows.add(socket);
     }
 }
 

@@ -12,8 +12,8 @@ use icdc_protocol::validate::clip;
 use icdc_protocol::{Features, Message};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
-use icdc_tcp::Family;
 use icdc_tcp::congestion::{choose, choose_in_advance};
+use icdc_tcp::{Family, Privileges};
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
@@ -39,16 +39,21 @@ pub enum Finish {
 }
 
 /// Serves one measurement. Whoever listens for control links hands data connections on by
-/// `expected`.
+/// `expected`; their sockets are tuned with these privileges.
 ///
 /// # Errors
 /// How its session ended.
-pub fn answer(link: Link, order: &Order, expected: &Expected, stop: &StopSignal) -> Result<Finish, SessionError> {
+pub fn answer(
+    link: Link,
+    order: &Order,
+    (expected, privileges): (&Expected, &Privileges),
+    stop: &StopSignal,
+) -> Result<Finish, SessionError> {
     let control = ControlLink::open(link, stop).map_err(|error| local("clone", error))?;
     // The data connections stay until the near end has gone: one that closes early looks broken to
     // the sender.
     let mut sockets = Vec::new();
-    let outcome = serve(order, &control, expected, stop, &mut sockets);
+    let outcome = serve(order, &control, (expected, privileges), stop, &mut sockets);
     if let Err(error) = &outcome
         && let Some(refusal) = told(error)
     {
@@ -71,7 +76,7 @@ fn told(error: &SessionError) -> Option<Refusal> {
 fn serve(
     order: &Order,
     control: &ControlLink,
-    expected: &Expected,
+    (expected, privileges): (&Expected, &Privileges),
     stop: &StopSignal,
     sockets: &mut Vec<Arc<TcpStream>>,
 ) -> Result<bool, SessionError> {
@@ -84,8 +89,8 @@ fn serve(
     // Chosen before anybody connects, so that the near end is refused at once what nobody has.
     // Connections to a port of their own inherit it.
     let chosen = match (order.congestion.as_deref(), &listener) {
-        (Some(name), Some(listener)) if order.reverse => Some(choose(listener, name)),
-        (Some(name), None) if order.reverse => Some(choose_in_advance(name)),
+        (Some(name), Some(listener)) if order.reverse => Some(choose(listener, name, privileges)),
+        (Some(name), None) if order.reverse => Some(choose_in_advance(name, privileges)),
         _ => None,
     };
     let chosen = chosen
@@ -102,7 +107,7 @@ fn serve(
     *sockets = admitted.into_iter().map(Arc::new).collect();
     // Keeps what was loaded for the listener until the connections have it.
     let _chosen = chosen;
-    if order.reverse { send(order, sockets, control) } else { receive(order, sockets, control, stop) }
+    if order.reverse { send(order, sockets, control, privileges) } else { receive(order, sockets, control, stop) }
 }
 
 fn receive(
@@ -123,8 +128,13 @@ fn receive(
     Ok(harvest.interrupted)
 }
 
-fn send(order: &Order, sockets: &[Arc<TcpStream>], control: &ControlLink) -> Result<bool, SessionError> {
-    let prepared = sockets.iter().map(|socket| sending::prepare(order, Arc::clone(socket)));
+fn send(
+    order: &Order,
+    sockets: &[Arc<TcpStream>],
+    control: &ControlLink,
+    privileges: &Privileges,
+) -> Result<bool, SessionError> {
+    let prepared = sockets.iter().map(|socket| sending::prepare(order, Arc::clone(socket), privileges));
     let connections = prepared.collect::<Result<Vec<Tuned>, String>>().map_err(SessionError::Local)?;
     control.await_start(GO_PATIENCE)?;
     let mut batch: Vec<Sample> = Vec::new();

@@ -15,7 +15,7 @@ use icdc_protocol::{Message, Ports};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_tcp::congestion::choose_in_advance;
-use icdc_tcp::{Beginning, Egresses, Family, Patience, clock};
+use icdc_tcp::{Beginning, Egresses, Family, Patience, Privileges, clock};
 use icdc_tuning::Tuned;
 use icdc_units::Span;
 
@@ -186,14 +186,15 @@ impl Connecting<'_> {
 
     /// Connections that send.
     fn sending(&self, tokens: &[Token]) -> Result<Vec<Tuned>, NoMeasurement> {
-        let named = self.order.congestion.as_deref().map(choose_in_advance);
+        let privileges = &Privileges::own();
+        let named = self.order.congestion.as_deref().map(|name| choose_in_advance(name, privileges));
         let first = named.transpose().map_err(|error| NoMeasurement::Usage(error.to_string()))?;
         let congestion = first.as_ref().map(|chosen| chosen.name.as_str());
         let beginning = Beginning { congestion, ..Beginning::default() };
         let connect = |(number, token)| {
             let (socket, magic) = self.connect(number, &beginning)?;
             let socket = Arc::new(socket);
-            let tuned = sending::prepare(self.order, Arc::clone(&socket)).map_err(NoMeasurement::Usage)?;
+            let tuned = sending::prepare(self.order, Arc::clone(&socket), privileges).map_err(NoMeasurement::Usage)?;
             self.open(&socket, magic, token, if tuned.gains_by_run_up() { RUN_UP } else { 0 })?;
             Ok(tuned)
         };

@@ -17,7 +17,7 @@ use icdc_rate::known_paths::{PathWatch, Resumption};
 use icdc_rate::path_ceiling::{State, Steering};
 use icdc_session::SessionError;
 use icdc_tcp::congestion::finds_the_rate;
-use icdc_tcp::{ConnectionState, TcpInfo, clock};
+use icdc_tcp::{ConnectionState, Privileges, TcpInfo, clock};
 use icdc_tuning::{Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -42,15 +42,15 @@ pub(super) struct Outcome {
 }
 
 /// Makes a fresh connection one that sends as ordered.
-pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>) -> Result<Tuned, String> {
+pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>, privileges: &Privileges) -> Result<Tuned, String> {
     let congestion = order.congestion.as_deref();
     let tuned = match order.window {
         Some(window) => {
             icdc_tcp::set_buffers(&*socket, window, ByteCount::ZERO).map_err(|error| error.to_string())?;
-            Tuned::choose(socket, congestion)
+            Tuned::choose(socket, congestion, privileges)
         }
-        None if congestion.is_some() => Tuned::choose(socket, congestion),
-        None => Tuned::prepare(socket, congestion),
+        None if congestion.is_some() => Tuned::choose(socket, congestion, privileges),
+        None => Tuned::prepare(socket, congestion, privileges),
     };
     let tuned = tuned.map_err(|error| error.to_string())?;
     if let Some(share) = share(order) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use icdc_tcp::congestion::{Hold, choose};
-use icdc_tcp::set_congestion;
+use icdc_tcp::{Privileges, set_congestion};
 
 /// Shared by all threads.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl LegCongestion {
         if set_congestion(leg, name).is_ok() {
             return;
         }
-        let missing = match choose(leg, name) {
+        let missing = match choose(leg, name, &Privileges::own()) {
             Ok(chosen) => {
                 if chosen.hold.is_some() {
                     self.keep(chosen.hold);

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use icdc_protocol::relay::peer::RelayId;
-use icdc_tcp::CongestionError;
-use icdc_tcp::clock;
 use icdc_tcp::congestion::{Hold, choose_in_advance};
+use icdc_tcp::{CongestionError, Privileges, clock};
 use icdc_units::Span;
 use thiserror::Error;
 
@@ -164,7 +163,7 @@ fn load_congestion(config: &mut Config) -> Result<Option<Hold>, RelayError> {
         None if between_relays => DEFAULT_CONGESTION,
         None => return Ok(None),
     };
-    let chosen = choose_in_advance(name)?;
+    let chosen = choose_in_advance(name, &Privileges::own())?;
     match chosen.instead {
         Some(reason) if config.leg.congestion.is_some() => tracing::warn!("{reason}"),
         Some(reason) => {

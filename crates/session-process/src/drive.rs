@@ -15,7 +15,7 @@ use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, Refusal
 use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
-use icdc_tcp::{Beginning, Family, clock};
+use icdc_tcp::{Beginning, Family, Privileges, clock};
 use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
@@ -47,7 +47,7 @@ pub(crate) fn drive_in_session(
     let key = *identity.public().as_bytes();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let listening = Listening { features: Features::OURS, version, key, port: 0 };
-    let client = match ClientLink::open(link, session.stop.clone()) {
+    let client = match ClientLink::open(link, session.privileges().clone(), session.stop.clone()) {
         Ok(client) => client,
         Err(error) => return Ended::Refused(error.to_string()),
     };
@@ -58,7 +58,7 @@ pub(crate) fn drive_in_session(
 /// Waits for one work order and carries it out: the far end that ssh started for that. `identity`
 /// is the key that the destination lets in. Whatever becomes of it, the client is told.
 pub fn drive_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
-    let ended = ClientLink::open(link, stop.clone())?.serve(rights, identity, None, &Work::begin());
+    let ended = ClientLink::open(link, Privileges::own(), stop.clone())?.serve(rights, identity, None, &Work::begin());
     tracing::debug!(?ended, "drive");
     Ok(())
 }
@@ -88,6 +88,8 @@ struct ClientLink {
     control: LinkControl,
     /// Connections that the other far end is to make.
     expected: Arc<Expected>,
+    /// With which the sockets to the other far end are tuned.
+    privileges: Privileges,
     stop: StopSignal,
 }
 
@@ -99,7 +101,7 @@ enum Incoming {
 }
 
 impl ClientLink {
-    fn open(link: Link, stop: StopSignal) -> io::Result<Self> {
+    fn open(link: Link, privileges: Privileges, stop: StopSignal) -> io::Result<Self> {
         let Link { outlet, inlet, control } = link;
         let (writer, end) = MessageWriter::start(outlet, &control)?;
         let (tell, incoming) = unbounded();
@@ -111,7 +113,7 @@ impl ClientLink {
         let expected = Arc::<Expected>::default();
         let answers = Arc::clone(&expected);
         start("listener", move || listen(inlet, &tell, &answers, &stop_too))?;
-        Ok(Self { writer, end, incoming, control, expected, stop })
+        Ok(Self { writer, end, incoming, control, expected, privileges, stop })
     }
 
     /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
@@ -183,6 +185,7 @@ impl ClientLink {
             paths: &drive.sources,
             selection: None,
             send: &send,
+            privileges: &self.privileges,
             destination: drive.destination.clone(),
             receive: drive.receive.clone(),
             retry_for: RETRY_FOR,

@@ -8,7 +8,7 @@
 //!   │               confine          what the process may open and call                          confinement.rs
 //!   │               run_session      measures, drives, or run_transfer: sends or receives        run.rs, drive.rs
 //!   │             socket of each connection, with the state of its TLS                           messages.rs, channel.rs
-//!   └◄ lending ── what the session may not do itself: the daemon does it for a socket of it      lending.rs
+//!   └◄ help ────── operations on a socket of the session that need the daemon's privileges       privileged_helper.rs
 //! ```
 //!
 //! The process ends with its session, and at once when the daemon is gone: what it has made durable is
@@ -22,8 +22,8 @@ pub mod channel;
 mod confinement;
 mod drive;
 mod ended;
-pub mod lending;
 pub mod messages;
+mod privileged_helper;
 mod process;
 mod rights;
 mod root;

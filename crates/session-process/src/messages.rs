@@ -17,8 +17,8 @@ use crate::work::Done;
 
 /// From the daemon to the process.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
-    /// The first: whom to run as; `None` for the user of the daemon. With the channel of lending.
+pub enum Instruction {
+    /// The first: whom to run as; `None` for the user of the daemon. With the channel for [`HelpRequest`]s.
     Become(Option<User>),
     /// The second: the session. With the socket of its first connection.
     Begin(Box<Session>),
@@ -50,14 +50,14 @@ pub struct Session {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// What it has done so far.
-    So(Done),
+    Progress(Done),
     /// All that it has done, and how it ended: the last.
     Ended(Done, Ended),
 }
 
-/// From the process to the daemon: please do this for the socket that comes with it.
+/// From the process to the daemon: an operation on the socket that comes with it.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Wish {
+pub enum HelpRequest {
     /// Tell what is known of the path.
     KnownPath,
     /// Remember this of the path.
@@ -79,7 +79,7 @@ pub enum Wish {
     Reserve(u64),
 }
 
-/// The answer to the wish of this number.
+/// The answer to the request of this number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// The number.
@@ -88,13 +88,13 @@ pub struct Answer {
     pub content: Content,
 }
 
-/// A wish with its number.
+/// A request with its number.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Numbered {
+pub struct NumberedRequest {
     /// The number, one more than that of the last.
     pub number: u64,
     /// The request.
-    pub wish: Wish,
+    pub request: HelpRequest,
 }
 
 /// What was done or found.
@@ -129,7 +129,7 @@ impl From<Path> for Resumption {
     }
 }
 
-impl Wish {
+impl HelpRequest {
     /// To use a congestion control that is told so much.
     pub fn congestion(algorithm: &str, told: &Told) -> Self {
         let algorithm = algorithm.to_owned();

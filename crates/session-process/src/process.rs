@@ -16,8 +16,8 @@ use thiserror::Error;
 
 use crate::channel::Channel;
 use crate::confinement::confine;
-use crate::lending::{Lender, Reserve};
-use crate::messages::{Order, Report, Session};
+use crate::messages::{Instruction, Report, Session};
+use crate::privileged_helper::{DaemonHelper, Reserve};
 use crate::run::{refuse, run_session};
 use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
@@ -62,29 +62,29 @@ pub fn session_process() -> Result<(), SessionProcessError> {
     let nobody = || SessionProcessError::NoDaemon("it said nothing".to_owned());
     let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(io::Error::from);
     let control = Channel::new(UnixStream::from(stdin.map_err(system("dup"))?)).map_err(no_daemon)?;
-    let (order, lending) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
-    let (Order::Become(user), Some(lending)) = (order, lending) else { return Err(nobody()) };
+    let (order, help) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
+    let (Instruction::Become(user), Some(help)) = (order, help) else { return Err(nobody()) };
     // Before anything that a client has sent is here.
     become_user(user.as_ref()).map_err(SessionProcessError::User)?;
     icdc_tcp::raise_descriptor_limit();
     let (order, socket) = control.receive().map_err(no_daemon)?.ok_or_else(nobody)?;
-    let (Order::Begin(session), Some(socket)) = (order, socket) else { return Err(nobody()) };
+    let (Instruction::Begin(session), Some(socket)) = (order, socket) else { return Err(nobody()) };
     confine(&session.request.job, &session.rights);
-    let lending = Channel::new(UnixStream::from(lending)).and_then(Lender::new).map_err(system("setsockopt"))?;
-    lending.install();
-    serve(Arc::new(control), &lending, *session, socket)
+    let daemon = Channel::new(UnixStream::from(help)).and_then(DaemonHelper::new).map_err(system("setsockopt"))?;
+    serve(Arc::new(control), &daemon, *session, socket)
 }
 
 fn serve(
     control: Arc<Channel>,
-    lending: &Arc<Lender>,
+    daemon: &Arc<DaemonHelper>,
     Session { request, rights, link }: Session,
     socket: OwnedFd,
 ) -> Result<(), SessionProcessError> {
     let (stop, work) = (StopSignal::new(), Arc::new(Work::begin()));
-    work.account.limit(Box::new(Reserve::new(lending)));
-    let announce = Arc::clone(lending);
-    let sessions = Sessions::with_measurements(Expected::announcing(move |proofs| announce.expect(proofs)));
+    work.account.limit(Box::new(Reserve::new(daemon)));
+    let announce = Arc::clone(daemon);
+    let measurements = Expected::announcing(move |proofs| announce.expect(proofs));
+    let sessions = Sessions::of_session_process(measurements, daemon.privileges());
     let link = Link::take_over(link, socket)?;
     let connections = Connections::default();
     connections.add(&link.control);
@@ -100,7 +100,7 @@ fn serve(
         let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
         let (transfer, stop) = (request.transfer, stop.clone());
         move || {
-            while let Ok(Some((order, socket))) = control.receive::<Order>() {
+            while let Ok(Some((order, socket))) = control.receive::<Instruction>() {
                 obey(order, socket, (&sessions, &connections), transfer, &stop);
             }
             // The daemon is gone, or has nothing to do with this session any more.
@@ -116,7 +116,7 @@ fn serve(
             while !over.wait(REPORT) {
                 let done = work.done();
                 let done = Done { bytes: done.bytes.max(connections.bytes()), ..done };
-                if done != last && control.send(&Report::So(done.clone()), None).is_ok() {
+                if done != last && control.send(&Report::Progress(done.clone()), None).is_ok() {
                     last = done;
                 }
             }
@@ -160,14 +160,14 @@ impl Connections {
 }
 
 fn obey(
-    order: Order,
+    order: Instruction,
     socket: Option<OwnedFd>,
     (sessions, connections): (&Sessions, &Connections),
     transfer: [u8; 16],
     stop: &StopSignal,
 ) {
     match (order, socket) {
-        (Order::Join { number, link }, Some(socket)) => match Link::take_over(link, socket) {
+        (Instruction::Join { number, link }, Some(socket)) => match Link::take_over(link, socket) {
             Ok(link) => {
                 connections.add(&link.control);
                 if let Err((link, refusal)) = sessions.join(transfer, FurtherLink { number, link }) {
@@ -176,10 +176,10 @@ fn obey(
             }
             Err(error) => tracing::debug!("a further connection: {error}"),
         },
-        (Order::Data(said), Some(socket)) => {
+        (Instruction::Data(said), Some(socket)) => {
             sessions.measurements.hand_on(Arrived { stream: socket.into(), said });
         }
-        (Order::Stop, _) => stop.request(),
+        (Instruction::Stop, _) => stop.request(),
         (order, _) => tracing::debug!("an order that means nothing now: {order:?}"),
     }
 }

@@ -47,7 +47,7 @@ impl AllowedCongestion {
         let Some(name) = wanted else { return (None, None) };
         let is_allowed = match self {
             Self::Any => true,
-            Self::Named(_) => find(name).is_none_or(|ours| self.lends(ours.name)),
+            Self::Named(_) => find(name).is_none_or(|ours| self.allows(ours.name)),
         };
         if is_allowed {
             return (wanted, None);
@@ -58,8 +58,8 @@ impl AllowedCongestion {
         (None, Some(reason))
     }
 
-    /// Whether a session may have the daemon use `algorithm`, one of icdc's, for a socket.
-    pub fn lends(&self, algorithm: &str) -> bool {
+    /// Whether a session may have the daemon set `algorithm`, one of icdc's, for a socket.
+    pub fn allows(&self, algorithm: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Named(names) => {

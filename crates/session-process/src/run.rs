@@ -39,7 +39,7 @@ pub fn run_session(
                 return refuse(link, Refusal::new(RefusalKind::NotAllowed, reason));
             }
             order.congestion = congestion.map(str::to_owned);
-            match icdc_measure::answer(link, &order, &sessions.measurements, &registered.stop) {
+            match icdc_measure::answer(link, &order, (&sessions.measurements, &sessions.privileges), &registered.stop) {
                 Ok(Finish::Complete) => Ended::Finished,
                 Ok(Finish::Interrupted) => Ended::Interrupted,
                 Err(error) => error.into(),
@@ -114,7 +114,8 @@ fn send(
 ) -> Result<(), SessionError> {
     let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
     options.congestion = congestion.map(str::to_owned);
-    let tuned = match sender::tune(&link.control, options.congestion.as_deref()) {
+    let privileges = registered.privileges();
+    let tuned = match sender::tune(&link.control, options.congestion.as_deref(), privileges) {
         Ok(tuned) => tuned,
         Err(error) => {
             let refusal = Refusal::new(RefusalKind::NotAllowed, error.to_string());
@@ -128,7 +129,7 @@ fn send(
     }
     let congestion = Message::Congestion(congestion_in_use(tuned.as_ref(), instead));
     link.outlet.send(congestion.into()).map_err(SessionError::of_link)?;
-    let mut link = SendingLink { link, tuned, peer };
+    let mut link = SendingLink { link, tuned, peer, privileges: privileges.clone() };
     // The tree is known to the other end one round trip later.
     link.await_answer().map_err(SessionError::of_link)?;
     let found = sender::find_sources(tree, sources, &options);

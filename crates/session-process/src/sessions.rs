@@ -10,7 +10,7 @@ use icdc_link::{Link, LinkControl};
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{Job, Refusal, RefusalKind, TransferId};
 use icdc_stop::StopSignal;
-use icdc_tcp::clock;
+use icdc_tcp::{Privileges, clock};
 use icdc_transfer::{FurtherLink, Joining};
 use icdc_trust::PublicKey;
 
@@ -27,6 +27,8 @@ pub struct Sessions {
     shared: Arc<Registry>,
     /// Measurements that wait for data connections.
     pub measurements: icdc_measure::Expected,
+    /// With which sessions tune their sockets.
+    pub privileges: Privileges,
 }
 
 #[derive(Default)]
@@ -80,9 +82,10 @@ pub struct Registered<'a> {
 }
 
 impl Sessions {
-    /// No sessions yet, of a process whose measurements get data connections by `measurements`.
-    pub fn with_measurements(measurements: icdc_measure::Expected) -> Self {
-        Self { measurements, shared: Arc::default() }
+    /// No sessions yet, of a process that a daemon started: its measurements get data connections by
+    /// `measurements`, and its sockets are tuned with these privileges.
+    pub fn of_session_process(measurements: icdc_measure::Expected, privileges: Privileges) -> Self {
+        Self { measurements, privileges, shared: Arc::default() }
     }
 
     /// Number of running sessions.
@@ -180,6 +183,11 @@ impl Registered<'_> {
     /// Its further connections, as the other end makes them.
     pub fn joining(&self) -> Joining<'_> {
         Joining { joined: &self.joined, wanted: None }
+    }
+
+    /// With which the session tunes its sockets.
+    pub fn privileges(&self) -> &Privileges {
+        &self.sessions.privileges
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`canonical`] | IPv4 addresses as such, whichever family a socket has |
 //! | options | pacing rate, buffers, shutdown |
 //! | [`info`] | `TCP_INFO` as a typed snapshot |
+//! | [`Privileges`] | with which privileges sockets are tuned: this process's, or those of a helper process |
 //! | [`mod@congestion`] | the congestion control of a socket; icdc's own, loaded into the kernel as eBPF |
 //!
 //! Options take anything with a descriptor (`&TcpStream`, `&OwnedFd`). Below are `icdc-units`,
@@ -41,6 +42,7 @@ mod listen;
 mod options;
 mod passed;
 mod patience;
+mod privileges;
 mod race;
 
 pub use address::canonical;
@@ -59,6 +61,7 @@ pub use options::{
 };
 pub use passed::passed_listeners;
 pub use patience::Patience;
+pub use privileges::{PrivilegedHelper, Privileges};
 
 /// Which versions of IP may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

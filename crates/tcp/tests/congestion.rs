@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use icdc_cc::Algorithm;
-use icdc_tcp::Family;
 use icdc_tcp::congestion::{self, Availability, Holder, LoadError, Told, UnloadError};
+use icdc_tcp::{Family, Privileges};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
 use libbpf_rs::{MapCore, MapType, ObjectBuilder, ProgramType};
@@ -106,7 +106,7 @@ fn a_hundred_loads_under_traffic_leave_nothing() {
             }
         });
         for round in 0..100 {
-            let chosen = congestion::choose(&sender, algorithm.name).unwrap();
+            let chosen = congestion::choose(&sender, algorithm.name, &Privileges::own()).unwrap();
             assert_eq!((chosen.name, chosen.instead), (algorithm.kernel_name(), None), "round {round}");
             drop(chosen.hold.unwrap());
             assert_eq!(state(algorithm), Availability::Loadable, "round {round}");
@@ -147,7 +147,7 @@ fn a_connection_keeps_what_was_unloaded_and_a_new_one_cannot_have_it() {
 fn one_hold_serves_all_sockets_of_a_process() {
     let Some((_lock, algorithm)) = kernel() else { return };
     let ((one, _one), (other, _other)) = (pair(), pair());
-    let first = congestion::choose(&one, algorithm.name).unwrap();
+    let first = congestion::choose(&one, algorithm.name, &Privileges::own()).unwrap();
     let Holder::Process { id, .. } = (match state(algorithm) {
         Availability::Loaded(holder) => holder,
         state => panic!("{state:?}"),
@@ -155,7 +155,7 @@ fn one_hold_serves_all_sockets_of_a_process() {
         panic!("this process holds it")
     };
     assert_eq!(id, std::process::id());
-    let second = congestion::choose(&other, &algorithm.kernel_name()).unwrap();
+    let second = congestion::choose(&other, &algorithm.kernel_name(), &Privileges::own()).unwrap();
     drop(first);
     assert!(matches!(state(algorithm), Availability::Loaded(_)), "the second socket's hold keeps it");
     drop(second);
@@ -184,7 +184,7 @@ fn a_name_that_somebody_else_took_is_used_and_not_taken_away() {
     assert!(matches!(refused, LoadError::Taken { holder: Holder::Elsewhere, .. }), "{refused}");
     assert!(matches!(congestion::unload(algorithm), Err(UnloadError::Held { .. })));
     let (socket, _peer) = pair();
-    let chosen = congestion::choose(&socket, algorithm.name).unwrap();
+    let chosen = congestion::choose(&socket, algorithm.name, &Privileges::own()).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (algorithm.kernel_name(), None, true));
     std::fs::remove_file(PIN).unwrap();
     let is_free = after_a_grace_period(|| state(algorithm) == Availability::Loadable);
@@ -212,7 +212,7 @@ fn a_short_path_keeps_the_systems_algorithm_though_acknowledgements_were_held_ba
     });
     let (sender, _receiver) = found.unwrap();
     let before = icdc_tcp::congestion(&sender).unwrap();
-    let chosen = congestion::choose_best(&sender, Told::default()).unwrap();
+    let chosen = congestion::choose_best(&sender, Told::default(), &Privileges::own()).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (before, None, true));
 }
 
@@ -220,9 +220,9 @@ fn a_short_path_keeps_the_systems_algorithm_though_acknowledgements_were_held_ba
 fn a_name_that_nobody_knows_is_an_error_and_changes_nothing() {
     let (socket, _peer) = pair();
     let before = icdc_tcp::congestion(&socket).unwrap();
-    congestion::choose(&socket, "no_such").unwrap_err();
+    congestion::choose(&socket, "no_such", &Privileges::own()).unwrap_err();
     assert_eq!(icdc_tcp::congestion(&socket).unwrap(), before);
-    let chosen = congestion::choose(&socket, "reno").unwrap();
+    let chosen = congestion::choose(&socket, "reno", &Privileges::own()).unwrap();
     assert_eq!((chosen.name.as_str(), chosen.instead, chosen.hold.is_none()), ("reno", None, true));
 }
 

@@ -9,6 +9,7 @@ use icdc_protocol::Features;
 use icdc_protocol::message::{ReceiveOptions, SendOptions, TransferId};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
+use icdc_tcp::Privileges;
 
 use crate::account::Account;
 use crate::event::{EventSink, Summary};
@@ -65,7 +66,7 @@ impl WithinHost<'_> {
                 .map_err(local)?;
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
             sender::run(
-                SendingLink { link: near, tuned: None, peer: Features::OURS },
+                SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() },
                 nobody,
                 found,
                 send,

@@ -13,10 +13,8 @@
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 
-use icdc_tcp::Beginning;
+use icdc_tcp::{Beginning, Privileges};
 use icdc_units::{ByteCount, Span};
-
-use crate::own_rights;
 
 /// Covers 10 Gbit/s at 300 ms. The kernel allocates only what is on its way or piles up unread.
 const WANTED: u64 = 400 << 20;
@@ -40,18 +38,13 @@ pub fn receive_buffer() -> ByteCount {
 
 /// Gives a connection that is going to send room for what is on its way, and no more for what is
 /// not.
-pub fn prepare_to_send(stream: &TcpStream) {
+pub fn prepare_to_send(stream: &TcpStream, privileges: &Privileges) {
     if icdc_tcp::info(stream).is_ok_and(|info| info.min_rtt < SHORT) {
         return;
     }
-    match own_rights::lender() {
-        Some(lender) => lender.prepare_to_send(stream.as_fd()),
-        None => prepare_here(stream),
+    if let Some(helper) = privileges.helper() {
+        return helper.prepare_to_send(stream.as_fd());
     }
-}
-
-/// As [`prepare_to_send`], by the rights of this process.
-pub fn prepare_here(stream: &TcpStream) {
     let buffer = size("/proc/sys/net/core/wmem_max", "/proc/sys/net/ipv4/tcp_wmem");
     let set = match buffer.is_zero() {
         true => Ok(()),

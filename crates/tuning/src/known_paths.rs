@@ -6,7 +6,7 @@
 //! A daemon keeps one file, its own, for all sessions, also those that act as another user: what a
 //! path carries does not depend on who uses it, such users often have no home, and what a user
 //! writes must not decide how fast the daemon's privileged congestion control begins. So the file
-//! is read and written by the daemon itself ([`own_rights`]).
+//! is read and written by the daemon itself ([`Privileges`]).
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,10 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use icdc_rate::known_paths::{KnownPaths, Resumption};
+use icdc_tcp::Privileges;
 
+use crate::clock;
 use crate::state_file::{StateFile, own_directory};
-use crate::{clock, own_rights};
 
 /// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
 const MAX_LENGTH: u64 = 1 << 20;
@@ -68,17 +69,11 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
 
 /// What a connection may start from that has just been made.
 #[must_use]
-pub fn resume(stream: &TcpStream) -> Option<Resumption> {
-    match own_rights::lender() {
-        Some(lender) => ends(stream).and_then(|_| lender.known_path(stream.as_fd())),
-        None => resume_here(stream),
-    }
-}
-
-/// As [`resume`], from the file that this process can read.
-#[must_use]
-pub fn resume_here(stream: &TcpStream) -> Option<Resumption> {
+pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
+    if let Some(helper) = privileges.helper() {
+        return helper.known_path(stream.as_fd());
+    }
     let round_trip = icdc_tcp::info(stream).ok()?.rtt;
     let now = clock::seconds_since_1970();
     let known = load(&file()?).resume(from, to, round_trip, now)?;
@@ -87,15 +82,10 @@ pub fn resume_here(stream: &TcpStream) -> Option<Resumption> {
 }
 
 /// Remembers what a connection found.
-pub(crate) fn remember(stream: &TcpStream, found: Resumption) {
-    match own_rights::lender() {
-        Some(lender) => lender.remember_path(stream.as_fd(), found),
-        None => remember_here(stream, found),
+pub fn remember(stream: &TcpStream, found: Resumption, privileges: &Privileges) {
+    if let Some(helper) = privileges.helper() {
+        return helper.remember_path(stream.as_fd(), found);
     }
-}
-
-/// Remembers what a connection found, in the file that this process can write.
-pub fn remember_here(stream: &TcpStream, found: Resumption) {
     let (Some((from, to)), Some(file)) = (ends(stream), file()) else { return };
     let now = clock::seconds_since_1970();
     if let Err(error) = change(&file, |paths| paths.remember(from, to, found, now)) {
@@ -105,8 +95,8 @@ pub fn remember_here(stream: &TcpStream, found: Resumption) {
 
 /// Directory in which this process remembers what a connection finds, made if it is missing; `None` where nothing
 /// is remembered of its path, or by another process.
-pub(crate) fn directory(stream: &TcpStream) -> Option<PathBuf> {
-    ends(stream).filter(|_| own_rights::lender().is_none())?;
+pub(crate) fn directory(stream: &TcpStream, privileges: &Privileges) -> Option<PathBuf> {
+    ends(stream).filter(|_| privileges.helper().is_none())?;
     let directory = file()?.parent()?.to_owned();
     match own_directory(&directory) {
         Ok(_) => Some(directory),

@@ -9,7 +9,6 @@
 //! | [`steering`], [`observation`] | the ceiling of a connection whose congestion control does not find the rate |
 //! | [`bundle`], [`member`] | the same of several connections |
 //! | [`state_file`] | a file that outlasts the processes that change it |
-//! | [`own_rights`] | what a process with more rights does for one with fewer |
 //!
 //! Everything here concerns a TCP socket, whatever it carries: transfers and measurements both use
 //! it. Below are `icdc-tcp`, which has the socket options, and `icdc-rate`, which decides.
@@ -20,7 +19,6 @@ pub mod buffers;
 mod ceiling;
 mod clock;
 pub mod known_paths;
-pub mod own_rights;
 mod sending_connection;
 mod stand_in;
 pub mod state_file;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
 use icdc_tcp::congestion::{self, BundleNumber, Chosen, Told};
-use icdc_tcp::{CongestionError, TcpInfo};
+use icdc_tcp::{CongestionError, Privileges, TcpInfo};
 use icdc_units::Time;
 
 use crate::stand_in::{StandIn, gains_by_run_up};
@@ -22,6 +22,7 @@ pub struct Tuned {
     known: Option<Resumption>,
     bundle: Option<BundleNumber>,
     stand_in: Mutex<StandIn>,
+    privileges: Privileges,
 }
 
 impl Tuned {
@@ -30,9 +31,13 @@ impl Tuned {
     ///
     /// # Errors
     /// As [`choose`](Self::choose).
-    pub fn prepare(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
-        buffers::prepare_to_send(&socket);
-        Self::choose(socket, congestion)
+    pub fn prepare(
+        socket: Arc<TcpStream>,
+        congestion: Option<&str>,
+        privileges: &Privileges,
+    ) -> Result<Self, CongestionError> {
+        buffers::prepare_to_send(&socket, privileges);
+        Self::choose(socket, congestion, privileges)
     }
 
     /// As [`prepare`](Self::prepare) for a connection beside others: where the best congestion
@@ -44,9 +49,10 @@ impl Tuned {
         socket: Arc<TcpStream>,
         congestion: Option<&str>,
         bundle: BundleNumber,
+        privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
-        buffers::prepare_to_send(&socket);
-        Self::choose_beside(socket, congestion, bundle)
+        buffers::prepare_to_send(&socket, privileges);
+        Self::choose_beside(socket, congestion, bundle, privileges)
     }
 
     /// Chooses the congestion control of a connection by its name; it is loaded if it must be.
@@ -55,35 +61,40 @@ impl Tuned {
     ///
     /// # Errors
     /// Neither the kernel nor icdc has it; the text says what there is.
-    pub fn choose(socket: Arc<TcpStream>, congestion: Option<&str>) -> Result<Self, CongestionError> {
-        Self::choose_beside(socket, congestion, BundleNumber::random())
+    pub fn choose(
+        socket: Arc<TcpStream>,
+        congestion: Option<&str>,
+        privileges: &Privileges,
+    ) -> Result<Self, CongestionError> {
+        Self::choose_beside(socket, congestion, BundleNumber::random(), privileges)
     }
 
     fn choose_beside(
         socket: Arc<TcpStream>,
         congestion: Option<&str>,
         bundle: BundleNumber,
+        privileges: &Privileges,
     ) -> Result<Self, CongestionError> {
         let (chosen, known) = match congestion {
-            Some(name) => (congestion::choose(&*socket, name)?, None),
+            Some(name) => (congestion::choose(&*socket, name, privileges)?, None),
             None => {
-                let known = known_paths::resume(&socket);
-                (congestion::choose_best(&*socket, Told { known, bundle: Some(bundle) })?, known)
+                let known = known_paths::resume(&socket, privileges);
+                (congestion::choose_best(&*socket, Told { known, bundle: Some(bundle) }, privileges)?, known)
             }
         };
         let bundle = Some(bundle).filter(|_| chosen.is_told);
-        Ok(Self { socket, chosen, known, bundle, stand_in: Mutex::default() })
+        Ok(Self { socket, chosen, known, bundle, stand_in: Mutex::default(), privileges: privileges.clone() })
     }
 
     /// Prepares a connection for sending, and leaves its congestion control what the system gives.
     ///
     /// # Errors
     /// The socket is none of TCP.
-    pub fn prepare_plain(socket: Arc<TcpStream>) -> Result<Self, CongestionError> {
-        buffers::prepare_to_send(&socket);
-        let known = known_paths::resume(&socket);
+    pub fn prepare_plain(socket: Arc<TcpStream>, privileges: &Privileges) -> Result<Self, CongestionError> {
+        buffers::prepare_to_send(&socket, privileges);
+        let known = known_paths::resume(&socket, privileges);
         let chosen = congestion::keep(&*socket)?;
-        Ok(Self { socket, chosen, known, bundle: None, stand_in: Mutex::default() })
+        Ok(Self { socket, chosen, known, bundle: None, stand_in: Mutex::default(), privileges: privileges.clone() })
     }
 
     /// The bundle that its congestion control takes it for a member of; `None` if that takes it for
@@ -142,13 +153,13 @@ impl Tuned {
 
     /// Remembers for later connections what this one found of its path.
     pub fn remember_path(&self, found: Resumption) {
-        known_paths::remember(&self.socket, found);
+        known_paths::remember(&self.socket, found, &self.privileges);
     }
 
     /// Directory that [`remember_path`](Self::remember_path) writes to; `None` if that writes nothing.
     #[must_use]
     pub fn remembers_in(&self) -> Option<PathBuf> {
-        known_paths::directory(&self.socket)
+        known_paths::directory(&self.socket, &self.privileges)
     }
 
     fn stand_in(&self) -> MutexGuard<'_, StandIn> {

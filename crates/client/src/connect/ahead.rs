@@ -20,7 +20,7 @@ use icdc_protocol::message::SendOptions;
 use icdc_rate::connection_count::{KERNEL_BUFFERS, needed_for};
 use icdc_stop::StopSignal;
 use icdc_tcp::congestion::{finds_the_rate, may_find_the_rate};
-use icdc_tcp::{Egresses, clock};
+use icdc_tcp::{Egresses, Privileges, clock};
 use icdc_transfer::receiver;
 use icdc_tuning::known_paths;
 use icdc_units::{Rate, Span, Time};
@@ -89,7 +89,7 @@ impl Need {
     fn of_path(&self, first: &TcpStream) -> u8 {
         let known = match self.sender {
             Sender::HereAlone => return 1,
-            Sender::Here => known_paths::resume(first).map(|known| known.rate),
+            Sender::Here => known_paths::resume(first, &Privileges::own()).map(|known| known.rate),
             Sender::HereAsNamed | Sender::There => None,
         };
         let seen = icdc_tcp::info(first);

@@ -26,7 +26,7 @@ use icdc_protocol::limits::{MAX_STREAMS, MAX_TEXT};
 use icdc_protocol::message::FarTask;
 use icdc_rate::connection_count::{SSH_CHANNEL, SSH_CHANNEL_BY_JUMP_HOST, Window};
 use icdc_stop::StopSignal;
-use icdc_tcp::{Family, clock};
+use icdc_tcp::{Family, Privileges, clock};
 use icdc_transfer::{Event, EventSink};
 use icdc_tuning::buffers;
 use icdc_units::Span;
@@ -224,7 +224,7 @@ impl Opener {
         let (network, logins) = process.network().unzip();
         if let Some(network) = &network {
             self.check_family(network)?;
-            buffers::prepare_to_send(network);
+            buffers::prepare_to_send(network, &Privileges::own());
         }
         let forwarded = Forwarded::new(socket, format!("{} by ssh", shell.host()), network, process);
         if !shell.is_openssh() {

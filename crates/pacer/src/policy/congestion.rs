@@ -1,8 +1,8 @@
 //! The algorithm that a policy names. A policy outlasts the command, so what it names has to as
 //! well.
 
-use icdc_tcp::available_congestion;
 use icdc_tcp::congestion::{self, Holder, LoadError};
+use icdc_tcp::{Privileges, available_congestion};
 
 use super::PolicyError;
 
@@ -13,7 +13,8 @@ pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyErro
     let ours = congestion::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));
     let Some(ours) = ours else {
         // A kernel that has it as a module loads it for a socket.
-        let chosen = congestion::choose_in_advance(name).map_err(|error| PolicyError::Congestion(error.to_string()))?;
+        let chosen = congestion::choose_in_advance(name, &Privileges::own())
+            .map_err(|error| PolicyError::Congestion(error.to_string()))?;
         return match chosen.instead {
             None => Ok((chosen.name, None)),
             Some(reason) => Err(PolicyError::Congestion(reason)),

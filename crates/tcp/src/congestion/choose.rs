@@ -10,13 +10,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(feature = "ebpf")]
 use super::ebpf::tell;
 use super::hold::{self, Hold, Taken, held, take};
-use super::lent;
 use super::names::{find, registered};
 use super::obstacle::obstacle;
 use super::told::Told;
 #[cfg(not(feature = "ebpf"))]
 use super::without::tell;
-use crate::{CongestionError, OptionError, allowed_congestion, congestion, info, set_congestion};
+use crate::{CongestionError, OptionError, Privileges, allowed_congestion, congestion, info, set_congestion};
 
 /// What a socket got.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ const SHORT: Span = Span::from_millis(2);
 ///
 /// # Errors
 /// Neither the kernel nor icdc knows the name.
-pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
+pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Chosen, CongestionError> {
     let ours = find(name);
     // A kernel that has it as a module loads that.
     let refused = match set_congestion(fd, name) {
@@ -57,7 +56,7 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
         Err(error) => Some(error.to_string()),
     };
     let reason = match (refused, ours) {
-        (None, Some(algorithm)) => match ask(fd, algorithm, Told::default()) {
+        (None, Some(algorithm)) => match set_with(privileges, fd, algorithm, Told::default()) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => reason,
         },
@@ -78,12 +77,12 @@ pub fn choose(fd: &impl AsFd, name: &str) -> Result<Chosen, CongestionError> {
 ///
 /// # Errors
 /// The socket is none of TCP.
-pub fn choose_best(fd: &impl AsFd, told: Told) -> Result<Chosen, CongestionError> {
+pub fn choose_best(fd: &impl AsFd, told: Told, privileges: &Privileges) -> Result<Chosen, CongestionError> {
     // The mean is of few packets, and one of them whose acknowledgement was held back for 40 ms is
     // enough to make a short path look long.
     let short = info(fd).is_ok_and(|info| !info.min_rtt.is_zero() && info.min_rtt < SHORT);
     if !short && let Some(algorithm) = find(BEST) {
-        match ask(fd, algorithm, told) {
+        match set_with(privileges, fd, algorithm, told) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => tracing::info!("congestion control stays what the system gives: {reason}"),
         }
@@ -146,22 +145,43 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
 ///
 /// # Errors
 /// Neither the kernel nor icdc knows the name, or there is no socket to try it on.
-pub fn choose_in_advance(name: &str) -> Result<Chosen, CongestionError> {
+pub fn choose_in_advance(name: &str, privileges: &Privileges) -> Result<Chosen, CongestionError> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP)))
         .map_err(|cause| OptionError { call: "socket", peer: None, cause })?;
-    choose(&socket, name)
+    choose(&socket, name, privileges)
 }
 
-/// One of ours, lent by a process that has more rights if there is one.
-fn ask(fd: &impl AsFd, algorithm: &'static Algorithm, told: Told) -> Result<Chosen, String> {
-    let Taken { hold, is_told } = lent::borrow(fd, algorithm, &told).unwrap_or_else(|| take(fd, algorithm, &told))?;
+/// Sets the congestion control of a socket, which may be another process's, to the one of ours of
+/// this name, loaded if it must be, and tells it of the socket.
+///
+/// # Errors
+/// It cannot be had: why, as a sentence for the user.
+pub fn set_ours(socket: &impl AsFd, name: &str, told: &Told) -> Result<Taken, String> {
+    let algorithm = find(name).ok_or_else(|| format!("icdc has no congestion control {name:?}"))?;
+    take(socket, algorithm, told)
+}
+
+/// Sets one of ours with these privileges; with those of this process if the helper does not answer.
+fn set_with(
+    privileges: &Privileges,
+    fd: &impl AsFd,
+    algorithm: &'static Algorithm,
+    told: Told,
+) -> Result<Chosen, String> {
+    let helper = privileges.helper();
+    let Taken { hold, is_told } = match helper.and_then(|to| to.set_congestion(fd.as_fd(), algorithm.name, &told)) {
+        Some(set) => Taken { hold: None, is_told: set? },
+        None => take(fd, algorithm, &told)?,
+    };
     Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, is_told })
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
 
     use icdc_units::Rate;
 
@@ -175,7 +195,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (first, second) = (connect(), connect());
-        let chosen = choose(&first, BEST).unwrap();
+        let chosen = choose(&first, BEST, &Privileges::own()).unwrap();
         if let Some(why) = chosen.instead {
             eprintln!("SKIPPED: {why}");
             return;
@@ -187,5 +207,36 @@ mod tests {
         // Another process of this host may have loaded it as well.
         assert!(!begin_anew(&first, known) || super::super::names::is_available(&chosen.name));
         assert_eq!(congestion(&first).unwrap(), chosen.name);
+    }
+
+    /// Has congestion control for some sockets and not for others.
+    struct Helper(Result<bool, String>);
+
+    impl crate::PrivilegedHelper for Helper {
+        fn set_congestion(&self, _: BorrowedFd<'_>, algorithm: &str, _: &Told) -> Option<Result<bool, String>> {
+            assert_eq!(algorithm, BEST);
+            Some(self.0.clone())
+        }
+
+        fn known_path(&self, _: BorrowedFd<'_>) -> Option<Resumption> {
+            None
+        }
+
+        fn remember_path(&self, _: BorrowedFd<'_>, _: Resumption) {}
+
+        fn prepare_to_send(&self, _: BorrowedFd<'_>) {}
+    }
+
+    #[test]
+    fn each_socket_is_set_by_the_helper_of_its_own_privileges() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let kept = congestion(&socket).unwrap();
+        let chosen = |answer| {
+            let privileges = Privileges::of_helper(Arc::new(Helper(answer)));
+            choose_best(&socket, Told::default(), &privileges).unwrap()
+        };
+        let (set, refused) = (chosen(Ok(true)), chosen(Err("not here".to_owned())));
+        assert_eq!((set.name, set.is_told, set.hold.is_none()), (find(BEST).unwrap().kernel_name(), true, true));
+        assert_eq!((refused.name, refused.is_told), (kept, false));
     }
 }

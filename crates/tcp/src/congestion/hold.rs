@@ -22,11 +22,12 @@ pub struct Hold {
 }
 
 /// A socket has taken one of ours.
-pub(super) struct Taken {
-    /// What this process has loaded.
-    pub(super) hold: Option<Hold>,
-    /// It has been told what it was to be told.
-    pub(super) is_told: bool,
+#[derive(Debug)]
+pub struct Taken {
+    /// Keeps what this process has loaded. The socket keeps its algorithm without.
+    pub hold: Option<Hold>,
+    /// The algorithm knows what it was to be told.
+    pub is_told: bool,
 }
 
 /// How often somebody else may load or unload the algorithm between our two calls.

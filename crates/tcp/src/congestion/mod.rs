@@ -12,7 +12,6 @@
 //! | `state` | what may be chosen here, and why not |
 //! | `obstacle` | what keeps this kernel or this process from loading |
 //! | `pin` | where algorithms live that outlast the process that loaded them |
-//! | `lent` | one for a process that may not load any, by a process that may |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
 //! | `told` | what an algorithm is told of a socket: its path and its bundle |
 //! | `without` | the same names in a build without it |
@@ -28,7 +27,6 @@ mod ebpf;
 mod error;
 mod hold;
 mod holder;
-mod lent;
 mod names;
 mod obstacle;
 mod pin;
@@ -40,13 +38,13 @@ mod without;
 
 pub use choose::{
     Chosen, begin_anew, choose, choose_best, choose_in_advance, finds_the_rate, keep, load_ahead, may_find_the_rate,
+    set_ours,
 };
 #[cfg(feature = "ebpf")]
 pub use ebpf::{Loaded, Traced, load, load_traced, log_by_tracing, parameters, unload};
 pub use error::{LoadError, UnloadError};
-pub use hold::Hold;
+pub use hold::{Hold, Taken};
 pub use holder::Holder;
-pub use lent::{Lender, Lent, borrow_from, lend};
 pub use names::{find, ours};
 pub use obstacle::{Obstacle, ebpf_obstacle};
 #[cfg(feature = "ebpf")]

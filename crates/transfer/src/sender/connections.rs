@@ -175,7 +175,7 @@ impl<'a> Connections<'a> {
             return control.shutdown();
         }
         let bundle = self.executor.tuned.as_ref().and_then(Tuned::bundle);
-        let tuned = tune_beside(&control, self.congestion, bundle).unwrap_or_else(|error| {
+        let tuned = tune_beside(&control, self.congestion, bundle, &self.executor.privileges).unwrap_or_else(|error| {
             tracing::debug!("a further connection keeps its congestion control: {error}");
             None
         });

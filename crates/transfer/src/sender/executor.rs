@@ -21,6 +21,7 @@ use icdc_protocol::message::{
 use icdc_rate::bundle::Number;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
 use icdc_session::{ById, SessionError};
+use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -162,6 +163,8 @@ pub(super) struct Executor<'a> {
     pub(super) link: LinkControl,
     /// How the socket of the link is tuned; `None` for one that is not TCP.
     pub(super) tuned: Option<Tuned>,
+    /// With which the sockets of further connections are tuned.
+    pub(super) privileges: Privileges,
     /// The connections after the first.
     pub(super) further: FurtherControls,
     /// Files are read through the page cache.
@@ -191,7 +194,7 @@ impl<'a> Executor<'a> {
         options: &SendOptions,
         pool: BlockPool,
         (link, peer): (LinkControl, Features),
-        tuned: Option<Tuned>,
+        (tuned, privileges): (Option<Tuned>, Privileges),
         events: &'a EventSink,
     ) -> (Self, Queues) {
         let (to_packers, packs) = unbounded();
@@ -232,6 +235,7 @@ impl<'a> Executor<'a> {
             placed: OnceLock::new(),
             link,
             tuned,
+            privileges,
             further: FurtherControls::default(),
             buffered: options.buffered,
             diskless: options.diskless,

@@ -125,7 +125,7 @@ fn send(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
-    let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer } = first;
+    let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
     if let Some(refusal) = in_the_way(&sources) {
         outlet.send(Message::Abort(refusal.clone()).into()).map_err(SessionError::of_link)?;
         outlet.flush().map_err(SessionError::of_link)?;
@@ -150,7 +150,8 @@ fn send(
     let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
     let begin = sources.begin();
     let (roots, problems) = (sources.roots, sources.problems);
-    let (executor, queues) = Executor::new(begin, keeps, options, pool, (control.clone(), peer), tuned, events);
+    let (executor, queues) =
+        Executor::new(begin, keeps, options, pool, (control.clone(), peer), (tuned, privileges), events);
     if let Some(limit) = account.max_rate() {
         executor.allow(limit);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use icdc_link::{Link, LinkControl, LinkError};
 use icdc_protocol::Features;
 use icdc_rate::connection_count::{KERNEL_BUFFERS, needed};
-use icdc_tcp::CongestionError;
 use icdc_tcp::congestion::BundleNumber;
+use icdc_tcp::{CongestionError, Privileges};
 use icdc_tuning::Tuned;
 
 /// A link, and how its socket is tuned; `None` for one that is not TCP.
@@ -18,6 +18,8 @@ pub struct SendingLink {
     pub tuned: Option<Tuned>,
     /// What is known of the receiver's features before it answers.
     pub peer: Features,
+    /// With which the sockets of further links are tuned.
+    pub privileges: Privileges,
 }
 
 impl SendingLink {
@@ -41,10 +43,14 @@ impl SendingLink {
 ///
 /// # Errors
 /// As [`Tuned::choose`].
-pub fn tune(control: &LinkControl, congestion: Option<&str>) -> Result<Option<Tuned>, CongestionError> {
+pub fn tune(
+    control: &LinkControl,
+    congestion: Option<&str>,
+    privileges: &Privileges,
+) -> Result<Option<Tuned>, CongestionError> {
     let prepare = |socket: &Arc<TcpStream>| match congestion {
-        None if is_bound_by_receiver(control) => Tuned::prepare_plain(Arc::clone(socket)),
-        _ => Tuned::prepare(Arc::clone(socket), congestion),
+        None if is_bound_by_receiver(control) => Tuned::prepare_plain(Arc::clone(socket), privileges),
+        _ => Tuned::prepare(Arc::clone(socket), congestion, privileges),
     };
     control.socket().map(prepare).transpose()
 }
@@ -58,7 +64,9 @@ pub(super) fn tune_beside(
     control: &LinkControl,
     congestion: Option<&str>,
     bundle: Option<BundleNumber>,
+    privileges: &Privileges,
 ) -> Result<Option<Tuned>, CongestionError> {
-    let Some(bundle) = bundle else { return tune(control, congestion) };
-    control.socket().map(|socket| Tuned::prepare_beside(Arc::clone(socket), congestion, bundle)).transpose()
+    let Some(bundle) = bundle else { return tune(control, congestion, privileges) };
+    let prepare = |socket: &Arc<TcpStream>| Tuned::prepare_beside(Arc::clone(socket), congestion, bundle, privileges);
+    control.socket().map(prepare).transpose()
 }

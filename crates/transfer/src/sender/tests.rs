@@ -10,6 +10,7 @@ use icdc_link::memory_pair;
 use icdc_protocol::Features;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{Preserve, ReceiveOptions};
+use icdc_tcp::Privileges;
 
 use super::*;
 use crate::event::Event;
@@ -55,7 +56,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         });
         let sources = find_sources(&tree, &[b"source".to_vec()], &send);
         run(
-            SendingLink { link: near, tuned: None, peer: Features::OURS },
+            SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() },
             Joining { joined: &joined, wanted: None },
             sources,
             &send,

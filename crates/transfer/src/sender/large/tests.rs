@@ -15,6 +15,7 @@ use icdc_protocol::Features;
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
 use icdc_session::sender::Found;
+use icdc_tcp::Privileges;
 
 use super::*;
 use crate::event::EventSink;
@@ -52,8 +53,9 @@ impl Sending {
         let events: &'static EventSink = Box::leak(Box::new(events));
         let (link, far) = memory_pair();
         let pool = BlockPool::new(8).unwrap();
-        let (executor, queues) =
-            Executor::new(begin, Keeps::default(), &options, pool, (link.control, Features::OURS), None, events);
+        let peer = (link.control, Features::OURS);
+        let not_tuned = (None, Privileges::own());
+        let (executor, queues) = Executor::new(begin, Keeps::default(), &options, pool, peer, not_tuned, events);
         let found = Found {
             parent: Parent::Source(0),
             name: Vec::new(),

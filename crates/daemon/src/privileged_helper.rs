@@ -1,0 +1,109 @@
+//! Operations on the sockets of a session that need the daemon's privileges, as its process requests them.
+//!
+//! Requests are not trusted: only sockets of TCP are touched, and only congestion control is set that the daemon
+//! allows.
+
+use std::net::{IpAddr, TcpStream};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use icdc_measure::{Arrived, Expected};
+use icdc_rate::known_paths::Resumption;
+use icdc_session_process::AllowedCongestion;
+use icdc_session_process::channel::Channel;
+use icdc_session_process::messages::{Answer, Content, HelpRequest, Instruction, NumberedRequest};
+use icdc_tcp::Privileges;
+use icdc_tcp::congestion::{self, BundleNumber, Hold, Taken, Told};
+use icdc_tuning::{buffers, known_paths};
+use icdc_units::ByteCount;
+
+/// Proofs that one measurement may have expected: it has a few connections.
+const MOST_PROOFS: usize = 1024;
+
+/// What a session's process may have the daemon do.
+#[derive(Clone, Copy)]
+pub(crate) struct Provided<'a> {
+    /// Congestion control that may be set.
+    pub(crate) allowed: &'a AllowedCongestion,
+    /// Where proofs of data connections are registered.
+    pub(crate) expected: &'a Expected,
+    /// Reserves payload.
+    pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
+}
+
+/// Carries out the requests of a session's process until that ends. `control` is its other channel.
+/// Only sockets are touched that lead to `peer`; to any host where that is `None`.
+pub(crate) fn help(
+    channel: &Channel,
+    control: &Arc<Channel>,
+    Provided { allowed, expected, reserve }: Provided<'_>,
+    peer: Option<IpAddr>,
+) {
+    // What was loaded for the session stays loaded as long as that lives, and so do its proofs.
+    let (mut holds, mut expecting, mut expected_so_far) = (Vec::new(), Vec::new(), 0);
+    while let Ok(Some((NumberedRequest { number, request }, socket))) = channel.receive::<NumberedRequest>() {
+        let content = match (request, socket.and_then(tcp).filter(|stream| is_of(stream, peer))) {
+            (HelpRequest::Expect(proofs), None) => {
+                expected_so_far += proofs.len();
+                if expected_so_far <= MOST_PROOFS {
+                    let control = Arc::clone(control);
+                    expecting.push(expected.expect(proofs, move |Arrived { stream, said }| {
+                        // The thread that accepts waits for no session; without the process nobody expects it any more.
+                        let _ = control.send_at_once(&Instruction::Data(said), Some(stream.as_fd()));
+                    }));
+                }
+                Content::Done
+            }
+            (HelpRequest::Reserve(bytes), None) => {
+                Content::Reserved(reserve(ByteCount::new(bytes)).map(ByteCount::as_u64))
+            }
+            (request, Some(stream)) => carry_out(request, &stream, allowed, &mut holds),
+            (_, None) => Content::Done,
+        };
+        if channel.send(&Answer { number, content }, None).is_err() {
+            break;
+        }
+    }
+}
+
+/// A socket of TCP, and no other descriptor.
+fn tcp(socket: OwnedFd) -> Option<TcpStream> {
+    let protocol = rustix::net::sockopt::socket_protocol(&socket).ok().flatten();
+    (protocol == Some(rustix::net::ipproto::TCP)).then(|| TcpStream::from(socket))
+}
+
+/// Whether a socket leads to the peer of the session: it learns nothing of other paths.
+fn is_of(stream: &TcpStream, peer: Option<IpAddr>) -> bool {
+    let address = stream.peer_addr().map(|address| address.ip().to_canonical());
+    peer.is_none_or(|peer| address.is_ok_and(|address| address == peer.to_canonical()))
+}
+
+/// Carries out a request for a socket of the session.
+fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongestion, holds: &mut Vec<Hold>) -> Content {
+    let privileges = &Privileges::own();
+    match request {
+        HelpRequest::KnownPath => Content::KnownPath(known_paths::resume(stream, privileges).map(Into::into)),
+        HelpRequest::RememberPath(found) => {
+            known_paths::remember(stream, found.into(), privileges);
+            Content::Done
+        }
+        HelpRequest::PrepareToSend => {
+            buffers::prepare_to_send(stream, privileges);
+            Content::Done
+        }
+        HelpRequest::Congestion { algorithm, .. } if !allowed.allows(&algorithm) => {
+            Content::Congestion(Err(format!("the daemon does not load {algorithm} (icdc serve --allow-cc)")))
+        }
+        HelpRequest::Congestion { algorithm, known, bundle } => {
+            let told = Told { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
+            let taken = congestion::set_ours(stream, &algorithm, &told);
+            Content::Congestion(taken.map(|Taken { hold, is_told }| {
+                if holds.is_empty() {
+                    holds.extend(hold);
+                }
+                is_told
+            }))
+        }
+        HelpRequest::Expect(_) | HelpRequest::Reserve(_) => Content::Done,
+    }
+}

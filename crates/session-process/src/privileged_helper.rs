@@ -1,0 +1,132 @@
+//! Operations on the sockets of a session that need the daemon's privileges, as the session's process requests them.
+//!
+//! Each request has a number, and its answer the same one: an answer that comes too late is not
+//! taken for that to the next request.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use icdc_protocol::measure::Proof;
+use icdc_rate::known_paths::Resumption;
+use icdc_tcp::congestion::Told;
+use icdc_tcp::{PrivilegedHelper, Privileges};
+use icdc_transfer::Allowance;
+use icdc_units::ByteCount;
+
+use crate::channel::Channel;
+use crate::messages::{Answer, Content, HelpRequest, NumberedRequest};
+
+/// A file server that does not answer must not hold up a session for long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Times [`PATIENCE`] that a session waits where it cannot go on without an answer.
+const LONG_PATIENCE: u32 = 30;
+
+/// The daemon as the privileged helper of a session's process, which asks it over a channel.
+pub(crate) struct DaemonHelper {
+    channel: Channel,
+    /// Number of the last request; there is one at a time.
+    last: Mutex<u64>,
+}
+
+impl DaemonHelper {
+    /// The daemon at the other end of `channel`.
+    pub(crate) fn new(channel: Channel) -> std::io::Result<Arc<Self>> {
+        channel.set_patience(PATIENCE)?;
+        Ok(Arc::new(Self { channel, last: Mutex::default() }))
+    }
+
+    /// The daemon's privileges, for the sockets of this process.
+    pub(crate) fn privileges(self: &Arc<Self>) -> Privileges {
+        Privileges::of_helper(Arc::clone(self) as _)
+    }
+
+    /// Has the daemon hand on connections with these proofs.
+    pub(crate) fn expect(&self, proofs: &[Proof]) {
+        if self.ask(HelpRequest::Expect(proofs.to_vec()), None).is_none() {
+            tracing::warn!("the daemon does not hand on data connections: it does not answer");
+        }
+    }
+
+    /// Reserves payload that is about to move; how much may move from now on.
+    fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
+        // The session cannot go on without the answer, and the daemon may be busy with another request.
+        match self.ask_for(HelpRequest::Reserve(bytes.as_u64()), None, LONG_PATIENCE) {
+            Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
+            _ => {
+                Err("the daemon has not answered a request to reserve bytes of this key's limit; run the same command \
+                      again"
+                    .to_owned())
+            }
+        }
+    }
+
+    fn ask(&self, request: HelpRequest, socket: Option<BorrowedFd<'_>>) -> Option<Content> {
+        self.ask_for(request, socket, 1)
+    }
+
+    /// Waits `periods` times the channel's patience for the answer.
+    fn ask_for(&self, request: HelpRequest, socket: Option<BorrowedFd<'_>>, periods: u32) -> Option<Content> {
+        let mut left = periods;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last += 1;
+        self.channel.send(&NumberedRequest { number: *last, request }, socket).ok()?;
+        loop {
+            match self.channel.receive::<Answer>() {
+                Ok(Some((answer, _))) if answer.number == *last => return Some(answer.content),
+                Ok(Some(_)) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && left > 1 => left -= 1,
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl PrivilegedHelper for DaemonHelper {
+    fn set_congestion(&self, socket: BorrowedFd<'_>, algorithm: &str, told: &Told) -> Option<Result<bool, String>> {
+        match self.ask(HelpRequest::congestion(algorithm, told), Some(socket))? {
+            Content::Congestion(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    fn known_path(&self, socket: BorrowedFd<'_>) -> Option<Resumption> {
+        match self.ask(HelpRequest::KnownPath, Some(socket))? {
+            Content::KnownPath(known) => known.map(Resumption::from),
+            _ => None,
+        }
+    }
+
+    fn remember_path(&self, socket: BorrowedFd<'_>, found: Resumption) {
+        self.ask(HelpRequest::RememberPath(found.into()), Some(socket));
+    }
+
+    fn prepare_to_send(&self, socket: BorrowedFd<'_>) {
+        self.ask(HelpRequest::PrepareToSend, Some(socket));
+    }
+}
+
+/// Bytes that the daemon has reserved for a session and that have not moved yet.
+pub(crate) struct Reserve {
+    daemon: Arc<DaemonHelper>,
+    left: Mutex<ByteCount>,
+}
+
+impl Reserve {
+    /// Nothing is reserved yet.
+    pub(crate) fn new(daemon: &Arc<DaemonHelper>) -> Self {
+        Self { daemon: Arc::clone(daemon), left: Mutex::default() }
+    }
+}
+
+impl Allowance for Reserve {
+    fn reserve(&self, bytes: ByteCount) -> Result<(), String> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if *left < bytes {
+            *left = self.daemon.reserve(bytes - *left)?.max(bytes - *left) + *left;
+        }
+        *left -= bytes;
+        Ok(())
+    }
+}
