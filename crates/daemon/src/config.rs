@@ -1,4 +1,4 @@
-//! How a daemon is configured, what its operator asks of it, and to whom it reports.
+//! Configuration of a daemon, requests of its operator, and receivers of its reports.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
@@ -28,14 +28,14 @@ pub struct ServeConfig {
     pub identity: PathBuf,
     /// Congestion control that clients may ask for by name.
     pub congestion: AllowedCongestion,
-    /// Where the audit log goes.
+    /// Destination of the audit log.
     pub audit: Option<AuditConfig>,
-    /// Where metrics are served, at `/metrics`.
+    /// Address and port of the metrics, served at `/metrics`.
     pub metrics: Option<SocketAddr>,
-    /// What to run for each session, with its arguments: it calls
+    /// Program of a session's process, with its arguments: it calls
     /// `icdc_session_process::session_process()`.
     pub session: Vec<OsString>,
-    /// What to run as the next daemon, with its arguments: it serves with an [`Inheritance`].
+    /// Program of the next daemon, with its arguments: it serves with an [`Inheritance`].
     pub successor: Vec<OsString>,
 }
 
@@ -73,7 +73,8 @@ pub enum Notice {
     Reloading,
     /// It accepts no more connections.
     Stopping,
-    /// The process with this id is the daemon from now on, and the only one that sends notifications.
+    /// The process with this id is the daemon from now on, and the only one that sends
+    /// notifications.
     Successor(u32),
 }
 

@@ -19,7 +19,7 @@ use icdc_units::Span;
 
 use crate::guard::Adoption;
 
-/// How long a connection may take.
+/// Time limit of a connection attempt.
 const PATIENCE: Span = Span::from_secs(15);
 
 /// See the module's description.
@@ -106,7 +106,8 @@ fn reach(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Res
     Ok(stream)
 }
 
-/// Where the order may lead. An address that means another host on each link is looked for on that by which ssh came.
+/// Addresses to connect to, as the order names them. A link-local address is tried on the link by
+/// which ssh came.
 fn places(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Vec<SocketAddr> {
     let scope = match of_ssh {
         Some(SocketAddr::V6(of_ssh)) => of_ssh.scope_id(),
@@ -130,7 +131,8 @@ fn places(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Ve
 }
 
 /// Whether what is sent there stays on this host: the kernel lets no other address be bound. Where
-/// the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one of this host.
+/// the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one of this
+/// host.
 fn is_own(mut place: SocketAddr) -> bool {
     place.set_port(0);
     place.ip().is_loopback() || place.ip().is_unspecified() || UdpSocket::bind(place).is_ok()

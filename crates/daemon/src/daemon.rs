@@ -1,7 +1,7 @@
 //! The daemon: serves clients whose keys are in `authorized_keys`, each within its own root.
 //!
-//! A client with another key completes the handshake, and then gets one sentence with the line that the
-//! daemon's operator would have to add, and nothing else.
+//! A client with another key completes the handshake, and then gets one sentence with the line that
+//! the daemon's operator would have to add, and nothing else.
 
 use std::io;
 use std::net::TcpListener;
@@ -62,7 +62,7 @@ pub enum ServeError {
     /// The audit log cannot be opened.
     #[error("the audit log {place} cannot be opened: {cause}; name another file with --audit, or repair this one")]
     Audit {
-        /// Where it goes.
+        /// Its destination.
         place: String,
         /// Error of the kernel.
         cause: io::Error,
@@ -75,8 +75,8 @@ pub enum ServeError {
     Start(io::Error),
 }
 
-/// A daemon that listens and does not accept connections yet. It has given up the privileges that it does not need,
-/// also for all threads that are started from now on.
+/// A daemon that listens and does not accept connections yet. It has given up the privileges that
+/// it does not need, also for all threads that are started from now on.
 pub struct Prepared {
     config: ServeConfig,
     identity: Identity,
@@ -87,8 +87,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the files of a daemon, opens its sockets, and gives up privileges. Call it before there are other
-    /// threads.
+    /// Reads the files of a daemon, opens its sockets, and gives up privileges. Call it before
+    /// there are other threads.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -123,8 +123,9 @@ impl Prepared {
         Ok(Self { config, identity, admission, listeners, inheritance, endpoint })
     }
 
-    /// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no connection is
-    /// accepted any more, running sessions make durable what they have, and it returns.
+    /// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no
+    /// connection is accepted any more, running sessions make durable what they have, and it
+    /// returns.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -162,7 +163,8 @@ impl Prepared {
         let guard = Guard::start(accepted, daemon.clone(), Limits::default()).map_err(ServeError::Start)?;
         match inheritance {
             None => notify(Notice::Ready),
-            // The service has been ready since the first daemon, and its manager hears of this one by the one before.
+            // The service has been ready since the first daemon, and its manager hears of this one
+            // by the one before.
             Some(inheritance) => inheritance.accept(),
         }
         let mut running = Running { config: &config, daemon, listeners, guard, endpoint, requests, notify };
@@ -184,8 +186,8 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Carries out the operator's requests and checks the authorized keys, until `stop` is requested or it has
-    /// drained.
+    /// Carries out the operator's requests and checks the authorized keys, until `stop` is
+    /// requested or it has drained.
     fn until_stopped(&mut self, stop: &StopSignal) {
         let mut last_notified = clock::now();
         while !stop.wait(CHECK) {
@@ -213,7 +215,8 @@ impl Running<'_> {
         }
     }
 
-    /// Starts the next daemon and gives it the sockets; then drains. If it does not start, this one continues.
+    /// Starts the next daemon and gives it the sockets; then drains. If it does not start, this one
+    /// continues.
     fn hand_over(&mut self) {
         let metrics = self.endpoint.as_ref().map(Serving::listener);
         match succession::succeed(&self.config.successor, &self.listeners, metrics, self.daemon.admission()) {
@@ -240,7 +243,8 @@ impl Running<'_> {
     }
 }
 
-/// Connections to a listener that somebody else opened get the receive buffer that those to an own one have.
+/// Connections to a listener that somebody else opened get the receive buffer that those to an own
+/// one have.
 fn give_buffer(listener: &TcpListener) {
     if let Err(error) = icdc_tcp::set_buffers(listener, ByteCount::ZERO, receive_buffer()) {
         tracing::debug!("the receive buffer stays what it is: {error}");

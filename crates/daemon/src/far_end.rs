@@ -1,4 +1,4 @@
-//! What ssh starts on the far side: the same as a daemon, for one transfer and one key.
+//! The program that ssh starts on the far side: a listening end for one transfer and one key.
 //!
 //! ```text
 //! stdin: Bootstrap, sent before anything is seen          stdout: ICDC-VERSIONS 2-2, ICDC-FAR-END 2, Listening
@@ -42,14 +42,14 @@ use icdc_client::forward;
 use icdc_session_process::Ended;
 use icdc_session_process::{AllowedCongestion, Rights, Root, Sessions, drive_once};
 
-/// How long nobody may connect: longer than the starting end waits for one more login by ssh, which
-/// the user may have to answer.
+/// Time limit for the first connection: longer than the starting end waits for one more login by
+/// ssh, for which the user may have to type a password.
 const UNUSED: Span = Span::from_secs(330);
-/// How long a cut session may take to be resumed.
+/// Time limit for a cut session to be resumed.
 const CUT: Span = Span::from_secs(15 * 60);
-/// How long the starting end may take to go after the transfer is over.
+/// Time limit for the starting end to leave once the transfer is over.
 const FAREWELL: Span = Span::from_secs(10);
-/// How long an interrupted session may take to make durable what it has.
+/// Time limit for an interrupted session to make durable what it has.
 const SETTLE: Span = Span::from_secs(10 * 60);
 
 /// Why a far end could not even tell the starting end what is wrong.
@@ -84,7 +84,8 @@ pub fn far_end() -> Result<(), FarEndError> {
     stop_on_sigterm(&stop).map_err(|error| FarEndError::Thread(error.to_string()))?;
     let (stdin, mut stdout) = own_streams().map_err(process("dup"))?;
     stdout.write_all(greeting(Versions::OURS).as_bytes()).map_err(process("write"))?;
-    // Accounts of services have none, or name one that is not there; a login is then in the root, too.
+    // Accounts of services have none, or name one that is not there; a login is then in the root,
+    // too.
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.try_exists().unwrap_or(true));
     let home = home.unwrap_or_else(|| PathBuf::from("/"));
     work(stdin, stdout.into(), home, &stop)
@@ -240,7 +241,7 @@ fn listen(ports: Ports, family: Family) -> Result<(TcpListener, u16), String> {
     Ok((listener, port))
 }
 
-/// What happens to a far end that listens.
+/// Events of a far end that listens.
 enum Happening {
     Came,
     Left(Ended),

@@ -1,4 +1,4 @@
-//! What the other end of a connection may ask for here.
+//! Requests that the other end of a connection may make here.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use icdc_session_process::{Rights, User};
 
 use crate::admission::revocation::Place;
 
-/// What the holder of a key may ask for, and as whom it is served.
+/// Requests that the holder of a key may make, and the user that serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
-    /// What holds in each of its sessions.
+    /// Rights of each of its sessions.
     pub(crate) rights: Rights,
     /// Jobs that it may ask for.
     pub(crate) scope: Scope,
     /// It may have owners and set-id bits given to files.
     pub(crate) owners: bool,
-    /// It may ask for what heeds no limit: memory sent and received for a measurement, and a transfer that
-    /// this end drives over connections of its own.
+    /// It may ask for what heeds no limit: memory sent and received for a measurement, and a
+    /// transfer that this end drives over connections of its own.
     pub(crate) unlimited: bool,
     /// Its place among the sessions of its key, where they are limited.
     pub(crate) place: Option<Place>,
@@ -33,8 +33,8 @@ pub(crate) struct Granted {
 pub(crate) enum Scope {
     /// The starting end of a far end that ssh has started: any job that needs no second far end.
     StartingEnd,
-    /// A key with a line in the authorized keys: any job. It may also admit another key, and have this end drive a
-    /// transfer.
+    /// A key with a line in the authorized keys: any job. It may also admit another key, and have
+    /// this end drive a transfer.
     StandingKey,
     /// A key that was admitted for this part of one transfer.
     OneTransfer(TransferId, Transfer),

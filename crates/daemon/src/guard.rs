@@ -18,7 +18,7 @@
 //!   session that expects it.
 //! * [`unauthenticated`] shares the limits between addresses and prefixes.
 //!
-//! What unauthenticated clients do is logged at debug level only.
+//! Unauthenticated clients cause log lines at debug level only.
 
 mod origin;
 mod unauthenticated;
@@ -65,7 +65,7 @@ const LISTENER: u64 = u64::MAX - 1;
 const HEADER: usize = 5;
 const MAX_RECORD: usize = HEADER + (1 << 14);
 
-/// What serves the connections that a guard has accepted.
+/// A service for the connections that a guard has accepted.
 pub(crate) trait Service: Send + Sync + 'static {
     /// TLS for the next connection; its verifier may refuse a key in the handshake.
     fn tls(&self) -> Arc<rustls::ServerConfig>;
@@ -73,7 +73,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// A handshake has ended; whether both ends know each other's key now.
     fn count_handshake(&self, _is_complete: bool) {}
 
-    /// A connection was closed that has not authenticated in time, has made room for others, or does not speak TLS.
+    /// A connection was closed that has not authenticated in time, has made room for others, or
+    /// does not speak TLS.
     fn count_unauthenticated(&self) {}
 
     /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
@@ -161,7 +162,7 @@ impl Guard {
         Ok(Self { shared, adopted, thread: Some(thread) })
     }
 
-    /// What hands further connections to it.
+    /// A handle that passes further connections to it.
     pub(crate) fn adoption(&self) -> Adoption {
         Adoption { shared: Arc::clone(&self.shared), streams: self.adopted.clone() }
     }
@@ -171,8 +172,8 @@ impl Guard {
         self.shared.state().unauthenticated.count()
     }
 
-    /// Whether the thread that accepts goes round: it has been asked and has answered since the last call, or
-    /// no time was left for an answer.
+    /// Whether the thread that accepts goes round: it has been asked and has answered since the
+    /// last call, or no time was left for an answer.
     pub(crate) fn is_alive(&self) -> bool {
         let mut state = self.shared.state();
         let has_answered = state.closing || !state.asked;
@@ -247,7 +248,7 @@ struct AcceptLoop {
     ready: Receiver<(u64, Link)>,
     /// Connections that were not accepted but made.
     adopted: Receiver<TcpStream>,
-    /// Until when nobody is accepted: the last accept failed for want of descriptors or memory.
+    /// End of a pause in accepting: the last accept failed for want of descriptors or memory.
     paused: Option<Time>,
 }
 
@@ -476,7 +477,8 @@ impl AcceptLoop {
         let link = Link { outlet, inlet: Box::new(FirstMessage { inlet, known: Some(known) }), control };
         let served = Served { shared: Arc::clone(&self.shared) };
         let service = Arc::clone(&self.service);
-        // It is handed over once its thread is there, so that its client can be told if there is none.
+        // It is handed over once its thread is there, so that its client can be told if there is
+        // none.
         let (hand, handed) = bounded::<Link>(1);
         let serve = move || {
             let _served = served;
@@ -495,8 +497,8 @@ impl AcceptLoop {
     }
 }
 
-/// Tells a client that has not asked for anything yet why nobody serves it. What it asks for stays unread: this
-/// thread waits for nobody.
+/// Sends a client, whose request has not been read, the reason why it is not served. The request
+/// stays unread: this thread does not wait.
 fn turn_away(mut link: Link, refusal: Refusal) {
     let told = link.outlet.send(Message::Refused(refusal).into()).and_then(|()| link.outlet.flush());
     if let Err(error) = told {
@@ -509,7 +511,7 @@ fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventDat
     listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
 }
 
-/// How much of a ClientHello has arrived.
+/// The part of a ClientHello that has arrived.
 enum Hello {
     Partial,
     /// All of the first record.

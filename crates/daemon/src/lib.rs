@@ -14,9 +14,9 @@
 //!     end           log, audit log, metrics, report                       service.rs, audit.rs, session_end.rs
 //! ```
 //!
-//! [`far_end()`] has the same guard and the same steps for the one key of whoever started it, and runs
-//! the session in its own process. `daemon.rs` is the life of a daemon: configuration, reload, handover to
-//! the next daemon (`succession.rs`), drain.
+//! [`far_end()`] has the same guard and the same steps for the one key of whoever started it, and
+//! runs the session in its own process. `daemon.rs` is the life of a daemon: configuration, reload,
+//! handover to the next daemon (`succession.rs`), drain.
 
 #![forbid(unsafe_code)]
 

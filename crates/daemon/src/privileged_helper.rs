@@ -1,7 +1,8 @@
-//! Operations on the sockets of a session that need the daemon's privileges, as its process requests them.
+//! Operations on the sockets of a session that need the daemon's privileges, as its process
+//! requests them.
 //!
-//! Requests are not trusted: only sockets of TCP are touched, and only congestion control is set that the daemon
-//! allows.
+//! Requests are not trusted: only sockets of TCP are touched, and only congestion control is set
+//! that the daemon allows.
 
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,12 +21,12 @@ use icdc_units::ByteCount;
 /// Proofs that one measurement may have expected: it has a few connections.
 const MOST_PROOFS: usize = 1024;
 
-/// What a session's process may have the daemon do.
+/// Operations that a session's process may request of the daemon.
 #[derive(Clone, Copy)]
 pub(crate) struct Provided<'a> {
     /// Congestion control that may be set.
     pub(crate) allowed: &'a AllowedCongestion,
-    /// Where proofs of data connections are registered.
+    /// Registry of the proofs of data connections.
     pub(crate) expected: &'a Expected,
     /// Reserves payload.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
@@ -48,7 +49,8 @@ pub(crate) fn help(
                 if expected_so_far <= MOST_PROOFS {
                     let control = Arc::clone(control);
                     expecting.push(expected.expect(proofs, move |Arrived { stream, said }| {
-                        // The thread that accepts waits for no session; without the process nobody expects it any more.
+                        // The thread that accepts waits for no session; without the process nobody
+                        // expects it any more.
                         let _ = control.send_at_once(&Instruction::Data(said), Some(stream.as_fd()));
                     }));
                 }

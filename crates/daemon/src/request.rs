@@ -1,5 +1,5 @@
-//! One authenticated connection, from its first message to its end: `read_request`, [`authorize`], register among
-//! the running sessions, and dispatch to whoever runs the session.
+//! One authenticated connection, from its first message to its end: `read_request`, [`authorize`],
+//! register among the running sessions, and dispatch to whoever runs the session.
 
 use icdc_disk::BlockPool;
 use icdc_link::{Link, LinkError};
@@ -24,11 +24,11 @@ pub(crate) struct Beginning<'a> {
     pub(crate) paths: Option<String>,
 }
 
-/// How a connection was answered.
+/// Outcome of a connection.
 pub(crate) struct Answered {
-    /// Which transfer it asked for; `None` if nothing was asked for.
+    /// Transfer of its request; `None` without a request.
     pub(crate) transfer: Option<TransferId>,
-    /// What was asked for; `None` if nothing was.
+    /// Name of its job; `None` without a request.
     pub(crate) job: Option<&'static str>,
     pub(crate) work: Work,
     pub(crate) ended: Ended,
@@ -51,7 +51,8 @@ pub(crate) trait Runner {
         Ok(())
     }
 
-    /// Lets `key` in for the part of another far end in a transfer, as the holder of the key `by` asks.
+    /// Lets `key` in for the part of another far end in a transfer, as the holder of the key `by`
+    /// asks.
     fn admit(&self, _by: PublicKey, _key: PublicKey, _transfer: TransferId, _job: Transfer) -> Result<(), Refusal> {
         Err(Refusal::new(RefusalKind::NotAllowed, "this end admits no other key"))
     }

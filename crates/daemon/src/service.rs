@@ -1,5 +1,5 @@
-//! What a daemon does with each connection that its guard has accepted: it admits the key, serves the connection
-//! to its end, and notes in log, audit log and metrics what became of it.
+//! The service behind a daemon's guard: admits the key of each connection, serves the connection to
+//! its end, and notes its outcome in log, audit log and metrics.
 
 use std::cell::Cell;
 use std::net::TcpStream;
@@ -54,9 +54,9 @@ struct Client<'a> {
     peer: &'a str,
     /// The session that it has begun, for the metrics; none once it has ended.
     running: Cell<Option<RunningSession>>,
-    /// So many bytes of it stand in the metrics.
+    /// Bytes of the session that are counted in the metrics.
     counted: Cell<u64>,
-    /// What it was refused is counted already.
+    /// Its refusal is counted already.
     is_refused: Cell<bool>,
 }
 
@@ -153,7 +153,8 @@ impl Daemon {
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
-    /// Asks for a line that tells that a request of this key is refused; with it, how many others were not told.
+    /// Asks for a line that tells that a request of this key is refused; with it, how many others
+    /// were not told.
     fn may_tell(&self, key: &PublicKey) -> Option<u64> {
         self.refused_by_key().next(key, clock::now())
     }
@@ -165,20 +166,22 @@ impl Daemon {
         self.tell_counts(unknown, by_key);
     }
 
-    /// To be called a few times a second: ends connections whose keys have lost what they were granted, and logs how
-    /// many refusals had no line of their own.
+    /// To be called a few times a second: ends connections whose keys have lost what they were
+    /// granted, and logs how many refusals had no line of their own.
     pub(crate) fn update(&self, now: Time) {
-        self.admission.look(now);
+        self.admission.update(now);
         self.tell_left_out(now);
     }
 
-    /// Sets the metrics that are states: connections that have not authenticated, and standing keys.
+    /// Sets the metrics that are states: connections that have not authenticated, and standing
+    /// keys.
     pub(crate) fn set_gauges(&self, unauthenticated: usize) {
         self.metrics.set_unauthenticated(unauthenticated);
         self.metrics.set_authorized_keys(self.admission.standing_keys().len());
     }
 
-    /// Notes the rest: refusals without a line, bytes that keys have moved, the end of the audit log.
+    /// Notes the rest: refusals without a line, bytes that keys have moved, the end of the audit
+    /// log.
     pub(crate) fn close(&self) {
         self.tell_rest();
         self.admission.keep_usage();
@@ -270,7 +273,7 @@ impl Runner for Client<'_> {
     }
 }
 
-/// What a session counts as.
+/// The session's kind in the metrics.
 fn kind(job: &Job) -> SessionKind {
     match job {
         Job::Transfer(Transfer::Receive { .. }) => SessionKind::Receive,
@@ -367,7 +370,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What every line about it has.
+    /// Members that every line about it has.
     fn line(&self) -> Line<'_> {
         let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
         Line { who, key, from, ..Line::default() }

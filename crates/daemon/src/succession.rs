@@ -1,5 +1,5 @@
-//! A daemon starts the next one, of a newer release, and hands its listening sockets over. No connection
-//! is refused in between, and running sessions continue in the old one to their end.
+//! A daemon starts the next one, of a newer release, and hands its listening sockets over. No
+//! connection is refused in between, and running sessions continue in the old one to their end.
 //!
 //! ```text
 //! old ── starts ─► new: reads its files
@@ -34,7 +34,7 @@ const MOST: usize = 64;
 enum Handover {
     /// With the socket.
     Listener,
-    /// That was all.
+    /// The last message: nothing more follows.
     End,
     /// With the socket that metrics are served at.
     Metrics,
@@ -46,7 +46,7 @@ enum Handover {
 #[derive(Serialize, Deserialize)]
 struct Ready;
 
-/// What a daemon was given by the one before it.
+/// Sockets and sessions that a daemon has from the one before it.
 #[derive(Debug)]
 pub struct Inheritance {
     /// Its listening sockets.
@@ -94,7 +94,8 @@ impl Inheritance {
     }
 }
 
-/// Starts the next daemon, which lets in the keys that `admission` does, and waits until it accepts; its process id.
+/// Starts the next daemon, which lets in the keys that `admission` does, and waits until it
+/// accepts; its process id.
 pub(crate) fn succeed(
     program: &[OsString],
     listeners: &[TcpListener],

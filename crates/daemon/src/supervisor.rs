@@ -29,15 +29,16 @@ use icdc_session_process::channel::{Channel, Received};
 use icdc_session_process::messages::{self, Instruction, Report};
 use icdc_session_process::{Done, Ended, Registered, refuse};
 
-/// How long a process may take to end after its last report.
+/// Time limit for a process to end after its last report.
 const FAREWELL: Span = Span::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Span = Span::from_millis(20);
 /// Interval at which the bytes that a session's connections have carried are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a session may take to make durable what it has, once it is asked to end.
+/// Time limit for a session to make durable what it has, once it is asked to end.
 const SETTLE: Span = Span::from_secs(60);
-/// The same when its client has left and nobody asks: disks and file servers may be slow.
+/// Time limit for that where its client has left and nobody has asked: disks and file servers may
+/// be slow.
 const SETTLE_GONE: Span = Span::from_secs(600);
 /// Longest text that is taken from a process, in bytes: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
@@ -45,18 +46,20 @@ const MOST_TEXT: usize = 64 << 10;
 /// Callbacks of a running session.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionObserver<'a> {
-    /// Work that the process reports to have done so far, bounded by what its connections have carried.
+    /// Work that the process reports to have done so far, bounded by what its connections have
+    /// carried.
     pub(crate) progress: &'a dyn Fn(Done),
     /// Bytes that the connections have carried, as TCP counts them; twice a second.
     pub(crate) carried: &'a dyn Fn(u64),
-    /// Reserves payload that is about to move: how much may move from now on, or the limit that is used up.
+    /// Reserves payload that is about to move: how much may move from now on, or the limit that is
+    /// used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
 }
 
 /// Starts the processes of sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers {
-    /// What to run, with its arguments.
+    /// Program of a session's process, with its arguments.
     program: Arc<[OsString]>,
     /// Tells networks whose the data connections are.
     marker: Option<Arc<Marker>>,
@@ -156,8 +159,8 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// Hands the session over, passes its further connections on and carries out the process's requests, until its
-    /// last report; `None` if there is none.
+    /// Hands the session over, passes its further connections on and carries out the process's
+    /// requests, until its last report; `None` if there is none.
     fn supervise(
         &self,
         start: SessionStart,
@@ -168,7 +171,8 @@ impl Supervised {
         let (peer, joined) = (start.peer(), registered.joined.clone());
         std::thread::scope(|scope| {
             let help = move || privileged_helper::help(&self.help, &self.control, provided, peer);
-            // A further connection may be there before its session has been handed over, and must come after it.
+            // A further connection may be there before its session has been handed over, and must
+            // come after it.
             let (has_begun, begun) = bounded::<()>(1);
             let join = move || {
                 if begun.recv().is_ok() {
@@ -199,7 +203,8 @@ impl Supervised {
         })
     }
 
-    /// Gives the process its session, with the first connection; how the session ended if it does not take that.
+    /// Gives the process its session, with the first connection; how the session ended if it does
+    /// not take that.
     fn begin(&self, SessionStart { request, rights, link }: SessionStart) -> Result<(), Ended> {
         let HandedOver { state, socket, control: connection } =
             link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
@@ -227,15 +232,16 @@ impl Supervised {
         }
     }
 
-    /// Marks a data connection for fireflies; its socket then stays open here until its session ends.
+    /// Marks a data connection for fireflies; its socket then stays open here until its session
+    /// ends.
     fn mark(&self, connection: &LinkControl) {
         if let (Some(flows), Some(socket)) = (&self.flows, connection.socket()) {
             flows.add(socket);
         }
     }
 
-    /// Receives reports until the last one, which is returned; `None` if the process ends without. No report is believed
-    /// beyond what the connections can have carried.
+    /// Receives reports until the last one, which is returned; `None` if the process ends without.
+    /// No report is believed beyond what the connections can have carried.
     fn follow(&self, stop: &StopSignal, observer: SessionObserver<'_>) -> Option<Ended> {
         let to_stop = Arc::clone(&self.control);
         // A process that does not take this is not waited for: its end of the channel is closed.
@@ -293,8 +299,8 @@ fn possible_end(ended: Ended) -> Ended {
     }
 }
 
-/// The connections of a session, as the daemon sees them: they stay open here until the session has ended,
-/// so that what they have carried is known whatever becomes of its process.
+/// The connections of a session, as the daemon sees them: they stay open here until the session has
+/// ended, so that what they have carried is known whatever becomes of its process.
 #[derive(Default)]
 struct Connections(Mutex<Vec<LinkControl>>);
 

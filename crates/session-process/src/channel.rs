@@ -4,8 +4,8 @@
 //! length (4 bytes, little endian; with the descriptor, if there is one) ─ message (postcard)
 //! ```
 //!
-//! Both ends are the same program: a message that cannot be read is a mistake, or an end that somebody
-//! else has taken over. It ends the channel.
+//! Both ends are the same program: a message that cannot be read is a mistake, or an end that
+//! somebody else has taken over. It ends the channel.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ const LONGEST: usize = 2 << 20;
 /// Each end reads all the time. One that does not for so long has been stopped.
 const PATIENCE: Span = Span::from_secs(1);
 
-/// What has come within a time.
+/// Outcome of a receive with a time limit.
 pub enum Received<T> {
     /// A message.
     Message(T),
@@ -78,8 +78,8 @@ impl Channel {
         sent.map(drop).inspect_err(|_| self.close())
     }
 
-    /// As [`send`](Self::send), and does not wait: for threads that others depend on. An end that does not take it
-    /// at once ends the channel.
+    /// As [`send`](Self::send), and does not wait: for threads that others depend on. An end that
+    /// does not take it at once ends the channel.
     pub fn send_at_once(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let frame = frame(message)?;
         let sent = match self.sending.try_lock() {
@@ -165,7 +165,7 @@ impl Channel {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// How long [`receive`](Self::receive) waits; for ever without.
+    /// Time limit of [`receive`](Self::receive); without, it waits for ever.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))
     }

@@ -1,4 +1,5 @@
-//! Limits that a session's process sets to itself once it knows its session, and before it has another thread.
+//! Limits that a session's process sets to itself once it knows its session, and before it has
+//! another thread.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use icdc_protocol::message::{Job, Transfer};
 use crate::rights::Rights;
 use crate::run::diskless;
 
-/// Confines this process to the root of its key, and to the system calls of its job. There is no way back.
+/// Confines this process to the root of its key, and to the system calls of its job. There is no
+/// way back.
 pub(super) fn confine(job: &Job, rights: &Rights) {
     let (is_connected, files) = match job {
         job if diskless(job).is_some() => {

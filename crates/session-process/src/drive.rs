@@ -1,4 +1,5 @@
-//! The end that drives a transfer to another far end: `icdc-client`'s module `between` shows who else has a part.
+//! The end that drives a transfer to another far end: `icdc-client`'s module `between` shows who
+//! else has a part.
 
 use std::io;
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use crate::rights::Rights;
 use crate::sessions::Registered;
 use crate::work::Work;
 
-/// How long the client may take to close the link once it has been told the result.
+/// Time limit for the client to close the link once it has the result.
 const FAREWELL: Span = Span::from_secs(10);
-/// How long the other far end's port may take before that end is asked to connect: a lost SYN is
-/// sent again after a second, and three round trips of the longest path are less.
+/// Time limit for the other far end's port to answer, before that end is asked to connect: a lost
+/// SYN is retransmitted after 1 s (RFC 6298), and three round trips of the longest path are less.
 const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
 /// Drives a transfer to another far end, in a session of a daemon.
@@ -93,7 +94,7 @@ struct ClientLink {
     stop: StopSignal,
 }
 
-/// What comes from the client, or instead of it.
+/// Events on the link to the client.
 enum Incoming {
     Order(TransferId, Box<Drive>),
     Stop,

@@ -1,5 +1,5 @@
-//! Sessions of a listening end, each within the rights of its key: in a process of its own where a daemon listens,
-//! and in this process for a far end that ssh has started.
+//! Sessions of a listening end, each within the rights of its key: in a process of its own where a
+//! daemon listens, and in this process for a far end that ssh has started.
 //!
 //! ```text
 //! daemon ── listens, handshakes, judges keys and requests, keeps the list of sessions
@@ -11,12 +11,12 @@
 //!   └◄ help ────── operations on a socket of the session that need the daemon's privileges       privileged_helper.rs
 //! ```
 //!
-//! The process ends with its session, and at once when the daemon is gone: what it has made durable is
-//! found again by the next session of the transfer. A session that fails takes no other one along, and
-//! what a mistake in it can reach is what the user of its key can reach.
+//! The process ends with its session, and at once when the daemon is gone: what it has made durable
+//! is found again by the next session of the transfer. A session that fails takes no other one
+//! along, and what a mistake in it can reach is what the user of its key can reach.
 //!
-//! Below is `icdc-client`: an end that drives a transfer to another one is a client of that. Above is
-//! `icdc-daemon`, which decides who may ask for what.
+//! Below is `icdc-client`: an end that drives a transfer to another one is a client of that. Above
+//! is `icdc-daemon`, which decides who may ask for what.
 
 pub mod channel;
 mod confinement;

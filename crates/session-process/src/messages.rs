@@ -1,4 +1,4 @@
-//! What a daemon and a session's process tell each other.
+//! Messages between a daemon and the process of a session.
 
 use std::num::NonZeroU32;
 
@@ -18,7 +18,8 @@ use crate::work::Done;
 /// From the daemon to the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Instruction {
-    /// The first: whom to run as; `None` for the user of the daemon. With the channel for [`HelpRequest`]s.
+    /// The first: whom to run as; `None` for the user of the daemon. With the channel for
+    /// [`HelpRequest`]s.
     Become(Option<User>),
     /// The second: the session. With the socket of its first connection.
     Begin(Box<Session>),
@@ -40,7 +41,7 @@ pub enum Instruction {
 pub struct Session {
     /// Allowed already.
     pub request: Request,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     /// The state of its first connection's TLS.
     pub link: LinkState,
@@ -49,9 +50,9 @@ pub struct Session {
 /// From the process to the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// What it has done so far.
+    /// Work done so far.
     Progress(Done),
-    /// All that it has done, and how it ended: the last.
+    /// The last report: all work, and how the session ended.
     Ended(Done, Ended),
 }
 
@@ -75,7 +76,7 @@ pub enum HelpRequest {
     },
     /// Hand on the data connections that show these proofs; without a socket.
     Expect(Vec<Proof>),
-    /// Reserve so many bytes of payload; without a socket.
+    /// Reserve payload, in bytes; without a socket.
     Reserve(u64),
 }
 
@@ -84,7 +85,7 @@ pub enum HelpRequest {
 pub struct Answer {
     /// The number.
     pub number: u64,
-    /// What was done or found.
+    /// The result.
     pub content: Content,
 }
 
@@ -97,20 +98,20 @@ pub struct NumberedRequest {
     pub request: HelpRequest,
 }
 
-/// What was done or found.
+/// Result of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Content {
     /// It was done, or nothing was to be told.
     Done,
-    /// What is known of the path.
+    /// The rate and round-trip time that are known of the path.
     KnownPath(Option<Path>),
-    /// Whether the algorithm has been told of the socket, or why the socket cannot have it.
+    /// Whether the algorithm has taken the hints, or why the socket cannot have it.
     Congestion(Result<bool, String>),
     /// Bytes that may move from now on, or the limit that is used up.
     Reserved(Result<u64, String>),
 }
 
-/// What is known of a path.
+/// Rate and round-trip time that are known of a path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Path {
     rate: Rate,
@@ -130,7 +131,7 @@ impl From<Path> for Resumption {
 }
 
 impl HelpRequest {
-    /// To use a congestion control that is told so much.
+    /// A request to set congestion control, with hints on the path.
     pub fn congestion(algorithm: &str, told: &Told) -> Self {
         let algorithm = algorithm.to_owned();
         Self::Congestion { algorithm, known: told.known.map(Path::from), bundle: told.bundle.map(BundleNumber::number) }

@@ -1,4 +1,5 @@
-//! Operations on the sockets of a session that need the daemon's privileges, as the session's process requests them.
+//! Operations on the sockets of a session that need the daemon's privileges, as the session's
+//! process requests them.
 //!
 //! Each request has a number, and its answer the same one: an answer that comes too late is not
 //! taken for that to the next request.
@@ -51,7 +52,8 @@ impl DaemonHelper {
 
     /// Reserves payload that is about to move; how much may move from now on.
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
-        // The session cannot go on without the answer, and the daemon may be busy with another request.
+        // The session cannot go on without the answer, and the daemon may be busy with another
+        // request.
         match self.ask_for(HelpRequest::Reserve(bytes.as_u64()), None, LONG_PATIENCE) {
             Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
             _ => {

@@ -23,8 +23,8 @@ use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
 use crate::work::{Done, Work};
 
-/// How often the daemon hears how far it is: what a killed daemon or process had done is then in the
-/// log, but for the last second.
+/// Interval of the reports to the daemon: after a kill of either, its log lacks at most the last
+/// second of work.
 const REPORT: Span = Span::from_millis(500);
 /// Exit code of a process whose daemon is gone.
 const ORPHANED: i32 = 1;
@@ -32,7 +32,7 @@ const ORPHANED: i32 = 1;
 /// Why a session's process could not begin.
 #[derive(Debug, Error)]
 pub enum SessionProcessError {
-    /// Nobody is there that gives it a session.
+    /// No daemon has given it a session.
     #[error("expected a daemon on standard input: {0}; this command is for `icdc serve` to call")]
     NoDaemon(String),
     /// It may not run as the user that it was told.
@@ -153,7 +153,7 @@ impl Connections {
         controls.iter().map(|control| (control.received() + control.delivered()).as_u64()).sum()
     }
 
-    /// A connection that nobody holds any more is closed in order.
+    /// Forgets the connections: those that nothing else holds are closed in order.
     fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

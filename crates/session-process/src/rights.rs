@@ -1,4 +1,4 @@
-//! What a session may do.
+//! Rights of a session.
 
 use icdc_tcp::congestion::find;
 use icdc_transfer::receiver::Allowed;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::root::Root;
 
-/// What a session may do, as its process is told.
+/// Rights of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rights {
-    /// Have files sent to it, or written.
+    /// Reading, writing, or both.
     pub access: Access,
     /// Ceiling of its rate.
     pub max_rate: Option<Rate>,
-    /// Where its paths are resolved.
+    /// Directory beneath which its paths are resolved.
     pub root: Root,
     /// Congestion control that it may ask for.
     pub congestion: AllowedCongestion,
@@ -28,21 +28,22 @@ impl Rights {
     }
 }
 
-/// Congestion control that the other end may ask for by name, beside what the kernel has itself: icdc's own
-/// ones are eBPF, which is loaded for it. What is chosen without a name is this end's own business.
+/// Congestion control that the other end may ask for by name, beside what the kernel has itself:
+/// icdc's own ones are eBPF, which is loaded for it. What is chosen without a name is this end's
+/// own business.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllowedCongestion {
     /// Any: the other end has a login here, and could load it by itself.
     Any,
-    /// Those of these names.
+    /// Only those with these names.
     Named(Vec<String>),
 }
 
-/// What finds the rate by itself: chosen where nothing is asked for.
+/// Name of icdc's own algorithm: the default of a session.
 const OWN: &str = "icdc";
 
 impl AllowedCongestion {
-    /// What is used when `wanted` is asked for, and a sentence if that is something else.
+    /// The algorithm to use for a request of `wanted`, and a sentence if that is another one.
     pub fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
         let Some(name) = wanted else { return (None, None) };
         let is_allowed = match self {

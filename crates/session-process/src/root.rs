@@ -1,4 +1,4 @@
-//! Where the paths of the other end are resolved.
+//! Directory beneath which the paths of the other end are resolved.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use icdc_disk::tree::{Tree, TreeError};
 use icdc_protocol::message::RefusalKind;
 use serde::{Deserialize, Serialize};
 
-/// Where paths of the other end are resolved.
+/// Directory beneath which paths of the other end are resolved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Root {
     /// As in a login of this user: relative paths start at home.
@@ -16,8 +16,8 @@ pub enum Root {
         #[serde(with = "bytes")]
         home: PathBuf,
     },
-    /// Beneath this directory of a key's line and nowhere else. It is looked for as the user that opens
-    /// it: the daemon itself may not see what its users may.
+    /// Beneath this directory of a key's line and nowhere else. It is looked for as the user that
+    /// opens it: the daemon itself may not see what its users may.
     Granted {
         /// The directory.
         #[serde(with = "bytes")]
@@ -67,7 +67,7 @@ pub enum RootError {
 }
 
 impl RootError {
-    /// What kind of refusal it is.
+    /// The kind of refusal for the other end.
     pub fn kind(&self) -> RefusalKind {
         match self {
             Self::Home(_) | Self::Closed(_) => RefusalKind::Path,

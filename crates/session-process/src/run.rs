@@ -144,7 +144,8 @@ fn silent() -> EventSink {
     Arc::new(|_| {})
 }
 
-/// The tree in which the paths of a job are resolved; for one without disks, in a directory of its own.
+/// The tree in which the paths of a job are resolved; for one without disks, in a directory of its
+/// own.
 fn open_tree(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
     let Some(diskless) = job.diskless() else {
         let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()))?;

@@ -14,7 +14,7 @@ use icdc_tcp::{Privileges, clock};
 use icdc_transfer::{FurtherLink, Joining};
 use icdc_trust::PublicKey;
 
-/// How long a newer connection waits for the end of the session that it replaces, and a further
+/// Time limit of a newer connection for the end of the session that it replaces, and of a further
 /// connection for the session that it belongs to.
 const HANDOVER: Duration = Duration::from_secs(10);
 
@@ -50,7 +50,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// That of a session that is asked for this.
+    /// The part of a session with this job.
     pub fn of(job: &Job) -> Self {
         match job {
             Job::Measure(_) => Self::Measure,
@@ -82,8 +82,8 @@ pub struct Registered<'a> {
 }
 
 impl Sessions {
-    /// No sessions yet, of a process that a daemon started: its measurements get data connections by
-    /// `measurements`, and its sockets are tuned with these privileges.
+    /// No sessions yet, of a process that a daemon started: its measurements get data connections
+    /// by `measurements`, and its sockets are tuned with these privileges.
     pub fn of_session_process(measurements: icdc_measure::Expected, privileges: Privileges) -> Self {
         Self { measurements, privileges, shared: Arc::default() }
     }
@@ -99,9 +99,9 @@ impl Sessions {
         running.values().for_each(|session| session.stop.request());
     }
 
-    /// Registers a session. A session of the same part in the same transfer is a connection that broke
-    /// without this end having noticed: it is ended first, if the same key held it. A request of
-    /// `stop` ends the session.
+    /// Registers a session. A session of the same part in the same transfer is a connection that
+    /// broke without this end having noticed: it is ended first, if the same key held it. A request
+    /// of `stop` ends the session.
     pub fn register(
         &self,
         transfer: TransferId,

@@ -71,9 +71,9 @@ pub fn may_become_others() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(needed))
 }
 
-/// Makes this process, which has no other thread, one of `user`, or keeps it one of its own user. Either
-/// way it cannot be traced by its user, gets no rights by what it might start, and has no capability
-/// unless its user is root. There is no way back.
+/// Makes this process, which has no other thread, one of `user`, or keeps it one of its own user.
+/// Either way it cannot be traced by its user, gets no rights by what it might start, and has no
+/// capability unless its user is root. There is no way back.
 pub(crate) fn become_user(user: Option<&User>) -> io::Result<()> {
     if let Some(User { uid, gid, groups, .. }) = user {
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));

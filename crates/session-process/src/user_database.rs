@@ -82,7 +82,7 @@ mod library {
     }
 }
 
-/// What `getent` and `id` answer.
+/// Answers of `getent` and `id`.
 #[cfg(any(test, target_env = "musl"))]
 mod programs {
     use std::ffi::{CStr, OsStr};
@@ -103,7 +103,7 @@ mod programs {
             .and_then(|line| std::str::from_utf8(&line).ok()?.split_whitespace().map(|id| id.parse().ok()).collect()))
     }
 
-    /// What a program prints; `None` where it is missing or fails.
+    /// Output of a program; `None` where it is missing or fails.
     fn answer_of(program: &str, words: &[&[u8]]) -> io::Result<Option<Vec<u8>>> {
         let words = words.iter().map(|word| OsStr::from_bytes(word));
         match Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output() {

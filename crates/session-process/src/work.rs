@@ -1,4 +1,4 @@
-//! What a session did, for the log.
+//! Work of a session, for logs.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -8,19 +8,19 @@ use icdc_transfer::{Account, Summary};
 use icdc_units::Time;
 use serde::{Deserialize, Serialize};
 
-/// So many bytes of a path stand in the log.
+/// Longest path in a log, in bytes.
 const LOGGED_PATH: usize = 400;
 
-/// What a session did, for the log: by itself, or as its process tells.
+/// Work of a session, for logs: its own count, or the report of its process.
 pub struct Work {
-    /// What the session costs.
+    /// Counters of the session.
     pub account: Account,
     paths: OnceLock<String>,
     summary: OnceLock<String>,
     told: Mutex<Option<Done>>,
 }
 
-/// What a session has done.
+/// Work of a session so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Payload that travelled, in bytes.
@@ -60,7 +60,7 @@ impl Work {
         *self.told() = Some(done);
     }
 
-    /// What it has done so far.
+    /// The work so far.
     pub fn done(&self) -> Done {
         let own = || Done {
             bytes: self.account.bytes(),

@@ -21,12 +21,12 @@ pub(super) struct AuthorizedKeysFile {
 /// Changes whenever the file is written or replaced: device, inode, size, and ctime (s, ns).
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// What regular looks at the file have found. `None` stands for a file that is not there.
+/// Results of the regular checks of the file. `None` stands for a file that is not there.
 struct Looks {
     last: Option<Stamp>,
-    /// What was last read, or found to be gone, and so acted upon.
+    /// The contents on which the daemon has acted last, which may be a missing file.
     settled: Option<Stamp>,
-    /// What could not be read and why, as it was told last.
+    /// The last error of reading that was logged.
     told: Option<(Option<Stamp>, String)>,
 }
 
@@ -138,7 +138,8 @@ fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
     Ok(Arc::new(keys))
 }
 
-/// Directories and users that lines name may be missing for now, such as a file system that is not mounted.
+/// Directories and users that lines name may be missing for now, such as a file system that is not
+/// mounted.
 fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
     for grant in keys.grants() {
         let place = format!("{}:{}", path.display(), grant.line);

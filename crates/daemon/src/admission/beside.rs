@@ -1,4 +1,5 @@
-//! A daemon beside another one that lets in the same keys: it tells what it has running, and learns what the other one has.
+//! A daemon beside another one that lets in the same keys: it tells what it has running, and learns
+//! what the other one has.
 
 use std::io;
 use std::sync::Arc;
@@ -34,8 +35,9 @@ impl Admission {
         running
     }
 
-    /// A daemon at the other end of `channel` lets in the same keys until the channel ends: its sessions and temporary
-    /// keys, of which some are known, count here too. `told` is what it knows of those here.
+    /// A daemon at the other end of `channel` lets in the same keys until the channel ends: its
+    /// sessions and temporary keys, of which some are known, count here too. `told` is what it
+    /// knows of those here.
     pub(crate) fn beside(self: &Arc<Self>, channel: Arc<Channel>, known: &Running, told: Running) -> io::Result<()> {
         let number = self.neighbours.enter(Arc::clone(&channel), told);
         self.learn(number, known);

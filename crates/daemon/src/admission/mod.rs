@@ -1,10 +1,10 @@
-//! Which keys a daemon lets in, and what they may do.
+//! Admission of keys by a daemon, and their rights.
 //!
 //! Standing keys are those of the `authorized_keys` file, which is read again whenever it has
-//! changed. The holder of a standing key may let [temporary](temporary) ones in, within its
-//! own rights as they stand at each use. A key whose line is removed or changed, has expired or is
-//! used up loses its [connections](revocation), and those of the temporary keys that hang on
-//! it. Expiry is judged by the wall clock as it is at each look: a clock that is set counts at once.
+//! changed. The holder of a standing key may let [temporary](temporary) ones in, within its own
+//! rights as they stand at each use. A key whose line is removed or changed, has expired or is used
+//! up loses its [connections](revocation), and those of the temporary keys that hang on it. Expiry
+//! is judged by the wall clock as it is at each look: a clock that is set counts at once.
 
 mod authorized_keys_file;
 mod beside;
@@ -63,7 +63,7 @@ pub(crate) struct Admitted<'a> {
     number: u64,
     /// Whether it came by a temporary key.
     temporary: bool,
-    /// What it may ask for.
+    /// Requests that it may make.
     pub(crate) granted: Granted,
     /// Requested when its key has lost what it was granted.
     pub(crate) stop: StopSignal,
@@ -91,7 +91,7 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// What a refusal of this kind counts as.
+/// The reason that a refusal of this kind has in the metrics.
 pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
     match kind {
         RefusalKind::NotAllowed => RefusedReason::NotAllowed,
@@ -180,17 +180,18 @@ impl Admission {
     }
 
     /// To be called a few times a second: ends what keys do that have lost what they were granted.
-    pub(crate) fn look(&self, now: Time) {
+    pub(crate) fn update(&self, now: Time) {
         if let Some(keys) = self.file.changed() {
             self.connections.revoke(&keys, now);
         }
-        self.usage.with(|usage| self.connections.look(usage, clock::wall(), now));
+        self.usage.with(|usage| self.connections.update(usage, clock::wall(), now));
         self.usage.store(now);
         self.connections.cut_late(now);
         self.tell_neighbours(now);
     }
 
-    /// Keeps what keys have moved, at the end of the daemon: threads of its connections may still hold it then.
+    /// Keeps what keys have moved, at the end of the daemon: threads of its connections may still
+    /// hold it then.
     pub(crate) fn keep_usage(&self) {
         self.usage.store_at_once();
     }
@@ -244,7 +245,7 @@ impl Admission {
         line.is_some()
     }
 
-    /// What the grant of `owner` gives to its holder, or to a temporary key that hangs on it.
+    /// Rights by the grant of `owner`, of its holder or of a temporary key that depends on it.
     fn granted(
         &self,
         owner: &PublicKey,
@@ -266,7 +267,7 @@ impl Admission {
         })
     }
 
-    /// What a line of the authorized keys gives to the holder of its key.
+    /// Rights by a line of the authorized keys.
     fn granted_by_line(&self, key: &PublicKey, grant: &Grant) -> Result<Granted, String> {
         let label = match grant.comment.as_str() {
             "" => key.fingerprint(),
@@ -322,7 +323,7 @@ fn unknown(key: &PublicKey) -> Refusal {
     ))
 }
 
-/// Whose process serves a session; `None` for the user that the daemon runs as.
+/// The user whose process serves a session; `None` for the daemon's own user.
 fn acting(user: Option<&str>) -> Result<Option<Arc<User>>, String> {
     let Some(name) = user else { return Ok(None) };
     let user = User::of_name(name).map_err(|error| error.to_string())?;
@@ -369,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What a connection by this key may do.
+    /// Rights of a connection by this key.
     fn grant_of(admission: &Admission, number: u8) -> Result<Granted, Refusal> {
         let (link, _) = icdc_link::memory_pair();
         let entered = admission.enter(&key(number), &link.control);
@@ -443,13 +444,13 @@ mod tests {
             (format!("root=/ {}\n", key(2)), [true, true, false]),
         ] {
             std::fs::write(&path, &text).unwrap();
-            (0..2).for_each(|_| admission.look(clock::now()));
+            (0..2).for_each(|_| admission.update(clock::now()));
             assert_eq!(asked(), expected, "{text}");
         }
         std::fs::remove_file(&path).unwrap();
-        admission.look(clock::now());
+        admission.update(clock::now());
         assert!(!asked()[2], "a file that is being replaced may be gone for a moment");
-        admission.look(clock::now());
+        admission.update(clock::now());
         assert_eq!(asked(), [true; 3]);
         one.leave(Ended::Finished);
     }
@@ -461,7 +462,7 @@ mod tests {
         let admission = Admission::open(&path, None, AllowedCongestion::Any).unwrap();
         let (link, _far) = icdc_link::memory_pair();
         let removed = admission.enter(&key(1), &link.control).unwrap();
-        let look = || (0..3).for_each(|_| admission.look(clock::now()));
+        let look = || (0..3).for_each(|_| admission.update(clock::now()));
         // Others could exchange the file, so that it is not read. Its own stamp does not tell when
         // that is mended.
         let mode = |mode| std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -531,7 +532,7 @@ mod tests {
         let running = [1, 9, 2].map(|number| admission.enter(&key(number), &link.control).unwrap());
         let expires = admission.file.last_read().find(&key(1)).unwrap().expires.unwrap();
         let at = |wall| {
-            admission.usage.with(|usage| admission.connections.look(usage, wall, clock::now()));
+            admission.usage.with(|usage| admission.connections.update(usage, wall, clock::now()));
             running.each_ref().map(|admitted| admitted.stop.is_requested())
         };
         assert_eq!(at(expires - std::time::Duration::from_nanos(1)), [false; 3]);
@@ -583,7 +584,7 @@ mod tests {
             for number in [1, 2] {
                 admission.usage.with(|usage| usage.add(&key(number), ByteCount::new(bytes), clock::wall()));
             }
-            admission.look(clock::now());
+            admission.update(clock::now());
             running.each_ref().map(|admitted| admitted.stop.is_requested())
         };
         assert_eq!(moved(999), [false, false]);
@@ -647,12 +648,12 @@ mod tests {
         // The socket of the other one has taken in what it has not asked for yet.
         place.has_moved(mb(16));
         other_place.has_moved(mb(5));
-        admission.look(clock::now());
+        admission.update(clock::now());
         let asked = [first, further, other].map(|admitted| admitted.stop.is_requested());
         assert_eq!(asked, [false, false, true]);
         // Nor may it move whatever it likes besides.
         place.has_moved(mb(19));
-        admission.look(clock::now());
+        admission.update(clock::now());
         assert!(first.stop.is_requested() && further.stop.is_requested());
     }
 

@@ -1,8 +1,8 @@
-//! Daemons that let in the same keys at a time, as two do while the older one still has sessions: each tells the other
-//! its sessions and temporary keys.
+//! Daemons that let in the same keys at a time, as two do while the older one still has sessions:
+//! each tells the other its sessions and temporary keys.
 //!
-//! It tells all of them whenever they have changed. They count for as long as the channel lasts, which ends with
-//! either process, however that ends.
+//! It tells all of them whenever they have changed. They count for as long as the channel lasts,
+//! which ends with either process, however that ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

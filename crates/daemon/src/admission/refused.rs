@@ -1,5 +1,5 @@
-//! Bounds on the log lines that refused clients cause: those whom nobody knows all together, and each key that is
-//! known by itself.
+//! Bounds on the log lines that refused clients cause: those whom nobody knows all together, and
+//! each key that is known by itself.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const BURST: u64 = 20;
 /// From then on, one line in so much time.
 const INTERVAL: Span = Span::from_secs(1);
 
-/// Lets so many lines pass as a person reads, and counts those that it leaves out.
+/// A limit on log lines, at a rate that a person can read; counts those that are left out.
 #[derive(Default)]
 pub(crate) struct RefusedLines {
     /// When all lines of a burst are to be had again.
@@ -62,8 +62,8 @@ impl RefusedByKey {
         self.0.entry(*key).or_default().next(now)
     }
 
-    /// Keys of which lines were left out that may be told now, with their numbers; forgets those of which there is
-    /// nothing to tell.
+    /// Keys of which lines were left out that may be told now, with their numbers; forgets those of
+    /// which there is nothing to tell.
     pub(crate) fn left_out(&mut self, now: Time) -> Vec<(PublicKey, u64)> {
         self.0.retain(|_, lines| !lines.is_full(now));
         self.0.iter_mut().filter_map(|(key, lines)| Some((*key, lines.left_out(now)?))).collect()

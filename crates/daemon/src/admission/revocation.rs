@@ -24,13 +24,14 @@ const MOST_SESSIONS: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
 const AHEAD: ByteCount = ByteCount::from_mib(8);
 /// It reserves at most this share of what is left, for the sake of other sessions of the key.
 const SHARE_AHEAD: u64 = 16;
-/// A session moves this much more than the payload that it has reserved: names, digests, what TLS adds to records.
+/// A session moves this much more than the payload that it has reserved: names, digests, what TLS
+/// adds to records.
 const UNRESERVED: ByteCount = ByteCount::from_mib(1);
 /// Besides, this share of its payload.
 const UNRESERVED_SHARE: u64 = 16;
 /// Runs that are remembered because their limit is used up.
 const MOST_SPENT: usize = 256;
-/// How long a session that is asked to end may take to tell the other end.
+/// Time limit for a session that is asked to end to tell the other end.
 const PARTING: Span = Span::from_millis(400);
 
 /// All connections that were let in and have not ended, by number.
@@ -43,7 +44,8 @@ pub(super) struct Connections {
 struct Talking {
     next: u64,
     open: BTreeMap<u64, Connection>,
-    /// The last runs whose next bytes a limit does not allow, and that limit: they are not let in again.
+    /// The last runs whose next bytes a limit does not allow, and that limit: they are not let in
+    /// again.
     spent: VecDeque<(PublicKey, TransferId, String)>,
     /// Sessions at [daemons beside this one](super::neighbours), each with its standing key.
     elsewhere: BTreeMap<Number, BTreeSet<(PublicKey, TransferId)>>,
@@ -54,9 +56,9 @@ struct Connection {
     owner: PublicKey,
     grant: Grant,
     control: LinkControl,
-    /// What it asked for is part of this.
+    /// Transfer of its request.
     transfer: Option<TransferId>,
-    /// What its session has moved, as far as that is told.
+    /// Bytes that its session has moved, as last reported.
     moved: ByteCount,
     /// So much of it is counted.
     counted: ByteCount,
@@ -99,9 +101,10 @@ impl Connections {
         });
     }
 
-    /// Counts what was moved, and asks every connection to end whose grant has expired or is used up. A session may
-    /// move to the end what was reserved for it, though others of its key have used up the rest.
-    pub(super) fn look(&self, usage: &mut Usage, wall: SystemTime, now: Time) {
+    /// Counts what was moved, and asks every connection to end whose grant has expired or is used
+    /// up. A session may move to the end what was reserved for it, though others of its key have
+    /// used up the rest.
+    pub(super) fn update(&self, usage: &mut Usage, wall: SystemTime, now: Time) {
         let mut within = HashSet::new();
         for connection in self.state().open.values_mut() {
             connection.count(usage, wall);
@@ -119,8 +122,8 @@ impl Connections {
         });
     }
 
-    /// Reserves payload for the session of a connection: so much, and some ahead. Answers how much, which is without
-    /// bounds where bytes are not limited.
+    /// Reserves payload for the session of a connection: so much, and some ahead. Answers how much,
+    /// which is without bounds where bytes are not limited.
     fn reserve(&self, number: u64, bytes: ByteCount, usage: &mut Usage, wall: SystemTime) -> Result<ByteCount, String> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Err("the connection has ended".to_owned()) };
@@ -252,14 +255,15 @@ impl Place {
         Self { connections: Arc::clone(connections), usage: Arc::downgrade(usage), number }
     }
 
-    /// Its session has moved so many bytes, over all connections.
+    /// Notes the bytes that its session has moved, over all connections.
     pub(crate) fn has_moved(&self, bytes: ByteCount) {
         if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
             connection.moved = bytes;
         }
     }
 
-    /// Reserves payload that its session is about to move; answers how much that may move from now on.
+    /// Reserves payload that its session is about to move; answers how much that may move from now
+    /// on.
     ///
     /// # Errors
     /// The limit that is used up, for the client.

@@ -15,9 +15,9 @@ use icdc_units::{Span, Time};
 use super::neighbours::{Number, Running, SharedKey, that_fit};
 use icdc_session_process::Ended;
 
-/// How long a temporary key waits for its first use.
+/// Lifetime of a temporary key before its first use.
 const UNUSED: Span = Span::from_secs(60);
-/// How long a temporary key whose job was cut waits for its next use.
+/// Lifetime of a temporary key whose job was cut, up to its next use.
 const CUT: Span = Span::from_secs(15 * 60);
 /// Most temporary keys of one standing key at a time.
 const MAX_PER_KEY: usize = 64;
@@ -44,7 +44,7 @@ struct AdmittedKey {
     elsewhere: BTreeMap<Number, bool>,
 }
 
-/// What a temporary key is for.
+/// Purpose of a temporary key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TemporaryKey {
     /// The standing key that admitted it.
@@ -72,7 +72,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// What `key` was admitted for, if it was.
+    /// Purpose of `key`, if it was admitted.
     pub(super) fn find(&self, key: &PublicKey, now: Time) -> Option<TemporaryKey> {
         self.keys(now).get(key).map(|entry| entry.admission.clone())
     }
@@ -155,7 +155,8 @@ impl Temporary {
         }
     }
 
-    /// A daemon beside this one has ended: what it let in is for this one now, and what was in use there was cut.
+    /// A daemon beside this one has ended: what it let in is for this one now, and what was in use
+    /// there was cut.
     pub(super) fn inherit(&self, from: Number, now: Time) {
         for entry in self.keys(now).values_mut() {
             if let Some(in_use) = entry.elsewhere.remove(&from) {

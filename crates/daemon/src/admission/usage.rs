@@ -1,7 +1,7 @@
-//! How much each standing key has moved: on the present day of UTC, and in all. Without I/O: time is
-//! passed in, and who keeps it between runs of the daemon is told what to write. Several daemons may
-//! count at a time, as when one ends with its last session and the next has begun: each adds what it
-//! has counted to what the others have kept.
+//! Bytes that each standing key has moved: on the present day of UTC, and in all. Without I/O: time
+//! is passed in, and who keeps it between runs of the daemon is told what to write. Several daemons
+//! may count at a time, as when one ends with its last session and the next has begun: each adds
+//! what it has counted to what the others have kept.
 //!
 //! The wall clock says which day it is. When it is set to another day, that day begins with nothing
 //! moved; what was moved in all stays.
@@ -29,7 +29,7 @@ pub(crate) struct Usage {
     unkept: HashMap<PublicKey, Moved>,
 }
 
-/// What one key has moved.
+/// Bytes that one key has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moved {
     in_all: ByteCount,
@@ -72,7 +72,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What is being kept.
+/// The stored form of the usage.
 pub(crate) struct Unkept(HashMap<PublicKey, Moved>);
 
 /// As it is kept.
@@ -125,7 +125,8 @@ impl Usage {
         !self.unkept.is_empty()
     }
 
-    /// What is kept, by whatever daemon, takes the place of what this one knew of it.
+    /// Takes over the stored usage, whichever daemon has stored it, in place of what this one knew
+    /// of it.
     pub(crate) fn learn(&mut self, kept: Self, now: SystemTime) {
         for (key, more) in std::mem::replace(self, kept).unkept {
             self.make_room(&key);
@@ -134,7 +135,8 @@ impl Usage {
         }
     }
 
-    /// What is to be kept, and the part of it that was not. It counts as kept until it is given back.
+    /// The usage to be stored, and the part of it that was not yet. It counts as stored until it is
+    /// given back.
     pub(crate) fn take_unkept(&mut self) -> (Vec<u8>, Unkept) {
         let keys = self.keys.iter().map(|(key, moved)| KeptKey {
             key: key.to_string(),
@@ -182,8 +184,9 @@ impl Usage {
 }
 
 impl Moved {
-    /// Adds what was moved besides. Of two days, `today` counts, else the later one: what the daemon before this one
-    /// counts late, of the day before, does not renew the day that has begun since.
+    /// Adds what was moved besides. Of two days, `today` counts, else the later one: what the
+    /// daemon before this one counts late, of the day before, does not renew the day that has begun
+    /// since.
     fn add(&mut self, other: Self, today: u64) {
         let sum = |one: ByteCount, other: ByteCount| ByteCount::new(one.as_u64().saturating_add(other.as_u64()));
         let in_all = sum(self.in_all, other.in_all);
@@ -241,7 +244,8 @@ mod tests {
             assert_eq!(bytes(usage.left(&key(1), &both, at(6, 1))), Some(0));
             assert_eq!(bytes(usage.left(&key(1), &limits(None, Some(1000)), at(6, 1))), Some(870));
         }
-        // What another daemon counted on a day that has not come, by a clock that was wrong, does not count today.
+        // What another daemon counted on a day that has not come, by a clock that was wrong, does
+        // not count today.
         let mut ahead = Usage::default();
         ahead.add(&key(2), ByteCount::new(1), at(9, 0));
         let kept = Usage::parse(&ahead.take_unkept().0).unwrap();

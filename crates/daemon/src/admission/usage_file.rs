@@ -1,8 +1,9 @@
 //! Keeps what the keys of a daemon have moved between its runs: in `usage-ID.json` beside what is
 //! known of paths, where `ID` follows from the file of authorized keys.
 //!
-//! A kill costs what was moved in the last second. A file that makes no sense is put aside and told:
-//! counting begins anew with what this daemon knows, because nobody would be let in otherwise.
+//! A kill costs what was moved in the last second. A file that makes no sense is put aside and
+//! told: counting begins anew with what this daemon knows, because nobody would be let in
+//! otherwise.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,7 +21,7 @@ use super::usage::Usage;
 
 /// Longest file that is read: [`Usage`] keeps fewer keys than fill it.
 const MAX_LENGTH: u64 = 8 << 20;
-/// How often it is written at most.
+/// Shortest interval between two writes.
 const INTERVAL: Span = Span::from_secs(1);
 
 /// See the module's description.
@@ -36,11 +37,12 @@ struct Keeping {
     due: Time,
     /// The file that was read or written last.
     seen: Option<Seen>,
-    /// What was told last that went wrong.
+    /// The last error that was logged.
     told: Option<String>,
 }
 
-/// What is another once a file has been replaced: inode, and nanoseconds of its last change.
+/// Identity of a file's contents, which differs once the file has been replaced: inode, and
+/// nanoseconds of its last change.
 type Seen = (u64, i64, i64);
 
 impl UsageFile {

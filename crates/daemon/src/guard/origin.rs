@@ -1,4 +1,4 @@
-//! Where a connection comes from: its address, and the prefixes around it that one operator may
+//! Origin of a connection: its address, and the prefixes around it that one operator may
 //! hold.
 
 use std::net::IpAddr;

@@ -30,14 +30,14 @@ use icdc_units::{Span, Time};
 
 use super::origin::{Origin, Prefix};
 
-/// What unauthenticated connections are granted.
+/// Limits on unauthenticated connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Time from the accept to the first message.
     pub(crate) patience: Span,
     /// Connections that may be on their way to the first message at a time.
     pub(crate) connections: usize,
-    /// How many of them may be in or behind the handshake.
+    /// Most of them that may be in or behind the handshake.
     pub(crate) handshakes: usize,
     /// How long a handshake keeps its place though others of an equal share wait: a long round
     /// trip, and loss on it.
@@ -58,7 +58,7 @@ impl Default for Limits {
     }
 }
 
-/// What has to be done with a connection.
+/// An action on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Begin its handshake.
@@ -108,7 +108,7 @@ impl Unauthenticated {
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub(super) fn count(&self) -> usize {
         self.entries.len()
     }
@@ -158,7 +158,7 @@ impl Unauthenticated {
         }
     }
 
-    /// What has to be done now: late ones closed, handshakes begun.
+    /// Actions that are due: closing late ones, beginning handshakes.
     pub(super) fn advance(&mut self, now: Time) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some((&number, entry)) = self.entries.first_key_value()
