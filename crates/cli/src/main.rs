@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod applies;
 mod arguments;
 mod cc;
 mod clock;

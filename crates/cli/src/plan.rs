@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::{CopyOptions, Location};
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
@@ -14,9 +14,11 @@ use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
 
+use crate::applies::{Concern, Hosts, Mismatch};
 use crate::arguments::{
     AddressFamily, ConnectionArguments, CopyArguments, IfRunningMode, ProgressMode, ReportingArguments,
 };
+use crate::config::settings::concern;
 use crate::keygen::file_or_default;
 use crate::reporting;
 use crate::route::Route;
@@ -88,31 +90,9 @@ impl CopyPlan {
             _ => Ok(()),
         });
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
-        let by_ssh = || sources.iter().chain([&destination]).any(|place| matches!(place, Location::Ssh { .. }));
-        ensure!(
-            !arguments.connection.send_self || by_ssh(),
-            "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
-        );
-        let is_local = |place: &Location| matches!(place, Location::Local(_));
-        let between_two = !is_local(&destination) && !sources.iter().all(is_local);
-        let by_daemon = sources.iter().chain([&destination]).any(|place| matches!(place, Location::Daemon { .. }));
-        ensure!(
-            arguments.connection.via == Route::Auto || by_ssh() || by_daemon,
-            "--via chooses the route to a remote host; leave it out for a copy within this host"
-        );
-        ensure!(
-            arguments.connection.bind.is_none() || !between_two && (by_ssh() || by_daemon),
-            "--bind chooses by what data connections of this host leave, and it makes none in this copy: leave it out"
-        );
-        ensure!(
-            !between_two || matches!(arguments.connection.via, Route::Auto | Route::Direct | Route::Back),
-            "--via: between two remote hosts data goes from one to the other, direct or back; for other routes, copy to this \
-             host first"
-        );
-        if !by_ssh() && !by_daemon {
-            refuse_without_network(&arguments)?;
-        }
-        let mut options = connection(arguments.connection, arguments.streams.0, by_daemon)?;
+        let hosts = Hosts::of(&sources, &destination);
+        refuse_without_effect(&arguments, hosts)?;
+        let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
         options.send = SendOptions {
             exclude: arguments.exclude,
             preserve: arguments.preserve,
@@ -145,10 +125,6 @@ impl CopyPlan {
             place: None,
         };
         options.retry_for = arguments.retry_for;
-        ensure!(
-            arguments.reporting.scitags.is_none() || !between_two && (by_ssh() || by_daemon),
-            "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
-        );
         options.marker = reporting::marker(&arguments.reporting)?;
         let output = Output {
             json: arguments.json,
@@ -167,15 +143,54 @@ impl CopyPlan {
     }
 }
 
-/// Refuses options on connections in a copy that makes none.
-fn refuse_without_network(arguments: &CopyArguments) -> anyhow::Result<()> {
+/// Refuses options on connections in a copy that makes none, or whose connections are not this host's.
+fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result<()> {
     let given = [
         ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
         ("--cc", arguments.cc.0.is_some(), "is TCP's congestion control"),
         ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
     ];
     for (option, is_given, meaning) in given {
-        ensure!(!is_given, "{option} {meaning}, and a copy within this host makes no connection: leave it out");
+        let mismatch = concern(&option[2..]).mismatch(hosts, &arguments.connection.via);
+        ensure!(
+            !is_given || mismatch != Some(Mismatch::NoRemoteHost),
+            "{option} {meaning}, and a copy within this host makes no connection: leave it out"
+        );
+    }
+    ensure!(
+        arguments.reporting.scitags.is_none()
+            || Concern::OwnConnections.mismatch(hosts, &arguments.connection.via).is_none(),
+        "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
+    );
+    Ok(())
+}
+
+/// Refuses options on reaching hosts that these hosts, or the route to them, have no use for.
+fn refuse_on_reaching(arguments: &ConnectionArguments, hosts: Hosts) -> anyhow::Result<()> {
+    let given =
+        [("send-self", arguments.send_self), ("via", arguments.via != Route::Auto), ("bind", arguments.bind.is_some())];
+    for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        let Some(mismatch) = concern(key).mismatch(hosts, &arguments.via) else { continue };
+        bail!(match (key, mismatch) {
+            ("send-self", _) => {
+                "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
+            }
+            ("via", Mismatch::RouteForSsh) => {
+                "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST, or leave it out for a daemon"
+            }
+            ("via", Mismatch::RouteToOneHost) => {
+                "--via: between two remote hosts data goes from one to the other, direct or back; for other routes, copy to this \
+                 host first"
+            }
+            ("via", _) => "--via chooses the route to a remote host; leave it out for a copy within this host",
+            (_, Mismatch::RouteConnects) => {
+                "--bind is for connections that icdc makes on this host, and --via back and --via ssh have others make them: leave \
+                 one of the two out"
+            }
+            _ => {
+                "--bind chooses by what data connections of this host leave, and it makes none in this copy: leave it out"
+            }
+        });
     }
     Ok(())
 }
@@ -188,27 +203,18 @@ impl CopyPlan {
     }
 }
 
-/// What the options say on reaching far ends, over so many `streams` where that is said; `by_daemon`
-/// if any of them is a daemon.
+/// What the options say on reaching these hosts, over so many `streams` where that is said.
 pub(crate) fn connection(
     arguments: ConnectionArguments,
     streams: Option<u8>,
-    by_daemon: bool,
+    hosts: Hosts,
 ) -> anyhow::Result<CopyOptions> {
+    refuse_on_reaching(&arguments, hosts)?;
     // Without a daemon nobody looks into these files, and there need not be a home.
     let file = |given, option, default: fn(Paths) -> PathBuf| match file_or_default(given, option, default) {
-        Err(_) if !by_daemon => Ok(PathBuf::new()),
+        Err(_) if !hosts.by_daemon => Ok(PathBuf::new()),
         result => result,
     };
-    ensure!(
-        !by_daemon || !matches!(arguments.via, Route::Back | Route::Ssh),
-        "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST, or leave it out for a daemon"
-    );
-    ensure!(
-        arguments.bind.is_none() || !matches!(arguments.via, Route::Back | Route::Ssh),
-        "--bind is for connections that icdc makes on this host, and --via back and --via ssh have others make them: leave \
-         one of the two out"
-    );
     let mut options = CopyOptions::new(
         file(arguments.identity, "--identity", |paths| paths.identity)?,
         file(arguments.known_hosts, "--known-hosts", |paths| paths.known_hosts)?,

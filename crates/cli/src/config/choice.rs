@@ -8,8 +8,10 @@ use clap::{ArgMatches, Command};
 
 use super::layers::{Given, Layers};
 use super::option;
-use super::settings::{Concern, Form, Setting};
+use super::settings::{Form, Setting};
 use super::trip::{Reach, Trip};
+use crate::applies::{Concern, Mismatch};
+use crate::route::Route;
 
 /// What counts for a setting.
 #[derive(Clone, Debug)]
@@ -40,7 +42,8 @@ pub(super) fn choose(
     trip: Option<&Trip>,
 ) -> anyhow::Result<Vec<Choice>> {
     let mut choices: Vec<Choice> = Vec::new();
-    let mut via = matches.and_then(|matches| typed(matches, "via"));
+    let route = |text: &str| text.parse::<Route>().ok();
+    let mut via = matches.and_then(|matches| typed(matches, "via")).as_deref().and_then(route);
     for setting in settings {
         let by_hand = matches.and_then(|matches| by_hand(setting, command, matches));
         let mut choice = match by_hand {
@@ -48,7 +51,7 @@ pub(super) fn choose(
             None => {
                 let given = strongest(setting, layers, trip)?;
                 let unused =
-                    given.as_ref().zip(trip).and_then(|(given, trip)| unused(setting, given, trip, via.as_deref()));
+                    given.as_ref().zip(trip).and_then(|(given, trip)| unused(setting, given, trip, via.as_ref()));
                 Choice { setting, given, unused: unused.map(str::to_owned) }
             }
         };
@@ -61,7 +64,7 @@ pub(super) fn choose(
         if setting.concern == Concern::Route
             && let Some(given) = choice.counting()
         {
-            via = given.value.to_str().map(str::to_owned);
+            via = given.value.to_str().and_then(route);
         }
         contradictions(&mut choice, &mut choices, command)?;
         choices.push(choice);
@@ -157,31 +160,13 @@ fn two_values(
     )
 }
 
-/// Why a value is of no use on this trip.
-fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&str>) -> Option<&'static str> {
-    let is_remote = !trip.ends.is_empty();
-    match setting.concern {
-        Concern::Copy | Concern::Daemon => None,
-        _ if !is_remote => Some("there is no remote host"),
-        Concern::Transfer => None,
-        Concern::SshTransfer | Concern::SshHost => {
-            (!trip.has(Reach::Ssh)).then_some("it is for hosts that ssh reaches")
-        }
-        Concern::DaemonHost => (!trip.has(Reach::Daemon)).then_some("it is for daemons"),
-        Concern::Route => match given.value.to_str() {
-            Some("back" | "ssh") if trip.has(Reach::Daemon) => Some("this route is for hosts that ssh reaches"),
-            Some("auto" | "direct" | "back") | None => None,
-            Some(_) if trip.is_between_two() => Some("this route is not for copies between two remote hosts"),
-            Some(_) => None,
-        },
-        Concern::Egress if trip.is_between_two() => Some("the data connections are not this host's"),
-        Concern::Egress if matches!(via, Some("back" | "ssh")) => Some("by this route, others make the connections"),
-        Concern::Egress => None,
-        Concern::ProxyLogin if !via.is_some_and(|via| via.starts_with("socks5://")) => {
-            Some("it is for --via socks5://HOST:PORT")
-        }
-        Concern::ProxyLogin => login_is_in_environment().then_some("ICDC_PROXY_LOGIN has the login"),
-    }
+/// Why a value is of no use on this trip, whose data takes the route `via` where that is said.
+fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&Route>) -> Option<&'static str> {
+    let own_route = || given.value.to_str().and_then(|text| text.parse().ok());
+    let via = if setting.concern == Concern::Route { own_route() } else { via.cloned() };
+    let mismatch = setting.concern.mismatch(trip.hosts(), &via.unwrap_or(Route::Auto));
+    let has_login = setting.concern == Concern::ProxyLogin && login_is_in_environment();
+    mismatch.map(Mismatch::reason).or_else(|| has_login.then_some("ICDC_PROXY_LOGIN has the login"))
 }
 
 /// The variable that holds a login itself is stronger than any file that is named outside of the

@@ -4,6 +4,8 @@
 //! the shipped example and the table in docs/copying.md are made from these lines; values are read as
 //! those of the option, whose help is the description.
 
+use crate::applies::Concern;
+
 /// An option that files and a variable may set.
 #[derive(Debug)]
 pub(crate) struct Setting {
@@ -36,29 +38,6 @@ pub(crate) enum Form {
     PathOr(&'static str),
     /// `true` or `false`.
     Flag,
-}
-
-/// What a setting is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Concern {
-    /// Any copy, also within this host.
-    Copy,
-    /// What travels between hosts.
-    Transfer,
-    /// Connections to a host that ssh reaches.
-    SshTransfer,
-    /// How ssh reaches a host; a value of its own for each.
-    SshHost,
-    /// Who this user is for a daemon, and who the daemon is; a value of its own for each.
-    DaemonHost,
-    /// The route that data takes.
-    Route,
-    /// By what data connections leave this host.
-    Egress,
-    /// The login at a SOCKS proxy.
-    ProxyLogin,
-    /// The daemon on this host.
-    Daemon,
 }
 
 /// Commands that reach far hosts.
@@ -117,6 +96,11 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("scitags-collector", "ICDC_SERVE_SCITAGS_COLLECTOR", Form::Text, Concern::Daemon, SERVING, "\"192.0.2.9:10514\""),
     setting("scitags-interval", "ICDC_SERVE_SCITAGS_INTERVAL", Form::Text, Concern::Daemon, SERVING, "\"1min\""),
 ];
+
+/// What an option of commands that reach far hosts is about, which is a setting.
+pub(crate) fn concern(key: &str) -> Concern {
+    REACH.iter().find(|setting| setting.key == key).expect("it is a setting of those").concern
+}
 
 /// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {

@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use icdc_client::Location;
 use icdc_shards::Plan;
 
+use crate::applies::Hosts;
 use crate::measure::plan::target;
 
 /// What reaches a host.
@@ -56,14 +57,10 @@ impl Trip {
         Self { ends: parse(destination.into()).into_iter().chain(source).collect() }
     }
 
-    /// Both ends are far ones.
-    pub(super) fn is_between_two(&self) -> bool {
-        self.ends.len() > 1
-    }
-
-    /// Whether any end is reached so.
-    pub(super) fn has(&self, reach: Reach) -> bool {
-        self.ends.iter().any(|end| end.reach == reach)
+    /// As far as options depend on them.
+    pub(super) fn hosts(&self) -> Hosts {
+        let has = |reach| self.ends.iter().any(|end| end.reach == reach);
+        Hosts { by_ssh: has(Reach::Ssh), by_daemon: has(Reach::Daemon), between_two: self.ends.len() > 1 }
     }
 }
 

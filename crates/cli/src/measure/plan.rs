@@ -11,6 +11,7 @@ use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS, MIN_DISKLESS_
 use icdc_protocol::message::{Diskless, SendOptions};
 use icdc_units::{ByteCount, Span};
 
+use crate::applies::Hosts;
 use crate::arguments::{ConnectionArguments, MeasureArguments};
 use crate::plan::{ResultFile, connection, result_file};
 
@@ -88,12 +89,8 @@ pub(crate) fn reach(
     streams: Option<u8>,
 ) -> anyhow::Result<(Location, CopyOptions)> {
     let target = target(text)?;
-    let by_daemon = matches!(target, Location::Daemon { .. });
-    ensure!(
-        !(arguments.send_self && by_daemon),
-        "--send-self is for hosts that ssh reaches; write [USER@]HOST, or leave it out"
-    );
-    Ok((target, connection(arguments, streams, by_daemon)?))
+    let connection = connection(arguments, streams, Hosts::one(&target))?;
+    Ok((target, connection))
 }
 
 /// `[USER@]HOST`, also with a colon behind it, or `icdc://HOST[:PORT]`; what a copy's location has,
