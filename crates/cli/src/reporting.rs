@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use icdc_client::Location;
 use icdc_daemon::{EndSink, SessionEnd};
 use icdc_hooks::{Command, HookQueue, Hooks, Lines, Report, Secret, Webhook};
+use icdc_metrics::RunResult;
 use icdc_scitags::{Marker, MarkerConfig, Registry, Tag};
 use icdc_stop::StopSignal;
 use icdc_transfer::Summary;
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::arguments::ReportingArguments;
 use crate::console::Console;
-use crate::exit;
 
 /// Largest registry that is read, in bytes; that of scitags.org has some kB.
 const LONGEST_REGISTRY: u64 = 4 << 20;
@@ -35,6 +35,7 @@ pub(crate) struct EndedCopy<'a> {
     pub(crate) sources: &'a [Location],
     pub(crate) destination: &'a Location,
     pub(crate) summary: &'a Summary,
+    pub(crate) result: RunResult,
     /// Why it could not be completed, or was skipped.
     pub(crate) reason: Option<&'a str>,
     pub(crate) exit_code: u8,
@@ -61,11 +62,12 @@ impl CopyHooks {
 impl EndedCopy<'_> {
     fn report(&self) -> Report {
         let Self { summary, reason, exit_code: code, .. } = self;
-        let result = self.result();
+        let (result, former) = (self.result.word(), self.former_result());
         let sources: Vec<String> = self.sources.iter().take(NAMED).map(ToString::to_string).collect();
         let destination = self.destination.to_string();
         let mut json = json!({
-            "event": "copy_end", "time": format!("{:.3}", jiff::Timestamp::now()), "result": result, "exit_code": code,
+            "event": "copy_end", "time": format!("{:.3}", jiff::Timestamp::now()), "result": result,
+            "former_result": former, "exit_code": code,
             "reason": reason, "sources": sources, "more_sources": self.sources.len() - sources.len(),
             "destination": destination,
         });
@@ -74,6 +76,7 @@ impl EndedCopy<'_> {
         }
         Report::new(json.to_string())
             .with("ICDC_RESULT", result)
+            .with("ICDC_FORMER_RESULT", former)
             .with("ICDC_EXIT_CODE", &code.to_string())
             .with("ICDC_BYTES", &summary.bytes.to_string())
             .with("ICDC_FILES", &summary.files.to_string())
@@ -81,16 +84,12 @@ impl EndedCopy<'_> {
             .with("ICDC_DESTINATION", &destination)
     }
 
-    /// The result in a word.
-    fn result(&self) -> &'static str {
-        match (self.reason, self.exit_code) {
-            (None, _) if self.summary.errors == 0 => "done",
-            (None, _) => "incomplete",
-            (Some(_), 0) => "skipped",
-            (Some(_), exit::USAGE) => "unusable",
-            (Some(_), exit::NOT_LET_IN) => "not_connected",
-            (Some(_), exit::INTERRUPTED) => "interrupted",
-            (Some(_), _) => "failed",
+    /// The word for the result that 0.1.0 deprecates.
+    fn former_result(&self) -> &'static str {
+        match self.result {
+            RunResult::Complete => "done",
+            RunResult::Unreachable => "not_connected",
+            result => result.word(),
         }
     }
 }
@@ -111,6 +110,7 @@ pub(crate) fn end_sink(hooks: &HookQueue) -> EndSink {
 fn report(end: &SessionEnd) -> Report {
     Report::new(end.json.clone())
         .with("ICDC_RESULT", &end.result)
+        .with("ICDC_FORMER_RESULT", &end.former_result)
         .with("ICDC_BYTES", &end.bytes.to_string())
         .with("ICDC_FILES", &end.files.to_string())
         .with("ICDC_SESSION", &end.session)

@@ -94,6 +94,9 @@ pub(crate) struct Line<'a> {
     pub(crate) path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<&'a str>,
+    /// The word for the result that 0.1.0 deprecates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) former_result: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use icdc_link::{Link, LinkError, receive};
-use icdc_metrics::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult};
+use icdc_metrics::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind};
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Transfer};
 use icdc_protocol::{Message, TransferId};
 use icdc_session_process::{Done, Ended, Sessions};
@@ -292,21 +292,13 @@ impl<'a> Client<'a> {
 
     /// Counts how a session ended, or what else a key was refused.
     fn count_end(&self, ended: &Ended, lasted: Span, errors: u64) {
-        let result = match ended {
-            Ended::TurnedAway(refusal) => {
-                if !self.is_refused.get() {
-                    self.daemon.metrics.refused(reason_of(refusal.kind));
-                }
-                SessionResult::Failed
-            }
-            Ended::Finished | Ended::Joined if errors == 0 => SessionResult::Complete,
-            Ended::Finished | Ended::Joined => SessionResult::Incomplete,
-            Ended::Interrupted => SessionResult::Interrupted,
-            Ended::Cut(_) => SessionResult::Lost,
-            Ended::Refused(_) => SessionResult::Failed,
-        };
+        if let Ended::TurnedAway(refusal) = ended
+            && !self.is_refused.get()
+        {
+            self.daemon.metrics.refused(reason_of(refusal.kind));
+        }
         if let Some(running) = self.running.take() {
-            running.end(result, lasted);
+            running.end(ended.result(errors), lasted);
         }
     }
 
@@ -325,19 +317,20 @@ impl<'a> Client<'a> {
             _ => None,
         };
         self.log_end(answered, &done, lasted, errors);
-        let (event, (result, reason)) = match ended {
+        let event = match ended {
             // It belongs to a session, which has its own lines.
             Ended::Joined => return,
-            Ended::TurnedAway(_) => ("refused", ended.told()),
-            _ => ("session_end", ended.told()),
+            Ended::TurnedAway(_) => "refused",
+            _ => "session_end",
         };
         let line = Line {
             event,
             session: transfer.as_ref().map(|transfer| hexadecimal(transfer)),
             job: *job,
             path: done.paths.as_deref(),
-            result: Some(result),
-            reason,
+            result: Some(ended.result(errors).word()),
+            former_result: Some(ended.former_result()),
+            reason: ended.reason(),
             seconds: Some(lasted.as_secs_f64()),
             bytes: Some(done.bytes),
             outcome,
@@ -354,10 +347,8 @@ impl<'a> Client<'a> {
     /// One line about each session. Further connections of a session have none.
     fn log_end(&self, answered: &Answered, done: &Done, lasted: Span, errors: u64) {
         let (Self { who, peer, .. }, Answered { job, ended, .. }) = (self, answered);
-        let result = match ended.told() {
-            (result, Some(reason)) => format!("{result}: {reason}"),
-            (result, None) => result.to_owned(),
-        };
+        let result = ended.result(errors).word();
+        let result = ended.reason().map_or_else(|| result.to_owned(), |reason| format!("{result}: {reason}"));
         let job = job.unwrap_or("nothing asked");
         match &done.paths {
             Some(path) => {

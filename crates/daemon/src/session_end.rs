@@ -20,8 +20,10 @@ pub struct SessionEnd {
     pub json: String,
     /// The transfer, the same for all its sessions.
     pub session: String,
-    /// `done`, `interrupted`, `cut` or `refused`.
+    /// How it ended, a word of [`RunResult`](icdc_metrics::RunResult).
     pub result: String,
+    /// The word for the result that 0.1.0 deprecates: `done`, `interrupted`, `cut` or `refused`.
+    pub former_result: String,
     /// The comment of the key's line.
     pub who: String,
     /// Fingerprint of the key.
@@ -63,6 +65,7 @@ impl SessionEnd {
             json: json(line),
             session: line.session.clone().unwrap_or_default(),
             result: text(line.result),
+            former_result: text(line.former_result),
             who: text(line.who),
             key: line.key.clone().unwrap_or_default(),
             from: text(line.from),
@@ -84,10 +87,24 @@ fn json(line: &Line<'_>) -> String {
     }
     let short = |value: Option<&str>| value.map(|value| clip(value.to_owned()));
     let (path, reason) = (short(line.path), short(line.reason));
-    let Line { event, who, from, job, result, bytes, seconds, .. } = *line;
+    let Line { event, who, from, job, result, former_result, bytes, seconds, .. } = *line;
     let (session, key) = (line.session.clone(), line.key.clone());
     let (path, reason) = (path.as_deref(), reason.as_deref());
-    let line = Line { event, session, who, key, from, job, path, result, reason, seconds, bytes, ..Line::default() };
+    let line = Line {
+        event,
+        session,
+        who,
+        key,
+        from,
+        job,
+        path,
+        result,
+        former_result,
+        reason,
+        seconds,
+        bytes,
+        ..Line::default()
+    };
     serde_json::to_string(&Dated { time, line: &line }).unwrap_or_default()
 }
 
@@ -100,7 +117,7 @@ mod tests {
         let outcome = serde_json::json!({ "files": 3, "digest": "ab" }).as_object().unwrap().clone();
         let line = Line {
             event: "session_end",
-            result: Some("done"),
+            result: Some("complete"),
             path: Some("/a"),
             bytes: Some(7),
             outcome,
@@ -109,12 +126,12 @@ mod tests {
         let end = SessionEnd::of(&line);
         let said: Value = serde_json::from_str(&end.json).unwrap();
         assert_eq!((&said["event"], &said["files"], &said["bytes"]), (&"session_end".into(), &3.into(), &7.into()));
-        assert_eq!((end.files, end.bytes, end.result.as_str(), end.path.as_str()), (3, 7, "done", "/a"));
+        assert_eq!((end.files, end.bytes, end.result.as_str(), end.path.as_str()), (3, 7, "complete", "/a"));
         let long = "x".repeat(1 << 20);
         let end = SessionEnd::of(&Line { path: Some(&long), reason: Some(&long), ..line });
         let said: Value = serde_json::from_str(&end.json).unwrap();
         assert!(
-            end.json.len() <= LONGEST && end.path.len() < LONGEST && said["result"] == "done",
+            end.json.len() <= LONGEST && end.path.len() < LONGEST && said["result"] == "complete",
             "{}",
             end.json.len()
         );

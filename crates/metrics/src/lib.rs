@@ -26,6 +26,7 @@ mod format;
 mod gateway;
 mod reading;
 mod request;
+mod run_result;
 mod serve;
 pub mod text_file;
 
@@ -33,4 +34,5 @@ pub use endpoint::{Endpoint, EndpointError, Serving};
 pub use format::Format;
 pub use gateway::{Gateway, GatewayError, PushError};
 pub use reading::{Reading, Value};
-pub use serve::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind, SessionResult};
+pub use run_result::RunResult;
+pub use serve::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind};

@@ -11,8 +11,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use crate::Format;
 use crate::reading::split_unit;
+use crate::{Format, RunResult};
 
 /// Upper bounds of the buckets of session durations, in seconds: from a small file to days.
 const DURATIONS: [f64; 10] = [0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21_600.0, 86_400.0, 604_800.0];
@@ -22,7 +22,7 @@ const DURATIONS: [f64; 10] = [0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 21_60
 pub struct ServeMetrics {
     registry: Registry,
     running: Family<Label<SessionKind>, Gauge>,
-    ended: Family<(Label<SessionKind>, Label<SessionResult>), Counter>,
+    ended: Family<(Label<SessionKind>, Label<RunResult>), Counter>,
     durations: Histogram,
     received: Counter,
     sent: Counter,
@@ -87,19 +87,11 @@ label! {
     }
 }
 
-label! {
-    /// How a session ended.
-    pub enum SessionResult as "result" {
-        /// All done.
-        Complete = "complete",
-        /// Done, but some items failed.
-        Incomplete = "incomplete",
-        /// A user or an operator stopped it.
-        Interrupted = "interrupted",
-        /// The connection was lost; the client may come again.
-        Lost = "lost",
-        /// The daemon or the client could not go on, or broke the protocol.
-        Failed = "failed",
+impl LabelValue for RunResult {
+    const NAME: &'static str = "result";
+
+    fn value(self) -> &'static str {
+        self.word()
     }
 }
 
@@ -156,7 +148,7 @@ impl ServeMetrics {
         page.0.register("icdc_serve_build", "Release of the daemon", build);
         let running = page.family("icdc_serve_sessions_running", "Sessions that run", labels(SessionKind::ALL));
         let kinds = || labels(SessionKind::ALL);
-        let results = kinds().flat_map(|kind| labels(SessionResult::ALL).map(move |result| (kind, result)));
+        let results = kinds().flat_map(|kind| labels(&RunResult::OF_SESSIONS).map(move |result| (kind, result)));
         let ended = page.family("icdc_serve_sessions_ended", "Sessions that have ended", results);
         let durations =
             page.add("icdc_serve_session_duration_seconds", "Time that sessions took", Histogram::new(DURATIONS));
@@ -195,7 +187,7 @@ impl ServeMetrics {
         let running = self.running.get_or_create_owned(&Label(kind));
         running.inc();
         let (ended, durations) = (self.ended.clone(), self.durations.clone());
-        RunningSession { kind, running, ended, durations, result: SessionResult::Failed }
+        RunningSession { kind, running, ended, durations, result: RunResult::Failed }
     }
 
     /// Payload has arrived from clients.
@@ -256,14 +248,14 @@ impl ServeMetrics {
 pub struct RunningSession {
     kind: SessionKind,
     running: Gauge,
-    ended: Family<(Label<SessionKind>, Label<SessionResult>), Counter>,
+    ended: Family<(Label<SessionKind>, Label<RunResult>), Counter>,
     durations: Histogram,
-    result: SessionResult,
+    result: RunResult,
 }
 
 impl RunningSession {
     /// Ends the session after this time. A session that is dropped without it counts as failed.
-    pub fn end(mut self, result: SessionResult, duration: Span) {
+    pub fn end(mut self, result: RunResult, duration: Span) {
         self.result = result;
         self.durations.observe(duration.as_secs_f64());
     }
@@ -325,7 +317,7 @@ mod tests {
         let first = metrics.session_begins(SessionKind::Receive);
         let second = metrics.session_begins(SessionKind::Receive);
         assert_eq!(value(&metrics, running), "2");
-        first.end(SessionResult::Complete, Span::from_secs(30));
+        first.end(RunResult::Complete, Span::from_secs(30));
         drop(second);
         assert_eq!(value(&metrics, running), "0");
         assert_eq!((value(&metrics, &ended("complete")), value(&metrics, &ended("failed"))), ("1".into(), "1".into()));

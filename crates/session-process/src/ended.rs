@@ -1,5 +1,6 @@
 //! How the work on one connection ended.
 
+use icdc_metrics::RunResult;
 use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
 use serde::{Deserialize, Serialize};
@@ -32,14 +33,34 @@ impl From<SessionError> for Ended {
 }
 
 impl Ended {
-    /// How it ended, in a word for logs, and the reason if there is one.
-    pub fn told(&self) -> (&'static str, Option<&str>) {
+    /// The result of a session in which `errors` items failed.
+    pub fn result(&self, errors: u64) -> RunResult {
         match self {
-            Self::Finished | Self::Joined => ("done", None),
-            Self::Interrupted => ("interrupted", None),
-            Self::Cut(reason) => ("cut", Some(reason)),
-            Self::Refused(reason) => ("refused", Some(reason)),
-            Self::TurnedAway(refusal) => ("refused", Some(&refusal.reason)),
+            Self::Finished | Self::Joined if errors == 0 => RunResult::Complete,
+            Self::Finished | Self::Joined => RunResult::Incomplete,
+            Self::Interrupted => RunResult::Interrupted,
+            Self::Cut(_) => RunResult::Lost,
+            Self::Refused(_) => RunResult::Failed,
+            Self::TurnedAway(_) => RunResult::Refused,
+        }
+    }
+
+    /// The word for its result that 0.1.0 deprecates.
+    pub fn former_result(&self) -> &'static str {
+        match self {
+            Self::Finished | Self::Joined => "done",
+            Self::Interrupted => "interrupted",
+            Self::Cut(_) => "cut",
+            Self::Refused(_) | Self::TurnedAway(_) => "refused",
+        }
+    }
+
+    /// The reason, if there is one.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Finished | Self::Joined | Self::Interrupted => None,
+            Self::Cut(reason) | Self::Refused(reason) => Some(reason),
+            Self::TurnedAway(refusal) => Some(&refusal.reason),
         }
     }
 }

@@ -45,10 +45,15 @@ pub fn run_session(
                 Err(error) => error.into(),
             }
         }
-        Job::Transfer(job) => match run_transfer(link, (request.features, job), rights, registered, work) {
-            Ok(()) => Ended::Finished,
-            Err(error) => error.into(),
-        },
+        Job::Transfer(job) => {
+            let is_measurement = job.diskless().is_some();
+            match run_transfer(link, (request.features, job), rights, registered, work) {
+                Ok(()) => Ended::Finished,
+                // The client interrupts a measurement once its time has come, which only it knows.
+                Err(SessionError::Interrupted) if is_measurement && !registered.stop.is_requested() => Ended::Finished,
+                Err(error) => error.into(),
+            }
+        }
         _ => drive::drive_in_session(request, link, rights, registered, work),
     }
 }

@@ -10,14 +10,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use anyhow::Context;
-use icdc_metrics::{Format, Reading, text_file};
+use icdc_metrics::{Format, Reading, RunResult, text_file};
 use icdc_units::Span;
 
 use crate::clock::seconds_since_1970;
 use crate::console::Console;
 use crate::copy::metrics::LAST_SUCCESS;
 use crate::copy::surface::Surface;
-use crate::copy::tally::RunResult;
 use crate::plan::MetricsOutput;
 
 /// Time limit of each push.

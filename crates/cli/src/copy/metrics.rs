@@ -1,9 +1,9 @@
 //! The metrics of a run, by their names.
 
-use icdc_metrics::Reading;
+use icdc_metrics::{Reading, RunResult};
 use icdc_transfer::Stage;
 
-use crate::copy::tally::{RunResult, Tally};
+use crate::copy::tally::Tally;
 
 /// The metric that outlives its run: the exporter takes it over from what an earlier run has
 /// written.
@@ -65,21 +65,10 @@ fn present(reading: &mut Reading, tally: &Tally) {
     let round_trip = (sample.rtt_us > 0).then(|| ((), (sample.rtt_us as f64 / 1e6).into()));
     reading.gauge("icdc_copy_round_trip_time_seconds", "Smoothed round-trip time, if known", round_trip);
     let result = tally.ended.as_ref().map(|ended| ended.result);
-    let results = RESULTS.map(|(name, of)| ([("result", name)], u64::from(of == result).into()));
+    let all = std::iter::once(None).chain(RunResult::OF_COPIES.map(Some));
+    let results = all.map(|of| ([("result", of.map_or("running", RunResult::word))], u64::from(of == result).into()));
     reading.gauge("icdc_copy_result", "How the run stands: 1 for one of the results", results);
 }
-
-/// Value of the label, and the result that it tells: none while the run goes on.
-const RESULTS: [(&str, Option<RunResult>); 8] = [
-    ("running", None),
-    ("complete", Some(RunResult::Complete)),
-    ("incomplete", Some(RunResult::Incomplete)),
-    ("failed", Some(RunResult::Failed)),
-    ("unusable", Some(RunResult::Unusable)),
-    ("unreachable", Some(RunResult::Unreachable)),
-    ("interrupted", Some(RunResult::Interrupted)),
-    ("skipped", Some(RunResult::Skipped)),
-];
 
 fn bytes_per_second(bits_per_second: u64) -> f64 {
     bits_per_second as f64 / 8.0

@@ -21,6 +21,7 @@ mod tally;
 use std::sync::Arc;
 
 use icdc_client::CopyError;
+use icdc_metrics::RunResult;
 use icdc_protocol::message::{IfRunning, Refusal, RefusalKind};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink, Summary};
@@ -80,19 +81,19 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     }
     let is_through = result.is_ok();
     let skips = options.receive.if_running == IfRunning::Skip;
-    let (ending, exit_code) = conclude(&surface, console, report, result, skips);
+    let (ending, result, exit_code) = conclude(&surface, console, report, result, skips);
     if let Some(exporter) = exporter {
         exporter.finish();
     }
     if let Some(hooks) = hooks {
         let Ending { summary, reason } = &ending;
         let (sources, destination, reason) = (&sources, &destination, reason.as_deref());
-        hooks.tell(&EndedCopy { sources, destination, summary, reason, exit_code }, stop);
+        hooks.tell(&EndedCopy { sources, destination, summary, result, reason, exit_code }, stop);
     }
     (exit_code, is_through)
 }
 
-/// Shows the end of the run in every form; how it ended, and the exit code. That another process is writing
+/// Shows the end of the run in every form; how it ended, its result, and the exit code. That another process is writing
 /// the same is no failure of one that `skips` then.
 fn conclude(
     surface: &Surface,
@@ -100,7 +101,7 @@ fn conclude(
     report: Option<ResultFile>,
     result: Result<Summary, CopyError>,
     skips: bool,
-) -> (Ending, u8) {
+) -> (Ending, RunResult, u8) {
     let (ending, mut code) = match result {
         Ok(mut summary) => {
             summary.notices = surface.partial_summary().notices;
@@ -116,7 +117,7 @@ fn conclude(
             (Ending { summary: surface.partial_summary(), reason: Some(error.to_string()) }, code)
         }
     };
-    surface.conclude(&ending, code);
+    let result = surface.conclude(&ending, code);
     if let Some(report) = report
         && let Err(error) = report.write("report", &surface.report(&ending).to_html())
     {
@@ -126,5 +127,5 @@ fn conclude(
     if console.has_lost_results() {
         code = code.max(exit::FAILED);
     }
-    (ending, code)
+    (ending, result, code)
 }

@@ -3,18 +3,19 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_client::Location;
-use icdc_metrics::Reading;
+use icdc_metrics::{Reading, RunResult};
 use icdc_report::Report;
 use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use crate::console::Console;
 use crate::copy::failures::{Failures, told};
 use crate::copy::page::Ending;
 use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
-use crate::copy::tally::{RunResult, Tally};
+use crate::copy::tally::Tally;
 use crate::copy::{metrics, summary};
 use crate::plan::Output;
 
@@ -94,9 +95,9 @@ impl Surface {
     }
 
     /// Shows how the run ended.
-    pub(crate) fn conclude(&self, ending: &Ending, code: u8) {
+    pub(crate) fn conclude(&self, ending: &Ending, code: u8) -> RunResult {
         let mut state = self.state();
-        state.tally.conclude(ending, code);
+        let result = state.tally.conclude(ending, code);
         state.view.finish();
         if !self.quiet {
             ending.summary.notices.iter().for_each(|noticed| self.console.complain(&noticed.text()));
@@ -111,7 +112,7 @@ impl Surface {
             if let Some(reason) = failed {
                 self.json_line(&Event::Failed { reason: reason.clone(), exit_code: code });
             }
-            self.json_line(&Event::Summary(ending.summary.clone()));
+            self.summary_line(&ending.summary, result);
         } else if self.dry_run {
             // What one that failed would have found is not known.
             if ending.reason.is_none() {
@@ -124,6 +125,7 @@ impl Surface {
             }
         }
         self.console.flush();
+        result
     }
 
     /// The metrics of the run as it is now.
@@ -204,6 +206,13 @@ impl Surface {
             }
             _ => {}
         }
+    }
+
+    /// The last event, which also tells the result of the run.
+    fn summary_line(&self, summary: &Summary, result: RunResult) {
+        let mut line = json!(Event::Summary(summary.clone()));
+        line["result"] = result.word().into();
+        self.console.json(&line.to_string());
     }
 
     fn json_line(&self, event: &Event) {

@@ -1,5 +1,6 @@
 //! What the events of a run add up to, while it runs and when it ends without a summary.
 
+use icdc_metrics::RunResult;
 use icdc_transfer::{Event, Noticed, Outcome, Sample, Stage, Summary};
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -35,36 +36,16 @@ pub(crate) struct Ended {
     pub(crate) summary: Summary,
 }
 
-/// The result of a run, as metrics have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RunResult {
-    /// Everything has arrived.
-    Complete,
-    /// Items failed, and everything else has arrived.
-    Incomplete,
-    /// The run failed.
-    Failed,
-    /// Nothing was copied: a source, or the destination, cannot be used.
-    Unusable,
-    /// No connection, or no access.
-    Unreachable,
-    /// Interrupted, or the connection was lost for too long.
-    Interrupted,
-    /// Another icdc was writing the same.
-    Skipped,
-}
-
-impl RunResult {
-    fn of(ending: &Ending, code: u8) -> Self {
-        match (code, &ending.reason) {
-            (exit::USAGE, _) => Self::Unusable,
-            (exit::NOT_LET_IN, _) => Self::Unreachable,
-            (exit::INTERRUPTED, _) => Self::Interrupted,
-            (0, Some(_)) => Self::Skipped,
-            (_, Some(_)) => Self::Failed,
-            (0, None) => Self::Complete,
-            (_, None) => Self::Incomplete,
-        }
+/// How a run ended: of an interrupted one, or of one whose connection was lost for too long, the next run resumes.
+fn result_of(ending: &Ending, code: u8) -> RunResult {
+    match (code, &ending.reason) {
+        (exit::USAGE, _) => RunResult::Unusable,
+        (exit::NOT_LET_IN, _) => RunResult::Unreachable,
+        (exit::INTERRUPTED, _) => RunResult::Interrupted,
+        (0, Some(_)) => RunResult::Skipped,
+        (_, Some(_)) => RunResult::Failed,
+        (0, None) => RunResult::Complete,
+        (_, None) => RunResult::Incomplete,
     }
 }
 
@@ -100,10 +81,12 @@ impl Tally {
         }
     }
 
-    /// The run has ended, and the process is going to have this exit code.
-    pub(crate) fn conclude(&mut self, ending: &Ending, code: u8) {
+    /// The run has ended, and the process is going to have this exit code; returns its result.
+    pub(crate) fn conclude(&mut self, ending: &Ending, code: u8) -> RunResult {
         self.settle_limited(&ending.summary);
-        self.ended = Some(Ended { result: RunResult::of(ending, code), summary: ending.summary.clone() });
+        let result = result_of(ending, code);
+        self.ended = Some(Ended { result, summary: ending.summary.clone() });
+        result
     }
 
     /// Shares out the time that no sample has told of, so that the stages come as near to their
@@ -187,7 +170,7 @@ mod tests {
     #[test]
     fn results_are_told_by_exit_code_and_reason() {
         let result = |code, reason: Option<&str>| {
-            RunResult::of(&Ending { summary: Summary::default(), reason: reason.map(Into::into) }, code)
+            result_of(&Ending { summary: Summary::default(), reason: reason.map(Into::into) }, code)
         };
         assert_eq!([result(0, None), result(1, None)], [RunResult::Complete, RunResult::Incomplete]);
         assert_eq!(

@@ -19,7 +19,12 @@ fn the_command_gets_the_result_as_json_and_in_its_environment() {
         assert_eq!(told[member], summary[member], "{member}: {told}");
     }
     let copied = site.path("copied");
-    let expected = [("event", "copy_end"), ("result", "done"), ("destination", copied.to_str().unwrap())];
+    let expected = [
+        ("event", "copy_end"),
+        ("result", "complete"),
+        ("former_result", "done"),
+        ("destination", copied.to_str().unwrap()),
+    ];
     assert!(expected.iter().all(|(member, value)| told[member] == *value), "{told}");
     assert_eq!((&told["exit_code"], &told["sources"][0]), (&0.into(), &site.path("big").to_str().unwrap().into()));
     let expected = [
@@ -42,7 +47,7 @@ fn a_command_that_fails_is_told_and_the_exit_code_is_that_of_the_copy() {
     let site = site();
     let ended = local(&site, &["--on-finish", "echo $ICDC_RESULT > result; exit 7"]).run().expect_code(0);
     assert!(ended.stderr.contains("--on-finish: the command failed: exit status: 7"), "{ended}");
-    assert_eq!(fs::read_to_string(site.path("result")).unwrap(), "done\n");
+    assert_eq!(fs::read_to_string(site.path("result")).unwrap(), "complete\n");
     let mut half = site.copy(&["--on-finish", "echo $ICDC_RESULT $ICDC_EXIT_CODE > result"]);
     half.arg(site.path("big")).arg(site.path("missing")).arg(site.directory("into"));
     half.run().expect_code(1);

@@ -26,23 +26,24 @@ fn every_session_is_told_however_it_ended_and_strangers_are_not() {
     assert!(eventually(|| sessions(&site).len() == 1));
     let cut = &sessions(&site)[0];
     assert_eq!(
-        (&cut["event"], &cut["result"], &cut["path"]),
-        (&"session_end".into(), &"cut".into(), &"/pushed".into())
+        (&cut["event"], &cut["result"], &cut["former_result"], &cut["path"]),
+        (&"session_end".into(), &"lost".into(), &"cut".into(), &"/pushed".into())
     );
     succeed(&mut site.icdc(&["keygen", "--identity", "stranger"]));
     push(&site, &daemon, &["--identity", "stranger"]).run().expect_code(3);
     let summary = push(&site, &daemon, &[]).run().expect_code(0);
     assert!(eventually(|| sessions(&site).len() == 2));
     let done = &sessions(&site)[1];
-    assert_eq!((&done["result"], &done["files"]), (&"done".into(), &1.into()));
+    assert_eq!((&done["result"], &done["files"]), (&"complete".into(), &1.into()));
     assert_eq!(done["digest"], summary.summary()["digest"]);
     assert_eq!(done["key"], cut["key"]);
     let variables = crate::variables(&site.path("variables"));
     for (name, member) in [("KEY", "key"), ("FROM", "from"), ("SESSION", "session"), ("WHO", "who")] {
         assert_eq!(variables[&format!("ICDC_{name}")], done[member].as_str().unwrap(), "{name}");
     }
-    let values = ["RESULT", "JOB", "PATH", "FILES"].map(|name| variables[&format!("ICDC_{name}")].as_str());
-    assert_eq!(values, ["done", "write", "/pushed", "1"]);
+    let values =
+        ["RESULT", "FORMER_RESULT", "JOB", "PATH", "FILES"].map(|name| variables[&format!("ICDC_{name}")].as_str());
+    assert_eq!(values, ["complete", "done", "write", "/pushed", "1"]);
     assert!(variables["ICDC_BYTES"].parse::<u64>().unwrap() <= SIZE);
     assert!(daemon.run().wait_for_words("noted"), "{}", daemon.run().stderr());
 }
@@ -73,4 +74,17 @@ fn a_daemon_that_stops_tells_of_the_sessions_that_it_ends() {
     assert_eq!(ended.code, Some(0), "{ended}");
     let sessions = sessions(&site);
     assert!(sessions.len() == 1 && sessions[0]["result"] == "interrupted", "{sessions:?}");
+}
+
+#[test]
+fn a_measurement_that_its_time_ends_is_complete() {
+    let site = site();
+    let daemon = daemon(&site, &["--on-finish", NOTE]);
+    let target = daemon.location("");
+    for (index, words) in [&["--secure"][..], &["--secure", "--reverse"], &["--secure", "--hash"]].iter().enumerate() {
+        site.icdc(&[&["measure", "--seconds", "0.2"], *words, &[&target]].concat()).run().expect_code(0);
+        assert!(eventually(|| sessions(&site).len() == index + 1));
+        let ended = &sessions(&site)[index];
+        assert_eq!((&ended["result"], &ended["job"]), (&"complete".into(), &"measure a copy".into()), "{ended}");
+    }
 }

@@ -42,7 +42,7 @@ fn a_server_gets_the_json_signed_with_the_secret() {
     let hex = icdc_units::hexadecimal(tag.as_ref());
     assert_eq!(posted[0].headers["x-icdc-signature"], format!("sha256={hex}"));
     let told: Value = serde_json::from_str(&posted[0].body).unwrap();
-    assert_eq!((&told["result"], &told["bytes"]), (&"done".into(), &SIZE.into()));
+    assert_eq!((&told["result"], &told["bytes"]), (&"complete".into(), &SIZE.into()));
     assert!(!ended.stderr.contains("SECRET") && !ended.stderr.contains(SECRET), "{ended}");
 }
 
@@ -158,6 +158,6 @@ fn a_daemon_tells_a_server_of_its_sessions() {
     push(&site, &daemon, &[]).run().expect_code(0);
     assert!(eventually(|| server.posted().len() == 1));
     let told: Value = serde_json::from_str(&server.posted()[0].body).unwrap();
-    assert_eq!((&told["event"], &told["result"]), (&"session_end".into(), &"done".into()));
+    assert_eq!((&told["event"], &told["result"]), (&"session_end".into(), &"complete".into()));
     assert!(!daemon.run().stderr().contains("SECRET"), "{}", daemon.run().stderr());
 }

@@ -46,7 +46,7 @@ fn every_session_and_every_refusal_has_its_lines() {
     assert_eq!(names, ["start", "session_start", "session_end", "refused", "reload"]);
     let (begin, end) = (&events[1].1, &events[2].1);
     assert_eq!((&begin["session"], &begin["key"], &begin["from"]), (&end["session"], &end["key"], &end["from"]));
-    assert_eq!((&end["result"], &end["path"], &end["job"]), (&"done".into(), &"/pushed".into(), &"write".into()));
+    assert_eq!((&end["result"], &end["path"], &end["job"]), (&"complete".into(), &"/pushed".into(), &"write".into()));
     assert_eq!((&end["files"], &end["digest"]), (&1.into(), &digest.into()));
     assert_eq!(end["bytes"], SIZE);
     let refused = &events[3].1;
@@ -63,7 +63,7 @@ fn what_was_told_outlasts_a_killed_daemon_and_a_killed_session() {
     run.kill();
     assert!(eventually(|| count(&scene, "session_end") == 1));
     let end = events(&scene).into_iter().find(|(name, _)| name == "session_end").unwrap().1;
-    assert!(end["result"] == "cut" && end["reason"].as_str().unwrap().contains("signal 9"), "{end}");
+    assert!(end["result"] == "lost" && end["reason"].as_str().unwrap().contains("signal 9"), "{end}");
     let run = scene.push(&["--rate", SLOW, "--retry-for", "1ms"], "pushed").start();
     assert!(run.wait_for_bytes(1), "{}", run.stderr());
     scene.daemon.run().signal(Signal::KILL);

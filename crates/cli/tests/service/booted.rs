@@ -134,7 +134,7 @@ fn copies_run_as_the_users_of_their_keys_within_the_sandbox() {
         let pushed = node.push(key, &[], "pushed").run().expect_code(0);
         node.expect_copied(&format!("/srv/{key}/pushed"), user);
         let end = node.audit("session_end").pop().unwrap();
-        assert_eq!((&end["result"], &end["digest"]), (&"done".into(), &pushed.summary()["digest"]), "{end}");
+        assert_eq!((&end["result"], &end["digest"]), (&"complete".into(), &pushed.summary()["digest"]), "{end}");
         let pull = node.copy(key, &["--verify"], "icdc://127.0.0.1/pushed", "/root/pulled").run().expect_code(0);
         assert_eq!(pull.summary()["read_back"], true, "{pull}");
         node.expect_copied("/root/pulled", "root");

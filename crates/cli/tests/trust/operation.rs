@@ -121,7 +121,7 @@ fn the_log_tells_each_transfer_and_who_was_refused() {
         scene.log().lines().filter(has).count()
     };
     let size = format!("bytes={SIZE}");
-    assert!(eventually(|| lines(&scene, &["INFO", "done"]) == 2), "{}", scene.log());
+    assert!(eventually(|| lines(&scene, &["INFO", "complete"]) == 2), "{}", scene.log());
     assert_eq!(lines(&scene, &["write", "pu", &size, &comment, HERE, "seconds=", "SHA256:"]), 1, "{}", scene.log());
     assert_eq!(lines(&scene, &["read", "big", &size, &comment, HERE, "seconds=", "SHA256:"]), 1, "{}", scene.log());
     assert!(!scene.log().contains('\u{1b}'), "{}", scene.log());
@@ -130,7 +130,7 @@ fn the_log_tells_each_transfer_and_who_was_refused() {
     assert!(run.wait_for_bytes(1));
     run.signal(Signal::KILL);
     run.finish();
-    assert!(eventually(|| lines(&scene, &["INFO", "write", "cut", "seconds="]) == 1), "{}", scene.log());
+    assert!(eventually(|| lines(&scene, &["INFO", "write", "lost", "seconds="]) == 1), "{}", scene.log());
     succeed(&mut scene.site.icdc(&["keygen", "--identity", "stranger"]));
     let push =
         |identity: &str| scene.copy(&["--identity", identity], "big", scene.daemon.location("x")).run().expect_code(3);

@@ -119,7 +119,7 @@ fn daemon_meets(name: &str, recording: &Recording) {
     if name == PUSH {
         scene.assert_copied("root/in");
     }
-    assert!(daemon.run().wait_for_words("done"), "{}", daemon.run().stderr());
+    assert!(daemon.run().wait_for_words("complete"), "{}", daemon.run().stderr());
 }
 
 #[test]
