@@ -18,7 +18,8 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Runs the command and sends the request, side by side, until `stop` is requested. Returns the failures.
+    /// Runs the command and sends the request, side by side, until `stop` is requested. Returns the
+    /// failures.
     #[must_use]
     pub fn run(&self, report: &Report, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {

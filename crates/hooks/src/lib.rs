@@ -8,8 +8,8 @@
 //! | [`hooks`] | both of them |
 //! | [`queue`] | the hooks of a daemon, which run beside its sessions |
 //!
-//! This crate knows nothing of copies; the binary passes it the report. Values that come from another host are
-//! never part of a command line.
+//! This crate knows nothing of copies; the binary passes it the report. Values that come from
+//! another host are never part of a command line.
 
 #![forbid(unsafe_code)]
 

@@ -18,8 +18,8 @@ const WAITING: usize = 1024;
 /// Time for which a daemon that ends waits for its hooks.
 const FAREWELL: Span = Span::from_secs(10);
 
-/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue, even
-/// if senders are left.
+/// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue,
+/// even if senders are left.
 pub struct HookQueue {
     waiting: Waiting,
     over: StopSignal,
@@ -53,7 +53,8 @@ impl HookQueue {
             let (running, left_out) = (running.clone(), Arc::clone(&left_out));
             let work = move || {
                 let _running = running;
-                // A daemon that may become other users does not pass that on. It fails where there is none.
+                // A daemon that may become other users does not pass that on. It fails where there
+                // is none.
                 let _ = rustix::thread::clear_ambient_capability_set();
                 for report in next {
                     match over.is_requested() {

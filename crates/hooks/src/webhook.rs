@@ -6,8 +6,8 @@
 //! X-Icdc-Signature: sha256=HEX        HMAC-SHA-256 of the body, with the secret
 //! ```
 //!
-//! A request that cannot connect, gets no answer in time, or gets 408, 429 or 5xx is repeated twice.
-//! Redirects are not followed: the body would go to a server that nobody has named.
+//! A request that cannot connect, gets no answer in time, or gets 408, 429 or 5xx is repeated
+//! twice. Redirects are not followed: the body would go to a server that nobody has named.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -71,8 +71,8 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the URL
-    /// is not part of it.
+    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the
+    /// URL is not part of it.
     ///
     /// # Errors
     /// See [`TargetFileError`].
@@ -229,8 +229,8 @@ impl Webhook {
         Ok(Self { agent: config.into(), target, secret })
     }
 
-    /// Sends `body`, JSON, until it is accepted or refused, or all attempts have failed, or `stop` is
-    /// requested.
+    /// Sends `body`, JSON, until it is accepted or refused, or all attempts have failed, or `stop`
+    /// is requested.
     ///
     /// # Errors
     /// See [`WebhookError`].

@@ -68,7 +68,8 @@ impl Endpoint {
         Self::listening(listener, address)
     }
 
-    /// As [`bind`](Self::bind), with the listener of another process if that one is bound to this address.
+    /// As [`bind`](Self::bind), with the listener of another process if that one is bound to this
+    /// address.
     ///
     /// # Errors
     /// See [`EndpointError`].

@@ -120,8 +120,8 @@ impl Gateway {
         self
     }
 
-    /// Replaces the metrics of these names in the group, by one request with a time limit. Proxies that
-    /// variables name are not used, and redirects not followed.
+    /// Replaces the metrics of these names in the group, by one request with a time limit. Proxies
+    /// that variables name are not used, and redirects not followed.
     ///
     /// # Errors
     /// The gateway cannot be reached within `patience`, or does not take them.

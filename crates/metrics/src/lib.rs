@@ -6,9 +6,9 @@
 //!                                                      └► Gateway   a Pushgateway (copy)
 //! ```
 //!
-//! Names are `icdc_PART_WHAT_UNIT` in base units (`seconds`, `bytes`), and they are declared in full.
-//! The encoder appends `_total` to counters. Labels have few values, known beforehand: sessions,
-//! connections and paths are not among them.
+//! Names are `icdc_PART_WHAT_UNIT` in base units (`seconds`, `bytes`), and they are declared in
+//! full. The encoder appends `_total` to counters. Labels have few values, known beforehand:
+//! sessions, connections and paths are not among them.
 //!
 //! ```
 //! use icdc_metrics::{Format, Reading};

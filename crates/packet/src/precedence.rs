@@ -14,7 +14,8 @@ pub fn give() -> io::Result<()> {
 }
 
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
-    // The kernel's `struct sched_param` has this member only. Its own call: musl's function refuses.
+    // The kernel's `struct sched_param` has this member only. Its own call: musl's function
+    // refuses.
     // SAFETY: the pointer is to a value that lives through the call; 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -9,13 +9,13 @@
 //!
 //! In place of a drop, an ECN-capable packet gets a mark (RFC 3168), where that is wanted.
 //!
-//! A dropping state that begins within 16 intervals of the last one begins with as many drops as that
-//! one needed.
+//! A dropping state that begins within 16 intervals of the last one begins with as many drops as
+//! that one needed.
 //!
 //! The path decides on a packet as it arrives, at the time at which it will leave: that is known,
 //! because the bottleneck serves in order and a dropped packet takes no time. Until then a real
-//! queue holds it, this one does not. What arrives behind it is not known: RFC 8289's exception for a
-//! queue of one packet is left out. It matters only where a packet takes longer than the target,
+//! queue holds it, this one does not. What arrives behind it is not known: RFC 8289's exception for
+//! a queue of one packet is left out. It matters only where a packet takes longer than the target,
 //! below 2.5 Mbit/s with 5 ms.
 
 use icdc_units::{Span, Time};
@@ -79,8 +79,8 @@ impl Codel {
         self.parameters.marks
     }
 
-    /// Whether a packet is dropped, or marked, that leaves at `now` after having waited for `sojourn`; packets
-    /// come in the order in which they leave.
+    /// Whether a packet is dropped, or marked, that leaves at `now` after having waited for
+    /// `sojourn`; packets come in the order in which they leave.
     pub fn drops(&mut self, now: Time, sojourn: Span) -> bool {
         let is_above = self.is_above(now, sojourn);
         if self.is_dropping {

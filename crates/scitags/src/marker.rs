@@ -115,8 +115,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Adds a connection, which begins now. Its socket stays open, though it may be shut down, until
-    /// its flow ends.
+    /// Adds a connection, which begins now. Its socket stays open, though it may be shut down,
+    /// until its flow ends.
     pub fn add(&self, socket: &Arc<TcpStream>) {
         // One that is gone already has carried nothing.
         let (Ok(near), Ok(far)) = (socket.local_addr(), socket.peer_addr()) else { return };

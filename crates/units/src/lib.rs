@@ -16,8 +16,8 @@
 //! | `Time + Span`, `Time - Span` | `Time` | exact |
 //!
 //! Division by zero gives the greatest value (`0 / 0` is zero). `{}` prints four significant digits
-//! for people, `{:#}` prints exactly; both can be parsed again. Digests and numbers of transfers are
-//! printed by [`hexadecimal`].
+//! for people, `{:#}` prints exactly; both can be parsed again. Digests and numbers of transfers
+//! are printed by [`hexadecimal`].
 //!
 //! ```
 //! use icdc_units::{ByteCount, Rate, Span};
