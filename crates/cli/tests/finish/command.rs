@@ -28,7 +28,8 @@ fn the_command_gets_the_result_as_json_and_in_its_environment() {
     assert!(expected.iter().all(|(member, value)| told[member] == *value), "{told}");
     assert_eq!((&told["exit_code"], &told["sources"][0]), (&0.into(), &site.path("big").to_str().unwrap().into()));
     let expected = [
-        ("ICDC_RESULT", "done".to_owned()),
+        ("ICDC_RESULT", "complete".to_owned()),
+        ("ICDC_FORMER_RESULT", "done".to_owned()),
         ("ICDC_EXIT_CODE", "0".to_owned()),
         ("ICDC_BYTES", SIZE.to_string()),
         ("ICDC_FILES", "1".to_owned()),
