@@ -1,7 +1,7 @@
-//! Which options apply to which runs: within this host, to one remote host, between two.
+//! The table of runs to which an option applies: within this host, to one remote host, between two.
 //!
-//! An option on the command line that does not apply is refused (`plan.rs`), as far as leaving it out
-//! would surprise; a setting of a file or a variable is not used then (`config/choice.rs`).
+//! An option on the command line that does not apply is refused (`plan.rs`), as far as leaving it
+//! out would surprise; a setting of a file or a variable is not used then (`config/choice.rs`).
 
 use icdc_client::Location;
 
@@ -18,18 +18,18 @@ pub(crate) struct Hosts {
     pub(crate) between_two: bool,
 }
 
-/// What an option is about.
+/// The subject of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
     /// Any copy, also within this host.
     Copy,
-    /// What travels between hosts.
+    /// Traffic between hosts.
     Transfer,
     /// Connections to a host that ssh reaches.
     SshTransfer,
-    /// How ssh reaches a host; a value of its own for each.
+    /// Logins by ssh; a value of its own for each host.
     SshHost,
-    /// Who this user is for a daemon, and who the daemon is; a value of its own for each.
+    /// Identities of this user and of a daemon; a value of its own for each daemon.
     DaemonHost,
     /// The route that data takes.
     Route,
@@ -93,8 +93,8 @@ impl Hosts {
 }
 
 impl Concern {
-    /// Why an option about this does not apply to a run with these hosts whose data takes this route,
-    /// if it does not.
+    /// Why an option about this does not apply to a run with these hosts whose data takes this
+    /// route, if it does not.
     pub(crate) fn mismatch(self, hosts: Hosts, via: &Route) -> Option<Mismatch> {
         match self {
             Self::Copy | Self::Daemon => None,

@@ -31,14 +31,14 @@ pub(crate) fn monotonic() -> Time {
     icdc_tcp::clock::now()
 }
 
-/// What `work` gives, and how long it took.
+/// Result of `work`, and its duration.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let begin = Stopwatch::start();
     let done = work();
     (done, begin.elapsed())
 }
 
-/// How long it is since something.
+/// Time since an event.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {

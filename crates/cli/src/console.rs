@@ -22,7 +22,7 @@ pub(crate) struct Console {
 struct Output {
     /// `None` once the reader of standard output is gone.
     output: Mutex<Option<BufWriter<Stdout>>>,
-    /// Results were lost for another reason than that nobody wants them.
+    /// Results could not be written, for another reason than a closed pipe.
     lost: AtomicBool,
     /// Cleared while something else is printed to standard error.
     bar: Mutex<Option<ProgressBar>>,
@@ -62,7 +62,7 @@ impl Console {
         self.output(|output| writeln!(output, "{}", printable(line)));
     }
 
-    /// The same for a line of JSON.
+    /// Prints a line of JSON, escaped.
     pub(crate) fn json(&self, line: &str) {
         self.output(|output| writeln!(output, "{}", printable_json(line)));
     }
@@ -151,7 +151,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter.escape_default().to_string())
 }
 
-/// The same for JSON, where such characters are parts of strings and stay what they are.
+/// Escapes control characters in JSON, where they are parts of strings and keep their meaning.
 fn printable_json(line: &str) -> Cow<'_, str> {
     escaped(line, |letter| format!("\\u{:04x}", u32::from(letter)))
 }

@@ -116,7 +116,7 @@ fn remember(daemon: &DaemonAddress, key: &str, file: &Path, console: &Console) -
     Ok(())
 }
 
-/// What tells one key from another among people; empty parts are left out.
+/// The comment of a key, by which people tell keys apart; empty parts are left out.
 fn user_at_host() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -96,7 +96,7 @@ impl Tally {
     }
 }
 
-/// Why one that nobody holds stays.
+/// The reason why an unfinished file that no process holds stays.
 const NO_LOCK: &str = "a running copy of one small file holds no lock, so that it stays for ten minutes";
 
 fn show(found: &Unfinished, now: i64, json: bool, console: &Console) {

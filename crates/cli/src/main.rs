@@ -24,7 +24,8 @@
 //! | `habits` | options that other programs have, and what does it here |
 //! | `console`, `exit`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, exit codes, log lines, stop signals, the date |
 //!
-//! Everything that moves data is in `icdc-client` and `icdc-daemon` below, and the crates that it stands on.
+//! Everything that moves data is in `icdc-client` and `icdc-daemon` below, and the crates that it
+//! stands on.
 
 #![forbid(unsafe_code)]
 

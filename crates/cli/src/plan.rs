@@ -23,7 +23,7 @@ use crate::keygen::file_or_default;
 use crate::reporting;
 use crate::route::Route;
 
-/// What `icdc copy` is going to do.
+/// Plan of an `icdc copy` command.
 pub(crate) struct CopyPlan {
     pub(crate) sources: Vec<Location>,
     pub(crate) destination: Location,
@@ -46,7 +46,7 @@ pub(crate) struct Output {
     pub(crate) summary: bool,
 }
 
-/// What becomes of progress.
+/// Display of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Not shown.
@@ -143,7 +143,8 @@ impl CopyPlan {
     }
 }
 
-/// Refuses options on connections in a copy that makes none, or whose connections are not this host's.
+/// Refuses options on connections in a copy that makes none, or whose connections are not this
+/// host's.
 fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result<()> {
     let given = [
         ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
@@ -260,7 +261,7 @@ pub(crate) fn refuse_forgotten_colon(destination: &Location) -> anyhow::Result<(
     }
 }
 
-/// What to write instead of a path that reads like a host and is not there.
+/// The path to write in place of one that reads like a host and is not there.
 fn forgotten_colon(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let (host, rest) = text.split_once('/').map_or((text, ""), |(host, _)| (host, &text[host.len()..]));
@@ -282,7 +283,7 @@ fn missing_source(text: &OsStr) -> String {
     format!("{shown}: nothing was copied, this source cannot be found{hint}")
 }
 
-/// Where the metrics of a run go.
+/// Destination of the metrics of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct MetricsOutput {
     pub(crate) file: Option<PathBuf>,

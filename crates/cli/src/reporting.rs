@@ -1,4 +1,5 @@
-//! Hooks of a copy or a daemon, which run when a copy or a session has ended, and fireflies while it lasts.
+//! Hooks of a copy or a daemon, which run when a copy or a session has ended, and fireflies while
+//! it lasts.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -94,7 +95,8 @@ impl EndedCopy<'_> {
     }
 }
 
-/// Hooks for ended sessions of a daemon, which run beside its sessions; `None` if the arguments name none.
+/// Hooks for ended sessions of a daemon, which run beside its sessions; `None` if the arguments
+/// name none.
 pub(crate) fn of_sessions(arguments: &ReportingArguments) -> anyhow::Result<Option<HookQueue>> {
     let lines: Lines = Box::new(|line| tracing::info!(line, "--on-finish"));
     let Some(hooks) = hooks(arguments, lines)? else { return Ok(None) };

@@ -79,7 +79,7 @@ fn login(file: Option<&Path>) -> anyhow::Result<Option<Login>> {
     }
 }
 
-/// What a file holds that nobody but its owner can read.
+/// Contents of a file that only its owner can read.
 fn read_private(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = File::open(path)?;
     let mode = file.metadata()?.mode();

@@ -68,8 +68,8 @@ pub(crate) fn run(arguments: ServeArguments, console: &Console) -> anyhow::Resul
     Ok(())
 }
 
-/// Runs one session of a daemon: the hidden subcommand that the daemon starts for each. What is asked of
-/// the terminal or of the system's service manager concerns the daemon.
+/// Runs one session of a daemon: the hidden subcommand that the daemon starts for each. What is
+/// asked of the terminal or of the system's service manager concerns the daemon.
 pub(crate) fn session(console: &Console) -> anyhow::Result<()> {
     logs::start(console, logs::Level::INFO);
     signals::leave_to_parent().context("signals cannot be watched")?;
@@ -85,7 +85,7 @@ fn listeners(is_successor: bool) -> anyhow::Result<Listeners> {
     Ok(if passed.is_empty() { Listeners::Own } else { Listeners::Passed(passed) })
 }
 
-/// The same command again, by the file that is there now.
+/// This command with the program file that is installed now.
 fn successor() -> Vec<OsString> {
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("icdc"));
     // What the kernel adds to the name of a file that has been replaced.

@@ -1,5 +1,6 @@
-//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. For a copy, SIGHUP
-//! asks for a clean stop as well, unless it is ignored. The limit on file sizes does not end the process.
+//! The first SIGINT or SIGTERM asks for a clean stop, the second ends the process. For a copy,
+//! SIGHUP asks for a clean stop as well, unless it is ignored. The limit on file sizes does not end
+//! the process.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ pub(crate) fn survive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Ignores what a terminal sends to all that was started from it, or a service manager to all processes of a
-/// service: another process is asked, and decides.
+/// Ignores what a terminal sends to all that was started from it, or a service manager to all
+/// processes of a service: another process is asked, and decides.
 pub(crate) fn leave_to_parent() -> io::Result<()> {
     for signal in [SIGINT, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
@@ -58,7 +59,8 @@ fn watch_for(
     Ok(())
 }
 
-/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP: the end of the terminal.
+/// Watches for SIGINT, SIGTERM and, unless it is ignored (`nohup`), SIGHUP: the end of the
+/// terminal.
 pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announcement: &'static str) {
     let signals: &[i32] = if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGINT, SIGTERM, SIGHUP] };
     tell_unwatched(watch_for(signals, stop, console, announcement, exit::INTERRUPTED), console);

@@ -25,9 +25,9 @@ use crate::{exit, logs};
 
 /// A task that ends with this code has stopped cleanly and goes on when it is started again.
 const GOES_ON: u8 = exit::INTERRUPTED;
-/// How often a task requeues itself.
+/// Number of times that a task requeues itself.
 const MOST_REQUEUES: u32 = 100;
-/// How long before its time limit a task is told, in seconds.
+/// Time between the signal to a task and its time limit, in seconds.
 const NOTICE: u32 = 60;
 
 /// Runs the command and returns the exit code.
@@ -205,9 +205,9 @@ fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> a
     Ok(shell_words::join(words))
 }
 
-/// Slurm tells the script by SIGUSR1 when the time is nearly over; a task that has stopped for that, or
-/// whose connection was lost for too long, is put back into the queue. SIGTERM comes when a job is
-/// cancelled or when Slurm itself puts it back.
+/// Slurm tells the script by SIGUSR1 when the time is nearly over; a task that has stopped for
+/// that, or whose connection was lost for too long, is put back into the queue. SIGTERM comes when
+/// a job is cancelled or when Slurm itself puts it back.
 fn shard_script(copy: &str) -> String {
     format!(
         "#!/bin/sh\n\

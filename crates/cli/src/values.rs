@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) value: i64,
 }
 
-/// Where paths lead to.
+/// A destination of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Prefix(Prefix),
@@ -42,7 +42,7 @@ pub(crate) enum Place {
     Host(String),
 }
 
-/// Where a daemon is.
+/// Address of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DaemonAddress {
     pub(crate) host: String,
@@ -249,7 +249,7 @@ pub(crate) fn exclude(text: &str) -> Result<String, String> {
     }
 }
 
-/// How long something may take.
+/// A duration.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span == Span::ZERO { Err("it needs some time".into()) } else { Ok(span) }
@@ -263,7 +263,7 @@ pub(crate) fn webhook(text: &str) -> Result<Target, TargetFileError> {
     }
 }
 
-/// Where fireflies are collected.
+/// Address of a collector of fireflies.
 pub(crate) fn collector(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {

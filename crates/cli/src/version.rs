@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &VersionArguments, console: &Console) -> u8 {
     if console.has_lost_results() { exit::FAILED } else { 0 }
 }
 
-/// What this host allows this program.
+/// Capabilities of this host that this program can use.
 struct Host {
     kernel: Option<String>,
     abilities: Abilities,
@@ -80,7 +80,7 @@ fn libc() -> &'static str {
     }
 }
 
-/// What was built in of what can be left out.
+/// Optional parts that were built in.
 fn features() -> Vec<&'static str> {
     let all = [("ebpf", cfg!(feature = "ebpf")), ("experiments", cfg!(feature = "experiments"))];
     all.into_iter().filter(|(_, is_in)| *is_in).map(|(name, _)| name).collect()

@@ -30,7 +30,7 @@ pub(crate) struct ConfigArguments {
     pub(crate) json: bool,
 }
 
-/// What follows the options, with the table of settings.
+/// The text after the options, with the table of settings.
 fn page() -> String {
     let mut text = String::from(
         "Precedence:\n\

@@ -17,7 +17,7 @@ const LEAST_FRAMES: u64 = 64;
 /// Most memory for packets: what needs more is a mistake.
 pub(super) const MAX_MEMORY: ByteCount = ByteCount::from_mib(16 << 10);
 
-/// What a lab's path is like.
+/// Properties of a lab's path.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathArguments {
     /// Rate of the bottleneck on the wire: each frame counts with its length plus 24 bytes
@@ -117,7 +117,7 @@ enum AcksArgument {
     Batch,
 }
 
-/// What keeps the queue short.
+/// Queue management.
 #[derive(Clone, Copy, Debug)]
 struct AqmArgument(Option<codel::Parameters>);
 

@@ -64,7 +64,7 @@ pub(crate) struct PlanArguments {
     pub(crate) json: bool,
 }
 
-/// What of the sources is planned, and how it is copied.
+/// Selection of the sources, and options of their copies.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlannedContent {
     /// Limit of the sending rate of all shards together, such as 10gbit: those that are being copied

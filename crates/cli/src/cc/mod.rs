@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: CcArguments, console: &Console) -> u8 {
     }
 }
 
-/// What the user is told, and the exit code.
+/// Text for the user, and the exit code.
 struct Failure {
     reason: String,
     code: u8,

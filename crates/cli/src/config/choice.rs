@@ -1,4 +1,4 @@
-//! Which value of each setting counts in a command.
+//! Choice of the value of each setting for a command.
 
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ use super::trip::{Reach, Trip};
 use crate::applies::{Concern, Mismatch};
 use crate::route::Route;
 
-/// What counts for a setting.
+/// The chosen value of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) setting: &'static Setting,
@@ -30,7 +30,8 @@ impl Choice {
     }
 }
 
-/// Chooses for a command on a trip, or for any without one; `matches` are those of its command line.
+/// Chooses for a command on a trip, or for any without one; `matches` are those of its command
+/// line.
 ///
 /// # Errors
 /// A variable has no value of the option, or two values that count contradict each other.

@@ -25,14 +25,14 @@ use super::settings::{self, Form, Setting};
 
 /// Most faults that are told.
 const MOST_FAULTS: usize = 20;
-/// How unlike a name may be that is proposed in place of an unknown one.
+/// Greatest edit distance of a name that is proposed in place of an unknown one.
 const LIKENESS: f64 = 0.7;
 
 const DEFAULT: &str = "default";
 const HOST: &str = "host";
 const SERVE: &str = "serve";
 
-/// What a file says.
+/// The settings of a file.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) path: PathBuf,
@@ -40,16 +40,16 @@ pub(super) struct Document {
     pub(super) sections: Vec<Section>,
 }
 
-/// What a file says for some commands.
+/// A section of a file: settings for some commands.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) scope: Scope,
     pub(super) entries: Vec<Entry>,
-    /// Where it begins.
+    /// Its first line.
     start: usize,
 }
 
-/// What a section is for.
+/// Commands or hosts that a section is for.
 #[derive(Debug)]
 pub(super) enum Scope {
     /// Every host.

@@ -1,4 +1,4 @@
-//! What is wrong in a file of settings, with its place and the line that has it.
+//! Faults of a file of settings, each with its place and line.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub(super) struct Fault {
     /// In characters, from 1.
     column: usize,
     what: String,
-    /// What of the line is shown, and the characters in it that are meant.
+    /// The part of the line that is shown, and the characters in it that are marked.
     shown: String,
     marked: Range<usize>,
 }
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// Where it is: faults of one file are shown from above.
+    /// Its place: faults of one file are shown in this order.
     pub(super) fn line(&self) -> usize {
         self.line
     }

@@ -1,4 +1,4 @@
-//! Where files of settings are, and their bytes.
+//! Paths and contents of files of settings.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use icdc_trust::{Paths, open_settings};
 const USER: &str = "ICDC_CONFIG";
 /// Names a file in place of [`SYSTEM_FILE`].
 const SYSTEM: &str = "ICDC_SYSTEM_CONFIG";
-/// What [`USER`] holds where neither files nor variables count.
+/// Value of [`USER`] with which neither files nor variables count.
 const NOTHING: &str = "none";
 /// Settings for all users of a host.
 const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
@@ -66,7 +66,7 @@ fn places_from(user: Option<OsString>, system: Option<OsString>, usual: Option<P
 }
 
 impl Place {
-    /// What the file holds; `None` if there is none.
+    /// Contents of the file; `None` if there is none.
     ///
     /// # Errors
     /// It is there and cannot be used, or a variable names it and it is not there.
@@ -89,7 +89,7 @@ impl Place {
         read(file, path).map(Some)
     }
 
-    /// How to do without the file.
+    /// The remedy: running without the file.
     fn remedy(&self) -> &'static str {
         match (self.is_named, self.path == Path::new(SYSTEM_FILE)) {
             (true, _) => "",

@@ -1,4 +1,4 @@
-//! What is set outside of the command line, from the strongest to the weakest:
+//! Settings from outside of the command line, from the strongest to the weakest:
 //!
 //! 1. the variables `ICDC_*`;
 //! 2. sections `[host."PATTERN"]` whose pattern matches: of the user's file before those of the
@@ -27,7 +27,7 @@ pub(super) struct Given {
     pub(super) rank: usize,
 }
 
-/// Where a value is set.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// In the environment.
@@ -43,7 +43,7 @@ pub(super) struct Layers {
     pub(super) has_variables: bool,
     /// The user's file, then the system's, as far as they are there.
     documents: Vec<Document>,
-    /// Where files were looked for, and whether they were there.
+    /// Paths of the files, and whether they are there.
     pub(super) looked_at: Vec<(PathBuf, bool)>,
 }
 

@@ -50,7 +50,8 @@ use layers::{Given, Layers};
 use settings::Setting;
 use trip::Trip;
 
-/// What files and variables have set in a command: `rate 900mbit (ICDC_RATE)` each.
+/// Settings that files and variables have contributed to a command: `rate 900mbit (ICDC_RATE)`
+/// each.
 #[derive(Debug, Default)]
 pub(crate) struct Applied(Vec<String>);
 

@@ -24,7 +24,7 @@ pub(super) fn first<'a>(root: &'a Command, setting: &Setting) -> Option<&'a Arg>
     setting.commands.iter().find_map(|words| argument(command(root, words)?, setting))
 }
 
-/// What counts where nothing is set, as far as it is one value.
+/// The default, where it is one value.
 pub(super) fn built_in(argument: &Arg) -> String {
     let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if !values.is_empty() {

@@ -1,4 +1,4 @@
-//! Which hosts a section is for.
+//! Patterns for the hosts of a section.
 
 use std::cmp::Reverse;
 

@@ -1,8 +1,8 @@
 //! The settings: which options of commands files and variables may set.
 //!
 //! An option becomes a setting by one line here. The parser of files, `icdc config`, its man page,
-//! the shipped example and the table in docs/copying.md are made from these lines; values are read as
-//! those of the option, whose help is the description.
+//! the shipped example and the table in docs/copying.md are made from these lines; values are read
+//! as those of the option, whose help is the description.
 
 use crate::applies::Concern;
 
@@ -13,9 +13,9 @@ pub(crate) struct Setting {
     pub(crate) key: &'static str,
     /// The environment variable.
     pub(crate) variable: &'static str,
-    /// How its value is written in files.
+    /// Form of its value in files.
     pub(crate) form: Form,
-    /// What in a command it is about; where there is nothing of the kind, it does not count.
+    /// Its subject; in a command without such a subject, it does not count.
     pub(crate) concern: Concern,
     /// Commands that have the option. Its values are those that the first one takes.
     pub(crate) commands: &'static [&'static str],
@@ -23,7 +23,7 @@ pub(crate) struct Setting {
     pub(crate) example: &'static str,
 }
 
-/// How a value is written in files.
+/// Form of a value in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `"text"`.
@@ -97,7 +97,7 @@ pub(crate) const SERVE: &[Setting] = &[
     setting("scitags-interval", "ICDC_SERVE_SCITAGS_INTERVAL", Form::Text, Concern::Daemon, SERVING, "\"1min\""),
 ];
 
-/// What an option of commands that reach far hosts is about, which is a setting.
+/// Subject of an option of commands that reach far hosts, which is a setting.
 pub(crate) fn concern(key: &str) -> Concern {
     REACH.iter().find(|setting| setting.key == key).expect("it is a setting of those").concern
 }
@@ -129,7 +129,7 @@ impl Setting {
         self.concern == Concern::Daemon
     }
 
-    /// What is written as its value.
+    /// Syntax of its value.
     pub(crate) fn expected(&self) -> &'static str {
         match self.form {
             Form::Text => "a text",

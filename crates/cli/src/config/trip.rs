@@ -10,7 +10,7 @@ use icdc_shards::Plan;
 use crate::applies::Hosts;
 use crate::measure::plan::target;
 
-/// What reaches a host.
+/// The means by which a host is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Ssh,

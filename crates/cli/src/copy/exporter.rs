@@ -33,7 +33,7 @@ pub(crate) struct Exporter {
     console: Console,
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Job {
     output: MetricsOutput,
     surface: Arc<Surface>,

@@ -1,5 +1,5 @@
-//! Failed items on standard error: each cause once, when it is first met, and at the end how many items
-//! there were and the first of their names.
+//! Failed items on standard error: each cause once, when it is first met, and at the end how many
+//! items there were and the first of their names.
 
 use std::collections::HashMap;
 
@@ -71,14 +71,15 @@ impl Group {
 
 /// An item and why it failed.
 pub(crate) fn told(path: &str, reason: &str) -> String {
-    // Most reasons name the place where it failed, which may be another one, behind its host if that is another.
+    // Most reasons name the place where it failed, which may be another one, behind its host if
+    // that is another.
     let names = |text: &str| text.strip_prefix(path).is_some_and(|rest| rest.starts_with(':'));
     let is_named = names(reason) || reason.split_once(": ").is_some_and(|(_, rest)| names(rest));
     if is_named { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
-/// Cause that other items may share: a reason without a place in front, or behind the host, that has the item's own name
-/// or one that the item has while it is unfinished.
+/// Cause that other items may share: a reason without a place in front, or behind the host, that
+/// has the item's own name or one that the item has while it is unfinished.
 fn cause(path: &str, reason: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_last = |last: &str| last == name || is_staging(last.as_bytes());

@@ -9,7 +9,7 @@ use crate::copy::tally::Tally;
 /// written.
 pub(crate) const LAST_SUCCESS: &str = "icdc_copy_last_success_timestamp_seconds";
 
-/// What is known of a run, while it goes on and at its end.
+/// Figures of a run, while it continues and at its end.
 pub(crate) fn reading(tally: &Tally) -> Reading {
     let mut reading = Reading::new();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -19,7 +19,7 @@ pub(crate) fn reading(tally: &Tally) -> Reading {
     reading
 }
 
-/// What adds up.
+/// Counters.
 fn counted(reading: &mut Reading, tally: &Tally) {
     let seen = tally.summary();
     let told = tally.ended.as_ref().map_or(&seen, |ended| &ended.summary);
@@ -49,7 +49,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     reading.gauge("icdc_copy_goodput_bytes_per_second", "Payload over the time of the run", [((), goodput.into())]);
 }
 
-/// What holds at one instant, and how the run stands.
+/// Gauges, and the state of the run.
 fn present(reading: &mut Reading, tally: &Tally) {
     let (sample, (files, bytes)) = (&tally.last, tally.scanned);
     reading.gauge("icdc_copy_source_files", "Files that the scan has found", [((), files.into())]);

@@ -35,7 +35,7 @@ use crate::plan::{CopyPlan, ResultFile};
 use crate::reporting::{CopyHooks, EndedCopy};
 use crate::{exit, logs, signals};
 
-/// What the user is told at the first interrupt.
+/// Text at the first interrupt.
 pub(crate) const STOPPING: &str =
     "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
 
@@ -52,7 +52,8 @@ pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     }
 }
 
-/// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came to its end, with or without failures.
+/// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came
+/// to its end, with or without failures.
 pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) -> (u8, bool) {
     let CopyPlan { sources, destination, mut options, mut output, reporting } = plan;
     let hooks = match CopyHooks::new(&reporting, console) {
@@ -93,8 +94,8 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
     (exit_code, is_through)
 }
 
-/// Shows the end of the run in every form; how it ended, its result, and the exit code. That another process is writing
-/// the same is no failure of one that `skips` then.
+/// Shows the end of the run in every form; how it ended, its result, and the exit code. That
+/// another process is writing the same is no failure of one that `skips` then.
 fn conclude(
     surface: &Surface,
     console: &Console,

@@ -15,7 +15,7 @@ const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
 /// The pacing rate is shown up to so many times the greatest rate of the payload.
 const PACING_SHOWN: f64 = 1.25;
 
-/// How a run ended.
+/// Outcome of a run.
 pub(crate) struct Ending {
     pub(crate) summary: Summary,
     /// Why it could not be completed, or was skipped.
@@ -168,7 +168,8 @@ fn some_rate(bits_per_second: u64) -> Option<String> {
     (bits_per_second > 0).then(|| megabits(bits_per_second))
 }
 
-/// Shares of all stages in the order of the data's way; names that this release does not know come last.
+/// Shares of all stages in the order of the data's way; names that this release does not know come
+/// last.
 pub(crate) fn stages<'a>(shares: impl Iterator<Item = (&'a str, f64)>) -> Vec<(String, f64)> {
     let mut all: Vec<_> = Stage::ALL.iter().map(|stage| (stage.name().to_owned(), 0.0)).collect();
     for (name, share) in shares {

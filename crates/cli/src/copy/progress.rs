@@ -22,7 +22,7 @@ const MEMORY: f64 = 3.0;
 const LINE_INTERVAL: f64 = 1.0;
 /// Steps of the bar.
 const STEPS: u64 = 1000;
-/// What the terminal's last line shows while there is nothing to measure.
+/// Text of the terminal's last line while there is nothing to measure.
 const WORDS: &str = "{wide_msg}";
 /// Columns of the bar: fewer say nothing, and more take the place of words.
 const NARROWEST: usize = 20;
@@ -34,10 +34,10 @@ const GAP: usize = 2;
 const LEAST_NAME: usize = 12;
 /// Columns of a terminal that does not say.
 const USUAL_COLUMNS: usize = 80;
-/// From so many seconds on, that the other end does not answer is what there is to tell.
+/// Silence of the other end from which it is shown in place of the progress, in seconds.
 const SILENT: f64 = 2.0;
 
-/// Where progress is shown.
+/// Output of progress.
 pub(crate) struct View {
     meter: Meter,
     medium: Medium,
@@ -170,7 +170,7 @@ fn width(text: &str) -> usize {
     text.chars().map(|letter| if letter.is_ascii() { 1 } else { 2 }).sum()
 }
 
-/// The end of a name that is too long for so many columns.
+/// The end of a name that is too long for its columns.
 fn fitted(name: &str, room: usize) -> String {
     if width(name) <= room {
         return name.to_owned();
@@ -200,13 +200,13 @@ struct Meter {
     scan_complete: bool,
     /// Of the item that was finished last.
     name: String,
-    /// Who is waited for, in words.
+    /// Text about the process that is waited for.
     awaited: Option<String>,
 }
 
 impl Meter {
-    /// The line that fits into so many columns: with at least [`NARROWEST`] of the bar, what limits the run goes
-    /// first, and then the number of files.
+    /// The line that fits into so many columns: with at least [`NARROWEST`] of the bar, what limits
+    /// the run goes first, and then the number of files.
     fn line(&self, columns: usize) -> Line {
         let [mut words, more @ ..] = self.parts();
         for part in more.into_iter().filter(|part| !part.is_empty()) {

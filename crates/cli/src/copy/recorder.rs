@@ -24,7 +24,7 @@ pub(crate) struct Recording {
     pub(crate) intervals: Vec<Interval>,
     /// Size of the receiver's ring; 0 if unknown.
     pub(crate) ring_blocks: u32,
-    /// What was learnt on the way, as (name, value).
+    /// Facts of the run, as (name, value).
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) reconnections: u64,
     pub(crate) failures: Vec<String>,

@@ -95,7 +95,7 @@ pub(crate) fn contents(summary: &Summary) -> String {
     if summary.links == 0 { files } else { format!("{files}, {}", counted(summary.links, "link")) }
 }
 
-/// What a dry run found.
+/// Result of a dry run.
 pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
     format!("{}, {} would be sent", counted(items, "item"), size(bytes))
 }
@@ -112,7 +112,8 @@ pub(crate) fn limits(limited_by: &BTreeMap<String, f64>, max_rate_bps: u64) -> O
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// A stage that limits a run, for people; `max_rate_bps` is the limit that a daemon sets to the rate of the key in use.
+/// A stage that limits a run, for people; `max_rate_bps` is the limit that a daemon sets to the
+/// rate of the key in use.
 pub(crate) fn limit(stage: &str, max_rate_bps: u64) -> String {
     match Stage::from_name(stage) {
         Some(Stage::MaxRate) => format!("the far end's max-rate of this key ({})", megabits(max_rate_bps)),

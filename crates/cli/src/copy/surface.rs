@@ -19,8 +19,8 @@ use crate::copy::tally::Tally;
 use crate::copy::{metrics, summary};
 use crate::plan::Output;
 
-/// A process with this number that was started so many seconds ago, in parentheses; empty where neither is
-/// known.
+/// A process with this number that was started so many seconds ago, in parentheses; empty where
+/// neither is known.
 fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
     let age = age_s.and_then(|age| i64::try_from(age).ok()).map(SignedDuration::from_secs);
     let started = age.and_then(|age| Some((age, Timestamp::now().checked_sub(age).ok()?)));
@@ -133,7 +133,7 @@ impl Surface {
         metrics::reading(&self.state().tally)
     }
 
-    /// How the run has ended; `None` while it goes on.
+    /// Outcome of the run; `None` while it continues.
     pub(crate) fn result(&self) -> Option<RunResult> {
         self.state().tally.ended.as_ref().map(|ended| ended.result)
     }

@@ -1,4 +1,4 @@
-//! What the events of a run add up to, while it runs and when it ends without a summary.
+//! Totals of the events of a run, while it runs and when it ends without a summary.
 
 use icdc_metrics::RunResult;
 use icdc_transfer::{Event, Noticed, Outcome, Sample, Stage, Summary};
@@ -30,13 +30,14 @@ pub(crate) struct Tally {
     pub(crate) ended: Option<Ended>,
 }
 
-/// How a run has ended.
+/// Outcome of a run.
 pub(crate) struct Ended {
     pub(crate) result: RunResult,
     pub(crate) summary: Summary,
 }
 
-/// How a run ended: of an interrupted one, or of one whose connection was lost for too long, the next run resumes.
+/// Outcome of a run: one that was interrupted, or whose connection was lost for too long, is
+/// resumed by the next run.
 fn result_of(ending: &Ending, code: u8) -> RunResult {
     match (code, &ending.reason) {
         (exit::USAGE, _) => RunResult::Unusable,

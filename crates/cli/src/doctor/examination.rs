@@ -1,4 +1,4 @@
-//! What an examination found and did, and what went wrong in it.
+//! Results of an examination: findings, changes, and errors.
 
 use icdc_doctor::remedy::Set;
 use icdc_doctor::{Aim, Finding, HostFacts, PathFacts};
@@ -6,7 +6,7 @@ use icdc_doctor::{Aim, Finding, HostFacts, PathFacts};
 /// The trouble of an examination that the user stopped.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// What was found and done.
+/// Findings and changes.
 pub(super) struct Examination {
     pub(super) host: HostFacts,
     pub(super) path: Option<PathFacts>,
@@ -16,7 +16,7 @@ pub(super) struct Examination {
     pub(super) troubles: Troubles,
 }
 
-/// What went wrong on the way, and the exit code that follows.
+/// Errors of the examination, and the exit code that follows.
 #[derive(Default)]
 pub(super) struct Troubles {
     pub(super) texts: Vec<String>,

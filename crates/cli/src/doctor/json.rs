@@ -1,4 +1,4 @@
-//! What was found, for programs: one object.
+//! Results of an examination as one JSON object.
 
 use icdc_doctor::facts::{Ability, Device, Disk};
 use icdc_doctor::remedy::{Set, Undone};

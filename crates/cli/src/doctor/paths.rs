@@ -1,4 +1,4 @@
-//! What is remembered of paths: shown, and forgotten. Nothing is examined or measured for it.
+//! `icdc doctor paths`: shows and forgets what is remembered of paths, without measuring anything.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -36,7 +36,7 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
     Ok(())
 }
 
-/// What the command has to tell.
+/// Result of the command.
 enum Told {
     Known { file: PathBuf, paths: Vec<Shown> },
     Forgotten { file: PathBuf, paths: Vec<KnownPath> },

@@ -10,7 +10,7 @@ use crate::arguments::DoctorArguments;
 use crate::measure::plan::reach;
 use crate::values::Place;
 
-/// What `icdc doctor` is going to do.
+/// Plan of an `icdc doctor` command.
 pub(super) struct DoctorPlan {
     pub(super) system: System,
     pub(super) json: bool,
@@ -23,7 +23,7 @@ pub(super) enum Task {
     Paths(PathsTask),
 }
 
-/// What to do with what is known of paths.
+/// Operation on the known paths.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PathsTask {
     Show,
@@ -31,7 +31,8 @@ pub(super) enum PathsTask {
     Forget(Option<Place>),
 }
 
-/// What is to be examined, by what it is to be judged, and whether it is to be changed.
+/// Subjects of an examination, the aim by which they are judged, and whether they are to be
+/// changed.
 pub(super) struct Wish {
     pub(super) target: Option<(Location, CopyOptions)>,
     pub(super) rate: Option<Rate>,

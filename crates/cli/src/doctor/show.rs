@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! Results of an examination as text.
 
 use icdc_doctor::remedy::Undone;
 use icdc_doctor::{Finding, Group, Severity};
@@ -93,7 +93,7 @@ fn conclusion(examination: &Examination, is_root: bool) -> String {
     format!("{counts}; `{apply}` settles {open} of them")
 }
 
-/// What was taken back.
+/// Changes that were undone.
 pub(super) fn undone(undone: &Undone) -> Vec<String> {
     let restored = undone.restored.iter().map(|set| format!("{} is {} again", set.name, set.now));
     let left = undone.left.iter().map(|set| {

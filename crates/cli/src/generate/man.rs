@@ -79,7 +79,7 @@ fn synopsis(command: &Command) -> String {
     format!(".SH SYNOPSIS\n.nh\n.ad l\n{}\n.ad b\n.hy\n", lines.join("\n.br\n"))
 }
 
-/// What follows the options: a line that ends in a colon heads a section.
+/// The text after the options: a line that ends in a colon heads a section.
 fn sections(text: &str) -> String {
     let mut roff = String::new();
     let mut open = false;

@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &StatusArguments) -> Result<()> {
     Ok(())
 }
 
-/// What a lab is like, in a few lines.
+/// Properties of a lab, in a few lines.
 pub(super) fn describe(record: &LabRecord) -> String {
     let settings = &record.settings;
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! What follows from what was measured.
+//! Figures derived from a measurement.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ impl Figures {
         };
         let window = sent.window.min(received.window);
         let least = (sent.min_rtt_nanos > 0).then_some(sent.min_rtt_nanos as f64 / 1e9);
-        // Through ssh, the kernel's samples are of the local connection to ssh; the minimum is measured
-        // end to end.
+        // Through ssh, the kernel's samples are of the local connection to ssh; the minimum is
+        // measured end to end.
         let median = record.median_rtt().filter(|median| least.is_none_or(|least| *median >= least));
         let mut notices: Vec<String> = received.notices.into_iter().chain(sent.notices.iter().cloned()).collect();
         if let Some(wanted) = options.window
@@ -119,7 +119,7 @@ fn start_up(bins: &[u32]) -> Option<f64> {
     moving_sums(bins, SECOND).position(|sum| sum * 10 >= greatest * 9).map(|index| (index + 1) as f64 / SECOND as f64)
 }
 
-/// What the connections waited for, as shares of the time that they were open.
+/// Waits of the connections, as shares of the time that they were open.
 fn shares(sent: &Sent) -> BTreeMap<&'static str, f64> {
     let open = sent.open_nanos as f64;
     if open == 0.0 {

@@ -18,7 +18,7 @@ use crate::plan::{ResultFile, connection, result_file};
 /// Time of a measurement that nothing else ends.
 const USUAL_TIME: Span = Span::from_secs(10);
 
-/// What `icdc measure` is going to do.
+/// Plan of an `icdc measure` command.
 pub(crate) struct MeasurePlan {
     pub(crate) target: Location,
     pub(crate) subject: Subject,
@@ -26,7 +26,7 @@ pub(crate) struct MeasurePlan {
     pub(crate) output: Output,
 }
 
-/// What it measures.
+/// Subject of a measurement.
 pub(crate) enum Subject {
     /// TCP.
     Tcp(MeasureOptions),

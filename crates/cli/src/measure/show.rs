@@ -1,4 +1,4 @@
-//! What was measured, in lines for people, JSON and CSV.
+//! Results of a measurement as text, JSON and CSV.
 
 use std::fmt::Write;
 

@@ -24,7 +24,7 @@ use crate::copy::summary::{counted, size};
 use crate::plan::refuse_forgotten_colon;
 use crate::{exit, signals};
 
-/// What the user wants to be planned.
+/// The user's request.
 pub(crate) struct Wanted<'a> {
     /// Sources, and the destination as the last one.
     pub(crate) places: &'a [OsString],
@@ -114,7 +114,7 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
 }
 
-/// What is planned.
+/// The plan in figures.
 fn order(wanted: Wanted<'_>) -> anyhow::Result<Order> {
     let Wanted { places, shards, content: PlannedContent { rate, exclude, preserve }, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;
@@ -159,7 +159,7 @@ fn directory(text: &OsStr) -> anyhow::Result<String> {
     Ok(directory)
 }
 
-/// Which of two items of one name stays would depend on which shard ends last.
+/// An error for two items of one name: which of them stays would depend on which shard ends last.
 fn refuse_same_names(sources: &[String], items: &[Surveyed]) -> anyhow::Result<()> {
     if sources.len() < 2 {
         return Ok(());

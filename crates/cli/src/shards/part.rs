@@ -23,7 +23,7 @@ use crate::console::{Console, printable};
 use crate::plan::CopyPlan;
 use crate::{copy, exit, signals};
 
-/// How often a process shows that it is at work.
+/// Interval at which a process shows that it is at work.
 const BEAT: Duration = Duration::from_secs(2);
 
 /// Copies the shards of this process and returns the exit code.

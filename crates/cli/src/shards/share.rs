@@ -1,4 +1,4 @@
-//! Which shards are this process's: by `--shard`, or by what a scheduler tells it.
+//! The shards of this process: by `--shard`, or by a scheduler's variables.
 //!
 //! | variable | who sets it | shards |
 //! |---|---|---|

@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &StatusArguments, console: &Console) -> u8 {
     }
 }
 
-/// What is known of each shard, in their order.
+/// The state of each shard, in their order.
 pub(crate) fn states(plan: &Plan) -> Result<Vec<ShardState>, PlanError> {
     (0..plan.shards()).map(|shard| plan.state(shard)).collect()
 }

@@ -91,7 +91,7 @@ fn lead(text: &str) -> Result<Span, String> {
     if (least..=most).contains(&span) { Ok(span) } else { Err(format!("a lead is from {least} to {most}")) }
 }
 
-/// What keeps frames apart.
+/// Mechanism that spaces frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireMode {
     /// The system's timer

@@ -110,7 +110,7 @@ fn shares(run: &Run) -> Plot {
     Plot::new("Throughput of the flows", Unit::BitsPerSecond, run.record.flows.iter().enumerate().map(line).collect())
 }
 
-/// What a sender was like.
+/// Properties of a sender.
 fn states(flow: &FlowRecord, step: Span, segment: f64) -> Vec<Plot> {
     let points = |value: &dyn Fn(&SenderState) -> Option<f64>| -> Vec<(f64, f64)> {
         flow.states.iter().filter_map(|(at, state)| Some((at.as_nanos() as f64 / 1e9, value(state)?))).collect()

@@ -1,4 +1,4 @@
-//! What was simulated, in lines for people and JSON.
+//! Results of a simulation as text and JSON.
 
 use icdc_path::Counters;
 use icdc_sim::{Flow, FlowOutcome};

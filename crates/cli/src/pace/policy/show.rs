@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::console::Console;
 
-/// What stands for what a policy leaves as it is.
+/// Text for a setting that a policy leaves as it is.
 pub(super) const UNTOUCHED: &str = "-";
 
 pub(super) fn list(console: &Console, list: &[Listed], as_json: bool) {
@@ -62,7 +62,7 @@ pub(super) fn policy_object(policy: &Policy) -> Value {
     })
 }
 
-/// What a policy sets, as part of a sentence.
+/// Settings of a policy, as part of a sentence.
 pub(super) fn parts(policy: &Policy) -> String {
     let Policy { rate, congestion, initial_window, largest_window, burst, .. } = policy;
     let parts = [

@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), P
     Ok(())
 }
 
-/// What the last look has left for the next one.
+/// Counters of the last sample, for the differences to the next one.
 struct Look {
     at: Span,
     /// By socket.

@@ -24,7 +24,7 @@ use crate::clock::Stopwatch;
 use crate::console::Console;
 use crate::{exit, signals};
 
-/// How soon a signal is heeded.
+/// Interval at which signals are checked.
 const HEED: Span = Span::from_millis(50);
 
 pub(super) fn run(arguments: &WireArguments, console: &Console) -> u8 {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::console::Console;
 
-/// What is told when it begins.
+/// Text at the begin.
 pub(super) fn begins(line: &Line) -> String {
     let Line { device, rate, mode, lead } = line;
     match mode {
@@ -27,7 +27,7 @@ fn achieved(now: &Status, before: Option<&Status>, class: &ClassStatus) -> Optio
     (now.at > before.at).then(|| (class.counters.bytes - then.counters.bytes) / (now.at - before.at))
 }
 
-/// How many classes one is within.
+/// Depth of a class: the number of classes around it.
 fn depth(status: &Status, class: &ClassStatus) -> usize {
     let parent = |class: &&ClassStatus| {
         let name = class.parent.as_ref()?;
