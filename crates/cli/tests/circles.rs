@@ -7,6 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{ItemMod, ItemUse, Macro, UseTree, Visibility};
+
 /// A file's place among the modules of its crate.
 type Module = Vec<String>;
 
@@ -128,104 +132,90 @@ impl Files {
 
 impl Source {
     fn of(text: &str) -> Self {
-        let text = code(text);
+        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{error}: {text}"));
         let mut source = Self::default();
-        let mut rest = text.as_str();
-        let mut body = String::new();
-        while let Some(at) = next_use(rest) {
-            let end = at + rest[at..].find(';').expect("a use ends");
-            let before = &rest[..at];
-            let line = before.rsplit('\n').next().unwrap_or_default();
-            for path in expand(rest[at + 4..end].trim()) {
-                if line.trim_start().starts_with("pub") {
-                    source.exports.insert(path.last().expect("a path has an end").clone(), path.clone());
-                }
-                // What is only passed on is no use of it.
-                if !line.trim_start().starts_with("pub") {
-                    source.uses.push(path);
-                }
-            }
-            body += before;
-            rest = &rest[end + 1..];
-        }
-        body += rest;
-        source.uses.extend(paths(&body));
+        source.visit_file(&file);
         source
     }
-}
 
-/// Where the next `use` of a text stands, at the beginning of a line or after `pub`.
-fn next_use(text: &str) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let at = from + text[from..].find("use ")?;
-        let line = text[..at].rsplit('\n').next().unwrap_or_default().trim();
-        if line.is_empty() || (line.starts_with("pub") && !line.contains(char::is_whitespace)) {
-            return Some(at);
-        }
-        from = at + 4;
-    }
-}
-
-/// A file without comments, texts and its tests.
-fn code(text: &str) -> String {
-    let tests = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at).find(|at| {
-        let item = text[*at..].lines().nth(1).unwrap_or_default();
-        item.contains("mod tests")
-    });
-    let text = &text[..tests.unwrap_or(text.len())];
-    let mut code = String::new();
-    for line in text.lines() {
-        let mut quoted = false;
-        let mut last = ' ';
-        let mut characters = line.chars().peekable();
-        while let Some(character) = characters.next() {
-            match character {
-                '"' if last != '\\' && last != '\'' => quoted = !quoted,
-                '/' if !quoted && characters.peek() == Some(&'/') => break,
-                _ if !quoted => code.push(character),
-                _ => {}
+    /// The paths of a use, groups taken apart.
+    fn expand(&mut self, before: &[String], tree: &UseTree, is_public: bool) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        let path = match tree {
+            UseTree::Path(path) => return self.expand(&with(&path.ident), &path.tree, is_public),
+            UseTree::Group(group) => {
+                return group.items.iter().for_each(|tree| self.expand(before, tree, is_public));
             }
-            last = character;
+            UseTree::Name(name) if name.ident == "self" => before.to_vec(),
+            UseTree::Name(name) => with(&name.ident),
+            UseTree::Rename(renamed) => with(&renamed.ident),
+            UseTree::Glob(_) if is_public => return,
+            UseTree::Glob(_) => before.to_vec(),
+        };
+        match (is_public, path.last().cloned()) {
+            // What is only passed on is no use of it.
+            (true, Some(name)) => drop(self.exports.insert(name, path)),
+            _ => self.uses.push(path),
         }
-        code.push('\n');
     }
-    code
-}
 
-/// The paths of a use, groups taken apart.
-fn expand(tree: &str) -> Vec<Vec<String>> {
-    let Some((head, group)) = tree.split_once('{') else {
-        let path = tree.split(" as ").next().unwrap_or_default();
-        return vec![
-            path.split("::")
-                .map(|part| part.trim().to_owned())
-                .filter(|part| part != "self" || !path.contains("::"))
-                .collect(),
-        ];
-    };
-    let group = group.trim_end().strip_suffix('}').expect("a group is closed");
-    let (mut depth, mut members) = (0, vec![String::new()]);
-    for character in group.chars() {
-        match character {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                members.push(String::new());
-                continue;
+    /// The paths of two segments and more in what a macro is given, which need not be Rust.
+    fn scan(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Punct(mark) if mark.as_char() == ':' && !path.is_empty() => colons += 1,
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.take(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                other => {
+                    self.take(std::mem::take(&mut path));
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.scan(group.stream());
+                    }
+                }
             }
-            _ => {}
         }
-        members.last_mut().expect("there is one").push(character);
+        self.take(path);
     }
-    let members = members.iter().map(|member| member.trim()).filter(|member| !member.is_empty());
-    members.flat_map(|member| expand(&format!("{}{member}", head.trim()))).collect()
+
+    fn take(&mut self, path: Vec<String>) {
+        if path.len() > 1 {
+            self.uses.push(path);
+        }
+    }
 }
 
-/// All paths of two segments and more in code.
-fn paths(code: &str) -> Vec<Vec<String>> {
-    let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == ':';
-    let words = code.split(|character| !is_part(character)).filter(|word| word.contains("::"));
-    let parts = |word: &str| word.split("::").map(str::to_owned).collect::<Vec<_>>();
-    words.map(parts).filter(|parts| parts.iter().all(|part| !part.is_empty() && !part.contains(':'))).collect()
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        let is_test = module.attrs.iter().any(|attribute| {
+            attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|of| of.is_ident("test"))
+        });
+        if !is_test {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        self.expand(&[], &item.tree, !matches!(item.vis, Visibility::Inherited));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.take(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'ast Macro) {
+        self.scan(called.tokens.clone());
+        visit::visit_macro(self, called);
+    }
+
+    /// To whom something is visible is no use of it.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
