@@ -10,7 +10,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
+use ureq::config::Config;
 use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body, http};
 
 use crate::Format;
@@ -120,13 +123,14 @@ impl Gateway {
         self
     }
 
-    /// Replaces the metrics of these names in the group, by one request with a time limit. Proxies
-    /// that variables name are not used, and redirects not followed.
+    /// Replaces the metrics of these names in the group, by one request. Resolving a name may take
+    /// longer than `patience`; everything else does not. Proxies that variables name are not used,
+    /// and redirects not followed.
     ///
     /// # Errors
     /// The gateway cannot be reached within `patience`, or does not take them.
     pub fn push(&self, text: &str, patience: Duration) -> Result<(), PushError> {
-        let agent: Agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -134,8 +138,8 @@ impl Gateway {
             .proxy(None)
             .timeout_global(Some(patience))
             .user_agent(USER_AGENT)
-            .build()
-            .into();
+            .build();
+        let agent = Agent::with_parts(config, DefaultConnector::default(), OnThisThread);
         let gateway = self.to_string();
         let request = agent.post(&gateway).header("Content-Type", Format::Classic.content_type());
         match request.send(text) {
@@ -152,6 +156,17 @@ impl fmt::Display for Gateway {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { authority, path } = self;
         write!(formatter, "http://{authority}{path}")
+    }
+}
+
+/// Resolves names on the thread that asks: ureq's own resolver starts another one, and panics where
+/// none can be had.
+#[derive(Debug)]
+struct OnThisThread;
+
+impl Resolver for OnThisThread {
+    fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        DefaultResolver::default().resolve(uri, config, NextTimeout::default())
     }
 }
 
