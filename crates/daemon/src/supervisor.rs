@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
 use icdc_scitags::{Flows, Marker};
-use icdc_stop::StopSignal;
+use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
 use icdc_units::{ByteCount, Span};
@@ -31,8 +31,6 @@ use icdc_session_process::{Done, Ended, Registered, refuse};
 
 /// Time limit for a process to end after its last report.
 const FAREWELL: Span = Span::from_secs(5);
-/// How often it is looked whether it has.
-const LOOK: Span = Span::from_millis(20);
 /// Interval at which the bytes that a session's connections have carried are sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time limit for a session to make durable what it has, once it is asked to end.
@@ -115,7 +113,7 @@ impl Workers {
     }
 
     /// A process that runs as the user of these rights, with its channels.
-    fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, Child)> {
+    fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, ChildProcess)> {
         let (control, far_control) = Channel::pair()?;
         let (help, far_help) = Channel::pair()?;
         let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
@@ -128,7 +126,7 @@ impl Workers {
             .stdout(Stdio::null())
             .spawn()?;
         control.send(&Instruction::Become(granted.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_help)))?;
-        Ok((Arc::new(control), help, child))
+        Ok((Arc::new(control), help, ChildProcess::new(child)))
     }
 }
 
@@ -336,18 +334,14 @@ fn how(status: ExitStatus) -> String {
 }
 
 /// A process that is not left behind.
-struct Process(Child);
+struct Process(ChildProcess);
 
 impl Process {
     /// Waits for its end, which its last word has announced, and ends it otherwise.
     fn end(&mut self) -> io::Result<ExitStatus> {
         for _ in 0..2 {
-            let (deadline, pause) = (clock::now() + FAREWELL, StopSignal::new());
-            while clock::now() < deadline {
-                if let Some(status) = self.0.try_wait()? {
-                    return Ok(status);
-                }
-                let _ = pause.wait(LOOK);
+            if let Some(status) = self.0.wait_for(FAREWELL)? {
+                return Ok(status);
             }
             self.0.kill()?;
         }
@@ -358,7 +352,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // One of another user may be out of reach.
-        if !matches!(self.0.try_wait(), Ok(Some(_))) && self.0.kill().is_ok() {
+        if !matches!(self.0.wait_for(Span::ZERO), Ok(Some(_))) && self.0.kill().is_ok() {
             let _ = self.end();
         }
     }

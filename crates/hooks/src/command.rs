@@ -5,20 +5,19 @@
 //! killed after the time limit.
 
 use std::io::{self, PipeReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 
-use icdc_stop::StopSignal;
+use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::clock;
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 use thiserror::Error;
 
 use crate::report::Report;
 
-/// Interval at which the command is checked for its end.
-const LOOK: Span = Span::from_millis(20);
 /// Most output of a command that is passed on, in bytes.
 const MOST_PRINTED: usize = 64 << 10;
 /// Largest write that a pipe with room takes at once (`PIPE_BUF`), in bytes.
@@ -63,17 +62,24 @@ impl Command {
     /// See [`CommandError`].
     pub fn run(&self, report: &Report, lines: &Lines, stop: &StopSignal) -> Result<(), CommandError> {
         let (reader, writer) = io::pipe().map_err(CommandError::Start)?;
+        let asked = stop.descriptor().map_err(CommandError::Start)?;
         let mut child = self.start(report, writer).map_err(CommandError::Start)?;
+        let input = child.stdin.take();
+        let mut child = ChildProcess::new(child);
         let mut talk = Talk {
-            input: child.stdin.take(),
+            input,
             unwritten: report.json().as_bytes(),
             output: Some(reader),
             printed: Printed { lines, line: Vec::new(), left: MOST_PRINTED, is_cut: false },
         };
         let deadline = clock::now() + self.limit;
         let (status, killed) = loop {
-            talk.go_on(LOOK);
-            match child.try_wait() {
+            let left = deadline - clock::now();
+            match child.descriptor() {
+                Some(ended) => talk.go_on(left, &[asked.as_fd(), ended]),
+                None => talk.go_on(left.min(ChildProcess::LOOK), &[asked.as_fd()]),
+            }
+            match child.wait_for(Span::ZERO) {
                 Ok(Some(status)) => break (status, None),
                 Ok(None) => {}
                 Err(error) => return Err(CommandError::Wait(error)),
@@ -87,7 +93,7 @@ impl Command {
         };
         // What it said last; what it left running may print for ever.
         talk.input = None;
-        talk.go_on(Span::ZERO);
+        talk.go_on(Span::ZERO, &[]);
         talk.printed.end();
         match killed {
             Some(why) => Err(why),
@@ -105,9 +111,9 @@ impl Command {
 }
 
 /// Kills all that the command has started.
-fn end(child: &mut Child) -> io::Result<ExitStatus> {
+fn end(child: &mut ChildProcess) -> io::Result<ExitStatus> {
     // It has not been waited for, so the number is still its own.
-    if kill_process_group(Pid::from_child(child), Signal::KILL).is_err() {
+    if kill_process_group(child.pid(), Signal::KILL).is_err() {
         child.kill()?;
     }
     child.wait()
@@ -122,8 +128,9 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Writes and reads what can be without waiting; waits `patience` for something to do.
-    fn go_on(&mut self, patience: Span) {
+    /// Writes and reads what can be without waiting; waits `patience` for something to do, or until
+    /// one of the `others` is readable.
+    fn go_on(&mut self, patience: Span, others: &[BorrowedFd<'_>]) {
         loop {
             let mut ready = Vec::new();
             if let Some(input) = &self.input {
@@ -132,10 +139,12 @@ impl Talk<'_> {
             if let Some(output) = &self.output {
                 ready.push(PollFd::new(output, PollFlags::IN));
             }
+            let own = ready.len();
+            ready.extend(others.iter().map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN)));
             if !poll(&mut ready, Some(&clock::timespec(patience))).is_ok_and(|count| count > 0) {
                 return;
             }
-            let events: Vec<bool> = ready.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let events: Vec<bool> = ready[..own].iter().map(|fd| !fd.revents().is_empty()).collect();
             let (can_write, can_read) = match (self.input.is_some(), events.as_slice()) {
                 (true, [write, rest @ ..]) => (*write, rest.contains(&true)),
                 (_, rest) => (false, rest.contains(&true)),

@@ -50,7 +50,7 @@ pub use faults::{faults, spoilt, spoilt_but_for_bursts};
 pub use heading::Heading;
 pub use lab::Lab;
 pub use namespaces::{DEFAULT_NAME, Host};
-pub use process::{Process, ended_by};
+pub use process::Process;
 pub use record::LabRecord;
 pub use settings::{Acknowledge, Buffers, LEAST_BUFFER, Mode, Settings, USUAL_RECEIVE_BUFFER};
 pub use teardown::down;

@@ -98,7 +98,7 @@ pub(crate) fn open(process: Process) -> Option<OwnedFd> {
 /// Waits until a process (by its pidfd) has ended, until `deadline` at most; returns whether it
 /// has.
 #[must_use]
-pub fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
+fn ended_by(fd: &OwnedFd, deadline: Time) -> bool {
     let timeout = Timespec::try_from(Duration::from(deadline - clock::now())).ok();
     poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }

@@ -1,5 +1,5 @@
 //! The request to stop: made by whoever may (a signal, a user, the end of a connection), heeded by
-//! every thread that waits.
+//! every thread that waits. The end of a child process, for threads that wait for that.
 //!
 //! ```
 //! use icdc_stop::StopSignal;
@@ -16,6 +16,8 @@
 
 #![forbid(unsafe_code)]
 
+mod child;
 mod signal;
 
+pub use child::ChildProcess;
 pub use signal::{Listening, StopDescriptor, StopSignal};

@@ -6,11 +6,13 @@ use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use icdc_stop::ChildProcess;
+use icdc_units::Span;
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
@@ -37,7 +39,7 @@ impl Start for Command {
 
 /// A running process. Killed when dropped, with everything that it started.
 pub struct Run {
-    child: Child,
+    child: ChildProcess,
     output: Arc<Output>,
     readers: Vec<JoinHandle<()>>,
     command: String,
@@ -87,11 +89,11 @@ impl Run {
             std::thread::spawn(move || events.read_events(stdout)),
             std::thread::spawn(move || errors.read_errors(stderr)),
         ];
-        Self { child, output, readers, command: format!("{command:?}") }
+        Self { child: ChildProcess::new(child), output, readers, command: format!("{command:?}") }
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.child.pid()
     }
 
     /// Sends a signal to the process that was started, which must not have been waited for.
@@ -215,23 +217,17 @@ impl Run {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            if Instant::now() >= deadline {
-                let stderr = self.output.written.lock().unwrap().stderr.clone();
-                panic!("{}: does not end\n{stderr}", self.command);
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if let Some(status) = self.child.wait_for(PATIENCE.into()).unwrap() {
+            return status;
         }
+        let stderr = self.output.written.lock().unwrap().stderr.clone();
+        panic!("{}: does not end\n{stderr}", self.command);
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        if matches!(self.child.wait_for(Span::ZERO), Ok(None)) {
             for pid in descendants(self.pid()).into_iter().chain([self.pid()]) {
                 let _ = kill_process(pid, Signal::KILL);
             }
@@ -361,8 +357,13 @@ pub fn is_running(pid: Pid) -> bool {
 }
 
 /// Waits until `what` holds; false if it does not within 60 s.
-pub fn eventually(mut what: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(60);
+pub fn eventually(what: impl FnMut() -> bool) -> bool {
+    holds_within(Duration::from_secs(60), what)
+}
+
+/// Waits until `what` holds; false if it does not in time. It is for a state of which no event tells.
+pub fn holds_within(patience: Duration, mut what: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
     loop {
         if what() {
             return true;

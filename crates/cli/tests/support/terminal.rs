@@ -3,17 +3,18 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use icdc_stop::ChildProcess;
+use rustix::process::{Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running command whose standard streams are one terminal. Killed when dropped.
 pub struct Terminal {
-    child: Child,
+    child: ChildProcess,
     keyboard: File,
     screen: Arc<(Mutex<String>, Condvar)>,
 }
@@ -37,7 +38,7 @@ impl Terminal {
                 shown.1.notify_all();
             }
         });
-        Self { child, keyboard, screen }
+        Self { child: ChildProcess::new(child), keyboard, screen }
     }
 
     /// All that was written to the terminal so far, escape sequences included.
@@ -62,19 +63,13 @@ impl Terminal {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.child.pid(), signal).unwrap();
     }
 
     /// Waits for its end.
     pub fn finish(mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "it does not end: {:?}", self.screen());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let ended = self.child.wait_for(PATIENCE.into()).unwrap();
+        ended.unwrap_or_else(|| panic!("it does not end: {:?}", self.screen()))
     }
 }
 

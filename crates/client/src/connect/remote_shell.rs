@@ -7,14 +7,14 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use icdc_link::ForwardingProgram;
-use icdc_stop::StopSignal;
+use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::{Family, clock};
-use icdc_units::{Span, Time};
+use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
@@ -43,8 +43,7 @@ const EXIT_PATIENCE: Span = Span::from_secs(2);
 const STOPPED_PATIENCE: Span = Span::from_millis(300);
 /// How long it may take once it is asked.
 const TERM_PATIENCE: Span = Span::from_millis(500);
-/// How often it is looked whether ssh is connected, and how long is waited before each time; also
-/// whether a command has ended, where the kernel does not tell.
+/// How often it is looked whether ssh is connected, and how long is waited before each time.
 const LOOKS: u32 = 40;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
 /// How long ssh may take to tell its configuration.
@@ -185,7 +184,6 @@ impl RemoteShell {
         }
         local.args([self.host.as_str(), command]);
         let mut child = local.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
-        let ended = pidfd(child.id());
         let words = LastWords::new(Arc::clone(&self.heard));
         let stderr = child.stderr.take().expect("standard error is piped");
         let copier = words.clone();
@@ -200,7 +198,8 @@ impl RemoteShell {
         let stop = self.stop.clone();
         let exit_patience = if carries_data { Span::ZERO } else { EXIT_PATIENCE };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(RemoteProcess { stdin, stdout, child, ended, words, stop, exit_patience })
+        let child = ChildProcess::new(child);
+        Ok(RemoteProcess { stdin, stdout, child, words, stop, exit_patience })
     }
 
     /// True if OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its release.
@@ -272,14 +271,12 @@ impl RemoteShell {
         let mut command = self.local();
         command.args(["-G", &self.host]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-        let ended = pidfd(child.id());
         let stdout = child.stdout.take().expect("standard output is piped");
         let words = LastWords::new(Arc::clone(&self.heard));
         let mut process = RemoteProcess {
             stdin: None,
             stdout: None,
-            child,
-            ended,
+            child: ChildProcess::new(child),
             words,
             stop: self.stop.clone(),
             exit_patience: EXIT_PATIENCE,
@@ -368,9 +365,7 @@ pub(crate) struct RemoteProcess {
     pub(crate) stdin: Option<ChildStdin>,
     /// Its standard output.
     pub(crate) stdout: Option<ChildStdout>,
-    child: Child,
-    /// Readable once the child has ended; `None` on kernels before 5.3.
-    ended: Option<OwnedFd>,
+    child: ChildProcess,
     words: LastWords,
     stop: StopSignal,
     /// How long it may take to end by itself once it is dropped.
@@ -380,27 +375,12 @@ pub(crate) struct RemoteProcess {
 impl RemoteProcess {
     /// Whether the local end of it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
+        !matches!(self.child.wait_for(Span::ZERO), Ok(None))
     }
 
     /// Waits up to `patience` for it to end.
     pub(crate) fn wait(&mut self, patience: Span) -> Option<ExitStatus> {
-        let Some(ended) = &self.ended else { return self.look_until(clock::now() + patience) };
-        let timeout = Timespec::try_from(Duration::from_nanos(patience.as_nanos())).ok();
-        // An interrupted wait only makes the child look slower than it is.
-        let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], timeout.as_ref());
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// Waits for its end where the kernel does not tell it.
-    fn look_until(&mut self, deadline: Time) -> Option<ExitStatus> {
-        loop {
-            let ended = self.child.try_wait().ok().flatten();
-            if ended.is_some() || clock::now() >= deadline {
-                return ended;
-            }
-            let _ = poll(&mut [], Some(&LOOK));
-        }
+        self.child.wait_for(patience).ok().flatten()
     }
 
     /// The last lines of its standard error that were not told yet, on one line; empty if there are

@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use icdc_packet::clock;
+use icdc_stop::ChildProcess;
 use icdc_units::Span;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Signal, kill_process_group};
 
 use crate::harness::error::ExperimentError;
 use crate::harness::processes::processor_time;
@@ -40,16 +41,15 @@ pub(crate) fn run(command: &mut Command, limit: Span, mut line: impl FnMut(&str)
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr.try_clone().map_err(failed)?).process_group(0);
     let start = clock::now();
     let mut child = command.spawn().map_err(failed)?;
-    let group = Pid::from_child(&child);
-    let process = pidfd_open(group, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut child = ChildProcess::new(child);
     let (took, overran) = thread::scope(|scope| {
         let watch = scope.spawn(|| {
-            let in_time = icdc_lab::ended_by(&process, start + limit);
+            let in_time = child.ends_within(limit);
             let took = clock::now() - start;
             if !in_time {
                 // What it has started goes with it.
-                let _ = kill_process_group(group, Signal::KILL);
+                let _ = kill_process_group(child.pid(), Signal::KILL);
             }
             (took, !in_time)
         });

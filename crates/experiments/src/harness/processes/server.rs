@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use icdc_packet::clock;
+use icdc_stop::ChildProcess;
 use icdc_units::Span;
 
 use crate::harness::error::ExperimentError;
@@ -16,7 +17,7 @@ const STEP: Span = Span::from_millis(20);
 
 /// It runs; ended when dropped.
 pub(crate) struct Server {
-    child: Child,
+    child: ChildProcess,
     log: PathBuf,
 }
 
@@ -36,7 +37,7 @@ impl Server {
         let file = File::create(log).map_err(failed)?;
         let copy = file.try_clone().map_err(failed)?;
         let child = command.stdin(Stdio::null()).stdout(copy).stderr(file).spawn().map_err(failed)?;
-        Ok(Self { child, log: log.to_owned() })
+        Ok(Self { child: ChildProcess::new(child), log: log.to_owned() })
     }
 
     /// Its process.
@@ -47,18 +48,18 @@ impl Server {
     /// Waits until `word` is in its output.
     pub(crate) fn await_output(&mut self, word: &str) -> Result<(), ExperimentError> {
         let until = clock::now() + PATIENCE;
+        let mut has_ended = false;
         loop {
             let output = fs::read_to_string(&self.log).unwrap_or_default();
             if output.contains(word) {
                 return Ok(());
             }
-            let has_ended = self.child.try_wait().is_ok_and(|status| status.is_some());
             if has_ended || clock::now() > until {
                 let program = format!("the program that logs to {}", self.log.display());
                 let silent = if has_ended { String::new() } else { format!("no {word:?} within {PATIENCE}; ") };
                 return Err(ExperimentError::program(program, format!("{silent}{}", output.trim())));
             }
-            clock::sleep_until(clock::now() + STEP);
+            has_ended = self.child.ends_within(STEP);
         }
     }
 }

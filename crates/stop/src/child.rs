@@ -1,0 +1,155 @@
+//! The end of a child process, waited for with a time limit.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use icdc_units::{Span, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A child process whose end can be waited for with a time limit, alone or among other descriptors.
+///
+/// Its end is an event of a descriptor (`pidfd_open(2)`). Kernels before 5.3 have none; there the
+/// process is looked at each [`LOOK`](Self::LOOK).
+#[derive(Debug)]
+pub struct ChildProcess {
+    child: Child,
+    descriptor: Option<OwnedFd>,
+}
+
+impl ChildProcess {
+    /// Interval at which a process without a descriptor is looked at.
+    pub const LOOK: Span = Span::from_millis(20);
+
+    /// A process that was started just now, and whose exit status nobody has taken.
+    #[must_use]
+    pub fn new(child: Child) -> Self {
+        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        Self { child, descriptor }
+    }
+
+    /// Its number, which is its own until the exit status is taken.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its number, as the standard library has it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A descriptor that becomes readable when the process ends; `None` where the kernel has none.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(|descriptor| descriptor.as_fd())
+    }
+
+    /// Waits for the end of the process, at most for `limit`; returns whether it has ended. Leaves
+    /// the exit status, so that the number stays its own and `/proc` still tells of it.
+    #[must_use]
+    pub fn ends_within(&self, limit: Span) -> bool {
+        let deadline = now() + limit;
+        loop {
+            let left = deadline - now();
+            let has_ended = match &self.descriptor {
+                Some(descriptor) => waited(&mut [PollFd::new(descriptor, PollFlags::IN)], left),
+                None => self.is_zombie() || (waited(&mut [], left.min(Self::LOOK)) || self.is_zombie()),
+            };
+            if has_ended || left == Span::ZERO {
+                return has_ended;
+            }
+        }
+    }
+
+    /// Waits for the end of the process, at most for `limit`, and takes its exit status; `None` if
+    /// it has not ended by then.
+    ///
+    /// # Errors
+    /// The status cannot be had.
+    pub fn wait_for(&mut self, limit: Span) -> io::Result<Option<ExitStatus>> {
+        let _ = self.ends_within(limit);
+        self.child.try_wait()
+    }
+
+    /// Waits for the end of the process, however long that takes, and takes its exit status.
+    ///
+    /// # Errors
+    /// The status cannot be had.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// Kills the process, unless its exit status was taken.
+    ///
+    /// # Errors
+    /// This process may not.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()
+    }
+
+    /// Whether it has ended, as far as a number tells.
+    fn is_zombie(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error means that the exit status was taken.
+        !matches!(waitid(WaitId::Pid(self.pid()), look), Ok(None))
+    }
+}
+
+/// Waits for one of the descriptors, at most for `limit`; returns whether one is ready. A signal ends
+/// the wait as well.
+fn waited(descriptors: &mut [PollFd<'_>], limit: Span) -> bool {
+    let limit = Timespec::try_from(Duration::from(limit)).ok();
+    poll(descriptors, limit.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// The clock adapter of this file: the monotonic clock.
+fn now() -> Time {
+    let since = clock_gettime(ClockId::Monotonic);
+    Time::ORIGIN + Span::from_secs(since.tv_sec as u64) + Span::from_nanos(since.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const LONG: Span = Span::from_secs(60);
+
+    /// A shell that ends with its input, with a descriptor and as on a kernel without.
+    fn shells() -> [ChildProcess; 2] {
+        [true, false].map(|has_descriptor| {
+            let mut command = Command::new("sh");
+            let child = command.args(["-c", "read line; exit 3"]).stdin(Stdio::piped()).spawn().unwrap();
+            let mut shell = ChildProcess::new(child);
+            shell.descriptor = shell.descriptor.filter(|_| has_descriptor);
+            shell
+        })
+    }
+
+    #[test]
+    fn an_end_is_waited_for_and_its_status_is_taken_once() {
+        for mut shell in shells() {
+            assert!(!shell.ends_within(Span::from_millis(1)));
+            assert!(shell.wait_for(Span::ZERO).unwrap().is_none());
+            drop(shell.child.stdin.take());
+            assert!(shell.ends_within(LONG) && shell.ends_within(Span::ZERO), "its status is still there");
+            let status = shell.wait_for(LONG).unwrap().unwrap();
+            assert_eq!(status.code(), Some(3));
+            assert_eq!((shell.wait_for(LONG).unwrap(), shell.wait().unwrap()), (Some(status), status));
+        }
+    }
+
+    #[test]
+    fn one_that_is_killed_has_ended() {
+        for mut shell in shells() {
+            shell.kill().unwrap();
+            assert!(shell.wait_for(LONG).unwrap().is_some_and(|status| status.code().is_none()));
+        }
+    }
+}
