@@ -12,7 +12,6 @@ use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::ConnectBack;
 use icdc_protocol::validate::clip;
-use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_tuning::buffers::beginning;
 use icdc_units::Span;
@@ -73,9 +72,10 @@ impl Connector {
         let connector = self.clone();
         let signs = std::thread::Builder::new().name("signs-of-life".into());
         let giving = signs.spawn(move || {
-            // Nobody asks this signal to stop: it is the clock.
-            let clock = StopSignal::new();
-            while connector.tell(Message::Ping).is_ok() && !clock.wait(DEAD_AFTER / 4) {}
+            while connector.tell(Message::Ping).is_ok() {
+                #[expect(clippy::disallowed_methods, reason = "that the starting end is gone shows when it is told")]
+                std::thread::sleep((DEAD_AFTER / 4).into());
+            }
         });
         if let Err(error) = giving {
             tracing::debug!("no signs of life: {error}");

@@ -160,8 +160,6 @@ impl QueueState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use icdc_units::Span;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -170,7 +168,9 @@ mod tests {
     /// No server answers for names that begin with `slow` while a test lasts.
     fn lookup(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if name.starts_with("slow") {
-            thread::park_timeout(Duration::from_secs(60));
+            loop {
+                thread::park();
+            }
         }
         Ok(vec![([192, 0, 2, 1], port).into()])
     }

@@ -96,11 +96,13 @@ pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
 fn lock(directory: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lock = fs::openat(directory, name, flags, OWNER_ONLY)?;
-    let pause = crossbeam_channel::never::<()>();
     for _ in 0..LOCK_ATTEMPTS {
         match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(lock),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => drop(pause.recv_timeout(LOCK_PAUSE)),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                #[expect(clippy::disallowed_methods, reason = "flock(2) has no time limit, and no event tells of it")]
+                std::thread::sleep(LOCK_PAUSE);
+            }
             Err(error) => return Err(error.into()),
         }
     }

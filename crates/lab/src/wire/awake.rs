@@ -92,7 +92,9 @@ impl Switch {
         }
         while !self.over.load(Ordering::Relaxed) {
             if self.wanted.load(Ordering::Relaxed) {
-                thread::park_timeout(Duration::from(sleep_after(spin())));
+                let sleep = Duration::from(sleep_after(spin()));
+                #[expect(clippy::disallowed_methods, reason = "the sleep is the purpose, and `wake` ends it early")]
+                thread::park_timeout(sleep);
             } else {
                 thread::park();
             }

@@ -15,15 +15,16 @@ pub(crate) mod page;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::mem;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use icdc_packet::{Geometry, Outlet, PacketError, Ring, clock, precedence};
 use icdc_path::Direction;
 use icdc_units::ByteCount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::LabError;
@@ -50,7 +51,7 @@ const LONGEST_SUPERPACKET: u64 = 65_536;
 /// that has to be decided packet by packet.
 const BURST: ByteCount = ByteCount::from_mib(24);
 /// How often the devices' own counters are looked at, and whether there is traffic.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Builds the lab and runs its path until a signal comes. To be called by a process made for it,
 /// before any other thread is started.
@@ -190,8 +191,13 @@ fn sum(page: &Page, gauge: Gauge) -> u64 {
 impl Wire {
     fn run(mut self) -> Result<(), LabError> {
         let stop = Arc::new(AtomicBool::new(false));
+        let no_signals = |error| LabError::io("handle signals", error);
+        let (stopped, stopping) = UnixStream::pair().map_err(no_signals)?;
         for signal in [SIGTERM, SIGINT, SIGHUP] {
-            signal_hook::flag::register(signal, stop.clone()).map_err(|error| LabError::io("handle signals", error))?;
+            // In this order: the flag is set when the loop below wakes up.
+            signal_hook::flag::register(signal, stop.clone()).map_err(no_signals)?;
+            let stopping = stopping.try_clone().map_err(no_signals)?;
+            signal_hook::low_level::pipe::register(signal, stopping).map_err(no_signals)?;
         }
         self.page.set_global(Global::Started, clock::now().as_nanos());
         let [forward, backward] = &mut self.lanes;
@@ -208,8 +214,9 @@ impl Wire {
             let groups = if places.len() > 1 { 1 } else { 2 };
             for (index, lanes) in both.chunks_mut(groups).enumerate() {
                 let place = places.get(index).copied();
+                let stopping = &stopping;
                 running.push(scope.spawn(move || {
-                    let _last = StopsAll(stop);
+                    let _last = StopsAll(stop, stopping);
                     run_lanes(lanes, place, pace, page, stop)
                 }));
             }
@@ -230,7 +237,7 @@ impl Wire {
                     stop.store(true, Ordering::Relaxed);
                 }
                 awake.set(offered != before || sum(page, Gauge::HeldPackets) > 0);
-                thread::park_timeout(LOOK);
+                let _ = poll(&mut [PollFd::new(&stopped, PollFlags::IN)], Some(&LOOK));
             }
             let lanes = running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"));
             lanes.map_err(LabError::from)
@@ -248,11 +255,13 @@ fn is_orphan(owner: Option<Process>) -> bool {
 }
 
 /// Stops everything when it goes, also if a lane panics.
-struct StopsAll<'a>(&'a AtomicBool);
+struct StopsAll<'a>(&'a AtomicBool, &'a UnixStream);
 
 impl Drop for StopsAll<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+        // It is never read: where there is no room, it is readable already.
+        let _ = (&mut &*self.1).write(&[0]);
     }
 }
 

@@ -91,7 +91,7 @@ impl Intake<'_> {
                 return Ok(goodbye);
             }
             if let Some(throttle) = &self.shared.throttle {
-                throttle.wait(begun, length, || self.shared.ending().is_draining());
+                throttle.wait(begun, length, &self.shared.draining);
             }
         }
     }

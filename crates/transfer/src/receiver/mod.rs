@@ -68,7 +68,7 @@ use crate::clock;
 use crate::confined::confined;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
-use crate::once::watched;
+use crate::once::{Once, watched};
 use crate::processors::hashers;
 use crate::resources;
 use crate::stage_thread::{all_of, try_start};
@@ -163,6 +163,7 @@ fn receive(
         stalled: Mutex::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
+        draining: Once::default(),
         stir,
         sizes: Mutex::default(),
         totals: Mutex::default(),

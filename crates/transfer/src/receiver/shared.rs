@@ -25,7 +25,7 @@ use super::under_check::UnderCheck;
 use crate::event::{Event, EventSink, Outcome};
 use crate::further_links::FurtherControls;
 use crate::notices::Notices;
-use crate::once::{Ended, Running, watched};
+use crate::once::{Ended, Once, Running, watched};
 use crate::stages::{Activity, Busy};
 use crate::{clock, digest_text, path_text};
 
@@ -95,6 +95,8 @@ pub(super) struct Shared<'a> {
     /// Takes how many the sender needs, at the end that makes them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
+    /// The first connection has ended: what has arrived is drained.
+    pub(super) draining: Once,
     /// Tells the thread that watches the session that its ending has something to do.
     pub(super) stir: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,

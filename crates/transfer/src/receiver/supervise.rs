@@ -50,6 +50,7 @@ pub(super) fn supervise<'scope, 'env>(
     loop {
         carry_out(shared, &mut flushed);
         if shared.ending().is_draining() {
+            shared.draining.tell();
             break;
         }
         let now = clock::now();

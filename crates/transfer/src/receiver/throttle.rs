@@ -2,14 +2,11 @@
 //! receives reads no faster, so that TCP's window holds the sender back.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::clock;
-
-/// How soon it is looked again whether the session is over.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+use crate::once::Once;
 
 /// See the module's description.
 pub(super) struct Throttle {
@@ -23,15 +20,12 @@ impl Throttle {
         Self { rate, due: Mutex::new(Time::ORIGIN) }
     }
 
-    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until the session is over.
-    pub(super) fn wait(&self, begun: Time, length: ByteCount, is_over: impl Fn() -> bool) {
+    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until the session is `over`.
+    pub(super) fn wait(&self, begun: Time, length: ByteCount, over: &Once) {
         let due = self.charge(begun, clock::now(), length);
-        loop {
-            let left = due - clock::now();
-            if left == Span::ZERO || is_over() {
-                return;
-            }
-            std::thread::park_timeout(LOOK_AGAIN.min(left.into()));
+        let left = due - clock::now();
+        if left > Span::ZERO {
+            over.wait(left);
         }
     }
 
@@ -70,6 +64,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_session_that_is_over() {
         let throttle = Throttle::new(Rate::from_bits_per_second(8));
-        throttle.wait(Time::ORIGIN, ByteCount::from_mib(4), || true);
+        let over = Once::default();
+        over.tell();
+        throttle.wait(Time::ORIGIN, ByteCount::from_mib(4), &over);
     }
 }
