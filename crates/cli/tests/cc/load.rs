@@ -2,11 +2,11 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::support;
 use crate::support::algorithms::Kernel;
 use crate::support::daemon::Daemon;
+use crate::support::process::eventually;
 use crate::support::{Ended, ICDC, Run, Signal, Site, Start, is_root, skip};
 
 const NAME: &str = "highspeed";
@@ -24,11 +24,7 @@ fn hold(site: &Site, kernel: &Kernel) -> Run {
 }
 
 fn wait_for_state(kernel: &Kernel, state: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while kernel.state(NAME) != state {
-        assert!(Instant::now() < deadline, "{NAME} is {}, not {state}", kernel.state(NAME));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    assert!(eventually(|| kernel.state(NAME) == state), "{NAME} is {}, not {state}", kernel.state(NAME));
 }
 
 #[test]

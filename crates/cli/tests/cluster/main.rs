@@ -12,11 +12,11 @@ mod slurm;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use slurm::Cluster;
-use support::process::Start;
+use support::process::{Start, holds_within};
 use support::{MIB, Shape, Site, assert_no_leftovers, assert_same, data};
 
 /// Jobs wait for each other, on a machine that does other work as well.
@@ -29,11 +29,7 @@ fn tree(site: &Site, seed: u64) {
 
 /// Waits until it holds.
 fn await_that(what: &str, holds: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    assert!(holds_within(PATIENCE, holds), "{what}: not within {PATIENCE:?}");
 }
 
 fn states(site: &Site) -> Vec<String> {

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use icdc_disk::tree::{StagingKind, StagingName};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::support::daemon::Daemon;
+use crate::support::process::eventually;
 use crate::support::{
     BLOCK, Ended, KIB, MIB, Run, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data, is_root,
     leftovers, skip,
@@ -207,10 +206,7 @@ fn names_that_others_hold_for_this_user_stop_no_file() {
     plants.extend(beside("copy", Some(NOBODY)).map(|name| guarded.plant(Plant::Pipe, &name)));
     guarded.interrupted();
     // The daemon comes to its end on its own.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while leftovers(&guarded.shared).len() > plants.len() && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-    }
+    eventually(|| leftovers(&guarded.shared).len() <= plants.len());
     guarded.assert_only_plants(&plants);
     guarded.push("10gbit").finish().expect_code(0);
     assert_same(&guarded.source, &guarded.shared.join("copy"));

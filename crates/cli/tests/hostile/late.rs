@@ -81,6 +81,11 @@ impl Scene {
     }
 }
 
+/// Waits until the session has told that it waits for the lock of another one.
+fn hear_that_it_waits(peer: &mut Peer) {
+    peer.hear_of(|message| matches!(message, Message::Running(Some(_))).then_some(()));
+}
+
 /// A file of one block.
 const CONTENTS: &[u8] = &[7; 1 << 20];
 
@@ -126,8 +131,7 @@ fn who_has_gone_while_an_earlier_run_was_waited_for_changes_nothing() {
     let first = scene.begun();
     let mut second = scene.accepted();
     announce(&mut second);
-    // It comes to wait for the first one.
-    std::thread::sleep(Duration::from_millis(300));
+    hear_that_it_waits(&mut second);
     drop(second);
     drop(first);
     scene.await_ends(2);
@@ -211,7 +215,7 @@ fn who_waited_for_an_earlier_run_begins_once_its_client_answers() {
     let mut second = scene.accepted();
     second.confirms = false;
     announce(&mut second);
-    std::thread::sleep(Duration::from_millis(300));
+    hear_that_it_waits(&mut second);
     drop(first);
     second.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
     // A client behind a link that is down says nothing for now.
@@ -234,8 +238,7 @@ fn who_has_gone_while_a_file_of_an_earlier_run_was_waited_for_changes_nothing() 
     let mut second = scene.accepted();
     send_block(&mut second);
     end_file(&mut second);
-    // It comes to wait for the first one.
-    std::thread::sleep(Duration::from_millis(300));
+    hear_that_it_waits(&mut second);
     drop(second);
     drop(first);
     scene.await_ends(2);
@@ -251,7 +254,7 @@ fn who_waited_for_a_file_of_an_earlier_run_ends_once_its_client_answers() {
     send_block(&mut second);
     end_file(&mut second);
     second.confirms = false;
-    std::thread::sleep(Duration::from_millis(300));
+    hear_that_it_waits(&mut second);
     drop(first);
     second.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));
     // A client behind a link that is down says nothing for now.

@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::daemon::Daemon;
 use crate::support::lab::{B, Lab};
+use crate::support::process::eventually;
 use crate::support::{Ended, HERE, Site, Start};
 
 /// What a client sends first.
@@ -76,9 +77,7 @@ fn copies_among(sources: &[Ipv4Addr]) {
     let ended: Vec<Ended> = std::thread::scope(|scope| {
         scope.spawn(|| lab.inside("b", || flood(daemon.port(), sources, &stop, &begun)));
         // Every place that strangers can take is taken.
-        while begun.load(Ordering::Relaxed) < 1000 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert!(eventually(|| begun.load(Ordering::Relaxed) >= 1000));
         let ended = (0..4).map(copy).collect();
         stop.store(true, Ordering::Relaxed);
         ended

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::lab::{Lab, unused_name};
+use crate::support::process::eventually;
 use crate::support::{ICDC, Site, is_root, skip};
 
 fn words(output: &Output) -> String {
@@ -49,9 +50,7 @@ impl Stranger {
         let child = Command::new("unshare").args(["--net", "sleep", "600"]).spawn().unwrap();
         let stranger = Self(child);
         let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
-        while stranger.namespace() == own {
-            thread::sleep(Duration::from_millis(10));
-        }
+        assert!(eventually(|| stranger.namespace() != own));
         stranger
     }
 
@@ -76,9 +75,7 @@ fn who_got_the_number_of_a_namespace_that_is_gone_is_left_alone() {
         let directory = Path::new("/run/icdc/lab").join(&lab.name);
         let wire = lab.wire();
         kill_process(Pid::from_raw(wire).unwrap(), Signal::KILL).unwrap();
-        while is_alive(wire as u32) {
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for_end(wire);
         for namespace in namespaces(&lab.name) {
             assert!(Command::new("ip").args(["netns", "delete", &namespace]).status().unwrap().success());
         }
@@ -109,17 +106,15 @@ fn a_scenario_that_is_killed_leaves_no_lab() {
         let entries = fs::read_dir("/run/icdc/lab").into_iter().flatten();
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with(&name)).count()
     };
-    while !namespaces(&name).iter().any(|name| name.ends_with("-b")) {
+    assert!(eventually(|| {
         assert!(run.try_wait().unwrap().is_none());
-        thread::sleep(Duration::from_millis(10));
-    }
+        namespaces(&name).iter().any(|name| name.ends_with("-b"))
+    }));
     // The scenario measures by now, or is about to.
     thread::sleep(Duration::from_millis(500));
     run.kill().unwrap();
     run.wait().unwrap();
-    while labs() > 0 || !namespaces(&name).is_empty() {
-        thread::sleep(Duration::from_millis(50));
-    }
+    assert!(eventually(|| labs() == 0 && namespaces(&name).is_empty()));
 }
 
 #[test]
@@ -140,20 +135,17 @@ fn processors_are_kept_awake_as_long_as_packets_are_on_their_way() {
     // None before the threads have stepped back.
     let ticks = || idle_class_ticks(wire).unwrap_or(0);
     let (sender, _receiver) = lab.udp();
-    while ticks() < 20 {
+    assert!(eventually(|| {
         sender.send(b"there").unwrap();
-        thread::sleep(Duration::from_millis(10));
-    }
+        ticks() >= 20
+    }));
     lab.settled_status();
     let mut before = ticks();
     // The look after the last packet may still be to come.
-    while {
+    assert!(eventually(|| {
         thread::sleep(Duration::from_secs(1));
-        ticks()
-    } != before
-    {
-        before = ticks();
-    }
+        std::mem::replace(&mut before, ticks()) == before
+    }));
     // Programs that could use all processors get them.
     let processors = thread::available_parallelism().unwrap().get();
     let busy = "timeout 4 sh -c 'while :; do :; done' & ".repeat(processors) + "wait";
@@ -345,9 +337,7 @@ fn anybody_may_have_a_lab_where_user_namespaces_are_allowed() {
 }
 
 fn wait_for_end(wire: i32) {
-    while is_alive(wire as u32) {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    assert!(eventually(|| !is_alive(wire as u32)));
 }
 
 /// A process on a host that would outlive the test.
@@ -357,8 +347,6 @@ fn sleeper(lab: &Lab) -> std::process::Child {
     let sleeper = command.spawn().unwrap();
     let inode = |path: String| fs::metadata(path).unwrap().ino();
     let host = inode(format!("/run/netns/icdc-{}-a", lab.name));
-    while inode(format!("/proc/{}/ns/net", sleeper.id())) != host {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    assert!(eventually(|| inode(format!("/proc/{}/ns/net", sleeper.id())) == host));
     sleeper
 }

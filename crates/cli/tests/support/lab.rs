@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::network::{self, within};
+use super::process::eventually;
 use super::{ICDC, Site, is_root, skip};
 
 pub const A: &str = "10.26.33.1";
@@ -60,17 +61,16 @@ impl Lab {
 
     /// The status once it no longer changes: the wire brings it up to date ten times a second.
     pub fn settled_status(&self) -> Value {
-        let mut before = self.status();
-        loop {
+        let mut last = self.status();
+        let settled = eventually(|| {
+            // What is compared must not be the same update.
             thread::sleep(Duration::from_millis(400));
-            let now = self.status();
-            if now["a_to_b"]["offered_packets"] == before["a_to_b"]["offered_packets"]
-                && now["a_to_b"]["held_packets"] == 0
-            {
-                return now;
-            }
-            before = now;
-        }
+            let before = std::mem::replace(&mut last, self.status());
+            last["a_to_b"]["offered_packets"] == before["a_to_b"]["offered_packets"]
+                && last["a_to_b"]["held_packets"] == 0
+        });
+        assert!(settled, "packets are still on their way: {last}");
+        last
     }
 
     pub fn wire(&self) -> i32 {
