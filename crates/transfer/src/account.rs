@@ -78,19 +78,20 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").congestion = name;
     }
 
-    /// What the sending end's TCP went by last; empty where that is unknown.
+    /// Congestion control that the sending end's TCP used last; empty where that is unknown.
     #[must_use]
     pub fn congestion(&self) -> String {
         self.sums.lock().expect("no panic while sums are kept").congestion.clone()
     }
 
-    /// Notes the limit that a daemon sets to the rate of the key in use. The first one stays, whatever a client of the
-    /// daemon says of it.
+    /// Notes the limit that a daemon sets to the rate of the key in use. The first one stays,
+    /// whatever a client of the daemon says of it.
     pub fn note_max_rate(&self, limit: Rate) {
         self.sums.lock().expect("no panic while sums are kept").max_rate.get_or_insert(limit);
     }
 
-    /// Limit that a daemon sets to the rate of the key in use; `None` where there is none, or it is not known.
+    /// Limit that a daemon sets to the rate of the key in use; `None` where there is none, or it is
+    /// not known.
     #[must_use]
     pub fn max_rate(&self) -> Option<Rate> {
         self.sums.lock().expect("no panic while sums are kept").max_rate
@@ -101,7 +102,7 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").place.get_or_insert(place);
     }
 
-    /// Where the source is placed, if a session has decided that.
+    /// Place of the source at the destination, once a session has decided it.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         self.sums.lock().expect("no panic while sums are kept").place

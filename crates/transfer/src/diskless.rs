@@ -1,4 +1,4 @@
-//! What differs in a session without disks.
+//! Sessions without disks (`Diskless`): source file, engine and digests.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub fn make(directory: &Path, diskless: Diskless) -> io::Result<()> {
     File::create_new(directory.join(NAME))?.set_len(diskless.length.as_u64())
 }
 
-/// What reads and writes.
+/// Disk engine of a session: [`EngineKind::None`] where it is diskless.
 pub(crate) fn engine(diskless: Option<Diskless>) -> EngineKind {
     if diskless.is_some() { EngineKind::None } else { EngineKind::Auto }
 }

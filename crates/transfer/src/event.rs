@@ -1,4 +1,4 @@
-//! What happens during a transfer, as typed events.
+//! Typed events of a transfer.
 //!
 //! One stream feeds the progress bar, the JSON lines and the report, and crosses the wire as JSON
 //! when one end drives a transfer for another. Field names carry their unit: this is the documented
@@ -28,12 +28,12 @@ pub enum Event {
     Started {
         /// Release of the program.
         version: String,
-        /// What is copied, as the user wrote it.
+        /// Sources, as the user wrote them.
         sources: Vec<String>,
-        /// Where to, as the user wrote it.
+        /// Destination, as the user wrote it.
         destination: String,
     },
-    /// A connection is being made.
+    /// Route of the data to a far end that ssh has started.
     Connecting {
         /// To whom: host and port, or a host by ssh.
         to: String,
@@ -42,10 +42,10 @@ pub enum Event {
     Route {
         /// The route.
         via: Via,
-        /// Why not the one before; empty for the first.
+        /// Reason why the previous route was not used; empty for the first.
         reason: String,
     },
-    /// A data connection stands.
+    /// A data connection is established.
     Connected {
         /// Address of the other end.
         peer: String,
@@ -56,7 +56,7 @@ pub enum Event {
         /// Congestion control of the sending socket; empty where unknown.
         congestion: String,
     },
-    /// What the scan of the sources found so far.
+    /// Result of the scan of the sources so far.
     Scanned {
         /// Regular files.
         files: u64,
@@ -75,9 +75,9 @@ pub enum Event {
         bytes: u64,
         /// BLAKE3 digest in hex, for a regular file whose contents were digested.
         digest: Option<String>,
-        /// What became of it.
+        /// Outcome of the item.
         outcome: Outcome,
-        /// Why it failed.
+        /// Reason of a failure.
         reason: Option<String>,
     },
     /// Something worth knowing that is no failure.
@@ -102,9 +102,9 @@ pub enum Event {
     Noticed(Noticed),
     /// The sender allows itself another rate.
     Pace {
-        /// What it allows itself for this reason, in bits per second; 0 for no limit.
+        /// Ceiling of the sender's rate for this reason, in bits per second; 0 for no limit.
         ceiling_bps: u64,
-        /// Why.
+        /// Reason of the change.
         reason: PaceReason,
     },
     /// The connection broke; a new one will be tried.
@@ -113,7 +113,7 @@ pub enum Event {
         attempt: u32,
         /// Pause before it.
         pause_ms: u64,
-        /// What broke.
+        /// Cause of the break.
         reason: String,
     },
     /// Earlier work was found and is used.
@@ -121,7 +121,7 @@ pub enum Event {
         /// Bytes that need not travel again.
         bytes: u64,
     },
-    /// What a run without `--dry-run` would send.
+    /// An item that a run without `--dry-run` would send.
     WouldSend {
         /// Path of the item; bytes that are not UTF-8 are replaced.
         path: String,
@@ -130,7 +130,7 @@ pub enum Event {
     },
     /// The run could not be completed; a summary of what was done follows.
     Failed {
-        /// What, where and what to do.
+        /// Message for the user: what failed, where, and what to do.
         reason: String,
         /// Exit code that the process will have.
         exit_code: u8,
@@ -140,7 +140,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// As the receiver tells of another process; `None` when that is not waited for any more.
+    /// Event for the receiver's report of another process; `None` once that is not waited for any
+    /// more.
     pub(crate) fn of_running(running: Option<&Running>) -> Self {
         running.map_or(Self::Waited, |running| Self::Running {
             path: path_text(&running.path),
@@ -169,18 +170,18 @@ impl Event {
     }
 }
 
-/// Why a connection after the first has ended early.
+/// Reason why a connection after the first has ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
     /// Sending over it failed, for this cause.
     Lost(String),
-    /// The receiver has told so: it had broken, or stalled.
+    /// The receiver reported that it broke or stalled.
     AtReceiver,
-    /// It has broken, or the sender has closed it: the receiver sees this.
+    /// It broke, or the sender closed it: the receiver notices this by itself.
     AtSender(String),
     /// The others bring the last blocks sooner.
     Slow,
-    /// Nothing has arrived over it while the first one was heard.
+    /// Nothing arrived over it while the first connection was alive.
     Stalled,
 }
 
@@ -194,14 +195,14 @@ pub enum Via {
     Back,
     /// ssh connections of their own.
     Ssh,
-    /// TCP to the far end's port by way of a relay.
+    /// TCP to the far end's port through a relay.
     Relay,
-    /// TCP to the far end's port by way of a SOCKS 5 proxy.
+    /// TCP to the far end's port through a SOCKS 5 proxy.
     Socks5,
 }
 
 impl Via {
-    /// As `--via` and JSON have it.
+    /// Name in `--via` and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -214,7 +215,7 @@ impl Via {
     }
 }
 
-/// Why a sender allows itself another rate.
+/// Reason of a change of the sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceReason {
@@ -228,21 +229,21 @@ pub enum PaceReason {
     Losses,
     /// Slow start has ended without a queue.
     NoGrowth,
-    /// What stood in the queue has gone.
+    /// The queue on the path has drained.
     QueueGone,
-    /// It is time to try a higher rate.
+    /// The sender begins to probe for a higher rate.
     ProbeStarted,
     /// The higher rate was carried.
     ProbeSucceeded,
-    /// It was not.
+    /// The probe showed that the higher rate is not available.
     ProbeFailed,
     /// The path carries what it is known to carry.
     CachedRateConfirmed,
-    /// What was taken for a queue was none.
+    /// The rise of the delay was not caused by a queue.
     NoQueue,
     /// The queue does not drain whatever is sent: others fill it.
     QueueStays,
-    /// What half of the path is has been measured.
+    /// Half of the path's rate has been measured.
     ShareFound,
 }
 
@@ -274,17 +275,17 @@ impl From<Reason> for PaceReason {
     }
 }
 
-/// What became of an item.
+/// Outcome of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is complete under its final name.
     Published,
-    /// It was there already.
+    /// An equal file existed already.
     Skipped,
     /// A newer file was there, and stays (`--update`).
     KeptNewer,
-    /// It could not be copied; the rest goes on.
+    /// It could not be copied; the run continues with the others.
     Failed,
 }
 
@@ -315,15 +316,16 @@ pub struct Sample {
     pub retransmitted_segments: u64,
     /// Pacing rate of the sending socket; 0 if unknown or without limit.
     pub pacing_bps: u64,
-    /// How long nothing has come from the other end; 0 if unknown.
+    /// Time since anything last arrived from the other end; 0 if unknown.
     #[serde(default)]
     pub silent_ms: u64,
-    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
+    /// sets none.
     #[serde(default)]
     pub max_rate_bps: u64,
 }
 
-/// A stage of the data's way that the others may have to wait for.
+/// A stage of the pipeline that can limit the rate of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -362,7 +364,7 @@ impl From<Limiter> for Stage {
 }
 
 impl Stage {
-    /// All stages in the order of the data's way.
+    /// All stages in the order in which data passes them.
     pub const ALL: [Self; 10] = [
         Self::Start,
         Self::Scan,
@@ -435,13 +437,14 @@ pub struct Summary {
     pub sparse_digest: Option<String>,
     /// Digest over names, metadata and contents of all items in hex.
     pub tree_digest: Option<String>,
-    /// In this run both ends agreed on the digest of every one of these files, and nothing failed.
+    /// In this run both ends agreed on the digest of each of these files, and nothing failed.
     pub verified: bool,
     /// Every file was read back from the medium and compared, too (`--verify`).
     pub read_back: bool,
     /// Share of the time (0 to 1) by the name of the stage that the others waited for.
     pub limited_by: BTreeMap<String, f64>,
-    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
+    /// sets none.
     #[serde(default)]
     pub max_rate_bps: u64,
     /// Items that failed.

@@ -19,7 +19,7 @@ pub struct FurtherLink {
     pub link: Link,
 }
 
-/// How the connections of a session after the first come about.
+/// Source of a session's connections after the first.
 #[derive(Clone, Copy)]
 pub struct Joining<'a> {
     /// Brings those that have been made.
@@ -76,7 +76,7 @@ impl FurtherControls {
         }
     }
 
-    /// How long nothing has arrived over each that is in use, by number.
+    /// Time since anything last arrived over each open connection, by number.
     pub(crate) fn silences(&self) -> Vec<(u8, Span)> {
         self.lock().open.iter().map(|(number, control)| (*number, control.silence())).collect()
     }

@@ -1,12 +1,12 @@
-//! Identities of files and directories that both ends of a session understand, so that a copy onto
-//! itself is noticed: through a bind mount, and by way of another end on the same host.
+//! Identities of files and directories that both ends of a session can compare, so that a copy onto
+//! itself is noticed even through a bind mount or another end on the same host.
 //!
 //! ```text
 //! identity = BLAKE3(boot id of the kernel, job, device, inode)
 //! ```
 //!
-//! Containers share the boot id of their host, and with it the numbers of its devices. The boot id is
-//! random: the other end learns nothing unless it runs on the same kernel.
+//! Containers share the boot id of their host, and with it the numbers of its devices. The boot id
+//! is random: the other end learns nothing unless it runs on the same kernel.
 
 use icdc_disk::tree::Stat;
 use icdc_protocol::message::{Digest, Identity};
@@ -20,7 +20,7 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
-    /// `None` where the kernel does not tell which one it is.
+    /// Hasher for the identities of one job; `None` where the kernel's boot id cannot be read.
     pub(crate) fn of(job: &Digest) -> Option<Self> {
         let boot_id = std::fs::read(BOOT_ID).ok().filter(|found| !found.is_empty())?;
         let mut hasher = blake3::Hasher::new_derive_key("icdc identity 1");
@@ -28,12 +28,12 @@ impl Identities {
         Some(Self { hasher })
     }
 
-    /// That of what has this description.
+    /// Identity of the file or directory that `stat` describes.
     pub(crate) fn identity(&self, stat: &Stat) -> Identity {
         self.numbered(stat.dev, stat.ino)
     }
 
-    /// That of an inode of a device.
+    /// Identity of an inode of a device.
     pub(crate) fn numbered(&self, device: u64, inode: u64) -> Identity {
         let mut hasher = self.hasher.clone();
         hasher.update(&device.to_le_bytes()).update(&inode.to_le_bytes());

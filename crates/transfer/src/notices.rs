@@ -1,5 +1,5 @@
-//! Notices of items that have met the same and have not failed: told once, with their number and the first
-//! of them.
+//! Notices about items that share a condition and have not failed: reported once for each
+//! condition, with the number of items and the first paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::path_text;
 /// Notice of items of a run that met something, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noticed {
-    /// What they met.
+    /// Condition that the items share.
     pub kind: NoticeKind,
     /// Number of items.
     pub count: u64,
@@ -24,8 +24,8 @@ pub struct Noticed {
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     by_kind: BTreeMap<NoticeKind, Notice>,
-    /// Those that the other end does not know as they are.
-    untold: BTreeSet<NoticeKind>,
+    /// Kinds whose notices have changed since they were last reported.
+    changed: BTreeSet<NoticeKind>,
 }
 
 impl Notices {
@@ -36,18 +36,18 @@ impl Notices {
         if notice.first.len() < MAX_NOTICED {
             notice.first.push(path.to_vec());
         }
-        self.untold.insert(kind);
+        self.changed.insert(kind);
     }
 
-    /// The other end has told what items have met there so far.
-    pub(crate) fn heard(&mut self, notice: Notice) {
+    /// Takes over the other end's notice of one kind, which replaces its earlier one.
+    pub(crate) fn replace(&mut self, notice: Notice) {
         self.by_kind.insert(notice.kind, notice);
     }
 
-    /// Notices to be told now; none is given twice.
-    pub(crate) fn untold(&mut self) -> Vec<Notice> {
-        let untold = std::mem::take(&mut self.untold);
-        untold.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()
+    /// Notices that have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Vec<Notice> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()
     }
 
     /// All of them, for the user.
@@ -57,13 +57,13 @@ impl Notices {
 }
 
 impl Noticed {
-    /// As an end has told it.
+    /// Printable form of a notice.
     pub(crate) fn of(notice: &Notice) -> Self {
         let first = notice.first.iter().map(|path| path_text(path)).collect();
         Self { kind: notice.kind, count: notice.count, first }
     }
 
-    /// Adds what further items have met in the same way, in a later session of the run.
+    /// Adds the items of a later session of the run.
     pub fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         let room = MAX_NOTICED.saturating_sub(self.first.len());
@@ -125,11 +125,11 @@ mod tests {
         for number in 0..5 {
             notices.note(NoticeKind::LinkRefused, format!("a/{number}").as_bytes());
         }
-        let told = notices.untold();
-        assert_eq!((told.len(), told[0].count, told[0].first.len()), (1, 5, MAX_NOTICED));
-        assert!(notices.untold().is_empty());
+        let changed = notices.take_changed();
+        assert_eq!((changed.len(), changed[0].count, changed[0].first.len()), (1, 5, MAX_NOTICED));
+        assert!(notices.take_changed().is_empty());
         notices.note(NoticeKind::TimeNotKept, b"b");
-        assert_eq!(notices.untold().len(), 1);
+        assert_eq!(notices.take_changed().len(), 1);
         let all: Vec<_> = notices.all().collect();
         assert!(all[1].text().starts_with("5 further names") && all[1].text().ends_with("(a/0, a/1, a/2, …)"));
         let mut sum = all[0].clone();

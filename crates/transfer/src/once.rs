@@ -15,7 +15,7 @@ pub(crate) struct Running {
 /// Tells of the end.
 pub(crate) struct Ended(Receiver<Infallible>);
 
-/// What runs, and how its end is told.
+/// A guard for something that runs, and the signal of its end.
 pub(crate) fn watched() -> (Running, Ended) {
     let (open, ended) = bounded(0);
     (Running { _open: open }, Ended(ended))
@@ -34,7 +34,7 @@ impl Ended {
     }
 }
 
-/// An event that happens at most once, told by whoever comes first.
+/// An event that happens at most once, signalled by whichever thread comes first.
 pub(crate) struct Once {
     running: Mutex<Option<Running>>,
     ended: Ended,
@@ -48,8 +48,8 @@ impl Default for Once {
 }
 
 impl Once {
-    /// It has happened.
-    pub(crate) fn tell(&self) {
+    /// Signals that the event has happened.
+    pub(crate) fn signal(&self) {
         self.running.lock().expect("no panic while an event is told").take();
     }
 
@@ -58,7 +58,7 @@ impl Once {
         self.ended.wait(limit)
     }
 
-    /// As [`Ended::channel`].
+    /// Channel that is closed by the event; see [`Ended::channel`].
     pub(crate) fn channel(&self) -> &Receiver<Infallible> {
         self.ended.channel()
     }
@@ -77,8 +77,8 @@ mod tests {
         thread.join().unwrap();
         let event = Once::default();
         assert!(!event.wait(Span::ZERO));
-        event.tell();
-        event.tell();
+        event.signal();
+        event.signal();
         assert!(event.wait(Span::ZERO));
     }
 }

@@ -6,13 +6,13 @@ use std::thread::available_parallelism;
 /// More hashers than the fastest cards need.
 const MOST_HASHERS: usize = 16;
 
-/// As many as this process may use.
+/// Number of processors that this process may use.
 pub(crate) fn count() -> usize {
     available_parallelism().map_or(1, NonZero::get)
 }
 
-/// How many threads of an end hash blocks. As many as may run at a time: where there is less to do,
-/// they sleep.
+/// Number of threads of an end that hash blocks: one for each processor, up to [`MOST_HASHERS`].
+/// Idle ones sleep.
 pub(crate) fn hashers() -> usize {
     count().min(MOST_HASHERS)
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use icdc_units::Rate;
 
-/// See the module's description.
+/// A share of a common rate, in bits per second, that can change during a run.
 #[derive(Debug)]
 pub struct RateShare(AtomicU64);
 
 impl RateShare {
-    /// At first this rate; [`Rate::MAX`] for no ceiling.
+    /// A share that begins at `rate`; [`Rate::MAX`] for no ceiling.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         Self(AtomicU64::new(rate.as_bits_per_second()))

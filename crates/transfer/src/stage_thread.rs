@@ -1,7 +1,7 @@
-//! Threads that bear the name of what they do, for `top -H` and `perf`.
+//! Threads named after their work, for `top -H` and `perf`.
 //!
-//! A session first gets all threads that it cannot do without, and begins once it has them: where one
-//! cannot be had, nothing is under way yet that would have to be ended.
+//! A session first starts all threads that it needs, and begins once it has them: if one cannot be
+//! started, nothing is under way yet that would have to be ended.
 
 use std::thread::{Scope, ScopedJoinHandle};
 

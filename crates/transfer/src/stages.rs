@@ -10,10 +10,10 @@
 //! * the outlet sends: split between `encrypt` and the socket as the link's own times tell, and the
 //!   socket's part between `destination_disk` (the receiver closed its window: its disk is behind)
 //!   and the path as TCP's receive-window-limited time tells. The path's part is `rate_ceiling`
-//!   while the socket's pacing rate is what the user allowed, `max_rate` while it is what the daemon
-//!   allows the key, `destination_disk` while it is what
-//!   the receiver's ring allows, else `network`; `network`, too, while nothing comes back. Within one
-//!   host, `rate_ceiling` while a parcel waits for the rate, else `destination_disk`.
+//!   while the socket's pacing rate is what the user allowed, `max_rate` while it is what the
+//!   daemon allows the key, `destination_disk` while it is what the receiver's ring allows, else
+//!   `network`; `network`, too, while nothing comes back. Within one host, `rate_ceiling` while a
+//!   parcel waits for the rate, else `destination_disk`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ use crate::event::Stage;
 /// Interval of the samples.
 pub(crate) const TICK: Span = Span::from_millis(20);
 
-/// What one stage of the pipeline is doing right now.
+/// Activity of one stage of the pipeline at present.
 #[derive(Default)]
 pub(crate) struct Activity(AtomicUsize);
 
@@ -53,7 +53,8 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Shared between the stages, which tell what they do, and the sampler, which charges time.
+/// State shared between the stages, which record their activity, and the sampler, which charges
+/// time.
 #[derive(Default)]
 pub(crate) struct StageClock {
     pub(crate) read: Activity,
@@ -122,7 +123,7 @@ impl StageClock {
             // Within one host nothing but the receiving pipeline can hold the outlet up.
             socket_part
         } else {
-            // Another program carries it, whose windows nobody tells.
+            // Another program carries it, whose windows are unknown.
             Span::ZERO
         };
         let path_part = socket_part - write_part;

@@ -9,7 +9,7 @@ use crate::receiver::Received;
 use crate::sender::Sent;
 use crate::{clock, digest_text};
 
-/// Of a run whose sending end is here.
+/// Summary of a run whose sending end is here.
 #[must_use]
 pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summary {
     let counts = &sent.counts;
@@ -29,7 +29,7 @@ pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summ
     complete(summary, sent.only, account, receive)
 }
 
-/// Of a run whose receiving end is here.
+/// Summary of a run whose receiving end is here.
 #[must_use]
 pub fn of_received(received: &Received, account: &Account, receive: &ReceiveOptions) -> Summary {
     let summary = Summary {

@@ -1,13 +1,12 @@
-//! The unfinished files that lie below a directory, of whatever runs: listed, and removed where no
-//! run holds them.
+//! Unfinished files of any run below a directory: listed, and removed where no run holds them.
 //!
 //! Two spellings of a destination are two jobs, so a run does not find what one with the other
-//! spelling has left; nor does anything else ever look for it. [`search`] does.
+//! spelling has left, and nothing else searches for it. [`search`] does.
 //!
-//! A run that is at work holds the lock of its journal, which is in the directory where its first
-//! source lands, and those of large unfinished files. Small ones have none: they count as held
-//! while the journal of a run there, or in a directory above, is. A copy of one small file alone has no
-//! journal: what may be its unfinished file stays for a while.
+//! A run in progress holds the lock of its journal, which is in the directory of its first source,
+//! and those of large unfinished files. Small ones have no lock: they count as held while the
+//! journal of a run there, or in a directory above, is held. A copy of a single small file has no
+//! journal: what may be its unfinished file is kept for a while.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,13 +27,13 @@ use crate::path_text;
 pub struct Unfinished {
     /// Its path, printable.
     pub path: String,
-    /// What it holds.
+    /// Contents of the file.
     pub content: Content,
     /// Space that it takes on the disk.
     pub space: ByteCount,
-    /// When it was changed last, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub changed: i64,
-    /// What became of it.
+    /// Fate of the file.
     pub fate: Fate,
 }
 
@@ -43,7 +42,7 @@ pub struct Unfinished {
 pub enum Content {
     /// Data of an item.
     Data,
-    /// Which blocks of a file are durable.
+    /// Journal of the durable blocks of a file.
     FileJournal,
     /// Items that a run has published.
     RunJournal,
@@ -54,57 +53,57 @@ pub enum Content {
 pub enum Fate {
     /// A running icdc holds it.
     Held,
-    /// It was changed a short while ago, and may be that of a copy at work: the copy of one small file alone
-    /// holds no lock.
+    /// It was changed recently, and may belong to a copy in progress: the copy of a single small
+    /// file holds no lock.
     Recent,
-    /// Nobody holds it.
+    /// No process holds it.
     Left,
-    /// Nobody held it, and it is removed.
+    /// No process held it, and it was removed.
     Removed,
-    /// It could not be told whether somebody holds it, or it could not be removed; the reason.
+    /// It is unknown whether a process holds it, or it could not be removed; the reason.
     Stays(String),
 }
 
 /// Something that a search comes upon.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// An unfinished file of this user; as root, of anybody.
+    /// An unfinished file of this user; for root, of any user.
     Unfinished(Unfinished),
-    /// One of another user, which is left alone.
+    /// An unfinished file of another user, which is left alone.
     Foreign,
     /// A directory that could not be read; the reason.
     Unread(String),
 }
 
-/// Looks for unfinished files in the directory `place` and below, without following links.
-/// With `remove`, those that nobody holds are removed. `now` is in seconds since 1970.
+/// Searches for unfinished files in the directory `place` and below, without following links. With
+/// `remove`, those that no process holds are removed. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// `place` cannot be opened.
-pub fn search(place: &Path, remove: bool, now: i64, tell: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
+pub fn search(place: &Path, remove: bool, now: i64, report: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
     let top = Tree::open(place)?.root().clone();
     let named = path_text(place.as_os_str().as_bytes()).trim_end_matches('/').to_owned();
     let above = std::fs::canonicalize(place).unwrap_or_default();
     let above = above.ancestors().skip(1).map(Path::to_owned).collect();
     let search = Search { place: named, remove, now, above };
-    let mut look = |opened: Result<Directory, TreeError>, parent| {
-        match opened.and_then(|directory| search.look(Chain { directory, parent }, tell)) {
+    let mut examine = |opened: Result<Directory, TreeError>, parent| {
+        match opened.and_then(|directory| search.examine(Chain { directory, parent }, report)) {
             Ok(below) => return below,
             // It was renamed or removed meanwhile.
             Err(error) if error.is_missing() => {}
-            Err(error) => tell(Found::Unread(search.told(&error))),
+            Err(error) => report(Found::Unread(search.message_of(&error))),
         }
         Vec::new()
     };
-    let mut waiting = look(Ok(top), None);
-    while let Some(Waiting { parent, name }) = waiting.pop() {
-        waiting.extend(look(parent.directory.open_directory(&name), Some(parent)));
+    let mut waiting = examine(Ok(top), None);
+    while let Some(PendingDirectory { parent, name }) = waiting.pop() {
+        waiting.extend(examine(parent.directory.open_directory(&name), Some(parent)));
     }
     Ok(())
 }
 
 /// A directory that is looked at later.
-struct Waiting {
+struct PendingDirectory {
     parent: Rc<Chain>,
     name: Name,
 }
@@ -118,9 +117,9 @@ struct Chain {
 /// State of a run of which there is a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Run {
-    /// It was interrupted.
+    /// The run was interrupted.
     Ended,
-    /// It is at work.
+    /// The run is in progress.
     Held,
 }
 
@@ -129,8 +128,9 @@ fn run_in(directory: &Directory) -> Option<Run> {
     directory.entries().ok()?.iter().filter_map(|entry| run_of(directory, entry.name)).max()
 }
 
-/// The run with this journal, if it is one. Anybody may make a file of that name where others may make files: it
-/// tells of an ended run only if it is this user's, or as root, whose searches are for all users.
+/// Run with this journal, if it is one. Any user may make a file of that name where others may make
+/// files: it counts as an ended run only if it is this user's, or for root, whose searches are for
+/// all users.
 fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
     StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
     match Hold::of(directory, &Name::new(name).ok()?).ok()? {
@@ -140,12 +140,13 @@ fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
     }
 }
 
-/// Seconds for which a small unfinished file without the journal of a run counts as that of a copy at work.
-const AT_WORK: i64 = 600;
+/// Seconds for which a small unfinished file without the journal of a run counts as that of a copy
+/// at work.
+const RECENT: i64 = 600;
 
-/// What is looked for, and where.
+/// Parameters of a search.
 struct Search {
-    /// As the user has named it; paths of the tree begin after it.
+    /// Path as the user has named it; paths of the tree are appended to it.
     place: String,
     remove: bool,
     now: i64,
@@ -155,7 +156,7 @@ struct Search {
 
 impl Search {
     /// Deals with what is in one directory; gives the directories in it, the first one last.
-    fn look(&self, chain: Chain, tell: &mut dyn FnMut(Found)) -> Result<Vec<Waiting>, TreeError> {
+    fn examine(&self, chain: Chain, report: &mut dyn FnMut(Found)) -> Result<Vec<PendingDirectory>, TreeError> {
         let chain = Rc::new(chain);
         let directory = &chain.directory;
         let listing = directory.entries()?;
@@ -168,7 +169,7 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
-                _ if is_directory => below.push(Waiting { parent: Rc::clone(&chain), name }),
+                _ if is_directory => below.push(PendingDirectory { parent: Rc::clone(&chain), name }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
@@ -176,19 +177,21 @@ impl Search {
         below.reverse();
         if !groups.is_empty() {
             let before = directory.own_stat()?;
-            // Not earlier: a run may have been taken up again since the directories above were looked at.
+            // Not earlier: a run may have been taken up again since the directories above were
+            // looked at.
             let run = self.run_above(&chain);
             let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
             // The directory was finished, its time included, when these were still in it.
             if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
                 let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
             }
-            found.into_iter().for_each(tell);
+            found.into_iter().for_each(report);
         }
         Ok(below)
     }
 
-    /// The run that has its journal in this directory or in one above; of several, one that is at work.
+    /// The run that has its journal in this directory or in one above; of several, one that is at
+    /// work.
     fn run_above(&self, chain: &Chain) -> Option<Run> {
         let found = std::iter::successors(Some(chain), |chain| chain.parent.as_deref());
         let within = found.filter_map(|chain| run_in(&chain.directory)).max();
@@ -196,9 +199,10 @@ impl Search {
         within.max(above)
     }
 
-    /// True for a small unfinished file that was changed so lately that a copy may be at work with it.
+    /// True for a small unfinished file that was changed so recently that it may belong to a copy
+    /// in progress.
     fn is_recent(&self, stat: &Stat) -> bool {
-        self.now.saturating_sub(stat.ctime.seconds) < AT_WORK
+        self.now.saturating_sub(stat.ctime.seconds) < RECENT
     }
 
     /// Deals with an unfinished file and its journal, which has no lock of its own.
@@ -227,7 +231,7 @@ impl Search {
         for (staging, hold, name, stat) in &own {
             let fate = match hold {
                 _ if is_held => Fate::Held,
-                Err(error) => Fate::Stays(self.told(error)),
+                Err(error) => Fate::Stays(self.message_of(error)),
                 Ok(_) if is_unprotected && self.is_recent(stat) => Fate::Recent,
                 Ok(_) if !self.remove => Fate::Left,
                 Ok(_) => self.remove_same(directory, name, stat),
@@ -252,11 +256,11 @@ impl Search {
         match directory.stat(name) {
             Ok(now) if (now.dev, now.ino) == (seen.dev, seen.ino) => match directory.remove_file(name) {
                 Ok(()) => Fate::Removed,
-                Err(error) => Fate::Stays(self.told(&error)),
+                Err(error) => Fate::Stays(self.message_of(&error)),
             },
             Ok(_) => Fate::Stays(format!("{}: it was replaced meanwhile", self.path_of(directory, name))),
             Err(error) if error.is_missing() => Fate::Removed,
-            Err(error) => Fate::Stays(self.told(&error)),
+            Err(error) => Fate::Stays(self.message_of(&error)),
         }
     }
 
@@ -265,21 +269,21 @@ impl Search {
     }
 
     /// An error begins with a path below the place.
-    fn told(&self, error: &TreeError) -> String {
+    fn message_of(&self, error: &TreeError) -> String {
         format!("{}{error}", self.place)
     }
 }
 
-/// Who holds an unfinished file.
+/// Holder of an unfinished file.
 enum Hold {
     /// Another process.
     Another,
-    /// This one, as long as this lives. Links and devices cannot be locked.
+    /// This process, as long as this value lives. Links and devices cannot be locked.
     Own { locked: Option<(File, Stat)> },
 }
 
 impl Hold {
-    /// Tries to lock a file; fails where it cannot be told who holds it.
+    /// Tries to lock a file; fails where the holder cannot be determined.
     fn of(directory: &Directory, name: &Name) -> Result<Self, TreeError> {
         match directory.open_file(name) {
             Ok((file, stat)) => match try_lock(&file) {

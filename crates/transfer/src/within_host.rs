@@ -19,15 +19,15 @@ use crate::sender::selection::Selection;
 use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
-/// What is copied within this host, and how.
+/// Request of a copy within this host.
 pub struct WithinHost<'a> {
     /// Name of the run.
     pub transfer: TransferId,
-    /// Where sources and destination are resolved.
+    /// Tree in which sources and destination are resolved.
     pub tree: &'a Tree,
     /// The sources, as the user wrote them.
     pub paths: &'a [Vec<u8>],
-    /// What of them is copied; `None` for everything.
+    /// Part of the sources that is copied; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
     /// The destination, as the user wrote it.
     pub destination: &'a [u8],
@@ -38,16 +38,16 @@ pub struct WithinHost<'a> {
 }
 
 impl WithinHost<'_> {
-    /// Copies, and tells what happens by `events`.
+    /// Copies, and reports by `events`.
     ///
     /// # Errors
-    /// Why the sending end's session ended early.
+    /// Reason why the sending end's session ended early.
     pub fn copy(&self, events: &EventSink, stop: &StopSignal) -> Result<Summary, SessionError> {
         let account = Account::new(clock::now());
         let (near, far) = memory_pair();
         let (_, nobody) = unbounded();
         let nobody = Joining { joined: &nobody, wanted: None };
-        // The sender tells everything.
+        // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
         let order = receiver::Order {
@@ -59,7 +59,7 @@ impl WithinHost<'_> {
             allowed: receiver::Allowed::default(),
         };
         let receiving = Account::new(account.start());
-        // The sender heeds the user's request to stop and tells the receiver.
+        // The sender handles the user's request to stop and informs the receiver.
         let never_asked = StopSignal::new();
         let sent = std::thread::scope(|scope| {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, &receiving, &silent, &never_asked))

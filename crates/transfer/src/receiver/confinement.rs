@@ -4,10 +4,11 @@ use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
 use icdc_protocol::message::Place;
 
-/// Everything beneath the destination, to read and to change; beneath the directory that holds it where it is
-/// not there yet or a file, an interrupted run left its journal there, or an earlier session has made it the copy
-/// (its `place`). Nothing where it cannot be: that is
-/// found again, and told, when the session begins.
+/// Files that a receiver for `destination` may read and change: everything beneath the destination;
+/// beneath its parent directory where the destination is missing or a file, an interrupted run left
+/// its journal there, or an earlier session has made the destination the copy itself (its `place`).
+/// Nothing where the destination cannot be resolved: the session finds and reports that when it
+/// begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], place: Option<Place>) -> Files {
     let files = Files::of_end();
     let Ok(located) = tree.resolve(destination) else {
@@ -50,7 +51,8 @@ mod tests {
 
     use super::*;
 
-    /// Where a receiver for `destination` beneath a tree with `there/` may make a directory, of `places`.
+    /// Whether a receiver for `destination` beneath a tree with `there/` may make each of the
+    /// directories `places`.
     fn makes(destination: &[u8], place: Option<Place>, places: &[&str]) -> Vec<bool> {
         let temporary = tempfile::tempdir().unwrap();
         fs::create_dir_all(temporary.path().join("there/deep")).unwrap();

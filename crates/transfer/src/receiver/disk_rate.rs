@@ -12,36 +12,35 @@ use crate::clock;
 pub(super) struct Arrived {
     pub(super) block: Block,
     pub(super) length: usize,
-    pub(super) waits: Waits,
+    pub(super) waits: WaitingBlock,
 }
 
-/// What waits for the disk in one session.
+/// Blocks of one session that have arrived and are not yet written.
 #[derive(Clone, Default)]
-pub(super) struct Waiting(Arc<Mutex<Backlog>>);
+pub(super) struct DiskQueue(Arc<Mutex<Backlog>>);
 
-/// Counts one block as waiting for the disk until it is dropped: the block is written, or nobody
-/// wants it.
-pub(super) struct Waits {
-    waiting: Waiting,
+/// Counts one block as waiting for the disk until it is dropped: the block is written or discarded.
+pub(super) struct WaitingBlock {
+    waiting: DiskQueue,
     length: ByteCount,
 }
 
 const NO_PANIC: &str = "no panic while blocks are counted";
 
-impl Waiting {
+impl DiskQueue {
     /// The block waits from now on.
     pub(super) fn arrived(&self, block: Block, length: usize) -> Arrived {
         self.0.lock().expect(NO_PANIC).arrived(clock::now());
-        Arrived { block, length, waits: Waits { waiting: self.clone(), length: ByteCount::from(length) } }
+        Arrived { block, length, waits: WaitingBlock { waiting: self.clone(), length: ByteCount::from(length) } }
     }
 
-    /// What waits now, and how fast the disk takes it.
-    pub(super) fn look(&self) -> Load {
+    /// Blocks that wait at present, and the rate at which the disk takes them.
+    pub(super) fn load(&self) -> Load {
         self.0.lock().expect(NO_PANIC).look(clock::now())
     }
 }
 
-impl Drop for Waits {
+impl Drop for WaitingBlock {
     fn drop(&mut self) {
         // A panic of another thread has ended the session by itself.
         if let Ok(mut backlog) = self.waiting.0.lock() {

@@ -1,4 +1,4 @@
-//! Failures of items by what the system has said.
+//! Failures of items, by the error of the system.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(super) fn of_tree(error: &TreeError) -> Failure {
     if is_disk { Failure::Passing(reason) } else { Failure::Final(reason) }
 }
 
-/// Whether the medium or the server that holds it failed.
+/// Whether the medium, or the server that holds it, failed.
 fn is_of_medium(cause: &io::Error) -> bool {
     use rustix::io::Errno;
     let errors = [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::HOSTDOWN, Errno::REMOTEIO];

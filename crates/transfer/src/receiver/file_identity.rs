@@ -1,9 +1,9 @@
-//! Files told apart by what they are, not by their names, which others may give to another file.
+//! Identity of a file independent of its names, which may be given to another file.
 
 use icdc_disk::tree::{FileTime, Stat};
 
-/// A file, whatever its names are. Size and time tell it from another one that gets its inode when it
-/// is gone, and from itself after others have written to it; giving it a name changes neither.
+/// Identity of a file, whatever its names. Size and time of modification distinguish it from a file
+/// that reuses its inode, and from itself after it was written to; a new name changes neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity {
     /// Number of its file system.

@@ -31,7 +31,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// What the store does with a block.
+/// Checks a block and makes a job of the store of it; `None` for one of a file that has failed, or
+/// where the session fails.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that failed meanwhile are still on their way.
     let size = shared.size_of_large(header.id)?;

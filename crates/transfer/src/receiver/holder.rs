@@ -39,7 +39,7 @@ impl Holder {
     }
 }
 
-/// Who holds the lock of a file.
+/// Process that holds the lock of `file`, if it can be found.
 pub(super) fn holder(file: &File) -> Option<Holder> {
     let stat = Stat::of(file).ok()?;
     let device = (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev));

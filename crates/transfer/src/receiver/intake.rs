@@ -1,4 +1,4 @@
-//! What comes from the sender, handed to the thread whose work it is.
+//! Receives frames and hands each to the thread that handles it.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ pub(super) struct Intake<'a> {
     pub(super) account: &'a Account,
 }
 
-/// What a message means for the intake.
+/// Effect of a message on the loop of the intake.
 enum Flow {
     Continue,
     Goodbye(Goodbye),
@@ -98,10 +98,10 @@ impl Intake<'_> {
 
     /// A further connection has ended; whether the sender did not know.
     fn ended(&self, number: u8) -> bool {
-        let told = self.shared.connections().on_ended(number);
+        let ended = self.shared.connections().on_ended(number);
         self.shared.further.shut(number);
-        let is_news = told.is_some();
-        told.into_iter().for_each(|left| self.shared.reply(left));
+        let is_news = ended.is_some();
+        ended.into_iter().for_each(|left| self.shared.reply(left));
         is_news
     }
 
@@ -154,7 +154,7 @@ impl Intake<'_> {
                 }
             }
             Message::Notice(notice) => {
-                self.shared.noticed.lock().expect("no panic while notices are noted").heard(notice);
+                self.shared.noticed.lock().expect("no panic while notices are noted").replace(notice);
             }
             Message::Ping => {}
             Message::Connections { wanted } => {

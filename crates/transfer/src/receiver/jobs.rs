@@ -1,4 +1,4 @@
-//! What the threads of a receiving session ask of each other.
+//! Jobs that the threads of a receiving session queue for each other.
 
 use icdc_disk::tree::{Directory, Name};
 use icdc_protocol::block_map::BlockMap;
@@ -23,7 +23,7 @@ pub(super) enum NameJob {
     /// A file that an earlier run has published was read.
     Compared {
         id: EntryId,
-        /// It still has the digest under which it was published.
+        /// The file still has the digest under which it was published.
         same: bool,
     },
     /// A large file is given up.
@@ -58,6 +58,6 @@ pub(super) struct CompareJob {
     pub(super) directory: Directory,
     pub(super) name: Name,
     pub(super) size: ByteCount,
-    /// What its contents should have.
+    /// Digest that the contents should have.
     pub(super) digest: FileDigest,
 }

@@ -1,8 +1,8 @@
-//! Times of modification as the file systems of the destination keep them: to whole seconds or two, or
-//! within certain years only.
+//! Precision and range of the times of modification that the destination's file systems store:
+//! whole seconds or two, or certain years only.
 //!
-//! Nothing tells of that reliably but a try: a file without a name is given the time, and shows what is
-//! kept of it.
+//! No file system reports this reliably, so it is tried out: a file without a name is given the
+//! time, and what is read back shows what is stored.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::staging::{Purpose, Staging, make_under};
 /// Most file systems whose files for trying are kept open.
 const OPEN: usize = 16;
 
-/// See the module's description.
+/// File systems that were probed.
 #[derive(Default)]
 pub(super) struct KeptTimes {
     /// Files for trying, by the number of their file system; `None` where none can be had.
@@ -30,9 +30,9 @@ impl KeptTimes {
         Self { changes_nothing, ..Self::default() }
     }
 
-    /// The time that a file of `directory`, which is on the file system `device`, shows once it was given
-    /// `wanted`; `wanted` itself where that cannot be tried. `found` is what a file there shows that may
-    /// have been given it.
+    /// The time that a file of `directory`, which is on the file system `device`, shows once it was
+    /// given `wanted`; `wanted` itself where that cannot be tried. `found` is what a file there
+    /// shows that may have been given it.
     pub(super) fn shown(
         &self,
         (directory, device): (&Directory, u64),
@@ -49,7 +49,7 @@ impl KeptTimes {
         }
     }
 
-    /// A file that nobody finds.
+    /// An unnamed file in `directory`, or one under a staging name that is removed at once.
     fn file_in(&self, directory: &Directory) -> Option<File> {
         let named = || {
             let make = |staging: Staging| directory.create_file(&staging.part(), 0o600);
@@ -61,13 +61,14 @@ impl KeptTimes {
     }
 }
 
-/// True if an item that was given the time `wanted` shows one that is off by more than the rounding of
-/// file systems, which keep seconds or every other one.
+/// True if an item that was given the time `wanted` shows one that is off by more than the rounding
+/// of file systems, which keep seconds or every other one.
 pub(super) fn is_far_off(wanted: Option<FileTime>, shown: FileTime) -> bool {
     wanted.is_some_and(|wanted| wanted.seconds.abs_diff(shown.seconds) >= 2)
 }
 
-/// True if a file system that keeps whole seconds, or every other one, may keep `found` of `wanted`.
+/// True if a file system that keeps whole seconds, or every other one, may keep `found` of
+/// `wanted`.
 fn may_be_kept_of(wanted: FileTime, found: FileTime) -> bool {
     found.nanos == 0
         && (found.seconds == wanted.seconds || (found.seconds % 2 == 0 && found.seconds == wanted.seconds - 1))

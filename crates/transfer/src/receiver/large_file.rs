@@ -19,7 +19,7 @@ use super::pending::{metadata, restore};
 use super::publishing::Made;
 use super::shared::Shared;
 use super::staging::Staging;
-use super::waiting::{Locked, Waiting};
+use super::waiting::{LockWait, Locked};
 
 /// Files that an earlier run has left of an item, locked.
 pub(super) struct Continued {
@@ -55,7 +55,7 @@ impl Plan {
         ByteCount::new(self.header.size)
     }
 
-    /// It may have holes.
+    /// Whether the file may have holes.
     pub(super) fn is_sparse(&self) -> bool {
         matches!(self.entry.kind, EntryKind::File { sparse: true, .. })
     }
@@ -64,9 +64,9 @@ impl Plan {
         self.directory.path_of(&self.name)
     }
 
-    /// Makes the part file and its journal in place of what lies there. True if another session had
-    /// to be waited for, or if the sender has gone: a newer run may be through then, even where no
-    /// lock tells of it.
+    /// Makes the part file and its journal, replacing what has their names. True if another
+    /// session's lock was waited for, or if the sender has gone: a newer run may have completed the
+    /// file by then, even where no lock shows it.
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
         let Self { directory, name, header, locked, .. } = self;
         let shown = self.path();
@@ -74,10 +74,10 @@ impl Plan {
         let mut has_waited = false;
         for _ in 0..leftovers::CLAIMS {
             // One that another process is writing must not be taken away from it.
-            let waiting = Waiting::of(shared, *locked);
+            let waiting = LockWait::of(shared, *locked);
             let left = leftovers::find_part(directory, name, shared.whose(), header, &waiting)?;
             has_waited |= left.has_waited;
-            // What lies there may be a newer run's by now, which goes on from it.
+            // What has these names may be a newer run's by now, which continues with it.
             if (has_waited || left.part.is_some()) && shared.link.is_hung_up() {
                 let reason = "the sender closed the connection before the file was begun anew";
                 shared.fail(SessionError::Cut(reason.into()));
@@ -104,7 +104,7 @@ struct Unfinished {
     journal: Option<FileJournal>,
 }
 
-/// See the module's description.
+/// A large file that is received: part file, journal, and its final name.
 pub(super) struct LargeFile {
     entry: Entry,
     directory: Directory,

@@ -1,14 +1,14 @@
-//! What an interrupted run leaves behind, and how the next one finds it.
+//! Files that an interrupted run leaves behind, and how the next run finds them.
 //!
 //! Beside a large file: `.icdc-ID.part` (its data so far) and `.icdc-ID.blocks` (which blocks of it
-//! are durable); `ID` follows from the final name, and from the user where somebody else holds that
-//! one (`staging.rs`), so a later run of any kind finds it. What a run has published so far is in its
-//! journal (`run_log.rs`).
+//! are durable); `ID` is derived from the final name, and from the user where another user holds
+//! that name (`staging.rs`), so that any later run finds it. The items that a run has published so
+//! far are in its journal (`run_log.rs`).
 //!
-//! Who writes a part file of more than one block or a run's journal holds its lock until the file
-//! has its last name. A session that ends slowly and the one that goes on after it may be two
-//! processes: whoever comes later waits, and looks again whether the name still means the file
-//! whose lock it got.
+//! Whoever writes a part file of more than one block, or a run's journal, holds its lock until the
+//! file has its last name. A session that ends slowly and the one that continues after it may be
+//! two processes: the later one waits, and then checks again whether the name still refers to the
+//! file whose lock it got.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -26,30 +26,30 @@ use icdc_units::Span;
 use super::failure::{self, Failure};
 use super::holder::{Holder, holder};
 use super::staging::{Purpose, Staging, Whose, make_under};
-use super::waiting::Waits;
+use super::waiting::WaitPolicy;
 use crate::clock;
 
 /// Most times that a file may be replaced at once while its lock is waited for.
 pub(super) const CLAIMS: u32 = 3;
-/// What lies beside an unfinished item.
+/// Kinds of files beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
-/// Interval at which it is looked whether a lock is free. A thread that waits in `flock` itself can be woken
-/// by nothing but a signal, and no other event tells of a lock that is free on every file system.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Interval of the attempts to take a lock. A thread that waits in `flock` itself can be woken by a
+/// signal only, and no event reports a released lock on every file system.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes the lock of a file that another session may hold. True if it had to wait.
-fn lock(file: &File, what: &str, waits: &dyn Waits) -> io::Result<bool> {
+fn lock(file: &File, what: &str, waits: &dyn WaitPolicy) -> io::Result<bool> {
     let begun = clock::now();
     let mut has_waited = false;
     while !try_lock(file)? {
-        if !waits.goes_on(file, what, clock::now() - begun) {
+        if !waits.keep_waiting(file, what, clock::now() - begun) {
             waits.ends();
             return Err(io::Error::new(io::ErrorKind::WouldBlock, busy(what, holder(file))));
         }
         has_waited = true;
         #[expect(clippy::disallowed_methods, reason = "no event tells of a lock that another process has let go")]
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     if has_waited {
         waits.ends();
@@ -68,13 +68,14 @@ pub(super) struct Claimed {
     pub(super) file: Option<File>,
     /// An earlier session has held it until just now.
     pub(super) has_waited: bool,
-    /// File that was waited for, unlocked, where it lost its name meanwhile and was a file to be believed before.
+    /// File that was waited for, unlocked, where it lost its name meanwhile and was a file to be
+    /// believed before.
     pub(super) ended: Option<File>,
 }
 
 /// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its
 /// end. The user knows it as `what`.
-pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn Waits) -> Result<Claimed, String> {
+pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn WaitPolicy) -> Result<Claimed, String> {
     let failed = |error: io::Error| format!("{what}: {error}");
     let mut claimed = Claimed { file: None, has_waited: false, ended: None };
     let mut at_once = 0;
@@ -116,22 +117,23 @@ fn opened_held(directory: &Directory, name: &Name) -> Option<(File, Stat)> {
     (stat.uid == file_user() && stat.nlink == 1 && !try_lock(&file).unwrap_or(true)).then_some((file, stat))
 }
 
-/// Whether the name means this file.
+/// Whether the name still refers to this file.
 pub(super) fn is_still_named(directory: &Directory, name: &Name, file: &Stat) -> bool {
     directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (file.dev, file.ino))
 }
 
-/// True if what the journal `stat`, found as `name`, says may be believed: it belongs to this user, others
-/// may not write to it, and it has exactly this name. By another one that the file system takes for the same
-/// it may be what somebody has copied here who may make no journal.
+/// Whether the journal `stat`, found as `name`, can be trusted: it belongs to this user, others may
+/// not write to it, and the directory lists exactly this name. Under another name that the file
+/// system treats as equal it may be a file that was copied here by someone who may not make a
+/// journal.
 pub(super) fn is_believed(directory: &Directory, name: &Name, stat: &Stat) -> bool {
     let of_others = stat.mode & 0o022;
-    // Where all modes are alike, as on file systems without them, who may write the journal may as well
-    // replace what it tells of.
+    // Where all modes are alike, as on file systems without them, whoever may write the journal may
+    // also replace the files that it describes.
     let is_open = |directory: &Stat| directory.mode & 0o1022 == of_others;
     stat.uid == file_user()
         && (of_others == 0 || directory.own_stat().is_ok_and(|directory| is_open(&directory)))
-        // One that must not be read is believed by the name that was asked for.
+        // In a directory that must not be listed, the name that was opened is trusted.
         && directory.lists(name).unwrap_or(true)
 }
 
@@ -149,7 +151,7 @@ pub(super) struct FileJournal {
 }
 
 impl FileJournal {
-    /// What the journal beside an item has, if it is about this version of the source.
+    /// Journal beside an item with its block map, if it is about this version of the source.
     pub(super) fn find(directory: &Directory, staging: Staging, header: &Header) -> Option<(Self, BlockMap)> {
         Self::read(open_believed(directory, &staging.blocks())?, header)
     }
@@ -190,9 +192,9 @@ impl FileJournal {
     }
 }
 
-/// Makes everything of an unfinished file read as zero but the blocks `held`: whatever else an
-/// earlier run or anybody has written there would show through the holes of the file. False if the
-/// file system cannot do that.
+/// Makes every block of an unfinished file read as zero except those in `held`: other data, of an
+/// earlier run or of another process, would show through the holes of the file. False if the file
+/// system cannot do that.
 pub(super) fn clear_beside(file: &File, held: &BlockMap) -> io::Result<bool> {
     for gap in held.missing() {
         if !sparse::punch(file, block_offset(gap.start)..block_offset(gap.end))? {
@@ -238,9 +240,9 @@ pub(super) struct MadeFiles {
     pub(super) staging: Staging,
 }
 
-/// Makes the files of the large item with the final name `name`, for its data and, if it is to be `journaled`, for
-/// its journal, in place of the locked file `left` of an earlier session. `None` if another session has come first
-/// since that was looked for: it is to be looked for again.
+/// Makes the files of the large item with the final name `name`, for its data and, if it is to be
+/// `journaled`, for its journal, in place of the locked file `left` of an earlier session. `None`
+/// if another session has come first since that was looked for: it is to be looked for again.
 pub(super) fn make_files(
     directory: &Directory,
     name: &Name,
@@ -261,7 +263,8 @@ pub(super) fn make_files(
             Err(error) if error.is_existing() && is_of_another(staging) => return Ok(None),
             made => made?,
         };
-        // Before it was locked, another session may have found it and taken it for one that was left.
+        // Before it was locked, another session may have found it and taken it for one that was
+        // left.
         let journal = match hold(directory, &staging.part(), &file) {
             Ok(true) if journaled && staging.is_found_again() => make_journal(directory, staging).map(Some),
             Ok(true) => Ok(None),
@@ -284,7 +287,8 @@ fn hold(directory: &Directory, name: &Name, file: &File) -> Result<bool, TreeErr
         && is_still_named(directory, name, &Stat::of(file).map_err(failed("fstat"))?))
 }
 
-/// Makes the journal beside a file that this session has made and locked, in place of one without a file.
+/// Makes the journal beside a file that this session has made and locked, in place of one without a
+/// file.
 fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeError> {
     match directory.create_file(&staging.blocks(), 0o600) {
         Err(error) if error.is_existing() => {
@@ -301,23 +305,23 @@ pub(super) struct LeftPart {
     pub(super) part: Option<(Staging, File)>,
     /// An earlier session has held it until just now.
     pub(super) has_waited: bool,
-    /// Durable blocks by the journal of one that was waited for and is gone, if it is about this version
-    /// of the source.
+    /// Durable blocks by the journal of one that was waited for and is gone, if it is about this
+    /// version of the source.
     pub(super) ended: Option<BlockMap>,
 }
 
-/// Waits for an unfinished file with a hand on its journal, which goes with it.
+/// Waits for an unfinished file, and keeps its journal open, which is removed with it.
 struct WithJournal<'a> {
-    waits: &'a dyn Waits,
+    waits: &'a dyn WaitPolicy,
     directory: &'a Directory,
     name: Name,
     journal: OnceCell<Option<File>>,
 }
 
-impl Waits for WithJournal<'_> {
-    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool {
+impl WaitPolicy for WithJournal<'_> {
+    fn keep_waiting(&self, file: &File, what: &str, waited: Span) -> bool {
         self.journal.get_or_init(|| open_believed(self.directory, &self.name));
-        self.waits.goes_on(file, what, waited)
+        self.waits.keep_waiting(file, what, waited)
     }
 
     fn ends(&self) {
@@ -332,7 +336,7 @@ pub(super) fn find_part(
     name: &Name,
     whose: Whose,
     header: &Header,
-    waits: &dyn Waits,
+    waits: &dyn WaitPolicy,
 ) -> Result<LeftPart, String> {
     let mut left = LeftPart { part: None, has_waited: false, ended: None };
     for staging in own(directory, name, whose, &BESIDE) {
@@ -352,7 +356,7 @@ pub(super) fn find_part(
 
 /// Removes what is there of an unfinished item.
 pub(super) fn discard(directory: &Directory, staging: Staging) {
-    // Whoever finds the unfinished file gone makes both anew.
+    // Whoever finds the unfinished file gone makes both again.
     let _ = directory.remove_file(&staging.blocks());
     let _ = directory.remove_file(&staging.part());
 }
@@ -367,8 +371,8 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) 
     }
 }
 
-/// Removes all that an earlier session of this user has left of the item with the final name `name`,
-/// of which nothing more comes.
+/// Removes all that an earlier session of this user has left of the item with the final name
+/// `name`, of which nothing more comes.
 pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) {
     Purpose::item(name, whose).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
 }

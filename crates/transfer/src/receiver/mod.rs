@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The ring between the socket and the disk is the pool of blocks: the intake takes a block for
-//! every payload and waits when there is none. The sender is told of those that are whole and wait
+//! every payload and waits when there is none. The sender learns how many are complete and wait
 //! for the disk. Every queue is drained when the connection ends, however it ends, so that what has
 //! arrived becomes durable and is not sent again.
 
@@ -54,9 +54,9 @@ use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 use icdc_units::ByteCount;
 
-use self::disk_rate::Waiting;
+use self::disk_rate::DiskQueue;
 use self::intake::Intake;
-use self::names::Keeper;
+use self::names::FileExecutor;
 pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, Order};
 use self::shared::{Counters, Reply, Shared};
@@ -76,12 +76,12 @@ use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk, where memory is not limited to less.
 const RING: ByteCount = ByteCount::from_mib(256);
-/// Smallest ring that a user can ask for: the disk's queue, and as much again on its way.
+/// Smallest ring that a user can request: the disk's queue, and as much again in flight.
 const LEAST_BLOCKS: u64 = 16;
-/// What a finished session has done.
+/// Result of a finished session.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// The sender's last words; `None` where they did not come.
+    /// The sender's goodbye; `None` where it did not arrive.
     pub goodbye: Option<Goodbye>,
     /// Regular files that are complete and were not skipped.
     pub files: u64,
@@ -121,11 +121,11 @@ pub fn run(
 ) -> Result<Received, SessionError> {
     let files = confinement::files(order.tree, order.destination, order.options.place);
     let session = |link| receive(link, joining, order, account, events, stop);
-    let untold = |link: Link, error| {
+    let not_started = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);
         error
     };
-    confined("receiver", &files, link, session, untold)
+    confined("receiver", &files, link, session, not_started)
 }
 
 fn receive(
@@ -146,12 +146,12 @@ fn receive(
         }
     };
     let (replies, replies_queue) = bounded(4096);
-    let (stir, stirred) = bounded(1);
+    let (wake_supervisor, ending_changed) = bounded(1);
     let shared = Shared {
         order: *order,
         options,
         pool,
-        waiting: Waiting::default(),
+        waiting: DiskQueue::default(),
         throttle: order.allowed.max_rate.map(Throttle::new),
         replies,
         events,
@@ -164,7 +164,7 @@ fn receive(
         wanted: joining.wanted,
         ending: Mutex::default(),
         draining: Once::default(),
-        stir,
+        wake_supervisor,
         sizes: Mutex::default(),
         totals: Mutex::default(),
         notices: Mutex::default(),
@@ -190,13 +190,13 @@ fn receive(
                 return Err(error);
             }
         };
-        let keeper = Keeper::new(shared, to_store.clone(), to_compare);
+        let executor = FileExecutor::new(shared, to_store.clone(), to_compare);
         let (sends, sent) = watched();
         reply.run(move || {
             let _sends = sends;
             run_outlet(shared, outlet, &replies_queue);
         });
-        let keeper = names.run(move || keeper.run(&names_queue, &stored_queue));
+        let executor = names.run(move || executor.run(&names_queue, &stored_queue));
         for _ in 1..hashers {
             let (queue, to_store) = (hash_queue.clone(), to_store.clone());
             if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store)).is_err() {
@@ -216,14 +216,19 @@ fn receive(
         });
 
         // The intakes hold the heads of all queues: when they end, everything behind them drains.
-        let watch =
-            Watch { start: account.start(), stop, joined: joining.joined, stirred: &stirred, first: &first_ended };
+        let watch = Watch {
+            start: account.start(),
+            stop,
+            joined: joining.joined,
+            ending_changed: &ending_changed,
+            first: &first_ended,
+        };
         supervise::supervise(shared, scope, &further, &watch);
         drop(further);
-        if let Err(panic) = keeper.join() {
+        if let Err(panic) = executor.join() {
             std::panic::resume_unwind(panic);
         }
-        supervise::take_leave(shared, &sent);
+        supervise::finish(shared, &sent);
         Ok(())
     })?;
 
@@ -253,11 +258,11 @@ fn receive(
     })
 }
 
-/// Tells the sender why nothing is received.
+/// Reports to the sender why nothing is received.
 fn break_off(outlet: &mut dyn Outlet, error: &SessionError) {
     if let Some(refusal) = error.refusal() {
-        let told = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
-        told.unwrap_or_else(|untold| tracing::debug!(%untold, "the sender is not told why the session ends"));
+        let sent = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
+        sent.unwrap_or_else(|error| tracing::debug!(%error, "the sender is not told why the session ends"));
     }
 }
 

@@ -1,23 +1,24 @@
-//! Names: one thread that carries out what the [`Book`] asks for, and tells it what comes of it and
-//! from the link and the store.
+//! The thread that handles names: it carries out the actions of the [`Book`] and reports their
+//! outcomes to it, together with the messages of the link and the results of the store.
 //!
-//! It has the directories, what lies under staging names and the run's journal; what is wanted, in
-//! which order and when something is done is the book's.
+//! It holds the directories, the files under staging names and the run's journal. The book decides
+//! what is requested, in which order, and when an item is done.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `directories` | directories by their numbers |
-//! | `look` | what lies at the destination that bears on one item |
-//! | `telling` | events and counts |
+//! | `directories` | open directories by their numbers |
+//! | `examine` | state of an item at the destination |
+//! | `reporting` | events and counts |
 
 mod directories;
-mod look;
-mod telling;
+mod examine;
+mod reporting;
 
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
+use examine::{Examiner, header};
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
@@ -32,7 +33,6 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
-use look::{Look, header};
 
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
@@ -49,14 +49,14 @@ use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
 use super::spellings::{Spelling, Spellings};
-use super::waiting::{Locked, Waiting};
+use super::waiting::{LockWait, Locked};
 use crate::{clock, path_text};
 
-/// How long the thread waits for work where nothing is staged.
+/// Longest wait of the thread while nothing is staged.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// See the module's description.
-pub(super) struct Keeper<'a> {
+/// Executor of the [`Book`]'s actions, on one thread.
+pub(super) struct FileExecutor<'a> {
     shared: &'a Shared<'a>,
     book: Book<Option<Arrived>>,
     /// From the sender's first message until the run has begun.
@@ -67,7 +67,7 @@ pub(super) struct Keeper<'a> {
     spellings: Spellings,
     /// The destination was made for this session.
     new_destination: bool,
-    /// What examinations have claimed, until it is expected.
+    /// Unfinished files that examinations have claimed, until their blocks are expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
     /// Published or found file under the first name of each file with several, as many as the
@@ -78,7 +78,7 @@ pub(super) struct Keeper<'a> {
     kept_times: KeptTimes,
     /// `None` when nothing more will come from the link: then the store may end, too.
     store: Option<Channel<StoreJob>>,
-    /// Likewise.
+    /// Ended together with `store`.
     compare: Option<Channel<CompareJob>>,
 }
 
@@ -89,7 +89,7 @@ struct Opening {
     is_journaled: bool,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> FileExecutor<'a> {
     pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, compare: Channel<CompareJob>) -> Self {
         let settings = Settings {
             options: shared.options.clone(),
@@ -144,13 +144,14 @@ impl<'a> Keeper<'a> {
         self.book.on_settled();
         self.carry_out();
         let ending = self.shared.ending();
-        // One that has asked for the items itself continues nothing that it has whole, whatever the sender knows.
+        // A receiver that requested the items itself continues nothing that it has completely,
+        // whatever the sender knows.
         let is_over = ending.is_agreed() || self.shared.order.asked.is_some() && ending.is_complete();
         drop(ending);
         self.book.on_over(is_over);
         self.carry_out();
         if let Some(run) = &mut self.run {
-            run.rest();
+            run.close();
         }
     }
 
@@ -176,7 +177,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Does what the book asks for, and tells it the outcome of each action before the next.
+    /// Carries out the book's actions, and reports the outcome of each before the next.
     fn carry_out(&mut self) {
         while let Some(action) = self.book.poll() {
             self.act(action);
@@ -271,7 +272,7 @@ impl<'a> Keeper<'a> {
             }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
-            Action::Tell(told) => self.shared.tell(told),
+            Action::Tell(told) => self.shared.report_outcome(told),
             Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),
             Action::Fail(error) => self.shared.fail(error),
         }
@@ -279,9 +280,9 @@ impl<'a> Keeper<'a> {
 }
 
 /// The run as a whole.
-impl Keeper<'_> {
-    /// Where the sources land; takes the lock of the journal that an earlier session may still
-    /// hold.
+impl FileExecutor<'_> {
+    /// Finds where the sources are placed; takes the lock of the journal that an earlier session
+    /// may still hold.
     fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
         let (tree, destination) = (shared.order.tree, shared.order.destination);
@@ -292,7 +293,7 @@ impl Keeper<'_> {
         };
         let drop_box = shared.order.allowed.drop_box;
         let is_drop_box = drop_box.is_some();
-        // Who may only make what is new neither chooses by what is there nor hears of it.
+        // A client that may only make new items neither chooses by what exists nor learns of it.
         let place = shared.options.place.filter(|_| !is_drop_box);
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
@@ -305,7 +306,7 @@ impl Keeper<'_> {
             let _ = shared.place.set(place);
             shared.reply(Message::Placed(place));
         }
-        // A drop box replaces nothing, and does not tell whether the sources are what is there.
+        // A drop box replaces nothing, and does not reveal whether the sources exist there.
         if !is_drop_box {
             refuse_onto_itself(&placement, begin)?;
         }
@@ -392,9 +393,9 @@ impl Keeper<'_> {
 
 /// Outcome for a further name.
 enum Linked {
-    /// It is one of the file that was published or found under the first name.
+    /// The new name refers to the file that was published or found under the first name.
     ToFirst,
-    /// It was not made.
+    /// The link was not made, for this reason.
     Not(Apart),
 }
 
@@ -413,16 +414,16 @@ impl Opening {
             transfer: &shared.order.transfer,
             whose: shared.whose(),
         };
-        let waiting = Waiting::of(shared, Locked::Everything);
+        let waiting = LockWait::of(shared, Locked::Everything);
         RunLog::find(base, id, shared.options.resume, &waiting).map(Some).map_err(SessionError::Local)
     }
 }
 
 /// Items and directories.
-impl Keeper<'_> {
+impl FileExecutor<'_> {
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
-            return Ok(self.directories.look(new));
+            return Ok(self.directories.find_existing(new));
         }
         if self.shared.only_new() {
             return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
@@ -465,15 +466,15 @@ impl Keeper<'_> {
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
-        let waiting = Waiting::of(self.shared, self.locked());
+        let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
-        let mut look = Look::at(item, (directory, &name), ours, &waiting, &self.kept_times);
-        let verdict = self.book.decide(examination, &mut look)?;
-        let (found, claimed) = (look.found, look.claimed);
+        let mut examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
+        let verdict = self.book.decide(examination, &mut examiner)?;
+        let (found, claimed) = (examiner.found, examiner.claimed);
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
         let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Taken(_));
         let spelling = Spelling { directory: &directory, place, name: &name };
-        self.spellings.look(spelling, found.as_ref().map(|found| (found, is_found)))?;
+        self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
         if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
             if verdict == (Verdict::Skip { amend: true }) {
                 self.to_amend.insert(examination.id, found);
@@ -522,7 +523,7 @@ impl Keeper<'_> {
             plan.continue_with(continued);
             held
         });
-        // The store knows the file before its first block can be asked for.
+        // The store knows the file before its first block can be requested.
         let _ = store.send(StoreJob::Expect { plan, held });
     }
 
@@ -593,8 +594,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// Gives items their final names: those that may have other spellings one after the other, because
-    /// what is to be compared must stand there.
+    /// Gives items their final names: those that may have other spellings one after the other,
+    /// because what is to be compared must stand there.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
         let mut spellings = std::mem::take(&mut self.spellings);
         let may_differ = |publication: &&Publication| {
@@ -613,7 +614,7 @@ impl Keeper<'_> {
         let shown: Vec<Option<FileTime>> = renamed.iter().map(|(id, _)| shown(id)).collect();
         for ((id, outcome), shown) in renamed.iter().zip(&shown) {
             if let (Ok(()), Some(item), Some(shown)) = (outcome, self.book.item(*id), shown) {
-                self.look_at_time(item, *shown);
+                self.check_time(item, *shown);
             }
             self.note_renamed(*id, outcome);
         }
@@ -621,8 +622,8 @@ impl Keeper<'_> {
         renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()
     }
 
-    /// Notes an item that shows another time of modification than it was given.
-    fn look_at_time(&self, item: &Item, shown: FileTime) {
+    /// Reports an item whose time of modification is not the one that was set.
+    fn check_time(&self, item: &Item, shown: FileTime) {
         let is_link = matches!(item.entry.kind, EntryKind::HardLink { .. });
         if !is_link && is_far_off(metadata(&item.entry, self.shared.options.preserve).mtime, shown) {
             self.shared.notice(NoticeKind::TimeNotKept, &item.path);

@@ -9,10 +9,10 @@ use super::placement::{Placement, refusal, refuse};
 use crate::identity::Identities;
 use crate::path_text;
 
-/// See the module's description. Nothing has been made yet.
+/// Refuses a copy of a source onto itself or into itself. Nothing has been made yet.
 pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result<(), SessionError> {
-    let is_told = begin.sources.iter().any(|source| source.identity.is_some());
-    let Some(identities) = Identities::of(&begin.job).filter(|_| is_told) else { return Ok(()) };
+    let has_identities = begin.sources.iter().any(|source| source.identity.is_some());
+    let Some(identities) = Identities::of(&begin.job).filter(|_| has_identities) else { return Ok(()) };
     let lineage = placement.existing().lineage();
     let above: Vec<_> = lineage.into_iter().map(|(device, inode)| identities.numbered(device, inode)).collect();
     for source in &begin.sources {

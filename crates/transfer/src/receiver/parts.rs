@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use icdc_disk::Block;
 
-/// A part, at the start of what has `arrived`, in its place: in what the parts `before` have filled,
-/// or in its own block if it is the first.
+/// A part, at the start of what has `arrived`, in its place: in what the parts `before` have
+/// filled, or in its own block if it is the first.
 pub(super) fn put(before: Option<Block>, mut arrived: Block, range: Range<usize>) -> Block {
     match before {
         None => {

@@ -1,18 +1,18 @@
-//! What is restored of an entry beside its contents, for the file system.
+//! Metadata of an entry that are restored, in the types of the file system.
 
 use icdc_disk::tree::{FileTime, Metadata, TreeError};
 use icdc_protocol::message::{Entry, Preserve};
 use icdc_session::receiver::book::item::{ModificationTime, Restored};
 
-/// What is to be restored of an entry.
+/// Metadata that are restored of an entry.
 pub(super) fn metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
     let Restored { mode, mtime, owner, xattrs } = Restored::of(entry, preserve);
     let mtime = mtime.map(|ModificationTime { seconds, nanos }| FileTime { seconds, nanos });
     Metadata { mode, mtime, owner, xattrs }
 }
 
-/// Restores what is `wanted` by `set`; where the file system lets no mode be set, all but that: then
-/// false.
+/// Restores what is `wanted` by `set`; where the file system lets no mode be set, all but that:
+/// then false.
 pub(super) fn restore<'a>(
     wanted: &Metadata<'a>,
     set: impl Fn(&Metadata<'a>) -> Result<(), TreeError>,

@@ -1,4 +1,4 @@
-//! Where each source lands.
+//! Placement of the sources at the destination.
 //!
 //! ```text
 //! source      destination                 lands as
@@ -23,7 +23,7 @@ use super::run_log::RunLog;
 use super::staging::Whose;
 use crate::path_text;
 
-/// Where one source lands.
+/// Place of one source.
 #[derive(Clone, Debug)]
 pub(super) enum Landing {
     /// Under this name.
@@ -34,7 +34,7 @@ pub(super) enum Landing {
     Imagined,
 }
 
-/// Where all sources land.
+/// Placement of all sources.
 #[derive(Debug)]
 pub(super) struct Placement {
     sources: Vec<Source>,
@@ -44,29 +44,29 @@ pub(super) struct Placement {
 /// True if the directories above the destination may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parents {
-    /// They may not.
+    /// They must exist.
     Needed,
-    /// They may, and are not made.
+    /// They may be missing; nothing is made (dry run).
     Imagined,
-    /// They are made first.
+    /// Missing ones are made first.
     Made,
 }
 
-/// What the destination is to the sources.
+/// Relation of the destination to the sources.
 #[derive(Debug)]
 enum Destination {
-    /// They go into this directory.
+    /// The sources are placed in this directory.
     Inside(Directory),
-    /// They go into a directory that is not there yet.
+    /// The sources are placed in a directory that does not exist yet.
     InsideNew(Located),
     /// The only one takes this name.
     Named(Directory, Name),
 }
 
 impl Placement {
-    /// Decides by what the sources are and what is at `destination`, unless an earlier session of the run has
-    /// decided: then by its `place`. Changes nothing but missing `parents`.
-    /// For the `drop_box` of a key only what is not there yet is made, and it is not told what is there.
+    /// Decides by the kinds of the sources and what exists at `destination`; by its `place` if an
+    /// earlier session of the run has decided already. Makes nothing but missing `parents`. For the
+    /// `drop_box` of a key, only new items are made, and the client does not learn what exists.
     pub(super) fn find(
         tree: &Tree,
         destination: &[u8],
@@ -77,7 +77,7 @@ impl Placement {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
             return Err(refuse_staging(destination));
         }
-        let unresolved = |error| if drop_box.is_some() { refuse_untold(destination, error) } else { refuse(error) };
+        let unresolved = |error| if drop_box.is_some() { refuse_hidden(destination, error) } else { refuse(error) };
         let located = match tree.resolve(destination) {
             Err(error) if error.is_missing() && parents != Parents::Needed => {
                 refuse_names(&begin.sources)?;
@@ -152,7 +152,7 @@ impl Placement {
         }
     }
 
-    /// Where a source lands that may replace something.
+    /// Directory and name of a source that may replace something.
     pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {
         match &self.destination {
             Destination::Named(directory, name) => Some((directory, name.clone())),
@@ -181,7 +181,8 @@ impl Placement {
         }
     }
 
-    /// Makes DST where it has to be made; whether it was made here. With `only_new` it is not told what is there instead.
+    /// Makes the destination directory if it is missing; true if it was made here. With `only_new`
+    /// errors do not reveal what exists instead.
     pub(super) fn make(&mut self, only_new: bool) -> Result<bool, SessionError> {
         let mut is_new = false;
         if let Destination::InsideNew(located) = &self.destination {
@@ -190,7 +191,7 @@ impl Placement {
                 None => located.open_directory().map(|directory| (directory, false)),
             };
             let (directory, made_here) = made.map_err(|error| match error {
-                error if only_new && tells_what_is_there(&error) => refusal(taken(&located.path()).into_reason()),
+                error if only_new && reveals_contents(&error) => refusal(taken(&located.path()).into_reason()),
                 error => refuse(error),
             })?;
             is_new = made_here;
@@ -204,7 +205,8 @@ impl Placement {
     }
 
     /// Refuses a destination in which this user cannot make anything. One that is part of the copy
-    /// lets its owner in if `may_let_in`, until it gets the mode of its source, as those below it do.
+    /// lets its owner in if `may_let_in`, until it gets the mode of its source, as those below it
+    /// do.
     pub(super) fn check_rights(&self, may_let_in: bool) -> Result<(), SessionError> {
         let Some(base) = self.base() else { return Ok(()) };
         let is_copied = self.sources.iter().any(|source| source.kind == SourceKind::Contents);
@@ -217,7 +219,7 @@ impl Placement {
         .map_err(refuse)
     }
 
-    /// Where each source lands.
+    /// Places of all sources, in their order.
     pub(super) fn landings(&self) -> Result<Vec<Landing>, SessionError> {
         let inside = match &self.destination {
             Destination::Named(directory, name) => return Ok(vec![Landing::Named(directory.clone(), name.clone())]),
@@ -242,8 +244,8 @@ pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeErro
     directory.own_stat().map(|stat| DirectoryPlace { device: stat.dev, inode: stat.ino })
 }
 
-/// True if DST may be the copy itself although it is there: if an interrupted run of the same job has made it, or an
-/// earlier session of this one. Otherwise it is the directory to copy into.
+/// True if DST may be the copy itself although it is there: if an interrupted run of the same job
+/// has made it, or an earlier session of this one. Otherwise it is the directory to copy into.
 fn may_be_the_copy(located: &Located, begin: &Begin) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
     source.kind == SourceKind::Directory && !located.trailing_slash && located.name.is_some()
@@ -260,8 +262,8 @@ fn land(source: &Source, inside: Option<&Directory>) -> Result<Landing, SessionE
 fn existing_directory(located: &Located, only_new: bool) -> Result<Option<Directory>, SessionError> {
     match located.stat.map(|stat| stat.kind) {
         Some(Kind::Directory) => located.open_directory().map(Some).map_err(refuse),
-        // A link to a directory stands for the directory, and any other is an item to replace. Who names
-        // one to a device or a pipe means that, which is not written to.
+        // A link to a directory is treated as the directory, any other link as an item to replace.
+        // A link to a device or a pipe means that, which is not written to.
         Some(Kind::Symlink) => match located.open_directory() {
             Ok(directory) => Ok(Some(directory)),
             Err(TreeError::NotAFile { path, found, .. }) if !only_new => Err(refusal(format!(
@@ -323,9 +325,9 @@ fn refuse_missing(error: &TreeError) -> SessionError {
     refusal(format!("{error}; --mkpath makes the directories above the destination"))
 }
 
-/// Refuses a destination to whom it is not told what there is above it.
-fn refuse_untold(destination: &[u8], error: TreeError) -> SessionError {
-    if !tells_what_is_there(&error) {
+/// Refuses a destination without revealing what exists above it.
+fn refuse_hidden(destination: &[u8], error: TreeError) -> SessionError {
+    if !reveals_contents(&error) {
         return refuse(error);
     }
     refusal(format!(
@@ -334,8 +336,8 @@ fn refuse_untold(destination: &[u8], error: TreeError) -> SessionError {
     ))
 }
 
-/// True if this error tells what has a name: nothing, a file, a link, and where that leads.
-fn tells_what_is_there(error: &TreeError) -> bool {
+/// Whether this error reveals what has a name: nothing, a file, a link, and the link's target.
+fn reveals_contents(error: &TreeError) -> bool {
     matches!(
         error,
         TreeError::Missing { .. }

@@ -9,7 +9,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::shared::{FEEDBACK, Shared};
 use crate::event::{Event, Sample, Stage};
 
-/// What the last event told, for the next one.
+/// State of the last progress event, for the rates in the next one.
 pub(super) struct Progress {
     start: Time,
     last: Time,
@@ -22,7 +22,7 @@ impl Progress {
         Self { start, last: now, last_bytes: 0, last_totals: Totals::default() }
     }
 
-    /// How long until the next one is due.
+    /// Time until the next event is due.
     pub(super) fn due_in(&self, now: Time) -> Duration {
         (self.last + FEEDBACK - now).into()
     }

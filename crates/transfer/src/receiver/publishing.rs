@@ -36,7 +36,7 @@ pub(super) struct Made {
     bytes: ByteCount,
     /// For what must not be mixed up with the work of another copy to the same place.
     identity: Option<FileIdentity>,
-    /// It could not be given its mode.
+    /// Its mode could not be set.
     lacks_mode: bool,
 }
 
@@ -59,7 +59,7 @@ impl Made {
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
     }
 
-    /// Whether it need not be flushed.
+    /// Whether it is durable already and needs no flush.
     pub(super) fn is_durable(&self) -> bool {
         self.durable.is_some()
     }
@@ -86,7 +86,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// What was made in `directory`, to be `name` there.
+    /// An item made in `directory` that will get the final name `name`.
     pub(super) fn new(directory: &Directory, name: Name, made: Made) -> Self {
         Self { directory: directory.clone(), name, made }
     }
@@ -138,8 +138,8 @@ impl Staged {
         }
     }
 
-    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or says why that is
-    /// to be a file of its own.
+    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or says
+    /// why that is to be a file of its own.
     pub(super) fn hard_link(
         directory: &Directory,
         name: Name,
@@ -164,7 +164,7 @@ impl Staged {
             Err(_) if is_refused.get() => return Ok(Err(Apart::Refused)),
             made => made?,
         };
-        // Only what has been linked tells what had the name at that moment.
+        // Only the linked file shows what had the name at that moment.
         let linked = directory.stat(&staging).map_err(|error| {
             let _ = directory.remove_file(&staging);
             failure::of_tree(&error)
@@ -177,12 +177,12 @@ impl Staged {
         Ok(Ok(Self::new(directory, name, made)))
     }
 
-    /// Where it is to stand, printable.
+    /// Final path, printable.
     pub(super) fn path(&self) -> String {
         self.directory.path_of(&self.name)
     }
 
-    /// It could not be given its mode.
+    /// Whether its mode could not be set.
     pub(super) fn lacks_mode(&self) -> bool {
         self.made.lacks_mode
     }
@@ -192,8 +192,8 @@ impl Staged {
         self.made.identity
     }
 
-    /// Gives the item its final name, after a look at what the medium holds if `verified` has it:
-    /// by this digest. With `only_new` nothing else may have that name.
+    /// Gives the item its final name; `verified` is the digest to compare the medium with first.
+    /// With `only_new` the name must be free.
     pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>, only_new: bool) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         if !self.is_ours() {
@@ -241,8 +241,8 @@ impl Staged {
         spellings.may_differ(self.spelling(item), &self.made.staging)
     }
 
-    /// Refuses to replace what this run has published or found under another spelling of the name. Gives what
-    /// lies under the staging name.
+    /// Refuses to replace what this run has published or found under another spelling of the name.
+    /// Gives what lies under the staging name.
     pub(super) fn check_spelling(&self, item: &Item, spellings: &mut Spellings) -> Result<Stat, Failure> {
         let found = self.directory.stat(&self.name).ok();
         spellings.refuse_other(self.spelling(item), found.as_ref())?;
@@ -276,13 +276,13 @@ impl Staged {
         }
     }
 
-    /// Whether its contents need not be flushed, and a journal may tell of it.
+    /// Whether its contents need no flush and may have a journal.
     pub(super) fn is_durable(&self) -> bool {
         self.made.is_durable()
     }
 
-    /// Removes the journal of its blocks, now that it has its final name. Beside an unfinished file
-    /// it is that of another session, which has begun the item anew meanwhile.
+    /// Removes the journal of its blocks, once it has its final name. A journal beside an
+    /// unfinished file is that of another session, which has restarted the item meanwhile.
     pub(super) fn remove_journal(&self) {
         if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable
             && self.directory.stat(&self.made.staging).is_err()

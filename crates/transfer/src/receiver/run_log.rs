@@ -1,8 +1,9 @@
-//! Journal of a run in the directory where its first source lands: `.icdc-ID.run`, what the run has
-//! published so far.
+//! Journal of a run, in the directory of its first source: `.icdc-ID.run`, the items that the run
+//! has published so far.
 //!
-//! Of the same runs at one time the first to lock the journal goes on. The others wait, and take over what
-//! it has published: each has the journal open, which stays readable when the run that is through removes it.
+//! Of several equal runs at the same time, the first to lock the journal continues. The others
+//! wait, and take over what it has published: each has the journal open, so it stays readable when
+//! the finished run removes it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,9 +22,9 @@ use rustix::io::Errno;
 use super::failure::{self, Failure};
 use super::leftovers::{claim, feed, is_believed, is_still_named, remove_unfinished};
 use super::staging::{Purpose, Staging, Whose, make_under, short};
-use super::waiting::{LOCK_PATIENCE, Waits};
+use super::waiting::{LOCK_PATIENCE, WaitPolicy};
 
-/// Which run a journal is of.
+/// Identity of the run that a journal belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct RunId<'a> {
     /// Sources and destination; an interrupted run of them is known again.
@@ -32,7 +33,7 @@ pub(super) struct RunId<'a> {
     pub(super) target: Option<&'a Name>,
     /// The run itself, with all its sessions.
     pub(super) transfer: &'a TransferId,
-    /// Whose it is.
+    /// Owner of the journal.
     pub(super) whose: Whose,
 }
 
@@ -40,17 +41,17 @@ pub(super) struct RunId<'a> {
 struct OfRun {
     /// Journal that an earlier run of this user has left, locked.
     file: Option<File>,
-    /// That of a run that came to its end while it was waited for.
+    /// Journal of a run that ended while it was waited for.
     ended: Option<File>,
 }
 
-/// Waits for the journal of a run; an earlier session of the same run is no other one.
+/// Waits for the journal of a run; an earlier session of the same run is not another process.
 struct WithoutOwn<'a> {
-    waits: &'a dyn Waits,
+    waits: &'a dyn WaitPolicy,
     codec: &'a RunJournal,
     transfer: &'a TransferId,
-    /// Answer for the file that was looked at last. Another one may have its name by now, and of one that was
-    /// this run's another run may have taken over, which writes to it.
+    /// Answer for the file that was looked at last. Another one may have its name by now, and of
+    /// one that was this run's another run may have taken over, which writes to it.
     is_own: Cell<Option<(Stat, bool)>>,
 }
 
@@ -75,12 +76,12 @@ impl WithoutOwn<'_> {
     }
 }
 
-impl Waits for WithoutOwn<'_> {
-    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool {
+impl WaitPolicy for WithoutOwn<'_> {
+    fn keep_waiting(&self, file: &File, what: &str, waited: Span) -> bool {
         if self.is_own(file) {
-            return waited < LOCK_PATIENCE && self.waits.goes_on(file, what, Span::ZERO);
+            return waited < LOCK_PATIENCE && self.waits.keep_waiting(file, what, Span::ZERO);
         }
-        self.waits.goes_on(file, what, waited)
+        self.waits.keep_waiting(file, what, waited)
     }
 
     fn ends(&self) {
@@ -88,12 +89,13 @@ impl Waits for WithoutOwn<'_> {
     }
 }
 
-/// Room that the disk keeps for the journal of a run, ahead of what is written: at least half of
-/// this, which tells of 2,000 files. So those that arrived while a disk became full are not sent again.
-const ROOM: u64 = 256 << 10;
-/// It is at most one in so many of what is free when the run begins: what would have fitted without
-/// it has room.
-const SPARED: u64 = 1024;
+/// Space that is reserved for the journal of a run ahead of what is written, in bytes: at least
+/// half of it is free, which holds 2,000 files. So the files that arrived while a disk became full
+/// need not be retransmitted.
+const RESERVED: u64 = 256 << 10;
+/// Largest share of the free space that is reserved, as its reciprocal: what would have fitted
+/// without the reservation still fits.
+const RESERVED_SHARE: u64 = 1024;
 
 /// Journal of a run: begun before anything is made, removed with the end of the run.
 pub(super) struct RunLog {
@@ -101,13 +103,13 @@ pub(super) struct RunLog {
     directory: Directory,
     name: Name,
     file: Option<File>,
-    /// One that was found and is of no use, locked; it is begun anew.
-    spent: Option<File>,
+    /// A journal that was found and cannot be used, locked; it is started from its beginning.
+    unusable: Option<File>,
     published: Published,
     /// The last session that has written to it was one of the present run.
     continues: bool,
-    /// Journal of a run that came to its end while it was waited for, and how much of it is of use: the new
-    /// one begins with it.
+    /// Journal of a run that came to its end while it was waited for, and how much of it is of use:
+    /// the new one begins with it.
     inherited: Option<(File, u64)>,
     /// Paths of items whose unfinished files an earlier run left, by their key.
     left_behind: HashMap<[u8; 8], Vec<u8>>,
@@ -122,7 +124,7 @@ pub(super) struct RunLog {
     length: u64,
     /// Room that the disk is to keep ahead of that; 0 for none.
     room: u64,
-    /// The disk keeps room for it up to here.
+    /// End of the reserved space, in bytes.
     reserved: u64,
 }
 
@@ -142,14 +144,19 @@ impl RunLog {
 
     /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of
     /// the job from it. Changes nothing before [`begin`](Self::begin).
-    pub(super) fn find(directory: &Directory, id: RunId<'_>, resume: bool, waits: &dyn Waits) -> Result<Self, String> {
+    pub(super) fn find(
+        directory: &Directory,
+        id: RunId<'_>,
+        resume: bool,
+        waits: &dyn WaitPolicy,
+    ) -> Result<Self, String> {
         let codec = RunJournal::new(id.job);
         let purpose = Purpose::run(id.job, id.target, id.whose);
         let mut log = Self {
             directory: directory.clone(),
             name: purpose.found_again()[0].name(StagingKind::Run),
             file: None,
-            spent: None,
+            unusable: None,
             published: codec.parse(&[]).published,
             codec,
             continues: false,
@@ -179,7 +186,7 @@ impl RunLog {
         if log.resuming {
             log.file = file;
         } else {
-            log.spent = file;
+            log.unusable = file;
         }
         Ok(log)
     }
@@ -202,7 +209,7 @@ impl RunLog {
     }
 
     /// The journal that an earlier run of this user has left.
-    fn claim(&mut self, id: RunId<'_>, waits: &dyn Waits) -> Result<OfRun, String> {
+    fn claim(&mut self, id: RunId<'_>, waits: &dyn WaitPolicy) -> Result<OfRun, String> {
         let shown = id.target.map_or_else(|| self.directory.path(), |target| self.directory.path_of(target));
         let waits = WithoutOwn { waits, codec: &self.codec, transfer: id.transfer, is_own: Cell::new(None) };
         let mut found = OfRun { file: None, ended: None };
@@ -264,17 +271,18 @@ impl RunLog {
         Ok(())
     }
 
-    /// Begins the run `transfer`, or goes on with it, in the journal that was found or a new one. False
-    /// if another run of the job has come first since this one looked: it has to look again.
+    /// Begins the run `transfer`, or continues it, in the journal that was found or a new one.
+    /// False if another run of the job has taken the journal since `find`: then it has to be found
+    /// again.
     pub(super) fn begin(&mut self, transfer: TransferId) -> Result<bool, String> {
-        match (&self.file, self.spent.take()) {
+        match (&self.file, self.unusable.take()) {
             (Some(file), _) => {
                 file.set_len(self.length).map_err(|error| self.failed("truncate", &error))?;
                 self.reserved = self.length;
             }
-            (None, Some(spent)) => {
-                spent.set_len(0).map_err(|error| self.failed("truncate", &error))?;
-                self.head(spent)?;
+            (None, Some(unusable)) => {
+                unusable.set_len(0).map_err(|error| self.failed("truncate", &error))?;
+                self.head(unusable)?;
             }
             (None, None) => {
                 if !self.create()? {
@@ -340,9 +348,9 @@ impl RunLog {
         Ok(())
     }
 
-    /// The session is over: what was noted is written, where it can be by now, and the room that was
-    /// kept is given back.
-    pub(super) fn rest(&mut self) {
+    /// Ends the journal with the session: writes what was noted, as far as possible, and releases
+    /// the reserved space.
+    pub(super) fn close(&mut self) {
         self.room = 0;
         if let Err(reason) = self.write() {
             tracing::warn!(%reason, "the next run will not know all that has arrived");
@@ -373,11 +381,11 @@ impl RunLog {
 /// Room that the disk is to keep for this journal, in bytes.
 fn room(file: &File) -> u64 {
     let free = fstatvfs(file).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    (free / SPARED).min(ROOM)
+    (free / RESERVED_SHARE).min(RESERVED)
 }
 
-/// Has the disk keep room for a file between these two places, or for as much of that as it has;
-/// gives where that room ends, or `None` where the file system cannot keep any.
+/// Reserves space for a file between two offsets, or as much of it as there is; returns the offset
+/// where the reserved space ends, or `None` where the file system cannot reserve any.
 fn reserve(file: &File, from: u64, to: u64) -> Option<u64> {
     let mut room = to.saturating_sub(from);
     while room > 0 {
@@ -430,7 +438,7 @@ mod tests {
         let mut third = find();
         assert!(third.begin([3; 16]).unwrap() && !third.resuming);
 
-        // One without a use is begun anew by whoever has locked it.
+        // A journal that cannot be used is started from its beginning by whoever has locked it.
         let name = third.name.clone();
         third.remove();
         drop(directory.create_file(&name, 0o600).unwrap());

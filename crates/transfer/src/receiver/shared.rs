@@ -1,4 +1,4 @@
-//! What the threads of a receiving session share.
+//! State that the threads of a receiving session share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use icdc_session::receiver::frames_arrived::Connections;
 use icdc_session::receiver::parts::Parts;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use super::disk_rate::Waiting;
+use super::disk_rate::DiskQueue;
 use super::staging::Whose;
 use super::throttle::Throttle;
 use super::under_check::UnderCheck;
@@ -35,36 +35,36 @@ const NO_PANIC: &str = "no panic while notices are noted";
 /// Interval of feedback and of progress events.
 pub(crate) const FEEDBACK: Span = Span::from_millis(100);
 
-/// What is received, and how.
+/// Request of a receiving session: destination and options.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     /// The run that the session is part of.
     pub transfer: TransferId,
-    /// Where the destination is resolved.
+    /// Tree in which the destination is resolved.
     pub tree: &'a Tree,
-    /// As the user wrote it.
+    /// Destination, as the user wrote it.
     pub destination: &'a [u8],
-    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender
+    /// Paths that were requested of the sender, as the user wrote them; `None` where the sender
     /// chooses.
     pub asked: Option<&'a [Vec<u8>]>,
-    /// How.
+    /// Options of the receiving end.
     pub options: &'a ReceiveOptions,
-    /// What the other end may do at most.
+    /// Limits on what the other end may do.
     pub allowed: Allowed,
 }
 
-/// What the other end of a session may do at most, whatever it asks for. By default it may do
-/// everything.
+/// Limits on what the other end of a session may do, whatever it requests. By default there are
+/// none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
-    /// Of a drop box: it may only make what is not there yet, and is told nothing else of what is there.
-    /// Unfinished files are kept apart from those of others by this, its key.
+    /// Key of a drop box: the other end may only make what does not exist, learns nothing of what
+    /// exists, and its unfinished files are kept apart from others' by this key.
     pub drop_box: Option<[u8; 32]>,
-    /// At most so fast, all connections together.
+    /// Limit of the rate of all connections together.
     pub max_rate: Option<Rate>,
 }
 
-/// What the outlet is to do.
+/// Work of the outlet.
 pub(super) enum Reply {
     Message(Box<Message>),
     /// Hand everything so far to the carrier, then drop this.
@@ -72,12 +72,12 @@ pub(super) enum Reply {
     End,
 }
 
-/// What a session's threads share.
+/// State that a session's threads share.
 pub(super) struct Shared<'a> {
     pub(super) order: Order<'a>,
     pub(super) options: &'a ReceiveOptions,
     pub(super) pool: BlockPool,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: DiskQueue,
     /// Keeps what arrives below a rate.
     pub(super) throttle: Option<Throttle>,
     pub(super) replies: Channel<Reply>,
@@ -85,12 +85,12 @@ pub(super) struct Shared<'a> {
     pub(super) link: LinkControl,
     /// The connections after the first.
     pub(super) further: FurtherControls,
-    /// What has arrived over them.
+    /// Blocks that have arrived over them.
     pub(super) connections: Mutex<Connections>,
     /// Blocks that arrive in parts.
     pub(super) parts: Mutex<Parts<Block>>,
     pub(super) under_check: UnderCheck,
-    /// Those that were given up because nothing arrived over them.
+    /// Connections that were closed because nothing arrived over them.
     pub(super) stalled: Mutex<BTreeSet<u8>>,
     /// Takes how many the sender needs, at the end that makes them.
     pub(super) wanted: Option<&'a Channel<u8>>,
@@ -98,7 +98,7 @@ pub(super) struct Shared<'a> {
     /// The first connection has ended: what has arrived is drained.
     pub(super) draining: Once,
     /// Tells the thread that watches the session that its ending has something to do.
-    pub(super) stir: Channel<()>,
+    pub(super) wake_supervisor: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
     /// Notices of this end.
@@ -107,7 +107,7 @@ pub(super) struct Shared<'a> {
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,
-    /// Where the source is placed, for further sessions of the run.
+    /// Place of the source, for further sessions of the run.
     pub(super) place: OnceLock<Place>,
 }
 
@@ -124,7 +124,8 @@ pub(super) struct Counters {
     pub(super) resumed: AtomicU64,
     pub(super) taken_over_files: AtomicU64,
     pub(super) taken_over_bytes: AtomicU64,
-    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it sets none.
+    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
+    /// sets none.
     pub(super) max_rate: AtomicU64,
     pub(super) only: Mutex<Option<FileDigest>>,
 }
@@ -151,7 +152,7 @@ impl Shared<'_> {
     pub(super) fn on_ending(&self, event: impl FnOnce(&mut Ending, Time)) {
         event(&mut self.ending(), clock::now());
         // One that is not taken yet will do.
-        let _ = self.stir.try_send(());
+        let _ = self.wake_supervisor.try_send(());
     }
 
     /// Ends the session; the first reason counts. The sender learns it by the last message.
@@ -160,12 +161,12 @@ impl Shared<'_> {
         self.on_ending(|ending, now| ending.on_failure(now, error));
     }
 
-    /// Whether only what is not there yet may be made.
+    /// Whether only items that do not exist may be made.
     pub(super) fn only_new(&self) -> bool {
         self.order.allowed.drop_box.is_some()
     }
 
-    /// Whose unfinished files are found and made.
+    /// Owner of the unfinished files that are found and made.
     pub(super) fn whose(&self) -> Whose {
         Whose(self.order.allowed.drop_box)
     }
@@ -187,22 +188,22 @@ impl Shared<'_> {
         }
     }
 
-    /// Tells the sender; that items are done with the last of them may be the last thing that it hears, so
-    /// that what they have met comes before.
+    /// Tells the sender; that items are done with the last of them may be the last thing that it
+    /// hears, so that what they have met comes before.
     pub(super) fn reply(&self, message: Message) {
         if matches!(message, Message::Done(_)) {
-            let untold = self.notices.lock().expect(NO_PANIC).untold();
-            untold.into_iter().for_each(|notice| self.say(Message::Notice(notice)));
+            let changed = self.notices.lock().expect(NO_PANIC).take_changed();
+            changed.into_iter().for_each(|notice| self.queue(Message::Notice(notice)));
         }
-        self.say(message);
+        self.queue(message);
     }
 
-    fn say(&self, message: Message) {
-        // After the outlet's end nobody listens any more; the session is ending then.
+    fn queue(&self, message: Message) {
+        // After the outlet's end no thread receives it; the session is ending then.
         let _ = self.replies.send(Reply::Message(Box::new(message)));
     }
 
-    /// Tells when everything said so far is handed to the carrier.
+    /// Signal that everything queued so far has been handed to the carrier.
     pub(super) fn flush(&self) -> Ended {
         let (running, ended) = watched();
         let _ = self.replies.send(Reply::Flush(running));
@@ -245,7 +246,7 @@ impl Shared<'_> {
         self.counters.resumed.fetch_add(bytes.as_u64(), Ordering::Relaxed);
     }
 
-    /// Counts a file that an earlier run published and that is not read: nobody knows its digest.
+    /// Counts a file that an earlier run published and that is not read: its digest is unknown.
     pub(super) fn take_over(&self, size: ByteCount) {
         self.resumed(size);
         self.count_published(size, None);
@@ -286,7 +287,7 @@ impl Shared<'_> {
     }
 
     pub(super) fn feedback(&self) -> Feedback {
-        let Load { blocks, rate } = self.waiting.look();
+        let Load { blocks, rate } = self.waiting.load();
         Feedback {
             received: self.arrived().as_u64(),
             durable: self.counters.durable.load(Ordering::Relaxed),

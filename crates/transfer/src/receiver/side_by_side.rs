@@ -8,11 +8,11 @@ use crate::stage_thread::try_start;
 
 /// Threads at most: names in one directory are made one after the other.
 const THREADS: usize = 8;
-/// What one thread does before a further one is worth it.
+/// Items per thread from which a further thread is worth its start.
 const LEAST: usize = 16;
 
-/// What `work` makes of each of `items`, in their order. Neighbours, which are likely of one
-/// directory, are done by the same thread, with this one's rights.
+/// Results of `work` for each of `items`, in their order. Neighbours, which are likely in one
+/// directory, are done by the same thread, with the rights of the calling one.
 pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = processors::count().min(THREADS).min(items.len() / LEAST);
     if threads < 2 {

@@ -1,12 +1,12 @@
-//! Names that the destination cannot keep apart, as `README` and `readme` where the case of letters
-//! does not count, or two spellings of `é`: what a run has published under one of them must not be
-//! replaced, or taken for its own, by another.
+//! Names that the destination cannot distinguish, such as `README` and `readme` where case is
+//! ignored, or two spellings of `é`: what a run has published under one of them must not be
+//! replaced by another, or mistaken for it.
 //!
-//! Which names are the same only the file system knows. Whether a directory ignores the case of
-//! letters is seen by a name that is there. Other spellings are noticed by device and inode: what
-//! stands at a name is compared with what this run has published or found in that directory under
-//! other names. Only names that may have another spelling are remembered: those in directories that
-//! ignore case, and those with more than ASCII.
+//! Only the file system knows which names are equal. Whether a directory ignores case is tested
+//! with a name that it has. Other spellings are noticed by device and inode: the file found under a
+//! name is compared with those that this run has published or found in that directory under other
+//! names. Only names that may have another spelling are remembered: those in directories that
+//! ignore case, and those with characters outside ASCII.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Slot, RandomState};
@@ -19,9 +19,9 @@ use icdc_session::receiver::book::item::DirectoryPlace;
 use super::failure::{self, Failure};
 use super::placement::place_of;
 
-/// Directories of which it is remembered whether they ignore the case of letters.
+/// Most directories for which it is remembered whether they ignore case.
 const MAX_DIRECTORIES: usize = 4096;
-/// Most names that are remembered; what follows is not told apart any more.
+/// Most names that are remembered; further ones are not distinguished any more.
 const MAX_NAMES: usize = 1 << 20;
 
 /// A name that was published, in its directory.
@@ -30,12 +30,12 @@ type Known = (DirectoryPlace, Arc<[u8]>);
 /// Names of this run that may have another spelling.
 #[derive(Default)]
 pub(super) struct Spellings {
-    /// True for a directory that ignores the case of letters.
+    /// True for a directory that ignores case.
     ignore_case: HashMap<DirectoryPlace, bool>,
-    /// By device and inode: the directories and names that this run knows the item by.
+    /// By device and inode: directories and names under which this run knows the item.
     items: HashMap<(u64, u64), Vec<Known>>,
-    /// Names in directories that ignore case, by the hash of the directory and the name in small
-    /// letters. The kernel may know what stood at another spelling of such a name before.
+    /// Names in directories that ignore case, by the hash of the directory and the name in lower
+    /// case. The kernel may have a cached entry for another spelling of such a name.
     without_case: HashMap<u64, Arc<[u8]>>,
     /// The directory that was listed last, as it was then.
     listed: Option<(DirectoryPlace, Listing)>,
@@ -58,7 +58,7 @@ impl Spelling<'_> {
 }
 
 impl Spellings {
-    /// True if this name may have another spelling; `there` is a name with letters that something has in
+    /// True if this name may have another spelling; `there` is a name with letters that exists in
     /// its directory.
     pub(super) fn may_differ(&mut self, name: Spelling<'_>, there: &Name) -> bool {
         if !name.bytes().is_ascii() {
@@ -85,9 +85,9 @@ impl Spellings {
         self.hasher.hash_one((name.place, name.bytes().to_ascii_lowercase()))
     }
 
-    /// Takes in that an item was looked for: a name that stands for what is known under another one is
-    /// refused; `found` is what has the name, and whether that is the item already.
-    pub(super) fn look(&mut self, name: Spelling<'_>, found: Option<(&Stat, bool)>) -> Result<(), Failure> {
+    /// Checks an examined name: refuses one under which this run finds an item that it knows by
+    /// another name. `found` describes what has the name, and whether that is the item already.
+    pub(super) fn check(&mut self, name: Spelling<'_>, found: Option<(&Stat, bool)>) -> Result<(), Failure> {
         let Some((found, is_item)) = found else { return self.refuse_other(name, None) };
         if self.may_differ(name, name.name) {
             self.refuse_other(name, Some(found))?;
@@ -116,7 +116,8 @@ impl Spellings {
         known.filter(move |(directory, _)| *directory == place).map(|(_, name)| name)
     }
 
-    /// Refuses a name that stands for what this run knows under another one; `found` is what has the name.
+    /// Refuses a name that refers to an item that this run knows by another name; `found` describes
+    /// what has the name.
     pub(super) fn refuse_other(&mut self, name: Spelling<'_>, found: Option<&Stat>) -> Result<(), Failure> {
         let other = match (self.by_case(name), found) {
             (Some(other), _) => other,
@@ -160,8 +161,8 @@ impl Spellings {
         self.listed.as_ref().is_some_and(|(_, listing)| has(listing))
     }
 
-    /// Takes in the directory `name`, which was made or opened for this run. One that was there already
-    /// is refused where this run knows it under another name.
+    /// Takes in the directory `name`, which was made or opened for this run. One that was there
+    /// already is refused where this run knows it under another name.
     pub(super) fn take_directory(
         &mut self,
         above: &Directory,

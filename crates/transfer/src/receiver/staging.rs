@@ -1,30 +1,30 @@
-//! Under which names the files of an unfinished item or run lie.
+//! Names of the files of an unfinished item or run.
 //!
-//! The first choice follows from what they are for alone, so that a later run of any kind finds it.
-//! Where others may make files, too, somebody else may hold that name. The next choice follows from
-//! the user as well; the last ones can be foreseen by nobody, and are not found again. Only files
-//! of this user are believed or removed.
+//! The first choice is derived from the purpose alone, so that any later run finds it. Where others
+//! may make files, too, another user may hold that name. The next choice is derived from the user
+//! as well; the last ones are unpredictable, and are not found again. Only files of this user are
+//! trusted or removed.
 
 use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, TreeError, file_user, try_lock};
 
 use super::failure::{self, Failure};
 
-/// How many choices that nobody can foresee are tried.
-const UNFORESEEN: usize = 6;
-/// How often a name is cleared before another one is tried.
+/// Number of unpredictable names that are tried.
+const UNPREDICTABLE: usize = 6;
+/// Number of times that a name is cleared before another one is tried.
 const ATTEMPTS: u32 = 8;
 
-/// Whose unfinished files these are, where they are kept apart from those of others who act as the
-/// same user; by default they are not.
+/// Owner of unfinished files, where they are kept apart from those of others who act as the same
+/// user; by default they are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whose(pub(super) Option<[u8; 32]>);
 
-/// What files are for, as far as it decides their names.
+/// Purpose of files, as far as it decides their names.
 #[derive(Clone)]
 pub(super) struct Purpose(blake3::Hasher);
 
 impl Whose {
-    /// Of names for this purpose. What is somebody's own has names that no other name leads to.
+    /// Hasher for names with this purpose. An owner's names cannot be derived without its key.
     fn hasher(self, purpose: &'static str) -> blake3::Hasher {
         match self.0 {
             None => blake3::Hasher::new_derive_key(purpose),
@@ -65,15 +65,15 @@ impl Purpose {
 
     /// All choices, in order.
     fn choices(&self) -> impl Iterator<Item = Staging> {
-        let unforeseen = std::iter::repeat_with(|| {
+        let unpredictable = std::iter::repeat_with(|| {
             let mut id = [0; 8];
             getrandom::fill(&mut id).ok().map(|()| Staging { id, is_found_again: false })
         });
-        self.found_again().into_iter().chain(unforeseen.take(UNFORESEEN).flatten())
+        self.found_again().into_iter().chain(unpredictable.take(UNPREDICTABLE).flatten())
     }
 }
 
-/// What the names of the files for one purpose have in common.
+/// Common part of the names of the files for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staging {
     id: [u8; 8],
@@ -86,7 +86,7 @@ impl Staging {
         StagingName::new(kind, self.id).name()
     }
 
-    /// Whether a later run finds what lies under these names: nothing else is worth keeping.
+    /// Whether a later run finds the files under these names: only those are worth keeping.
     pub(super) fn is_found_again(self) -> bool {
         self.is_found_again
     }
@@ -101,23 +101,22 @@ impl Staging {
         self.name(StagingKind::Blocks)
     }
 
-    /// Whether nobody else holds the names of these kinds. Changes nothing.
+    /// Whether the names of these kinds are held by no other user. Changes nothing.
     pub(super) fn is_free(self, directory: &Directory, kinds: &[StagingKind]) -> bool {
-        kinds.iter().all(|kind| Holder::of(directory, self.name(*kind)).is_none())
+        kinds.iter().all(|kind| Obstruction::of(directory, self.name(*kind)).is_none())
     }
 
-    /// Removes what this user has under the names of these kinds, as far as nothing stands in the
-    /// way.
+    /// Removes this user's files under the names of these kinds, as far as possible.
     pub(super) fn remove(self, directory: &Directory, kinds: &[StagingKind]) {
         let _ = self.clear(directory, kinds);
     }
 
-    /// Removes what this user has under the names of these kinds. Gives what stands in the way, if
-    /// something does.
-    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Holder> {
+    /// Removes this user's files under the names of these kinds. Returns what is in the way, if
+    /// something is.
+    fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Obstruction> {
         for kind in kinds {
             let name = self.name(*kind);
-            match Holder::of(directory, name.clone()) {
+            match Obstruction::of(directory, name.clone()) {
                 None => {
                     let _ = directory.remove_file(&name);
                 }
@@ -130,8 +129,8 @@ impl Staging {
     }
 }
 
-/// Makes something by `make` under the first choice for `purpose` that nobody else holds, in place
-/// of what this user has left there under the names of these kinds.
+/// Makes a file by `make` under the first choice for `purpose` that no other user holds, replacing
+/// this user's files under the names of these kinds.
 pub(super) fn make_under<T>(
     directory: &Directory,
     purpose: &Purpose,
@@ -156,14 +155,14 @@ pub(super) fn make_under<T>(
     Err(last.unwrap_or_else(|| Failure::from("no name is free beside it")))
 }
 
-/// What keeps this user from a name.
-struct Holder {
+/// A file that keeps this user from a name.
+struct Obstruction {
     name: Name,
     stat: Stat,
 }
 
-impl Holder {
-    /// What is in the way of `name`: something of somebody else, or a directory.
+impl Obstruction {
+    /// The holder of `name`: an item of another user, or a directory.
     fn of(directory: &Directory, name: Name) -> Option<Self> {
         let stat = directory.stat(&name).ok()?;
         let holds = stat.kind == Kind::Directory || directory.is_anothers(&stat).unwrap_or(true);
@@ -179,8 +178,8 @@ impl Holder {
     }
 }
 
-/// Removes a file that root may have given away itself, as `--preserve owner` has it, unless
-/// somebody writes to it.
+/// Removes a file that root may have given away itself (`--preserve owner`), unless it is locked by
+/// a writer.
 fn cleared_by_root(directory: &Directory, name: &Name) -> bool {
     file_user() == 0
         && directory.open_file(name).is_ok_and(|(file, _)| try_lock(&file).unwrap_or(false))

@@ -18,7 +18,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::{Action, Contents, Expected, Files, Read};
 use icdc_units::ByteCount;
 
-use super::disk_rate::{Arrived, Waits};
+use super::disk_rate::{Arrived, WaitingBlock};
 use super::failure::Failure;
 use super::jobs::{NameJob, StoreJob};
 use super::large_file::{LargeFile, Plan};
@@ -28,9 +28,9 @@ use crate::{clock, diskless};
 /// Writes and reads in flight.
 const DEPTH: usize = 8;
 
-/// How soon the store looks again for room to compare blocks.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long it waits for work otherwise.
+/// Interval at which the store checks again for free blocks for comparisons.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest wait for work otherwise.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A block to write.
@@ -39,12 +39,12 @@ struct Arrival {
     ranges: Vec<(u32, u32)>,
 }
 
-/// What a job of the engine is for.
-enum Purpose {
+/// JobPurpose of a job of the engine.
+enum JobPurpose {
     /// The block waits for the disk until this is dropped.
     Write {
         index: u32,
-        waits: Waits,
+        waits: WaitingBlock,
     },
     Sync,
     Compare {
@@ -61,7 +61,7 @@ pub(super) struct Store<'a> {
     /// Files of which nothing is opened.
     plans: HashMap<EntryId, Plan>,
     files: HashMap<EntryId, LargeFile>,
-    jobs: HashMap<u64, (EntryId, Purpose)>,
+    jobs: HashMap<u64, (EntryId, JobPurpose)>,
     next_tag: u64,
 }
 
@@ -87,8 +87,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
         }
         store.start_comparisons();
         let job = if store.engine.in_flight() == 0 {
-            let patience = if store.machine.has_reads() { LOOK_AGAIN } else { LONG };
-            match queue.recv_timeout(patience) {
+            let timeout = if store.machine.has_reads() { RETRY_INTERVAL } else { LONG };
+            match queue.recv_timeout(timeout) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -140,7 +140,7 @@ impl Store<'_> {
                 Action::Sync { id } => {
                     if let Some(file) = self.files.get(&id) {
                         let job = Job::Sync { file: file.disk_file().clone() };
-                        self.submit(id, Purpose::Sync, job);
+                        self.submit(id, JobPurpose::Sync, job);
                     }
                 }
                 Action::Note { id, blocks } => {
@@ -172,10 +172,10 @@ impl Store<'_> {
                     tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
                     self.shared.reply(Message::Resend { id, index });
                 }
-                Action::Foreign(end) => self.tell(NameJob::Message(Message::FileEnd(end))),
+                Action::Foreign(end) => self.report(NameJob::Message(Message::FileEnd(end))),
                 Action::Stored { id, digest, unsynced } => {
                     let Some(file) = self.files.remove(&id) else { continue };
-                    self.tell(match file.made(unsynced) {
+                    self.report(match file.made(unsynced) {
                         Ok(made) => NameJob::Stored { id, made, digest },
                         Err(failure) => {
                             file.close(false);
@@ -187,7 +187,7 @@ impl Store<'_> {
                     let path = self.close(id, keep);
                     // The session's failure says more, such as that another icdc has the file.
                     if !self.shared.has_failed() {
-                        self.tell(NameJob::Lost { id, failure: loss.into_failure(&path) });
+                        self.report(NameJob::Lost { id, failure: loss.into_failure(&path) });
                     }
                 }
                 Action::Left { id, keep } => {
@@ -197,7 +197,7 @@ impl Store<'_> {
         }
     }
 
-    fn tell(&self, job: NameJob) {
+    fn report(&self, job: NameJob) {
         // Where the names have ended, the session has failed.
         let _ = self.names.send(job);
     }
@@ -215,7 +215,7 @@ impl Store<'_> {
         let Some(file) = self.files.get(&id) else { return };
         let Arrival { block: Arrived { block, length, waits }, ranges } = arrival;
         let job = Job::Write { file: file.disk_file().clone(), offset: block_offset(index), ranges, length, block };
-        self.submit(id, Purpose::Write { index, waits }, job);
+        self.submit(id, JobPurpose::Write { index, waits }, job);
     }
 
     /// Closes what is open of a file. Gives its path.
@@ -228,7 +228,7 @@ impl Store<'_> {
         opened.or(planned).unwrap_or_default()
     }
 
-    fn submit(&mut self, id: EntryId, purpose: Purpose, job: Job) {
+    fn submit(&mut self, id: EntryId, purpose: JobPurpose, job: Job) {
         let tag = self.next_tag;
         self.next_tag += 1;
         self.jobs.insert(tag, (id, purpose));
@@ -250,12 +250,12 @@ impl Store<'_> {
             if error.is_out_of_space() { Failure::full(&file.path()) } else { Failure::Passing(error.to_string()) }
         });
         match purpose {
-            Purpose::Write { index, waits } => {
+            JobPurpose::Write { index, waits } => {
                 drop(waits);
                 self.machine.on_written(id, index, result.map(drop), clock::now());
             }
-            Purpose::Sync => self.machine.on_synced(id, result.map(drop)),
-            Purpose::Compare { index, contents } => {
+            JobPurpose::Sync => self.machine.on_synced(id, result.map(drop)),
+            JobPurpose::Compare { index, contents } => {
                 let good = is_right(&result, block.as_ref(), index, file.size(), &contents);
                 self.machine.on_compared(id, index, good);
             }
@@ -263,8 +263,8 @@ impl Store<'_> {
         self.carry_out();
     }
 
-    /// Reads blocks that are to be compared with what they should be, as long as the ring has room:
-    /// that must not take blocks from what arrives.
+    /// Reads blocks that are to be compared with their digests, while the ring has free blocks:
+    /// comparisons must not take those from arriving data.
     fn start_comparisons(&mut self) {
         while self.engine.in_flight() < DEPTH / 2 && self.shared.pool.in_use() < self.shared.pool.capacity() / 2 {
             if !self.machine.has_reads() {
@@ -275,7 +275,7 @@ impl Store<'_> {
             let Some(file) = self.files.get(&id) else { return };
             let length = block_length(file.size().as_u64(), index);
             let job = Job::Read { file: file.disk_file().clone(), offset: block_offset(index), length, block };
-            self.submit(id, Purpose::Compare { index, contents }, job);
+            self.submit(id, JobPurpose::Compare { index, contents }, job);
         }
     }
 
@@ -290,7 +290,7 @@ impl Store<'_> {
     }
 }
 
-/// Whether what was read is what the block has to contain.
+/// Whether the data read is what the block has to contain.
 fn is_right(
     result: &Result<usize, Failure>,
     block: Option<&Block>,

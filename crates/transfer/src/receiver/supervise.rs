@@ -1,6 +1,6 @@
-//! Waits for the end of a session: takes in further connections and gives up those that have
-//! stalled, reports progress, heeds the user's wish to stop, and carries out what the session's
-//! ending asks for.
+//! Waits for the end of a session: accepts further connections, closes stalled ones, reports
+//! progress, forwards the user's request to stop, and carries out the actions of the session's
+//! ending.
 
 use crossbeam_channel::{Receiver as Queue, never, select};
 use icdc_link::Link;
@@ -18,16 +18,16 @@ use crate::further_links::FurtherLink;
 use crate::once::{Ended, watched};
 use crate::stage_thread::try_start;
 
-/// What a session is watched by.
+/// Inputs of the thread that supervises a session.
 pub(super) struct Watch<'a> {
-    /// When it began.
+    /// Start of the run.
     pub(super) start: Time,
-    /// The user's wish to stop.
+    /// The user's request to stop.
     pub(super) stop: &'a StopSignal,
     /// Further connections.
     pub(super) joined: &'a Queue<FurtherLink>,
     /// Its ending has something to do.
-    pub(super) stirred: &'a Queue<()>,
+    pub(super) ending_changed: &'a Queue<()>,
     /// End of the thread that receives on the first connection.
     pub(super) first: &'a Ended,
 }
@@ -50,15 +50,15 @@ pub(super) fn supervise<'scope, 'env>(
     loop {
         carry_out(shared, &mut flushed);
         if shared.ending().is_draining() {
-            shared.draining.tell();
+            shared.draining.signal();
             break;
         }
         let now = clock::now();
         let deadline = shared.ending().next_deadline();
-        let patience =
+        let timeout =
             deadline.map_or(progress.due_in(now), |deadline| progress.due_in(now).min((deadline - now).into()));
         select! {
-            recv(watch.stirred) -> _ => {}
+            recv(watch.ending_changed) -> _ => {}
             recv(watch.first.channel()) -> _ => {
                 let error = SessionError::Local("the thread that receives has ended".into());
                 shared.ending().on_link_ended(LinkEnd::Failed(error));
@@ -75,7 +75,7 @@ pub(super) fn supervise<'scope, 'env>(
                 flushed = None;
                 shared.ending().on_flushed();
             }
-            default(patience) => {}
+            default(timeout) => {}
         }
         let now = clock::now();
         shared.ending().on_time(now);
@@ -90,9 +90,9 @@ pub(super) fn supervise<'scope, 'env>(
     progress.report_now(clock::now(), shared);
 }
 
-/// Says the last words, when everything behind the connections has ended; `sent` is the end of the
-/// thread that sends.
-pub(super) fn take_leave(shared: &Shared<'_>, sent: &Ended) {
+/// Sends the last messages, when everything behind the connections has ended; `sent` is the end of
+/// the thread that sends.
+pub(super) fn finish(shared: &Shared<'_>, sent: &Ended) {
     shared.ending().on_drained(clock::now());
     loop {
         carry_out(shared, &mut None);
@@ -100,8 +100,8 @@ pub(super) fn take_leave(shared: &Shared<'_>, sent: &Ended) {
             return;
         }
         let deadline = shared.ending().next_deadline();
-        let patience = deadline.map_or(LAST_WORDS_PATIENCE, |deadline| deadline - clock::now());
-        if sent.wait(patience) {
+        let timeout = deadline.map_or(LAST_WORDS_PATIENCE, |deadline| deadline - clock::now());
+        if sent.wait(timeout) {
             shared.ending().on_closed();
         }
         shared.ending().on_time(clock::now());

@@ -8,10 +8,10 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::clock;
 use crate::once::Once;
 
-/// See the module's description.
+/// A limit of the rate at which a session is received.
 pub(super) struct Throttle {
     rate: Rate,
-    /// When all that has arrived would have, at the rate.
+    /// Time at which everything that has arrived would have arrived at the rate.
     due: Mutex<Time>,
 }
 
@@ -29,8 +29,8 @@ impl Throttle {
         }
     }
 
-    /// When `length` bytes more may have arrived, of which the first came after `begun`. Time in which nothing
-    /// arrived is not made up for, but for what these take at the rate.
+    /// Time until which the thread that has received `length` bytes since `begun` waits. Idle time
+    /// does not count as credit, except for the time that these bytes themselves take at the rate.
     fn charge(&self, begun: Time, now: Time, length: ByteCount) -> Time {
         let takes = length / self.rate;
         let since = if now - begun > takes { now - takes } else { begun };
@@ -65,7 +65,7 @@ mod tests {
     fn nobody_waits_for_a_session_that_is_over() {
         let throttle = Throttle::new(Rate::from_bits_per_second(8));
         let over = Once::default();
-        over.tell();
+        over.signal();
         throttle.wait(Time::ORIGIN, ByteCount::from_mib(4), &over);
     }
 }

@@ -1,19 +1,19 @@
-//! Blocks on their way through the hashers, of which there are several: the end of a file must not
-//! overtake them. One that tells of a failure would cost them.
+//! Blocks that are being checked by the hashers, of which there are several. The end of a file must
+//! not overtake its blocks: one that reports a failure would discard them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use icdc_protocol::message::{EntryId, FileEnd};
 
-/// See the module's description.
+/// Blocks of each file that the hashers have not finished.
 #[derive(Default)]
 pub(super) struct UnderCheck(Mutex<HashMap<EntryId, OfFile>>);
 
 #[derive(Default)]
 struct OfFile {
     blocks: u32,
-    /// What comes behind them.
+    /// End of the file, which has arrived behind the blocks.
     end: Option<FileEnd>,
 }
 
@@ -38,7 +38,7 @@ impl UnderCheck {
         files.remove(&id).and_then(|file| file.end)
     }
 
-    /// The end of a file has come; gives it back unless it has to wait.
+    /// Takes the end of a file; returns it unless it has to wait for blocks.
     pub(super) fn ends(&self, end: FileEnd) -> Option<FileEnd> {
         match self.lock().get_mut(&end.id) {
             Some(file) => {

@@ -1,5 +1,5 @@
-//! Waiting for locks that other sessions hold: one of the present run that is coming to its end, or
-//! another icdc that writes the same.
+//! LockWait for locks that other sessions hold: one of the present run that is coming to its end,
+//! or another icdc that writes the same.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,46 +17,46 @@ use crate::event::Event;
 /// one item of many.
 pub(super) const LOCK_PATIENCE: Span = Span::from_secs(30);
 /// Time that a session which is coming to its end may hold a lock before it counts as another one.
-const AT_ONCE: Span = Span::from_millis(500);
+const ENDING_GRACE: Span = Span::from_millis(500);
 
 /// Decides how long locks are waited for.
-pub(super) trait Waits {
-    /// The lock of `file`, which the user knows as `what`, has been waited for so long: false if it is
-    /// to be given up.
-    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool;
+pub(super) trait WaitPolicy {
+    /// Whether to keep waiting for the lock of `file`, shown to the user as `what`, after `waited`.
+    fn keep_waiting(&self, file: &File, what: &str, waited: Span) -> bool;
 
-    /// It is not waited for any more.
+    /// The wait has ended.
     fn ends(&self) {}
 }
 
-/// Extent of a lock that somebody else has: it decides what is done about it.
+/// Extent of a lock that another process holds: it decides what is done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locked {
     /// All that the session is about.
     Everything,
-    /// One item of many. The session holds others, for which the other one may wait.
+    /// One item of many. This session holds others, for which the other process may wait.
     OneOfMany,
 }
 
-/// A session that waits for a lock, and tells the user for whom.
-pub(super) struct Waiting<'a> {
+/// A session that waits for a lock, and reports the holder to the user.
+pub(super) struct LockWait<'a> {
     shared: &'a Shared<'a>,
     locked: Locked,
-    is_told: Cell<bool>,
+    is_reported: Cell<bool>,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> LockWait<'a> {
     pub(super) fn of(shared: &'a Shared<'a>, locked: Locked) -> Self {
-        Self { shared, locked, is_told: Cell::new(false) }
+        Self { shared, locked, is_reported: Cell::new(false) }
     }
 
-    fn tell(&self, running: Option<Running>) {
+    fn report(&self, running: Option<Running>) {
         (self.shared.events)(Event::of_running(running.as_ref()));
         self.shared.reply(Message::Running(running));
     }
 
-    /// Another process has what is locked: does what the user wants then. False if it is not waited for.
-    fn meets(&self, file: &File, what: &str) -> bool {
+    /// Another process has what is locked: does what the user wants then. False if it is not waited
+    /// for.
+    fn on_contended(&self, file: &File, what: &str) -> bool {
         let then = match self.locked {
             Locked::Everything => self.shared.options.if_running,
             Locked::OneOfMany => IfRunning::Wait,
@@ -65,7 +65,7 @@ impl<'a> Waiting<'a> {
         let mut path = what.as_bytes().to_vec();
         path.truncate(MAX_SHOWN_PATH);
         let (pid, age) = (holder.map(Holder::pid), holder.and_then(Holder::age));
-        self.tell(Some(Running { path, pid, age, then }));
+        self.report(Some(Running { path, pid, age, then }));
         if then != IfRunning::Wait {
             let who = holder.map_or(String::new(), |holder| format!(" ({holder})"));
             let reason =
@@ -76,8 +76,8 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Waits for Waiting<'_> {
-    fn goes_on(&self, file: &File, what: &str, waited: Span) -> bool {
+impl WaitPolicy for LockWait<'_> {
+    fn keep_waiting(&self, file: &File, what: &str, waited: Span) -> bool {
         let shared = self.shared;
         if !shared.has_failed() && shared.link.is_hung_up() {
             let reason = "the sender closed the connection while another icdc was waited for";
@@ -86,26 +86,26 @@ impl Waits for Waiting<'_> {
         if shared.has_failed() {
             return false;
         }
-        if waited >= AT_ONCE && !self.is_told.replace(true) && !self.meets(file, what) {
+        if waited >= ENDING_GRACE && !self.is_reported.replace(true) && !self.on_contended(file, what) {
             return false;
         }
         self.locked == Locked::Everything || waited < LOCK_PATIENCE
     }
 
     fn ends(&self) {
-        if self.is_told.replace(false) && !self.shared.has_failed() {
-            self.tell(None);
+        if self.is_reported.replace(false) && !self.shared.has_failed() {
+            self.report(None);
         }
     }
 }
 
-/// Waits for nobody.
+/// Does not wait.
 #[cfg(test)]
 pub(super) struct Never;
 
 #[cfg(test)]
-impl Waits for Never {
-    fn goes_on(&self, _: &File, _: &str, _: Span) -> bool {
+impl WaitPolicy for Never {
+    fn keep_waiting(&self, _: &File, _: &str, _: Span) -> bool {
         false
     }
 }

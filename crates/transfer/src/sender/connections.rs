@@ -34,13 +34,13 @@ use crate::stage_thread::try_start;
 /// Numbers that connections may have.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
 const NO_PANIC: &str = "no panic while connections are listed";
-/// How long the closing of a connection in order may take once the session is over. One that is still
-/// sending what others have delivered meanwhile is ended without it.
+/// Time limit for closing a connection in order once the session is over. One that is still sending
+/// what others have delivered meanwhile is closed without it.
 const FAREWELL: Span = Span::from_millis(200);
 /// Interval at which a sender with nothing to say shows that it lives.
 const PING: Duration = Duration::from_secs(1);
 
-/// See the module's description.
+/// Connections of one session.
 pub(super) struct Connections<'a> {
     executor: &'a Executor<'a>,
     account: &'a Account,
@@ -49,7 +49,7 @@ pub(super) struct Connections<'a> {
     data: Queue<Parcel>,
     parts: Queue<Parcel>,
     bytes_sent: AtomicU64,
-    /// What was begun to be handed to each connection's socket.
+    /// Payload that was passed to each connection's socket, counted when the call begins.
     handed: [Handed; CONNECTIONS],
     /// Tell when those after the first have been closed.
     serving: Mutex<Vec<Ended>>,
@@ -61,15 +61,15 @@ pub(super) struct Connections<'a> {
 #[derive(Default)]
 struct Handed {
     bytes: AtomicU64,
-    /// That of the last blocks' parts.
+    /// Bytes of the last blocks' parts.
     in_parts: AtomicU64,
     /// Processor time of the thread that serves it, in nanoseconds.
     worked: AtomicU64,
 }
 
-/// What a connection sends next.
+/// Next item that a connection sends.
 enum Next {
-    /// Those that wait for the first connection.
+    /// Messages that wait for the first connection.
     Messages,
     Parcel(Box<Parcel>),
     /// The session is over.
@@ -89,8 +89,8 @@ impl Handed {
         self.bytes.fetch_add(length, Ordering::Relaxed);
     }
 
-    /// What connection `number` owes, of which so much is `delivered`: at most one block for each
-    /// part, which are what it was handed last.
+    /// Data that connection `number` has been handed beyond the `delivered` bytes: at most one
+    /// block for each part, as parts are handed last.
     fn owed(&self, number: Number, delivered: ByteCount) -> Owed {
         let bytes = ByteCount::new(self.bytes()) - delivered;
         let in_parts = bytes.min(ByteCount::new(self.in_parts.load(Ordering::Relaxed)));
@@ -120,7 +120,7 @@ impl<'a> Connections<'a> {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// Has the rates of all connections decided until the session is over.
+    /// Decides the rates of all connections until the session is over.
     pub(super) fn steer(&self) {
         self.steering.run(|needs_owed| {
             let blocks_wait = self.has_data();
@@ -130,8 +130,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Debts of all connections when there is nothing else to send. Where files have failed, what is left
-    /// is not known so exactly, and it is empty.
+    /// Debts of all connections when there is nothing else to send. Where files have failed, what
+    /// is left is not known so exactly, and it is empty.
     fn owed(&self) -> Vec<Owed> {
         if !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero() {
             return Vec::new();
@@ -202,8 +202,8 @@ impl<'a> Connections<'a> {
         self.serving.lock().expect(NO_PANIC).push(ended);
     }
 
-    /// Waits a little until the connections after the first are closed in order, which tells the
-    /// receiver that nothing of them was lost.
+    /// Waits up to [`FAREWELL`] until the connections after the first are closed in order, which
+    /// shows the receiver that nothing of them was lost.
     pub(super) fn await_farewells(&self) {
         let deadline = clock::now() + FAREWELL;
         for ended in &*self.serving.lock().expect(NO_PANIC) {
@@ -281,7 +281,7 @@ impl<'a> Connections<'a> {
         outlet.flush()
     }
 
-    /// What a connection sends next; waits for it.
+    /// Next item that a connection sends; waits for one.
     fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
         if wake.try_recv().is_ok() {
             return Ok(Next::Messages);
@@ -320,7 +320,7 @@ impl<'a> Connections<'a> {
         let _busy = self.executor.stages.send.busy();
         let length = parcel.payload_length() as u64;
         if let Err(error) = self.account.reserve(ByteCount::new(length)) {
-            // The session is over by this, which the first connection tells the receiver.
+            // This ends the session, which the first connection reports to the receiver.
             self.executor.fail(error);
             return Ok(());
         }
@@ -331,7 +331,7 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// A goodbye tells what the connections did.
+    /// Adds the totals of the connections to a goodbye.
     fn with_account(&self, message: Message) -> Message {
         let Message::Goodbye(goodbye) = message else { return message };
         self.sample(clock::now());

@@ -1,11 +1,11 @@
-//! What is copied of the names that a directory has: the same for a scan, which announces them, and for
-//! a survey.
+//! Decision which names of a directory are copied, for a scan, which announces them, and for a
+//! survey.
 
 use icdc_disk::tree::{Kind, Stat};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH};
 use icdc_protocol::message::Problem;
 
-/// Why a name of an unfinished file is left out.
+/// Reason for leaving out the name of an unfinished file.
 pub(super) const STAGED: &str = "left behind by an unfinished copy, not copied";
 
 /// Anything but a directory that is copied.
@@ -15,7 +15,7 @@ pub(super) enum Leaf {
     Symlink,
 }
 
-/// Why something is not copied, and whether that is an error.
+/// Reason why something is not copied, and whether that is an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotCopied {
     reason: String,
@@ -28,7 +28,8 @@ impl NotCopied {
     }
 }
 
-/// What is copied of a name that was no directory; symbolic links only if `links` are preserved.
+/// Kind of item that is copied of a name that is no directory; symbolic links only if `links` are
+/// preserved.
 pub(super) fn leaf(stat: &Stat, links: bool) -> Result<Leaf, NotCopied> {
     let (reason, error) = match stat.kind {
         Kind::File if stat.size > MAX_FILE_SIZE => ("larger than icdc can address".to_owned(), true),
@@ -47,8 +48,9 @@ pub(super) fn beneath(path: &[u8], name: &[u8]) -> Vec<u8> {
     [path, slash, name].concat()
 }
 
-/// Why the directory at `path` is not descended into, with so many above it whose paths have so many
-/// bytes. Every level keeps its path, here and at the receiver.
+/// Reason not to descend into the directory at `path`, with `depth` directories above it whose
+/// paths have `above` bytes together; `None` if there is none. Every level keeps its path, here and
+/// at the receiver.
 pub(super) fn too_deep(depth: usize, above: usize, path: &[u8]) -> Option<String> {
     let paths = above + path.len();
     if depth >= MAX_DEPTH {

@@ -42,7 +42,7 @@ impl Exclude {
         Ok(Self { names: build(names)?, paths: build(paths)? })
     }
 
-    /// Whether the item with this `path` (from the source's parent) and `name` is left out.
+    /// Whether the item with this `path` (from the source's parent) and `name` is excluded.
     pub(crate) fn matches(&self, path: &[u8], name: &[u8]) -> bool {
         let below_source = path.iter().position(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..]);
         let as_path = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).to_path_buf();

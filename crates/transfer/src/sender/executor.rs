@@ -1,8 +1,8 @@
 //! The executor of the sending end's machine, [`icdc_session::sender`].
 //!
-//! The machine and what belongs to its items (directories by descriptor) are behind one lock. Each
-//! thread tells what has happened by [`Executor::with`], which carries out what follows: work is
-//! queued for the readers, messages for the first connection, and the user is told. All waiting is
+//! The machine and the directories of its items are behind one lock. Each thread reports what has
+//! happened by [`Executor::with`], which carries out the actions that follow: work is queued for
+//! the readers, messages for the first connection, and events are sent to the user. All waiting is
 //! here.
 
 use std::collections::BTreeMap;
@@ -37,14 +37,14 @@ use crate::resources;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
-/// Readers of large files: so many devices are read side by side.
+/// Most readers of large files, one for each device.
 pub(super) const READERS: usize = 8;
 /// Frames that wait for the socket.
 const DATA_QUEUE: usize = 4;
 
 const NO_PANIC: &str = "no panic while the session's state is locked";
 
-/// What is kept of a session until its end.
+/// Records that are kept of a session until its end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Keeps {
     /// The receiver keeps a journal of the run.
@@ -57,11 +57,11 @@ pub(super) struct Keeps {
 pub(super) enum ReadJob {
     /// All blocks of a file but those that the receiver holds.
     File(EntryId, Option<BlockMap>),
-    /// One block once more.
+    /// Reads one block for a retransmission.
     Again(EntryId, u32),
 }
 
-/// Where the contents of a pending file are.
+/// Location of the contents of a pending file.
 #[derive(Clone)]
 pub(super) struct Contents {
     pub(super) id: EntryId,
@@ -76,11 +76,11 @@ pub(super) struct Contents {
     pub(super) held: Option<Held>,
 }
 
-/// Where an announced item is.
+/// Location of an announced item.
 pub(super) struct Place {
     pub(super) directory: Directory,
     pub(super) name: Name,
-    /// Of the file system that holds it.
+    /// Device number of the file system that holds it.
     pub(super) device: u64,
     /// Contents that were read before it was announced.
     pub(super) held: Option<Held>,
@@ -89,7 +89,7 @@ pub(super) struct Place {
 /// The queues for the readers.
 struct Jobs {
     packs: Channel<Vec<EntryId>>,
-    /// One for each reader of large files.
+    /// Queue of each reader of large files.
     reads: Vec<Channel<ReadJob>>,
     /// Devices in the order in which something was first read from each: a device has one reader,
     /// and the first devices one each.
@@ -109,20 +109,20 @@ impl Jobs {
 
 struct SessionState {
     machine: Sender,
-    /// Of the pending items.
+    /// Locations of the pending items.
     places: ById<Place>,
     /// `None` when the session is over.
     jobs: Option<Jobs>,
-    /// Why connections have ended at this end.
+    /// Reasons of connections that have ended at this end, by number.
     early_ends: BTreeMap<u8, EarlyEnd>,
-    /// By the receiver.
+    /// Notices from the receiver.
     noticed: Notices,
     /// The scan may request again what it requested last.
     granted: bool,
     outcome: Option<Result<(), SessionError>>,
 }
 
-/// What is done without the lock.
+/// Work that is done after the lock is released.
 #[derive(Default)]
 struct Outside {
     events: Vec<Event>,
@@ -134,7 +134,7 @@ struct Outside {
     over: bool,
 }
 
-/// See the module's description.
+/// Executor of the machine of one session.
 pub(super) struct Executor<'a> {
     state: Mutex<SessionState>,
     /// The scan may go on.
@@ -144,7 +144,7 @@ pub(super) struct Executor<'a> {
     /// Wakes the first connection for a message.
     wake: Channel<()>,
     data: Channel<Parcel>,
-    /// Of the last blocks.
+    /// Queue of the last blocks' parts.
     parts: Channel<Parcel>,
     data_stopped: AtomicBool,
     /// The session is over.
@@ -158,10 +158,10 @@ pub(super) struct Executor<'a> {
     peer: AtomicU64,
     /// Limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for anything.
     max_rate: AtomicU64,
-    /// Where the receiver has placed the source.
+    /// Place of the source at the receiver.
     placed: OnceLock<message::Place>,
     pub(super) link: LinkControl,
-    /// How the socket of the link is tuned; `None` for one that is not TCP.
+    /// Tuning of the link's socket; `None` for a link that is not TCP.
     pub(super) tuned: Option<Tuned>,
     /// With which the sockets of further connections are tuned.
     pub(super) privileges: Privileges,
@@ -171,14 +171,14 @@ pub(super) struct Executor<'a> {
     pub(super) buffered: bool,
     /// No file is read.
     pub(super) diskless: Option<Diskless>,
-    /// Which places of the selection were announced, and as which entries, once all are.
+    /// Announced places of the selection with their entries, once all are announced.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
 }
 
 /// The queues that the executor fills.
 pub(super) struct Queues {
     pub(super) packs: Queue<Vec<EntryId>>,
-    /// Of the first reader of large files.
+    /// Queue of the first reader of large files.
     pub(super) reads: Queue<ReadJob>,
     pub(super) data: Queue<Parcel>,
     pub(super) parts: Queue<Parcel>,
@@ -187,7 +187,7 @@ pub(super) struct Queues {
 }
 
 impl<'a> Executor<'a> {
-    /// Of a session that begins with `begin`, with `pool` for what is read.
+    /// Executor for a session that begins with `begin`, with `pool` for the data that is read.
     pub(super) fn new(
         begin: Begin,
         keeps: Keeps,
@@ -310,7 +310,7 @@ impl<'a> Executor<'a> {
                 let text = format!("{}: {}", path_text(&problem.path), problem.reason);
                 outside.events.push(Event::Notice { text });
             }
-            Action::Noticed(notice) => state.noticed.heard(notice),
+            Action::Noticed(notice) => state.noticed.replace(notice),
             Action::Placed(place) => {
                 let _ = self.placed.set(place);
             }
@@ -361,7 +361,7 @@ impl<'a> Executor<'a> {
         outside.lost.into_iter().for_each(|connection| self.further.shut(connection));
         if outside.over {
             self.pool.close();
-            self.over.tell();
+            self.over.signal();
         }
     }
 
@@ -370,7 +370,7 @@ impl<'a> Executor<'a> {
         self.with(|machine| machine.fail(clock::now(), error));
     }
 
-    /// Waits until the scan has room; false if the session is over.
+    /// Waits until the scan may announce more; false if the session is over.
     pub(super) fn await_room(&self, need: Need) -> bool {
         loop {
             match self.with(|machine| machine.request(need)) {
@@ -384,8 +384,8 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// One reader of large files more is there, which takes its jobs from this queue.
-    pub(super) fn has_reader(&self, jobs: Channel<ReadJob>) {
+    /// Registers one more reader of large files, which takes its jobs from this queue.
+    pub(super) fn add_reader(&self, jobs: Channel<ReadJob>) {
         if let Some(all) = &mut self.lock().jobs {
             all.reads.push(jobs);
         }
@@ -400,12 +400,12 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// Where the contents of a file are, if it is pending.
+    /// Location of the contents of a file, if it is pending.
     pub(super) fn contents(&self, id: EntryId) -> Option<Contents> {
         contents(&self.lock(), id)
     }
 
-    /// Those of the files that are pending.
+    /// Locations of the contents of those files that are pending.
     pub(super) fn contents_of(&self, ids: &[EntryId]) -> Vec<Contents> {
         let state = self.lock();
         ids.iter().filter_map(|id| contents(&state, *id)).collect()
@@ -439,13 +439,13 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// The receiver has told its features.
-    pub(super) fn knows_peer(&self, features: Features) {
+    /// Notes the features that the receiver has announced.
+    pub(super) fn set_peer_features(&self, features: Features) {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// A daemon, here or at the other end, lets no session of the key in use go faster. The lowest rate
-    /// counts: a client of a daemon that sends could else lift the limit of its own key.
+    /// A daemon, here or at the other end, lets no session of the key in use go faster. The lowest
+    /// rate counts: a client of a daemon that sends could else lift the limit of its own key.
     pub(super) fn allow(&self, rate: Rate) {
         self.max_rate.fetch_min(rate.as_bits_per_second(), Ordering::Relaxed);
     }
@@ -461,13 +461,13 @@ impl<'a> Executor<'a> {
         (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
     }
 
-    /// Queues a block that was read once more. `None` when the session is over.
+    /// Queues a block that was read for a retransmission. `None` when the session is over.
     pub(super) fn queue_again(&self, parcel: Parcel) -> Option<()> {
         self.last_blocks.count(&parcel);
         self.queue(&self.data, parcel)
     }
 
-    /// What is left to be sent in all, so much of it aside, as far as that is known.
+    /// Bytes still to be sent in total, less `aside`; [`ByteCount::MAX`] while that is unknown.
     pub(super) fn left(&self, aside: u64) -> ByteCount {
         self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
     }
@@ -484,7 +484,7 @@ impl<'a> Executor<'a> {
         self.with(Sender::poll_message)
     }
 
-    /// Nothing of the data that waits shall be sent any more: the user stops the run.
+    /// Whether waiting data are not sent any more: the user stops the run.
     pub(super) fn is_data_stopped(&self) -> bool {
         self.data_stopped.load(Ordering::Relaxed)
     }
@@ -498,7 +498,7 @@ impl<'a> Executor<'a> {
         *self.lock().machine.counts()
     }
 
-    /// What the session waits for when no stage is at work.
+    /// Stage that the session waits for while no stage is at work.
     pub(super) fn idle_stage(&self) -> Stage {
         let state = self.lock();
         if !state.machine.has_answered() {
@@ -526,8 +526,8 @@ impl<'a> Executor<'a> {
     /// whether it is.
     pub(super) fn await_over(&self, interval: Span) -> bool {
         let state = self.lock();
-        let patience = until_deadline(&state.machine).map_or(interval, |patience| patience.min(interval));
-        let waited = self.ended.wait_timeout_while(state, patience.into(), |state| !state.machine.is_over());
+        let timeout = until_deadline(&state.machine).map_or(interval, |timeout| timeout.min(interval));
+        let waited = self.ended.wait_timeout_while(state, timeout.into(), |state| !state.machine.is_over());
         waited.expect(NO_PANIC).0.machine.is_over()
     }
 
@@ -535,14 +535,14 @@ impl<'a> Executor<'a> {
     pub(super) fn await_end(&self) -> Result<(), SessionError> {
         loop {
             let state = self.lock();
-            let goes_on = |state: &mut SessionState| state.outcome.is_none();
+            let is_running = |state: &mut SessionState| state.outcome.is_none();
             let state = match until_deadline(&state.machine) {
-                Some(patience) => self
+                Some(timeout) => self
                     .ended
-                    .wait_timeout_while(state, patience.into(), goes_on)
+                    .wait_timeout_while(state, timeout.into(), is_running)
                     .map(|(state, _)| state)
                     .expect(NO_PANIC),
-                None => self.ended.wait_while(state, goes_on).expect(NO_PANIC),
+                None => self.ended.wait_while(state, is_running).expect(NO_PANIC),
             };
             if let Some(outcome) = &state.outcome {
                 return outcome.clone();
@@ -572,7 +572,7 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     Some(Contents { id, directory, name, size, version, sparse, held })
 }
 
-/// What the user is told of an item that has ended.
+/// Event for an item that has ended.
 fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
     let path = path_text(path);
     let (outcome, digest, reason) = match fate {

@@ -1,11 +1,11 @@
-//! Why an item is given up.
+//! Reasons for giving up an item.
 
 use std::cmp::Ordering;
 
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::GivenUp;
 
-/// Why a file is given up whose version is not the announced one.
+/// Reason for giving up a file whose version is not the announced one.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
 
 /// The item is no longer what was announced.

@@ -1,9 +1,9 @@
-//! Hashes what was read of large files, and builds the files' digests.
+//! Hashes the blocks of large files, and builds the files' digests.
 //!
-//! A block is a subtree of BLAKE3 for itself, so several threads take steps from one queue, each the
-//! next one that is read, and send a block as soon as it has its value. Only the digest of a file
-//! needs the values in order: those that come early wait for the ones before them. Whichever thread
-//! is through with a file's last step tells the receiver, behind the blocks.
+//! A block is a subtree of BLAKE3 of its own, so several threads take steps from one queue, in the
+//! order of reading, and send each block as soon as its value is known. Only the digest of a file
+//! needs the values in order: early ones wait for those before them. The thread that finishes a
+//! file's last step queues the end of the file for the receiver, behind its blocks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, 
 use super::executor::Executor;
 use crate::diskless;
 
-/// What the reader hands to the hashers.
+/// Work of the hashers, queued by the readers.
 pub(super) enum Step {
     /// A block that the receiver holds, with its value.
     Held { file: Arc<Hashing>, index: u32, value: Digest },
@@ -27,16 +27,16 @@ pub(super) enum Step {
     Hole { file: Arc<Hashing>, index: u32 },
     /// A block to be sent: of its `length` bytes those in the (offset, length) of `ranges`, or all.
     Data { file: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
-    /// A block that is sent once more.
+    /// A block for a retransmission.
     Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
-    /// The file is read, or cannot be read any further, after so many steps.
+    /// The file is read, or cannot be read any further, after `steps` steps.
     End { file: Arc<Hashing>, steps: u32, outcome: Result<(), GivenUp> },
 }
 
 /// A file that is being hashed.
 pub(super) struct Hashing {
     id: EntryId,
-    /// In bytes.
+    /// Size in bytes.
     size: u64,
     /// Zeros between its data enter the digest as any block.
     hash_holes: bool,
@@ -53,7 +53,7 @@ struct State {
     sent: u32,
     /// Steps that are done.
     steps: u32,
-    /// Of how many steps there are, and how the file was read.
+    /// Number of steps, and the outcome of reading the file.
     end: Option<(u32, Result<(), GivenUp>)>,
 }
 
@@ -83,10 +83,10 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             drop(busy);
             executor.queue_again(parcel)
         }
-        Step::Held { file, index, value } => file.through(executor, |state| state.note(index, Some(value))),
+        Step::Held { file, index, value } => file.finish_step(executor, |state| state.note(index, Some(value))),
         Step::Hole { file, index } => {
             let value = file.hash_holes.then(|| digest::zero_block_value(block_offset(index), file.size));
-            file.through(executor, |state| state.note(index, value))
+            file.finish_step(executor, |state| state.note(index, value))
         }
         Step::Data { file, index, ranges, block, length } => {
             let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
@@ -95,9 +95,9 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             file.lock().note(index, Some(value));
             drop(busy);
             executor.queue_data(parcel)?;
-            file.through(executor, |state| state.sent += 1)
+            file.finish_step(executor, |state| state.sent += 1)
         }
-        Step::End { file, steps, outcome } => file.told(executor, |state| state.end = Some((steps, outcome))),
+        Step::End { file, steps, outcome } => file.update(executor, |state| state.end = Some((steps, outcome))),
     }
 }
 
@@ -125,15 +125,16 @@ impl Hashing {
     }
 
     /// A step is done.
-    fn through(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
-        self.told(executor, |state| {
+    fn finish_step(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
+        self.update(executor, |state| {
             note(state);
             state.steps += 1;
         })
     }
 
-    /// Takes note, and tells the receiver if that was the last of the file. `None` when the session is over.
-    fn told(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
+    /// Updates the state, and queues the end of the file if that was its last step. `None` when the
+    /// session is over.
+    fn update(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
         let mut state = self.lock();
         note(&mut state);
         let done = state.steps;

@@ -1,4 +1,4 @@
-//! What comes back from the receiver, handed to the machine.
+//! Passes the receiver's messages to the machine.
 
 use icdc_disk::BlockPool;
 use icdc_link::Inlet;
@@ -21,7 +21,7 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                     *executor.feedback.lock().expect("no panic while feedback is stored") = *feedback;
                 }
                 if let Message::Accepted(features) = parcel.message {
-                    executor.knows_peer(features);
+                    executor.set_peer_features(features);
                 }
                 if let Message::MaxRate { bytes_per_second } = parcel.message {
                     steering.allow(Rate::from_bytes_per_second(bytes_per_second));

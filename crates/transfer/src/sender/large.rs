@@ -1,6 +1,7 @@
 //! Reads large files block by block.
 //!
-//! One thread for each device keeps its engine's queue full and hands on in file order what is read.
+//! One thread for each device keeps its engine's queue full and hands on in file order what is
+//! read.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use icdc_session::SessionError;
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Hashing, Step};
-use super::misstated::{goes_on, misstated};
+use super::misstated::{extends_beyond, misstated};
 use super::scan::{is_another, version};
 use crate::diskless;
 
@@ -27,12 +28,12 @@ pub(super) const DEPTH: usize = 6;
 /// Holes shorter than this are sent as zeros.
 const SHORT_HOLE: u32 = 16 << 10;
 
-/// Why a file is not read any further whose failure is known already.
+/// Reason for not reading a file any further whose failure is known already.
 const GIVEN_UP: &str = "given up at the other end";
 
 /// A step, or one that waits for its read.
 enum Queued {
-    /// What follows is of another file.
+    /// The following steps belong to another file.
     Start,
     Ready(Step),
     /// The file at the front cannot be read any further.
@@ -60,7 +61,7 @@ enum Pending {
 #[derive(Clone)]
 struct Announced {
     file: Arc<DiskFile>,
-    /// In bytes.
+    /// Size in bytes.
     size: u64,
     version: [u8; 16],
 }
@@ -69,21 +70,22 @@ struct Reader<'a> {
     executor: &'a Executor<'a>,
     hashers: &'a Channel<Step>,
     engine: Box<dyn Engine>,
-    /// How many reads may be in flight. It grows with those that are through: many that begin at
-    /// once end at once, and the connection would wait for the first block as long as for the last.
+    /// Most reads in flight. It grows with completed reads: reads that begin together end together,
+    /// and the connection would wait for the first block as long as for the last.
     depth: usize,
     queue: VecDeque<Queued>,
     next_tag: u64,
-    /// Of the file at the front of the queue, so many steps were handed on.
+    /// Steps of the file at the front of the queue that were handed on.
     steps: u32,
-    /// It failed: its remaining steps are dropped.
+    /// Reading that file has failed: its remaining steps are dropped.
     failed: bool,
 }
 
 /// The session is over.
 struct Over;
 
-/// Reads jobs until the queue is closed or the session ends; `number` is that of the reader, from 0.
+/// Reads jobs until the queue is closed or the session ends; `number` is that of the reader, from
+/// 0.
 pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
     let Ok(mut next) = jobs.recv().map(Some) else { return };
     if number > 0 {
@@ -271,7 +273,7 @@ impl Reader<'_> {
                 }
                 Queued::Failed(file, given_up) => self.end(file, Err(given_up)),
                 Queued::Check { hashing, announced } => {
-                    let is_longer = goes_on(announced.file.as_file(), announced.size);
+                    let is_longer = extends_beyond(announced.file.as_file(), announced.size);
                     let length = if is_longer { Ordering::Greater } else { Ordering::Equal };
                     self.end(hashing, announced.compare(length))
                 }
@@ -310,7 +312,7 @@ impl Announced {
     }
 }
 
-/// Where a sparse file has data: (offset, length), ascending.
+/// Data ranges of a sparse file: (offset, length), ascending.
 struct DataMap {
     ranges: Vec<(u64, u64)>,
     total: u64,

@@ -1,12 +1,12 @@
-//! The last blocks travel in parts, each over whichever connection is ready first.
+//! Sends the last blocks in parts, each over whichever connection is ready first.
 //!
-//! A block that goes over one connection keeps all waiting for that one at the end, when the others
-//! have nothing left to do: half of the connections' time for a block is lost on the average. The
-//! receiver fills a block of its ring for each that is on its way in parts, so these are at most
-//! half of them. Where there is not a block for each connection before them, all go whole: the more
-//! connections are at work on a short path, the smaller are their windows. So does what is read once
-//! more: parts of what was read before may still be on their way, and need not be of the same
-//! contents.
+//! A block sent over one connection makes all others wait for that one at the end, when they have
+//! nothing left to do: on average, half of the connections' time for a block is lost. The receiver
+//! fills a block of its ring for each block that is in flight in parts, so these are at most half
+//! of the ring. Where there is not a block for each connection before them, all blocks are sent
+//! whole: the more connections share a short path, the smaller their windows. Blocks that are read
+//! for a retransmission are sent whole, too: parts of the first reading may still be in flight, and
+//! may have other contents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Message, Part};
 use icdc_units::ByteCount;
 
-/// What is queued of a block or a pack.
+/// Frames of a block or a pack that are queued.
 pub(super) enum Frames {
     Whole(Box<Parcel>),
-    /// One that would go in parts, if the receiver could put them together; whether it is the first.
+    /// A block that would be divided, if the receiver could join parts; whether it is the first.
     Undivided(Box<Parcel>, bool),
     Parts(Vec<Parcel>),
 }
 
-/// See the module's description.
+/// Divides the last blocks of a session.
 #[derive(Default)]
 pub(super) struct LastBlocks {
     /// Payload of the frames that were queued.
@@ -36,8 +36,9 @@ pub(super) struct LastBlocks {
 }
 
 impl LastBlocks {
-    /// What is queued for a frame that `connections` may carry to a ring of so many blocks, of a receiver
-    /// that `takes_parts` or not; `left` tells how much there is to be sent besides what was queued.
+    /// Frames for a parcel that `connections` connections may carry to a ring of `ring` blocks, of
+    /// a receiver that `takes_parts` or not; `left` returns the bytes to be sent besides those that
+    /// were queued.
     pub(super) fn divide(
         &self,
         parcel: Parcel,

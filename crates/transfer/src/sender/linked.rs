@@ -1,8 +1,8 @@
 //! Files with several names: the first one is announced as a file, the further ones as links to it.
 //! Neither end keeps more than [`MAX_LINKED`] of them in mind.
 //!
-//! A file whose inode another one had when it was announced is a file of its own, as is one that has
-//! changed since: its first name may have arrived with other contents.
+//! A file whose inode another one had when it was announced is a file of its own, as is one that
+//! has changed since: its first name may have arrived with other contents.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Digest, EntryId};
 
-/// How a file with this name is announced.
+/// Kind of announcement for a file with this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameOf {
     /// A file with no other name.
@@ -24,25 +24,25 @@ pub(super) enum NameOf {
     OneTooMany,
 }
 
-/// See the module's description.
+/// Announced files with several names.
 pub(super) struct Linked {
     /// First announced name of each file: id, digest of the name.
     first: HashMap<Incarnation, (EntryId, Digest)>,
     most: usize,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Default for Linked {
     fn default() -> Self {
-        Self { first: HashMap::new(), most: MAX_LINKED, is_told: false }
+        Self { first: HashMap::new(), most: MAX_LINKED, is_reported: false }
     }
 }
 
-/// An item whose description is `stat`, by which further names of it are known: looked at anew if it
-/// is a file with several, `None` if it is not, or its names are not copied as `links`.
+/// Description of an item, and the identity by which its further names are recognized: read again
+/// for a file with several names; `None` for other items, or if names are not copied as `links`.
 ///
 /// # Errors
-/// Those of the look.
+/// The item cannot be examined.
 pub fn names_of(
     directory: &Directory,
     name: &Name,
@@ -59,7 +59,7 @@ pub fn names_of(
 
 impl Linked {
     /// Form in which the file is announced: as a file, or as a link to an earlier name.
-    pub(super) fn look(&self, file: Option<Incarnation>) -> NameOf {
+    pub(super) fn name_of(&self, file: Option<Incarnation>) -> NameOf {
         let Some(file) = file else { return NameOf::Single };
         match self.first.get(&file) {
             Some((first, name)) => NameOf::Further(*first, *name),
@@ -73,10 +73,10 @@ impl Linked {
         self.first.insert(file, (id, first_name(path)));
     }
 
-    /// What the user is told of a file that is one too many, the first time.
+    /// Message about the first file that exceeds the limit; `None` for further ones.
     pub(super) fn reason(&mut self) -> Option<String> {
-        let is_told = std::mem::replace(&mut self.is_told, true);
-        (!is_told).then(|| {
+        let is_reported = std::mem::replace(&mut self.is_reported, true);
+        (!is_reported).then(|| {
             let most = self.most;
             format!(
                 "more than {most} files have several names: from here on they are copied once for each name; to keep \
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// A file with several names, and what tells it from others.
+    /// A file with several names, and its identity.
     fn file(directory: &tempfile::TempDir, name: &str) -> (Stat, Incarnation) {
         let path = directory.path().join(name);
         std::fs::write(&path, "").unwrap();
@@ -109,11 +109,11 @@ mod tests {
         let files = ["a", "b", "c"].map(|name| file(&directory, name).1);
         let mut linked = Linked { most: 2, ..Linked::default() };
         for (file, id) in [(files[0], 1), (files[1], 2)] {
-            assert_eq!(linked.look(Some(file)), NameOf::First);
+            assert_eq!(linked.name_of(Some(file)), NameOf::First);
             linked.announced(file, id, b"first");
         }
         assert_eq!(
-            files.map(|file| linked.look(Some(file))),
+            files.map(|file| linked.name_of(Some(file))),
             [NameOf::Further(1, first_name(b"first")), NameOf::Further(2, first_name(b"first")), NameOf::OneTooMany]
         );
         assert!(linked.reason().unwrap().contains("more than 2 files") && linked.reason().is_none());
@@ -136,8 +136,8 @@ mod tests {
         ];
         linked.announced(Incarnation::new(&stat, born), 2, b"a");
         for other in others {
-            assert_eq!(linked.look(Some(other)), NameOf::First, "{other:?}");
+            assert_eq!(linked.name_of(Some(other)), NameOf::First, "{other:?}");
         }
-        assert_eq!(linked.look(Some(Incarnation::new(&stat, born))), NameOf::Further(2, first_name(b"a")));
+        assert_eq!(linked.name_of(Some(Incarnation::new(&stat, born))), NameOf::Further(2, first_name(b"a")));
     }
 }

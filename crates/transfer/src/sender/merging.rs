@@ -1,8 +1,8 @@
-//! Names that several sources bring to one place: the contents of `a/` and of `b/` go into one
-//! directory, and both have an `x`. The later one stays; the user is told.
+//! Equal names from several sources: the contents of `a/` and of `b/` are copied to one directory,
+//! and both have an `x`. The later one replaces the earlier; the user is notified.
 //!
-//! Names are kept as hashes of 8 bytes, as far as [`MOST_NAMES`]: memory is bounded whatever the
-//! sources hold.
+//! Names are kept as hashes of 8 bytes, up to [`MOST_NAMES`]: memory is bounded whatever the
+//! sources contain.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +13,10 @@ use super::sources::Root;
 
 /// Names that are compared: 64 MiB of hashes.
 const MOST_NAMES: usize = 1 << 22;
-/// Equal names that are told one by one.
-const TOLD: u64 = 20;
+/// Equal names that are reported one by one.
+const REPORTED: u64 = 20;
 
-/// See the module's description.
+/// Names of all sources so far.
 #[derive(Default)]
 pub(super) struct Merging {
     /// `None` where no two sources can have the same name.
@@ -35,13 +35,14 @@ impl Merging {
         Self { seen: merges.then(HashSet::new), ..Self::default() }
     }
 
-    /// What follows is of this source.
+    /// Begins a source: the following items belong to it.
     pub(super) fn enter(&mut self, root: &Root) {
         let length = root.source.name.len();
         self.prefix = if root.name.is_none() && length > 0 { length + 1 } else { 0 };
     }
 
-    /// Notes an item other than a directory; gives what to tell if there was one of that name.
+    /// Notes an item other than a directory; returns a problem to report if an earlier source has
+    /// that name.
     pub(super) fn note(&mut self, path: &[u8]) -> Option<Problem> {
         let seen = self.seen.as_mut()?;
         let name = self.hasher.hash_one(path.get(self.prefix..)?);
@@ -51,12 +52,12 @@ impl Merging {
         self.equal += 1;
         self.last = path.to_vec();
         let reason = "an earlier source has the same name; this one replaces it at the destination".into();
-        (self.equal <= TOLD).then(|| Problem { path: path.to_vec(), reason, error: false })
+        (self.equal <= REPORTED).then(|| Problem { path: path.to_vec(), reason, error: false })
     }
 
-    /// What to tell at the end of those that were not told one by one.
-    pub(super) fn rest(&mut self) -> Option<Problem> {
-        let more = self.equal.checked_sub(TOLD).filter(|more| *more > 0)?;
+    /// Problem that sums up the equal names that were not reported one by one.
+    pub(super) fn summary(&mut self) -> Option<Problem> {
+        let more = self.equal.checked_sub(REPORTED).filter(|more| *more > 0)?;
         let reason = format!("with this one, {more} more items replace those of the same name from earlier sources");
         Some(Problem { path: std::mem::take(&mut self.last), reason, error: false })
     }

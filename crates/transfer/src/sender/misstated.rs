@@ -1,9 +1,9 @@
-//! Files whose contents are not as long as their file system states: those that the kernel makes when
-//! they are read (`/proc`, `/sys`), and those of programs behind FUSE.
+//! Files whose contents are longer or shorter than their file system states: those that the kernel
+//! makes when they are read (`/proc`, `/sys`), and those of programs behind FUSE.
 //!
-//! They are read before they are announced, and kept until they have arrived: the next reading may
-//! give something else. Of all others, only a byte behind the stated end is asked for when they are
-//! read.
+//! They are read before they are announced, and kept in memory until they have arrived: another
+//! reading may return other contents. Of all other files, only one byte behind the stated end is
+//! read, to detect more.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ pub(super) struct Misstated {
 }
 
 impl Misstated {
-    /// Contents of a file, if its size may be misstated. A file that grows meanwhile is one whose size
-    /// is true.
+    /// Contents of a file, if its size may be misstated. A file that grows meanwhile is one whose
+    /// size is true.
     ///
     /// # Errors
     /// Why it cannot be copied: unreadable, or too long to be kept.
@@ -76,7 +76,7 @@ fn is_doubtful(sizes: StatedSizes, stat: &Stat) -> bool {
     }
 }
 
-/// Has reading fail where there is nothing to read yet.
+/// Makes reads fail instead of waiting where there is nothing to read yet.
 fn set_nonblocking(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
@@ -98,8 +98,8 @@ fn read_to_end(file: &File) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Reads a file into `target`, whose length is the stated one; answers how the length of its contents
-/// compares with it.
+/// Reads a file into `target`, whose length is the stated one; answers how the length of its
+/// contents compares with it.
 pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering> {
     let mut behind = [0; 1];
     let mut filled = 0;
@@ -120,7 +120,7 @@ pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering>
 }
 
 /// True if a file has a byte at `size`, behind its stated end.
-pub(super) fn goes_on(file: &File, size: u64) -> bool {
+pub(super) fn extends_beyond(file: &File, size: u64) -> bool {
     file.read_at(&mut [0; 1], size).is_ok_and(|read| read > 0)
 }
 

@@ -8,8 +8,8 @@
 //!       └──────────────── intake ◄── wants, done, feedback ─────┘
 //! ```
 //!
-//! Nothing is sent that was not asked for: the scan announces entries ahead of the data, the
-//! receiver answers what it wants, and the ledger bounds how far ahead the announcements may run.
+//! Only requested data are sent: the scan announces entries ahead of the data, the
+//! receiver answers with what it requests, and the ledger bounds how far ahead the announcements may run.
 
 mod connections;
 mod examination;
@@ -66,12 +66,12 @@ use crate::resources;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::TICK;
 
-/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for hashers and sockets.
-/// Each hasher after the first has one more, and each connection sends one more, however slowly; a
-/// device after the first has as many more as it reads at a time.
+/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for hashers and
+/// sockets. Each hasher after the first has one more, and each connection sends one more, however
+/// slowly; a device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;
 
-/// Whether `--exclude` patterns make sense.
+/// Checks `--exclude` patterns.
 ///
 /// # Errors
 /// Which one does not.
@@ -79,10 +79,10 @@ pub fn check_patterns(patterns: &[String]) -> Result<(), String> {
     exclude::Exclude::new(patterns).map(|_| ())
 }
 
-/// What a finished session has done.
+/// Result of a finished session.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
-    /// What became of the items.
+    /// Counts of the items by outcome.
     pub counts: Counts,
     /// Digest over names, metadata and contents of all items.
     pub tree: Digest,
@@ -112,8 +112,8 @@ pub fn run(
         None => files,
     };
     let session = |first| send(first, joining, sources, options, account, events, stop);
-    let untold = |first: SendingLink, error| break_off(&mut *{ first.link.outlet }, error);
-    confined("sender", &files, first, session, untold)
+    let not_started = |first: SendingLink, error| break_off(&mut *{ first.link.outlet }, error);
+    confined("sender", &files, first, session, not_started)
 }
 
 fn send(
@@ -126,7 +126,7 @@ fn send(
     stop: &StopSignal,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
-    if let Some(refusal) = in_the_way(&sources) {
+    if let Some(refusal) = obstacle(&sources) {
         outlet.send(Message::Abort(refusal.clone()).into()).map_err(SessionError::of_link)?;
         outlet.flush().map_err(SessionError::of_link)?;
         return Err(SessionError::Refused(refusal));
@@ -231,21 +231,22 @@ fn start_readers<'scope, 'env>(
         if try_start(scope, "read", move || large::read(executor, number, &jobs, &steps)).is_err() {
             return;
         }
-        executor.has_reader(to_reader);
+        executor.add_reader(to_reader);
     }
 }
 
-/// Tells the receiver why nothing will come; the error for this end's caller.
+/// Reports to the receiver why nothing will be sent; returns the error for this end's caller.
 fn break_off(outlet: &mut dyn Outlet, error: SessionError) -> SessionError {
     if let Some(refusal) = error.refusal() {
-        let told = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
-        told.unwrap_or_else(|untold| tracing::debug!(%untold, "the receiver is not told why the session ends"));
+        let sent = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
+        sent.unwrap_or_else(|error| tracing::debug!(%error, "the receiver is not told why the session ends"));
     }
     error
 }
 
-/// Reason not to begin: there is no source at all, or one that nobody could look for. Nothing shall be made for them.
-fn in_the_way(sources: &Sources) -> Option<Refusal> {
+/// Reason not to begin, so that nothing is made at the destination: there is no source at all, or
+/// one could not be examined.
+fn obstacle(sources: &Sources) -> Option<Refusal> {
     if let Some(reason) = &sources.unseen {
         return Some(Refusal { kind: RefusalKind::Internal, reason: clip(reason.clone()) });
     }
@@ -256,7 +257,7 @@ fn in_the_way(sources: &Sources) -> Option<Refusal> {
     Some(Refusal { kind: RefusalKind::Path, reason: clip(reasons.join("; ")) })
 }
 
-/// Announces the sources, and tells of those that were not found.
+/// Announces the sources, and reports those that were not found.
 fn scan_sources(
     executor: &Executor<'_>,
     roots: Vec<(u32, sources::Root)>,
@@ -320,8 +321,8 @@ fn supervise<'scope, 'env>(
     executor.await_end()
 }
 
-/// What the path carries shows only where nothing else limits, on one connection, unless the rate
-/// that it has free was found.
+/// Measures the path's rate. It shows only on one connection that nothing else limits, unless the
+/// free rate was found.
 fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connections: &Connections<'_>) {
     let info = executor.link.tcp_info();
     if let Some(info) = &info {

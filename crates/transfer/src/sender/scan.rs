@@ -31,13 +31,13 @@ pub(super) struct Scan<'a> {
     exclude: Exclude,
     linked: Linked,
     merging: Merging,
-    /// What is left out of many items.
+    /// Notices about metadata that are left out of many items.
     notices: Notices,
     misstated: Misstated,
     selection: Option<Arc<Selection>>,
-    /// Which places of the selection were announced, and as which entries.
+    /// Announced places of the selection with their entries.
     announced: Vec<(EntryId, usize)>,
-    /// Directories from the source down to where the walk stands.
+    /// Directories from the source down to the present one.
     depth: usize,
 }
 
@@ -51,7 +51,7 @@ struct Level {
     children: Children,
 }
 
-/// What of a directory is still to be looked at.
+/// Entries of a directory that are not yet visited.
 enum Children {
     /// Its entries from `next` on.
     Listed { names: Listing, next: usize },
@@ -60,7 +60,7 @@ enum Children {
     Selected { places: Range<usize>, above: usize },
 }
 
-/// What of a name is to be announced.
+/// Extent of what is announced of a name.
 #[derive(Clone)]
 enum Extent {
     /// Whatever is there.
@@ -112,19 +112,19 @@ impl<'a> Scan<'a> {
             }
         }
         *self.executor.announced.lock().expect("no panic while places are noted") = std::mem::take(&mut self.announced);
-        if let Some(problem) = self.merging.rest()
-            && self.tell(problem).is_none()
+        if let Some(problem) = self.merging.summary()
+            && self.report(problem).is_none()
         {
             return;
         }
-        for notice in self.notices.untold() {
+        for notice in self.notices.take_changed() {
             (self.executor.events)(Event::Noticed(Noticed::of(&notice)));
             self.executor.with(|machine| machine.on_noticed(notice));
         }
         self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
 
-    /// What of a source is announced; `None` for nothing.
+    /// Extent of what is announced of a source; `None` for nothing.
     fn extent_of(&self, source: u32) -> Option<Extent> {
         let Some(selection) = &self.selection else { return Some(Extent::All) };
         let places = selection.of_source(source);
@@ -133,7 +133,8 @@ impl<'a> Scan<'a> {
         Some(Extent::Selected { place, beneath: places.start + usize::from(place.is_some())..places.end })
     }
 
-    /// Why what is there is not announced, although it was selected.
+    /// Reason why an item is not announced although it was selected; `None` if it is as it was
+    /// selected.
     fn differs(&self, extent: &Extent, stat: &Stat) -> Option<String> {
         let (Extent::Selected { place, .. }, Some(selection)) = (extent, &self.selection) else { return None };
         let selected = place.and_then(|place| selection.items().get(place)).map(|item| item.state);
@@ -181,7 +182,7 @@ impl<'a> Scan<'a> {
             Parent::Directory(_) => name.as_bytes().to_vec(),
         };
         let kind = match leaf(stat, self.preserve.links) {
-            Err(not_copied) => return self.tell(not_copied.of(path)),
+            Err(not_copied) => return self.report(not_copied.of(path)),
             Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
@@ -197,16 +198,16 @@ impl<'a> Scan<'a> {
             Vec::new()
         };
         if let Some(problem) = self.merging.note(&path) {
-            self.tell(problem)?;
+            self.report(problem)?;
         }
-        if self.linked.look(file) == NameOf::OneTooMany
+        if self.linked.name_of(file) == NameOf::OneTooMany
             && let Some(reason) = self.linked.reason()
         {
             self.leave_out(path.clone(), reason)?;
         }
         let first = file.filter(|_| matches!(kind, EntryKind::File { linked: true, .. })).zip(Some(path.clone()));
         let mut found = self.found(parent, wire_name, kind, stat, xattrs, path);
-        if let NameOf::Further(_, name) = self.linked.look(file) {
+        if let NameOf::Further(_, name) = self.linked.name_of(file) {
             found.first = Some(name);
         }
         found.held = held.as_ref().map_or(0, |held| held.len());
@@ -225,7 +226,7 @@ impl<'a> Scan<'a> {
             Some(held) => (held.len() as u64, held_version(stat, held)),
             None => (stat.size, version(stat)),
         };
-        let linked = match self.linked.look(file) {
+        let linked = match self.linked.name_of(file) {
             NameOf::Further(to, _) => {
                 return EntryKind::HardLink { to, size, version, sparse };
             }
@@ -374,17 +375,17 @@ impl<'a> Scan<'a> {
     }
 
     /// Tells of a problem. `None` when the session is over.
-    fn tell(&self, problem: Problem) -> Option<()> {
+    fn report(&self, problem: Problem) -> Option<()> {
         let has_room = self.executor.await_room(Need::Problem);
         has_room.then(|| self.executor.with(|machine| machine.on_problem(problem)))
     }
 
     fn fail(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
-        self.tell(Problem { path, reason, error: true })
+        self.report(Problem { path, reason, error: true })
     }
 
     fn leave_out(&mut self, path: Vec<u8>, reason: String) -> Option<()> {
-        self.tell(Problem { path, reason, error: false })
+        self.report(Problem { path, reason, error: false })
     }
 
     fn bounded_xattrs(&mut self, found: FoundXattrs, path: &[u8]) -> Xattrs {

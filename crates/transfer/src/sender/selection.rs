@@ -1,9 +1,8 @@
-//! A part of the sources: what one of several runs copies, so that all of them together copy the
-//! whole.
+//! A part of the sources that one of several runs copies; together the runs copy the whole.
 //!
-//! Items are in scan order: by sources, within one depth first, names by bytes. Directories on the
-//! way to them are announced as well, but stay open to their owner, because another run may be at
-//! work in them; what they are given at last comes with a selection that names them.
+//! Items are in scan order: by source, depth first, names by bytes. Directories above them are
+//! announced as well, but stay open to their owner, because another run may be working in them;
+//! their final metadata come with a selection that names them.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -30,18 +29,18 @@ pub struct Selected {
     pub source: u32,
     /// Path below the source; empty for the source itself.
     pub path: Vec<u8>,
-    /// What it was when it was selected.
+    /// State when the item was selected.
     pub state: SelectedState,
 }
 
-/// What an item was when it was selected.
+/// State of an item when it was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectedState {
     /// A directory, whatever is in it.
     Directory,
     /// Anything else.
     Other {
-        /// Of a regular file; of a symbolic link its target's length. In bytes.
+        /// Size of a regular file; length of the target of a symbolic link. In bytes.
         size: u64,
         /// Modification time: seconds since 1970, and nanoseconds below 1e9.
         mtime: (i64, u32),
@@ -54,7 +53,8 @@ pub enum SelectedState {
 pub struct NotInOrder(pub usize);
 
 impl Selection {
-    /// Of `items`, which are in scan order; `id` tells this selection from all others.
+    /// Selection of `items`, which are in scan order; `id` distinguishes this selection from all
+    /// others.
     ///
     /// # Errors
     /// [`NotInOrder`].
@@ -109,7 +109,7 @@ impl Selection {
         bound(source)..bound(source.saturating_add(1))
     }
 
-    /// What is first among `places`, all of which are beneath a path of `above` bytes (its slash
+    /// First child among `places`, all of which are beneath a path of `above` bytes (its slash
     /// included).
     pub(super) fn first_child(&self, places: Range<usize>, above: usize) -> Option<Child> {
         let first = self.items[places.clone()].first()?;
@@ -136,7 +136,7 @@ pub(super) struct Child {
 }
 
 impl SelectedState {
-    /// Of what the file system tells.
+    /// State of an item by its description.
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
         match stat.kind {

@@ -14,9 +14,9 @@ use icdc_tuning::Tuned;
 pub struct SendingLink {
     /// The link.
     pub link: Link,
-    /// How its socket is tuned.
+    /// Tuning of its socket.
     pub tuned: Option<Tuned>,
-    /// What is known of the receiver's features before it answers.
+    /// The receiver's features, as far as they are known before it answers.
     pub peer: Features,
     /// With which the sockets of further links are tuned.
     pub privileges: Privileges,
@@ -35,8 +35,8 @@ impl SendingLink {
     }
 }
 
-/// Prepares a link for sending, with the congestion control that was asked for, or else the best
-/// there is; `None` for one that is not TCP.
+/// Prepares a link for sending, with the congestion control `congestion`, or else the best
+/// available; `None` for a link that is not TCP.
 ///
 /// Where the receiver offers so little that the path needs several connections, the system's own is
 /// the best: all of them are steered as one ([`icdc_rate::bundle`]).
@@ -59,7 +59,7 @@ fn is_bound_by_receiver(control: &LinkControl) -> bool {
     control.tcp_info().is_some_and(|info| needed(KERNEL_BUFFERS.or(info.send_window), info.min_rtt, None) > 1)
 }
 
-/// As [`tune`] for a link beside others, which joins their bundle if there is one.
+/// [`tune`] for a link beside others, which joins their bundle if there is one.
 pub(super) fn tune_beside(
     control: &LinkControl,
     congestion: Option<&str>,

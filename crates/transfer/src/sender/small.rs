@@ -53,8 +53,8 @@ fn fill(executor: &Executor<'_>, pack: &[Contents], block: &mut Block) -> (Vec<P
     (items, filled)
 }
 
-/// Reads the file into `target`, which has the announced length; refuses a file that has changed, or
-/// has another length than its file system states.
+/// Reads the file into `target`, which has the announced length; refuses a file that has changed,
+/// or has another length than its file system states.
 fn read_whole(contents: &Contents, target: &mut [u8]) -> Result<(), GivenUp> {
     if let Some(held) = &contents.held {
         target.copy_from_slice(held);

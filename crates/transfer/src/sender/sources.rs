@@ -11,17 +11,17 @@ use super::selection::Selection;
 use crate::identity::Identities;
 use crate::path_text;
 
-/// What to do about a pattern that no shell has expanded.
+/// Remedy for a pattern that no shell has expanded.
 const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
                           name each item";
 
 /// Most sources that are confined one by one: each takes a descriptor.
 const ONE_BY_ONE: usize = 64;
 
-/// Why a path through an unfinished file's name is refused.
+/// Reason for refusing a path through an unfinished file's name.
 const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
 
-/// Why a link to an open file is not copied.
+/// Reason for not copying a link to an open file.
 const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this process, which a copy does not read; \
                           write the data to a file and name that";
 
@@ -42,19 +42,20 @@ pub struct Sources {
     /// Every source that was named, in the order of the command line: where things arrive depends
     /// on all of them.
     pub(crate) named: Vec<Source>,
-    /// Those that were found, by their place in `named`.
+    /// Sources that were found, with their index in `named`.
     pub(crate) roots: Vec<(u32, Root)>,
     /// Sources that were not found.
     pub(crate) problems: Vec<Problem>,
-    /// A source that nobody could look for, because this process has too many files open. The next run would have
-    /// other sources, and would not know this one's journal.
+    /// Error of a source that could not be examined because this process has too many files open.
+    /// The next run would have other sources, and would not find this one's journal.
     pub(crate) unseen: Option<String>,
-    /// What of them is copied; `None` for everything.
+    /// Part of the sources that is copied; `None` for everything.
     pub(crate) selection: Option<Arc<Selection>>,
 }
 
 impl Sources {
-    /// Only what `selection` has of them. A run of it is known again on every host that has them.
+    /// Limits the sources to `selection`. Such a run is recognized again on every host that has the
+    /// same selection.
     #[must_use]
     pub fn selected(mut self, selection: Option<Arc<Selection>>) -> Self {
         if let Some(selection) = &selection {
@@ -67,8 +68,8 @@ impl Sources {
         self
     }
 
-    /// They may be read, and nothing else: each directory with everything beneath it, and each file. Of very many
-    /// sources, what is beside them may be read too.
+    /// Files that may be read, and nothing else: each directory with everything beneath it, and
+    /// each file. With more than [`ONE_BY_ONE`] sources, their siblings may be read, too.
     pub(crate) fn files(&self) -> Files {
         let is_long = self.roots.len() > ONE_BY_ONE;
         let mut seen = HashSet::new();
@@ -97,7 +98,7 @@ impl Sources {
         Begin { job: self.job, sources }
     }
 
-    /// Whether they are more than one item, so that the receiver keeps a journal of the run.
+    /// Whether there is more than one item, so that the receiver keeps a journal of the run.
     pub(crate) fn is_run(&self) -> bool {
         self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
     }
@@ -154,7 +155,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None }
 }
 
-/// True if a symbolic link stands for an open file of a process: `/dev/stdin`, `/dev/fd/63`.
+/// Whether a symbolic link refers to an open file of a process: `/dev/stdin`, `/dev/fd/63`.
 fn is_descriptor(directory: &Directory, name: &Name) -> bool {
     const PROC: rustix::fs::FsWord = 0x9fa0;
     let is_number = name.as_bytes().iter().all(u8::is_ascii_digit);

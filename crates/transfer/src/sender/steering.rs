@@ -1,5 +1,5 @@
-//! Carries out what [`icdc_rate::controller`] decides: tells it what is seen of connections, ring and
-//! queue, and sets ceilings, opens, asks for and ends connections as it says.
+//! Executor of [`icdc_rate::controller`]: passes it the state of connections, ring and queue, and
+//! sets ceilings, opens, requests and ends connections as it decides.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -23,11 +23,11 @@ use crate::once::Once;
 use crate::rate_share::RateShare;
 use crate::receiver::FEEDBACK;
 
-/// See the module's description.
+/// Executor of the rate controller of one session.
 pub(super) struct Steering<'a> {
     executor: &'a Executor<'a>,
     controller: Mutex<Controller>,
-    /// One tick at a time: what a later one decides is done later.
+    /// Serializes ticks, so that the actions of a later one are carried out later.
     turn: Mutex<()>,
     user: Option<Rate>,
     /// Its share of the ceiling for several runs together.
@@ -37,7 +37,7 @@ pub(super) struct Steering<'a> {
     more: More<'a>,
 }
 
-/// How more connections are had once the path or the processors need them.
+/// Source of more connections once the path or the processors need them.
 enum More<'a> {
     /// The user has named a number.
     Never,
@@ -50,8 +50,8 @@ enum More<'a> {
 const NO_PANIC: &str = "no panic while rates are decided";
 
 impl<'a> Steering<'a> {
-    /// Of a session that begins; `share` if its user's ceiling is for several runs, `wanted` if this
-    /// end makes connections.
+    /// Steering of a session that begins; `share` if its user's ceiling is for several runs,
+    /// `wanted` if this end makes connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
         options: &SendOptions,
@@ -83,8 +83,8 @@ impl<'a> Steering<'a> {
         steering
     }
 
-    /// Ticks until the session is over. `pending` tells what is still to be sent; with `true`, what each
-    /// connection owes, too.
+    /// Ticks until the session is over. `pending` returns what is still to be sent; with `true`,
+    /// also what each connection owes.
     pub(super) fn run(&self, pending: impl Fn(bool) -> Pending) {
         loop {
             let now = clock::now();
@@ -96,7 +96,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// One tick; when the next is due.
+    /// Runs one tick; returns the time of the next.
     fn tick(&self, now: Time, pending: &Pending) -> Time {
         let turn = self.turn();
         let first = self.executor.link.tcp_info();
@@ -111,7 +111,7 @@ impl<'a> Steering<'a> {
             controller.note_ceilings(self.executor.max_rate(), self.user());
             (controller.on_tick(now, &connections, &ring, pending), controller.state())
         };
-        // What other threads and the user hear of keeps nobody from setting ceilings meanwhile.
+        // Reports to other threads and the user must not delay other threads that set ceilings.
         let (ceilings, others): (Vec<_>, Vec<_>) =
             actions.into_iter().partition(|action| matches!(action, Action::SetCeiling(..) | Action::Open));
         self.carry_out(ceilings);
@@ -136,7 +136,7 @@ impl<'a> Steering<'a> {
             match action {
                 Action::SetCeiling(FIRST, ceiling) => self.executor.link.set_rate(ceiling),
                 Action::SetCeiling(number, ceiling) => self.executor.further.set_rate_of(number, ceiling),
-                Action::Open => self.open.iter().for_each(Once::tell),
+                Action::Open => self.open.iter().for_each(Once::signal),
                 Action::WantConnections(count) => self.want(count),
                 Action::Retire(number) => self.executor.retire(number),
                 Action::Paced(pace) => (self.executor.events)(Event::of_pace(pace)),
@@ -155,7 +155,8 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// The daemon at the other end lets no session of the key in use go faster. It says so before data may flow.
+    /// The daemon at the other end lets no session of the key in use go faster. It says so before
+    /// data may flow.
     pub(super) fn allow(&self, rate: Rate) {
         self.executor.allow(rate);
         let _turn = self.turn();

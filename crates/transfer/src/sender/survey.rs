@@ -1,8 +1,9 @@
-//! What a copy of the sources would announce, found by several threads and without a session.
+//! Survey of the items that a copy of the sources would announce, made by several threads and
+//! without a session.
 //!
-//! Directories are listed side by side, each by one thread, and put into scan order afterwards:
-//! what takes time is waiting for the file system, which on a network is the better used the more
-//! is asked of it at a time.
+//! Directories are listed in parallel, each by one thread, and put into scan order afterwards: most
+//! of the time is spent waiting for the file system, and a network file system is used better with
+//! more requests in flight.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -21,32 +22,32 @@ use crate::stage_thread::try_start;
 /// Directories that are read at a time.
 const READERS: usize = 16;
 
-/// See the module's description.
+/// Items of the sources, and those that are left out.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// All items in scan order.
     pub items: Vec<Surveyed>,
-    /// What is left out, and why; what cannot be copied has `error` set.
+    /// Items that are left out, with the reason; `error` is set for what cannot be copied.
     pub problems: Vec<Problem>,
 }
 
 /// An item of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surveyed {
-    /// Which it is.
+    /// The item, as a selection has it.
     pub selected: Selected,
     /// Bytes that are to be sent of it: those of its data, where holes are preserved.
     pub data: u64,
-    /// What all names of a file with several have in common, if they are copied as links.
+    /// Common identity of all names of a file with several, if they are copied as links.
     pub linked: Option<Incarnation>,
 }
 
 /// A directory to be read.
 struct Task {
-    /// Where what is found goes.
+    /// Index of the node for the entries that are found.
     node: usize,
     above: Directory,
-    /// In it; `None` for itself.
+    /// Name in `above`; `None` for that directory itself.
     name: Option<Name>,
     /// From the source's parent.
     path: Vec<u8>,
@@ -55,11 +56,11 @@ struct Task {
     paths: usize,
 }
 
-/// What a directory holds, in order.
+/// Entries of a directory, in order.
 #[derive(Default)]
 struct Node {
     entries: Vec<Found>,
-    /// It cannot be read, and is no item itself.
+    /// The directory cannot be read, and is no item itself.
     is_lost: bool,
 }
 
@@ -68,7 +69,7 @@ struct Found {
     state: SelectedState,
     data: u64,
     linked: Option<Incarnation>,
-    /// Of a directory.
+    /// Index of the node of a directory.
     node: Option<usize>,
 }
 

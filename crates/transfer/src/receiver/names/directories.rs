@@ -13,15 +13,16 @@ use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, let_owner_in, place_of};
 use super::super::spellings::Spellings;
 
-/// See the module's description.
+/// Directories of the destination that are in use.
 #[derive(Default)]
 pub(super) struct Directories {
     open: ById<Directory, DirectoryId>,
-    /// Each file system that is written to, by its number; a directory of it where none could be opened.
+    /// Each file system that is written to, by its number; a directory of it where none could be
+    /// opened.
     file_systems: HashMap<u64, Result<FileSystem, Directory>>,
-    /// Those that are finished and hold the first name of a file with several.
+    /// Finished directories that hold the first name of a file with several.
     finished: ById<Whereabouts>,
-    /// Those that were there before, where nothing of what is there may be changed.
+    /// Directories that existed before, in a session that may not change existing items.
     untouchable: HashSet<EntryId>,
 }
 
@@ -103,7 +104,7 @@ impl Directories {
     }
 
     /// Opens the directory that is there, for a dry run; `None` if there is none.
-    pub(super) fn look(&mut self, new: &NewDirectory) -> Option<DirectoryPlace> {
+    pub(super) fn find_existing(&mut self, new: &NewDirectory) -> Option<DirectoryPlace> {
         let parent = self.open.get(&new.parent)?;
         let directory = match &new.name {
             None => parent.clone(),
@@ -117,8 +118,8 @@ impl Directories {
         self.open.get(&id).ok_or_else(|| "its directory is not there".into())
     }
 
-    /// Takes a directory out that is done, and gives it if its own attributes may be set; how it was
-    /// reached stays known if it is to be `remembered`.
+    /// Takes a directory out that is done, and gives it if its own attributes may be set; how it
+    /// was reached stays known if it is to be `remembered`.
     pub(super) fn close(&mut self, id: EntryId, remembered: bool) -> Option<Directory> {
         let directory = self.open.remove(&DirectoryId::Entry(id))?;
         if remembered {
@@ -179,15 +180,15 @@ fn make_directory(
     spellings.take_directory(above, name, (&directory, is_new))?;
     check_renames(&directory, is_new)?;
     if restore_mode {
-        // An existing one may lack the owner's right to write, as one does whose source is read-only
-        // and whose filling was interrupted.
+        // An existing one may lack the owner's right to write, as one does whose source is
+        // read-only and whose filling was interrupted.
         let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
     }
     Ok(directory)
 }
 
-/// Refuses a directory that was there before in which unfinished files could neither get their names
-/// nor be removed.
+/// Refuses a directory that was there before in which unfinished files could neither get their
+/// names nor be removed.
 fn check_renames(directory: &Directory, is_new: bool) -> Result<(), Failure> {
     if is_new { Ok(()) } else { directory.permits_renames().map_err(|error| failure::of_tree(&error)) }
 }

@@ -1,4 +1,4 @@
-//! What lies at the destination that bears on one item.
+//! State of one item at the destination.
 
 use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found};
 use icdc_protocol::block_journal::Header;
@@ -15,31 +15,31 @@ use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal};
 use super::super::run_log::RunLog;
 use super::super::staging::{Purpose, Whose};
-use super::super::waiting::Waits;
+use super::super::waiting::WaitPolicy;
 
-/// Looks at the file system only when it is asked.
-pub(super) struct Look<'a> {
+/// Facts about one item, read from the file system when the book asks for them.
+pub(super) struct Examiner<'a> {
     item: &'a Item,
     directory: &'a Directory,
     name: &'a Name,
     run: Option<&'a RunLog>,
     whose: Whose,
-    waits: &'a dyn Waits,
+    waits: &'a dyn WaitPolicy,
     kept_times: &'a KeptTimes,
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
-    /// What has the name, if the file system was asked.
+    /// Description of what has the name, if the file system was asked.
     pub(super) found: Option<Found>,
-    /// What was claimed of an earlier run.
+    /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn at(
+impl<'a> Examiner<'a> {
+    pub(super) fn of(
         item: &'a Item,
         (directory, name): (&'a Directory, &'a Name),
         (run, whose): (Option<&'a RunLog>, Whose),
-        waits: &'a dyn Waits,
+        waits: &'a dyn WaitPolicy,
         kept_times: &'a KeptTimes,
     ) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What the journal of an item's blocks is about.
+/// Header of the journal of an item's blocks.
 pub(super) fn header(item: &Item, name: &Name) -> Header {
     let version = match item.entry.kind {
         EntryKind::File { version, .. } => version,
@@ -67,7 +67,7 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
     Header { version, size: item.size().as_u64(), path: *blake3::hash(name.as_bytes()).as_bytes() }
 }
 
-impl Facts for Look<'_> {
+impl Facts for Examiner<'_> {
     fn stat(&mut self) -> Option<Stat> {
         *self.stat.get_or_insert_with(|| {
             let found = self.directory.stat(self.name).ok()?;

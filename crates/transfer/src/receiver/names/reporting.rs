@@ -1,4 +1,4 @@
-//! What the book has to tell the user, as events and counts.
+//! Reports of the book to the user, as events and counts.
 
 use icdc_protocol::message::NoticeKind;
 use icdc_session::receiver::book::action::{Apart, PublishedFile, Told};
@@ -9,8 +9,8 @@ use crate::event::{Event, Outcome};
 use crate::path_text;
 
 impl Shared<'_> {
-    /// Tells the user, and counts.
-    pub(super) fn tell(&self, told: Told) {
+    /// Counts an outcome, and reports it to the user.
+    pub(super) fn report_outcome(&self, told: Told) {
         match told {
             Told::Published { path, file } => {
                 if let Some(PublishedFile { size, digest, made_durable }) = &file {
