@@ -9,8 +9,8 @@ use icdc_session::SessionError;
 use crate::stage_thread::all_of;
 
 /// Runs `session` over `link` on a thread of its own, which `files` confines together with all
-/// threads that it starts. If no thread can be started, `not_started` reports the cause to the other
-/// end.
+/// threads that it starts. If no thread can be started, `not_started` reports the cause to the
+/// other end.
 ///
 /// # Errors
 /// Those of `session`, and that there is no thread.

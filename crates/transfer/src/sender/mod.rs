@@ -8,8 +8,8 @@
 //!       └──────────────── intake ◄── wants, done, feedback ─────┘
 //! ```
 //!
-//! Only requested data are sent: the scan announces entries ahead of the data, the
-//! receiver answers with what it requests, and the ledger bounds how far ahead the announcements may run.
+//! Only requested data are sent: the scan announces entries ahead of the data, the receiver answers
+//! with what it requests, and the ledger bounds how far ahead the announcements may run.
 
 mod connections;
 mod examination;
