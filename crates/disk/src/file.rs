@@ -42,7 +42,7 @@ const FUSE: FsWord = 0x6573_5546;
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
-    /// Kind of its file system (`linux/magic.h`); programs behind FUSE need not tell.
+    /// Kind of its file system (`linux/magic.h`); programs behind FUSE need not report it.
     file_system: Option<FsWord>,
 }
 
@@ -54,7 +54,7 @@ struct Direct {
     refused: AtomicBool,
 }
 
-/// What became of a wish for space.
+/// Outcome of a preallocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preallocation {
     /// The space is there.
@@ -126,8 +126,8 @@ impl DiskFile {
         Ok(Self { buffered: file, direct, file_system })
     }
 
-    /// The same file, without Direct I/O if `buffered`: what is in the page cache already is read
-    /// from there, and writes end in it.
+    /// Turns Direct I/O off if `buffered`: data in the page cache are read from there, and writes
+    /// go to it.
     #[must_use]
     pub fn through_page_cache(mut self, buffered: bool) -> Self {
         if buffered {
@@ -136,7 +136,8 @@ impl DiskFile {
         self
     }
 
-    /// True if it is on a file system that may give less than a read asks for before the file's end, as those behind FUSE.
+    /// True if it is on a file system that may give less than a read asks for before the file's
+    /// end, as those behind FUSE.
     pub(crate) fn may_read_short(&self) -> bool {
         self.file_system.is_none_or(|found| found == FUSE)
     }
@@ -195,11 +196,11 @@ impl DiskFile {
         }
     }
 
-    /// Whether so many bytes are more than the file has and the file system has free.
+    /// Whether `bytes` are more than the file holds and the file system has free.
     fn lacks_space(&self, bytes: u64) -> bool {
         let (Ok(stat), Ok(disk)) = (fstat(&self.buffered), fstatvfs(&self.buffered)) else { return false };
         let held = (stat.st_blocks as u64).saturating_mul(512);
-        // Some file systems do not tell their size.
+        // Some file systems do not report their size.
         disk.f_blocks > 0 && bytes.saturating_sub(held) > disk.f_bfree.saturating_mul(disk.f_frsize)
     }
 
@@ -213,7 +214,7 @@ impl DiskFile {
 
     /// Asks the kernel to drop the file's clean pages from its cache.
     pub fn forget_cache(&self) {
-        // Advice only: a file system that ignores it keeps the pages, which harms nobody.
+        // Advice only: a file system that ignores it keeps the pages, which does no harm.
         let _ = fadvise(&self.buffered, 0, None, Advice::DontNeed);
     }
 
@@ -299,7 +300,7 @@ pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
-/// What to do about an error, as the end of a sentence; empty where only the kernel's text helps.
+/// Remedy for an error, as the end of a sentence; empty where only the kernel's text helps.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::NOSPC) => ": free space there or choose another directory",

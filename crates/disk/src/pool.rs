@@ -31,7 +31,7 @@ pub struct Block {
     shared: Arc<PoolMemory>,
 }
 
-/// The pool was closed while or before a block was asked for.
+/// The pool was closed before a block was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the block pool is closed")]
 pub struct Closed;
@@ -49,10 +49,10 @@ struct FreeBlocks {
     free: Vec<NonNull<u8>>,
     /// Blocks that the pool has, of those that it may have.
     capacity: usize,
-    /// The number of who asked last, and of whose turn it is: blocks go to those who wait in the
-    /// order in which they came, so that nobody waits forever where there are more of them than
-    /// blocks.
-    asked: u64,
+    /// Ticket numbers: the last one that was given out, and the one that is served next. Blocks are
+    /// given out in the order of requests, so that no thread waits forever where there are more
+    /// threads than blocks.
+    last_ticket: u64,
     turn: u64,
     closed: bool,
 }
@@ -61,8 +61,8 @@ struct FreeBlocks {
 // either in the free list (behind the mutex) or owned by exactly one `Block`. The mapping lives as
 // long as the last `Arc<PoolMemory>`.
 unsafe impl Send for FreeBlocks {}
-// SAFETY: see `FreeBlocks`: a block has exclusive access to its bytes, and shared access to a `&Block`
-// only reads them.
+// SAFETY: see `FreeBlocks`: a block has exclusive access to its bytes, and shared access to a
+// `&Block` only reads them.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -86,14 +86,15 @@ impl BlockPool {
         let capacity = blocks.max(1);
         let mapping = Mapping::new(most.max(capacity))?;
         let free = (0..capacity).rev().map(|index| mapping.block(index)).collect();
-        let state = Mutex::new(FreeBlocks { free, capacity, asked: 0, turn: 0, closed: false });
+        let state = Mutex::new(FreeBlocks { free, capacity, last_ticket: 0, turn: 0, closed: false });
         Ok(Self { shared: Arc::new(PoolMemory { mapping, state, changed: Condvar::new() }) })
     }
 
-    /// A pool without blocks, which is closed: for where payloads are not expected. It takes no memory.
+    /// A pool without blocks, which is closed: for where payloads are not expected. It takes no
+    /// memory.
     #[must_use]
     pub fn without_blocks() -> Self {
-        let state = Mutex::new(FreeBlocks { free: Vec::new(), capacity: 0, asked: 0, turn: 0, closed: true });
+        let state = Mutex::new(FreeBlocks { free: Vec::new(), capacity: 0, last_ticket: 0, turn: 0, closed: true });
         Self { shared: Arc::new(PoolMemory { mapping: Mapping::EMPTY, state, changed: Condvar::new() }) }
     }
 
@@ -103,8 +104,8 @@ impl BlockPool {
     /// [`Closed`] as soon as the pool is closed.
     pub fn take(&self) -> Result<Block, Closed> {
         let mut state = self.shared.lock();
-        let number = state.asked;
-        state.asked += 1;
+        let number = state.last_ticket;
+        state.last_ticket += 1;
         loop {
             if state.closed {
                 return Err(Closed);
@@ -114,7 +115,7 @@ impl BlockPool {
             {
                 state.turn += 1;
                 // There may be one for the next as well.
-                if state.turn < state.asked && !state.free.is_empty() {
+                if state.turn < state.last_ticket && !state.free.is_empty() {
                     self.shared.changed.notify_all();
                 }
                 return Ok(Block { bytes, shared: Arc::clone(&self.shared) });
@@ -123,17 +124,17 @@ impl BlockPool {
         }
     }
 
-    /// A free block if there is one now that nobody waits for, and the pool is open.
+    /// A free block, if there is one that no other thread waits for, and the pool is open.
     #[must_use]
     pub fn try_take(&self) -> Option<Block> {
         let mut state = self.shared.lock();
-        if state.closed || state.turn < state.asked {
+        if state.closed || state.turn < state.last_ticket {
             return None;
         }
         state.free.pop().map(|bytes| Block { bytes, shared: Arc::clone(&self.shared) })
     }
 
-    /// One block more, unless there are as many as there may be.
+    /// Adds one block, up to the limit of the pool.
     pub fn grow(&self) {
         let mut state = self.shared.lock();
         if state.capacity < self.shared.mapping.blocks {
@@ -186,7 +187,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.free.push(self.bytes);
-        if state.turn < state.asked {
+        if state.turn < state.last_ticket {
             drop(state);
             // Only the one whose turn it is may take it.
             self.shared.changed.notify_all();
@@ -229,7 +230,7 @@ impl Mapping {
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other
         // memory.
         let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)? };
-        // SAFETY: the range is the mapping just made; the advice changes no content. It is a wish:
+        // SAFETY: the range is the mapping just made; the advice changes no content. It is a hint:
         // kernels without transparent huge pages refuse it, and the pool works the same with small
         // pages.
         let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
@@ -327,7 +328,7 @@ mod tests {
                     order.lock().unwrap().push(number);
                     drop(block);
                 });
-                while pool.shared.lock().asked < number + 2 {
+                while pool.shared.lock().last_ticket < number + 2 {
                     thread::yield_now();
                 }
             }

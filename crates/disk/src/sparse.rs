@@ -1,4 +1,4 @@
-//! Where the data of a file with holes is (`lseek` with `SEEK_DATA` and `SEEK_HOLE`), and making
+//! Data ranges of a file with holes (`lseek` with `SEEK_DATA` and `SEEK_HOLE`), and punching of
 //! holes.
 
 use std::fs::{File, Metadata};
@@ -86,8 +86,7 @@ impl DataRanges<'_> {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => self.size,
             Err(error) => return Err(error),
         };
-        // A hole may have been punched at `start` since; then there is no more to tell about this
-        // stretch.
+        // A hole may have been punched at `start` since; then this range ends here.
         Ok(Some((start, end)))
     }
 }

@@ -4,8 +4,8 @@
 /// that it makes.
 #[must_use]
 pub fn file_user() -> u32 {
-    // The user of file access follows it, unless setfsuid(2) is called, which nobody does here. To ask for
-    // that itself there is only the same call, which the filter of a service refuses.
+    // The user of file access follows it, unless setfsuid(2) is called, which icdc never does. Only
+    // the same call could read it, which the filter of a service refuses.
     rustix::process::geteuid().as_raw()
 }
 

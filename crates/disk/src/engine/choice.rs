@@ -1,4 +1,4 @@
-//! Which engine it is to be: opened by kind, or by what the kernel allows.
+//! Choice of an engine: by kind, or by what the kernel allows.
 
 use super::contract::Engine;
 use super::error::EngineUnavailable;
@@ -9,7 +9,7 @@ use super::uring::UringEngine;
 /// Most jobs with the kernel at a time.
 pub const MAX_DEPTH: usize = 1024;
 
-/// Which engine to open.
+/// Kind of the engine to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// io_uring, or threads where the kernel does not allow it.

@@ -1,11 +1,11 @@
-//! What every engine does.
+//! The interface of all engines.
 
 use super::job::{Completion, Job};
 
 /// Runs jobs. Dropping an engine waits for what is in flight.
 pub trait Engine: Send {
-    /// Takes a job; starts it now if fewer than [`depth`](Self::depth) are under way. Never waits
-    /// for the disk. A job that makes no sense completes with
+    /// Takes a job, and starts it at once if fewer than [`depth`](Self::depth) are in flight. Never
+    /// waits for the disk. An invalid job completes with
     /// [`EngineError::Job`](super::EngineError::Job).
     fn submit(&mut self, tag: u64, job: Job);
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a job or with opening an engine.
+//! Errors of jobs, and of opening an engine.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub enum EngineError {
     Read {
         /// The file's present path.
         path: PathBuf,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// The kernel's answer.
         cause: io::Error,
@@ -23,7 +23,7 @@ pub enum EngineError {
     Write {
         /// The file's present path.
         path: PathBuf,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// The kernel's answer.
         cause: io::Error,

@@ -6,7 +6,7 @@ use super::error::EngineError;
 use crate::file::DiskFile;
 use crate::pool::Block;
 
-/// One thing to do with a file.
+/// An operation on a file.
 #[derive(Debug)]
 pub enum Job {
     /// Reads `length` bytes at `offset` to the start of the block.
@@ -20,7 +20,7 @@ pub enum Job {
         offset: u64,
         /// Bytes wanted, at most the block's size.
         length: usize,
-        /// Where they go.
+        /// Block that holds them.
         block: Block,
     },
     /// Writes the first `length` bytes of the block, or only `ranges` of them, to `offset`.
@@ -51,7 +51,7 @@ pub enum Job {
     },
 }
 
-/// Which kind of job a completion belongs to.
+/// Kind of the job that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
     /// [`Job::Read`].
@@ -65,7 +65,7 @@ pub enum JobKind {
 /// The end of a job.
 #[derive(Debug)]
 pub struct Completion {
-    /// As given to [`Engine::submit`](super::Engine::submit).
+    /// Tag that was passed to [`Engine::submit`](super::Engine::submit).
     pub tag: u64,
     /// The job's kind.
     pub kind: JobKind,

@@ -1,7 +1,7 @@
 //! No disk: reads give zeros, writes go nowhere, and all is done at once.
 //!
-//! What is left of a transfer then is everything but its disks. A block is filled with zeros when it
-//! is first read into, so that its memory is there; later reads leave what it has, as a disk's
+//! What is left of a transfer then is everything but its disks. A block is filled with zeros when
+//! it is first read into, so that its memory is there; later reads leave what it has, as a disk's
 //! own transfer takes no processor time.
 
 use std::collections::{HashSet, VecDeque};
@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use super::contract::Engine;
 use super::job::{Completion, Job, JobKind};
 
-/// See the module.
+/// An engine without a disk.
 #[derive(Default)]
 pub(super) struct NoDisk {
     finished: VecDeque<Completion>,

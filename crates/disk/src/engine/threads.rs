@@ -11,7 +11,7 @@ use super::error::EngineUnavailable;
 use super::job::{Completion, Job};
 use super::work::{Step, Work};
 
-/// See the module.
+/// An engine of threads.
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
     /// `None` only while dropping: the workers end when it is gone.
@@ -102,7 +102,7 @@ impl Drop for ThreadEngine {
 /// Takes work until the engine is gone and the queue is empty.
 fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
     for work in queue {
-        // Fails only while the engine is dropped, when nobody wants the completion.
+        // Fails only while the engine is dropped, when no one uses the completion any more.
         let _ = finish.send(carry_out(work));
     }
 }

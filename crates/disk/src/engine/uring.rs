@@ -1,12 +1,12 @@
-//! One io_uring: the kernel works on up to `depth` jobs while this thread does something else.
+//! One io_uring: the kernel works on up to `depth` jobs while this thread continues.
 //!
-//! Each job under way has a slot of the table, and its slot number is the `user_data` of its one
+//! Each job in flight has a slot of the table, and its slot number is the `user_data` of its one
 //! request, so a completion finds its job. A block leaves its slot only after the kernel has
 //! completed the request that refers to it.
 //!
-//! Buffered transfers whose pages are at hand are copied by the submitting call itself; the kernel
-//! passes on to its worker threads only those that would wait. On tmpfs that costs fewer switches
-//! than handing every copy to a worker (`IOSQE_ASYNC`).
+//! Buffered transfers whose pages are cached are copied by the submitting call itself; the kernel
+//! passes on to its worker threads only those that would wait. On tmpfs that costs fewer context
+//! switches than handing every copy to a worker (`IOSQE_ASYNC`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,7 +23,7 @@ use super::job::{Completion, Job};
 use super::threads::{carry_out, perform};
 use super::work::{Step, Work};
 
-/// See the module.
+/// An engine of io_uring.
 pub(super) struct UringEngine {
     ring: IoUring,
     /// Jobs that the kernel works on, by slot.
@@ -33,7 +33,7 @@ pub(super) struct UringEngine {
     /// Jobs that wait for a slot.
     backlog: VecDeque<Work>,
     finished: VecDeque<Completion>,
-    /// Why the ring is of no use any more.
+    /// Error after which the ring cannot be used any more.
     broken: Option<Errno>,
 }
 
@@ -73,8 +73,8 @@ impl UringEngine {
         if let Some(errno) = self.broken {
             self.finished.push_back(work.complete(Err(EngineError::Lost(errno.into()))));
         } else if work.may_read_short() {
-            // Of a read that a program behind FUSE answers short, the ring goes on where it began, and tells that all was
-            // read (seen on Linux 6.18).
+            // If a program behind FUSE answers a read short, the ring retries it from its
+            // beginning, and reports that all was read (seen on Linux 6.18).
             self.finished.push_back(carry_out(work));
         } else if let Some(slot) = self.vacant.pop() {
             self.table[slot] = Some(work);

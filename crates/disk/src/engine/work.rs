@@ -25,7 +25,7 @@ use crate::pool::{BLOCK_SIZE, Block};
 /// kernel worker interrupts once; a thousand mean that it will never stop.
 const MAX_RETRIES: u32 = 1000;
 
-/// A job under way.
+/// A job in flight.
 #[derive(Debug)]
 pub(super) struct Work {
     tag: u64,
@@ -36,7 +36,7 @@ pub(super) struct Work {
     block: Option<Block>,
     /// The job's own ranges of the block; a read has one.
     ranges: Vec<Range<usize>>,
-    /// What is still to be transferred, as ranges of the block; the first is under way.
+    /// Ranges of the block that are still to be transferred; the first is in flight.
     segments: VecDeque<Range<usize>>,
     direct: bool,
     retries: u32,

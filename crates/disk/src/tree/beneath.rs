@@ -40,7 +40,7 @@ pub(super) fn open(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<
     walk(start, path, flags)
 }
 
-/// The same without `openat2`.
+/// Implementation without `openat2`.
 pub(super) fn walk(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.len() > MAX_PATH {
         return Err(Errno::NAMETOOLONG);
@@ -63,8 +63,8 @@ pub(super) fn walk(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<
             return Err(Errno::NAMETOOLONG);
         }
         let here = entered.last().map_or(start, AsFd::as_fd);
-        let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let found = rustix::fs::openat(here, &*component, look, Mode::empty())?;
+        let inspecting = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = rustix::fs::openat(here, &*component, inspecting, Mode::empty())?;
         match FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) {
             FileType::Symlink => {
                 links += 1;
@@ -115,9 +115,9 @@ mod tests {
 
     use super::*;
 
-    type Way = fn(BorrowedFd<'_>, &[u8], OFlags) -> Result<OwnedFd, Errno>;
+    type Opener = fn(BorrowedFd<'_>, &[u8], OFlags) -> Result<OwnedFd, Errno>;
 
-    const WAYS: [(&str, Way); 2] = [("open", open), ("walk", walk)];
+    const OPENERS: [(&str, Opener); 2] = [("open", open), ("walk", walk)];
 
     /// `root/{plain, inner/{file, up -> ../plain, out -> ../../outside}, …}` beside
     /// `outside/secret`.
@@ -155,7 +155,7 @@ mod tests {
             ("short/../file", inode("inner/file")),
             ("short", inode("inner/deep")),
         ];
-        for (name, way) in WAYS {
+        for (name, way) in OPENERS {
             for (path, expected) in found {
                 let opened = way(root.as_fd(), path.as_bytes(), OFlags::PATH);
                 let opened = opened.unwrap_or_else(|errno| panic!("{name} {path}: {errno}"));
@@ -185,7 +185,7 @@ mod tests {
             (&long, Errno::NAMETOOLONG),
             (&"n".repeat(256), Errno::NAMETOOLONG),
         ];
-        for (name, way) in WAYS {
+        for (name, way) in OPENERS {
             for (path, expected) in &refused {
                 let outcome = way(root.as_fd(), path.as_bytes(), OFlags::PATH);
                 assert_eq!(outcome.err(), Some(*expected), "{name} {path}");
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn magic_links_lead_nowhere() {
         let proc = std::fs::File::open("/proc/self").unwrap();
-        for (name, way) in WAYS {
+        for (name, way) in OPENERS {
             for path in ["root/etc", "cwd", "fd/0", "exe"] {
                 let outcome = way(proc.as_fd(), path.as_bytes(), OFlags::PATH);
                 assert!(outcome.is_err(), "{name} {path}");
@@ -219,7 +219,7 @@ mod tests {
                     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
                 }
             });
-            for (name, way) in WAYS {
+            for (name, way) in OPENERS {
                 let (mut inside, mut refused) = (0, 0);
                 for _ in 0..200_000 {
                     match way(root.as_fd(), b"inner/secret", OFlags::RDONLY) {

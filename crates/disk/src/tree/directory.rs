@@ -25,7 +25,8 @@ pub struct Directory {
     inner: Arc<Inner>,
 }
 
-/// How a directory was reached, without a descriptor: for what is needed again only much later.
+/// Path by which a directory was reached, without a descriptor: for directories that are needed
+/// again only much later.
 #[derive(Clone, Debug)]
 pub struct Whereabouts {
     trail: Arc<Trail>,
@@ -44,7 +45,7 @@ impl Directory {
         Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }
 
-    /// What `name` stands for; a symbolic link stands for itself.
+    /// Description of the item `name`; a symbolic link is not followed.
     ///
     /// # Errors
     /// [`TreeError::Missing`] when there is nothing of that name.
@@ -53,7 +54,8 @@ impl Directory {
         Ok(found.map_err(|errno| self.failed("fstatat", name, errno))?.into())
     }
 
-    /// Description of an item without following it, and its identity among those that had its inode.
+    /// Description of an item without following it, and its identity among those that had its
+    /// inode.
     ///
     /// # Errors
     /// As [`stat`](Self::stat).
@@ -61,9 +63,9 @@ impl Directory {
         metadata::incarnation(self, name.as_c_str()).map_err(|errno| self.failed("statx", name, errno))
     }
 
-    /// True if the directory takes capital and small letters for the same, as far as that is seen by
-    /// `name`, which something in it has. What is looked for is one of its other spellings, chosen by
-    /// `variant`: the kernel may remember of one that was looked for before what stood there then.
+    /// True if the directory ignores case, as far as the existing item `name` shows it. The lookup
+    /// uses one of its other spellings, chosen by `variant`: the kernel may have a stale cached
+    /// entry for a spelling that was looked up before.
     #[must_use]
     pub fn ignores_case_of(&self, name: &Name, variant: u64) -> bool {
         let Some(other) = name.in_other_case(variant) else { return false };
@@ -74,7 +76,7 @@ impl Directory {
         is_one_name || self.entries().is_ok_and(|entries| entries.iter().all(|entry| entry.name != other.as_bytes()))
     }
 
-    /// What the directory itself is.
+    /// Description of the directory itself.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -98,8 +100,8 @@ impl Directory {
         found
     }
 
-    /// Whether this user may make and remove names in it, as far as the system tells before it is
-    /// tried.
+    /// Checks that this user may make and remove names in it, as far as the system reports that in
+    /// advance.
     ///
     /// # Errors
     /// [`TreeError::Denied`], [`TreeError::ReadOnly`], [`TreeError::AppendOnly`].
@@ -124,8 +126,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Permissions of a file that is made here without asking for others: by this `umask`, or by the
-    /// default ACL of the directory, which takes its place.
+    /// Permissions of a file that is made here without asking for others: by this `umask`, or by
+    /// the default ACL of the directory, which takes its place.
     #[must_use]
     pub fn new_file_mode(&self, umask: u16) -> u16 {
         let by_acl = self.readable().is_ok_and(metadata::has_default_acl);
@@ -146,7 +148,8 @@ impl Directory {
         Listing::read(readable).map_err(|errno| self.own_failed("getdents64", errno))
     }
 
-    /// True if an entry has exactly this name, and not only one that the file system takes for the same.
+    /// True if an entry has exactly this name, and not only one that the file system takes for the
+    /// same.
     ///
     /// # Errors
     /// As [`entries`](Self::entries).
@@ -155,18 +158,18 @@ impl Directory {
         listed.map_err(|errno| self.own_failed("getdents64", errno))
     }
 
-    /// How this directory was reached.
+    /// Path by which this directory was reached.
     #[must_use]
     pub fn whereabouts(&self) -> Whereabouts {
         Whereabouts { trail: Arc::clone(&self.inner.trail) }
     }
 
-    /// Opens a directory again that was reached from this one. It is another one if a directory on
-    /// the way was renamed or replaced meanwhile.
+    /// Opens a directory again that was reached from this one. It is a different one if a directory
+    /// on the path was renamed or replaced meanwhile.
     ///
     /// # Errors
-    /// As [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not reached
-    /// from here.
+    /// Those of [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not
+    /// reached from here.
     pub fn reopen(&self, place: &Whereabouts) -> Result<Self> {
         let names = place.trail.names_below(&self.inner.trail);
         let names =
@@ -174,8 +177,8 @@ impl Directory {
         names.into_iter().try_fold(self.clone(), |directory, name| directory.open_directory(name))
     }
 
-    /// The place of the item `name`, whatever it is: a descriptor that nothing can be read from. A symbolic link is
-    /// not followed.
+    /// The place of the item `name`, whatever it is: a descriptor that nothing can be read from. A
+    /// symbolic link is not followed.
     ///
     /// # Errors
     /// [`TreeError::Missing`], [`TreeError::Denied`].
@@ -209,10 +212,10 @@ impl Directory {
         self.make_or_open_directory(name, mode).map(|(directory, _)| directory)
     }
 
-    /// As [`make_directory`](Self::make_directory), and whether it was made.
+    /// [`make_directory`](Self::make_directory), or the existing directory; true if it was made.
     ///
     /// # Errors
-    /// As [`make_directory`](Self::make_directory).
+    /// Those of [`make_directory`](Self::make_directory).
     pub fn make_or_open_directory(&self, name: &Name, mode: u16) -> Result<(Self, bool)> {
         let made = match rustix::fs::mkdirat(self, name.as_c_str(), permissions(mode)) {
             Ok(()) => true,
@@ -306,9 +309,9 @@ impl Directory {
         metadata::apply(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Gives the regular file `name`, opened as `file` and there before, those `wanted` attributes that
-    /// it has not, its time of modification excepted, and takes extended attributes away that would be
-    /// carried and are not wanted. True if something was changed.
+    /// Gives the regular file `name`, opened as `file` and there before, those `wanted` attributes
+    /// that it has not, its time of modification excepted, and takes extended attributes away that
+    /// would be carried and are not wanted. True if something was changed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); some may be set by then.
@@ -367,8 +370,8 @@ impl Directory {
         if self.sync_itself()? { Ok(()) } else { self.file_system()?.sync() }
     }
 
-    /// Makes the names in this directory durable, and its own metadata. False where it must not be read
-    /// or its file system does not flush directories by themselves.
+    /// Makes the names in this directory durable, and its own metadata. False where it must not be
+    /// read or its file system does not flush directories by themselves.
     ///
     /// # Errors
     /// Those of `fsync`.
@@ -380,8 +383,8 @@ impl Directory {
         }
     }
 
-    /// The file system of this directory, to be opened before anything is written that it is to make
-    /// durable.
+    /// The file system of this directory, to be opened before anything is written that it is to
+    /// make durable.
     ///
     /// # Errors
     /// [`TreeError::Denied`]: it must be allowed to read the directory, or to make files in it.
@@ -390,7 +393,7 @@ impl Directory {
         Ok(FileSystem::new(descriptor, self.path()))
     }
 
-    /// Where this directory is, printable: as the user wrote it, or from the root of a confined
+    /// Path of this directory, printable: as the user wrote it, or from the root of a confined
     /// tree.
     #[must_use]
     pub fn path(&self) -> String {
@@ -398,14 +401,14 @@ impl Directory {
         printable(if path.is_empty() { b"." } else { &path })
     }
 
-    /// Where `name` is, printable.
+    /// Path of `name`, printable.
     #[must_use]
     pub fn path_of(&self, name: &Name) -> String {
         printable(&self.inner.trail.bytes_of(name))
     }
 }
 
-/// How directories are opened.
+/// Flags for opening directories.
 pub(super) const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

@@ -35,10 +35,10 @@ pub enum TreeError {
     /// A regular file is needed and something else is there.
     #[error("{path}: is {found}, not a regular file; leave it out or remove it")]
     NotAFile { path: String, found: &'static str, call: &'static str },
-    /// `EISDIR`: a directory is where something else shall go.
+    /// `EISDIR`: a directory is in the way of another item.
     #[error("{path}: a directory is in the way; remove it or choose another destination")]
     IsADirectory { path: String, call: &'static str },
-    /// A file to be continued that somebody else may have planted.
+    /// A file to be continued that another user may have planted.
     #[error(
         "{path}: belongs to another user or has further names, so it is not continued; \
          remove it"
@@ -112,8 +112,9 @@ pub enum TreeError {
     System { path: String, call: &'static str, cause: io::Error },
 }
 
-/// Sentence for `EPERM` of a system call: the refused operation, likely reasons, the remedy. Root meets
-/// it as well: by file attributes, by file systems that cannot do it, and without capabilities.
+/// Sentence for `EPERM` of a system call: the refused operation, likely reasons, the remedy. Root
+/// meets it as well: by file attributes, by file systems that cannot do it, and without
+/// capabilities.
 fn not_permitted(call: &str) -> &'static str {
     match call {
         "fchown" | "fchownat" => {
@@ -152,7 +153,7 @@ fn not_permitted(call: &str) -> &'static str {
     }
 }
 
-/// What a system call was for, in words for people.
+/// Purpose of a system call, in words for users.
 pub(crate) fn operation(call: &str) -> &'static str {
     match call {
         "mkdirat" => "the directory cannot be made",
@@ -177,7 +178,7 @@ pub(crate) fn operation(call: &str) -> &'static str {
 }
 
 impl TreeError {
-    /// What `errno` means when `call` on `path` returned it.
+    /// Error for `errno`, returned by `call` on `path`.
     pub(super) fn new(call: &'static str, path: String, errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::Missing { path, call },
@@ -224,8 +225,9 @@ impl TreeError {
         }
     }
 
-    /// A hard link is refused where a file of its own may be made: the file system has no links or no more of
-    /// this file, the other name is on another one, or the file may not be linked by this user.
+    /// A hard link is refused where a file of its own may be made: the file system has no links or
+    /// no more of this file, the other name is on another one, or the file may not be linked by
+    /// this user.
     #[must_use]
     pub fn refuses_link(&self) -> bool {
         let Self::System { call: "linkat", cause, .. } = self else {

@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 
 use super::error::{Result, TreeError};
 
-/// A file system, held by a descriptor. The kernel tells of lost data once to each descriptor that was
-/// open when it was lost: one that is opened later may not learn what another process was told of.
+/// A file system, held by a descriptor. The kernel reports lost data once to each descriptor that
+/// was open when they were lost: one that is opened later may miss a loss that was reported to
+/// another process.
 #[derive(Debug)]
 pub struct FileSystem {
     descriptor: OwnedFd,
@@ -13,7 +14,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// That of what `descriptor` stands for, at the printable `path`.
+    /// File system of `descriptor`, which was opened at the printable `path`.
     pub(super) fn new(descriptor: OwnedFd, path: String) -> Self {
         Self { descriptor, path }
     }

@@ -22,8 +22,8 @@ pub struct Listing {
 pub struct ListedEntry<'a> {
     /// Name as the file system gave it; not yet a [`Name`](super::Name).
     pub name: &'a [u8],
-    /// What the directory says it is; `None` where directories do not tell. It may have changed
-    /// since: only `stat` and `open_*` are reliable.
+    /// Kind according to the directory; `None` where directories do not store it. It may have
+    /// changed since: only `stat` and `open_*` are reliable.
     pub hint: Option<Kind>,
 }
 
@@ -87,8 +87,8 @@ impl Slot {
 /// Enough for about a thousand entries in one system call.
 const BUFFER: usize = 32 << 10;
 
-/// True if `directory`, a descriptor of its own that nothing was read from yet, has an entry with exactly
-/// these bytes as its name.
+/// True if `directory`, a descriptor of its own that nothing was read from yet, has an entry with
+/// exactly these bytes as its name.
 pub(super) fn has_name(directory: impl AsFd, wanted: &[u8]) -> Result<bool, Errno> {
     let mut found = false;
     for_each(directory, |name, _| {

@@ -1,4 +1,4 @@
-//! What a path leads to.
+//! Result of resolving a path.
 
 use super::directory::Directory;
 use super::error::{Result, TreeError};
@@ -14,7 +14,7 @@ pub struct Located {
     /// Last component of the path; `None` when the path means a directory as such (`/`, `.`,
     /// `a/..`).
     pub name: Option<Name>,
-    /// What is there, a symbolic link not followed; `None` if nothing.
+    /// Description of the item, a symbolic link not followed; `None` if nothing exists there.
     pub stat: Option<Stat>,
     /// The path ended in a slash.
     pub trailing_slash: bool,
@@ -42,7 +42,7 @@ impl Located {
         }
     }
 
-    /// Where the item is, printable.
+    /// Path of the item, printable.
     #[must_use]
     pub fn path(&self) -> String {
         match &self.name {

@@ -5,11 +5,11 @@ use std::fs::File;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// Takes the exclusive advisory lock on `file` if nobody has it; the lock lasts until the last
-/// descriptor of this opening is closed.
+/// Takes the exclusive advisory lock on `file` if it is free; false if another process holds it.
+/// The lock lasts until the last descriptor of this opening is closed.
 ///
 /// # Errors
-/// What `flock` says except that somebody has the lock, which is `Ok(false)`.
+/// Other errors of `flock`.
 pub fn try_lock(file: &File) -> std::io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! What a name stands for, and how mode, times, owner and extended attributes are restored.
+//! Description of items, and restoring of mode, times, owner and extended attributes.
 //!
 //! Each step may undo an earlier one, hence the order: owner (clears set-user-id bits), attributes
 //! (an ACL sets permission bits), mode, and times last. An `fstat` first tells which of them hold
@@ -24,7 +24,7 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// What a name stands for.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -37,18 +37,18 @@ pub enum Kind {
     Other(&'static str),
 }
 
-/// What the file system knows about an item.
+/// Description of an item by the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Kind of the item.
     pub kind: Kind,
     /// Length in bytes; of a symbolic link: length of its target.
     pub size: u64,
     /// Lower 12 bits of the mode: permissions, set-id, sticky.
     pub mode: u16,
-    /// When the contents changed last.
+    /// Time of the last change of the contents.
     pub mtime: FileTime,
-    /// When contents or metadata changed last.
+    /// Time of the last change of contents or metadata.
     pub ctime: FileTime,
     /// Device of the file system.
     pub dev: u64,
@@ -64,9 +64,9 @@ pub struct Stat {
     pub blocks: u64,
 }
 
-/// A file in one of its states, for telling a further name of it from another file that has received
-/// its inode meanwhile, as file systems do at once. Where it was written to, linked or renamed in
-/// between, it counts as another one.
+/// A file in one of its states, for telling a further name of it from another file that has
+/// received its inode meanwhile, as file systems do at once. Where it was written to, linked or
+/// renamed in between, it counts as another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     device: u64,
@@ -74,12 +74,12 @@ pub struct Incarnation {
     size: u64,
     modified: FileTime,
     changed: FileTime,
-    /// When the inode was taken into use; `None` where the file system does not tell.
+    /// Time of the inode's creation; `None` where the file system does not store it.
     born: Option<FileTime>,
 }
 
 impl Incarnation {
-    /// Of an item that came into being at `born`.
+    /// State of an item that was created at `born`.
     #[must_use]
     pub fn new(stat: &Stat, born: Option<FileTime>) -> Self {
         let Stat { dev: device, ino: inode, size, mtime: modified, ctime: changed, .. } = *stat;
@@ -90,8 +90,8 @@ impl Incarnation {
 /// Extended attributes as (name, value).
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What is to be restored; `None` and empty leave things as they are. The mode is set exactly as
-/// given, set-user-id bits included: whether a source may ask for those is the caller's decision.
+/// Metadata to be restored; `None` and empty values leave an item's own. The mode is set exactly as
+/// given, set-user-id bits included: whether a source may request those is the caller's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// Lower 12 bits of the mode.
@@ -106,16 +106,16 @@ pub struct Metadata<'a> {
 }
 
 impl Stat {
-    /// Of an open file or directory.
+    /// Description of an open file or directory.
     ///
     /// # Errors
-    /// What `fstat` says.
+    /// Those of `fstat`.
     pub fn of(file: impl AsFd) -> std::io::Result<Self> {
         Ok(rustix::fs::fstat(file)?.into())
     }
 
-    /// Same item, same contents as far as the file system can tell: nobody wrote to it, truncated
-    /// or replaced it between the two looks.
+    /// Same item, same contents as far as the file system can tell: it was not written to,
+    /// truncated or replaced between the two calls.
     #[must_use]
     pub fn same_version(&self, other: &Self) -> bool {
         (self.dev, self.ino, self.size) == (other.dev, other.ino, other.size)
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// From the type in a mode or a directory entry; `None` when that does not tell.
+    /// From the type in a mode or a directory entry; `None` for an unknown one.
     pub(super) fn from_file_type(kind: FileType) -> Option<Self> {
         Some(match kind {
             FileType::RegularFile => Self::File,
@@ -177,9 +177,9 @@ pub(super) fn incarnation(directory: impl AsFd, name: &std::ffi::CStr) -> Result
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match rustix::fs::statx(&directory, name, flags, wanted) {
         Ok(found) => {
-            let is_told = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+            let has_birth_time = found.stx_mask & StatxFlags::BTIME.bits() != 0;
             let stat = Stat::from(&found);
-            Ok((stat, Incarnation::new(&stat, is_told.then(|| time_of(found.stx_btime)))))
+            Ok((stat, Incarnation::new(&stat, has_birth_time.then(|| time_of(found.stx_btime)))))
         }
         // An old kernel, or a filter of system calls that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => {
@@ -221,7 +221,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// What it means for the item at `path`.
+    /// Error for the item at `path`.
     pub(super) fn at(self, path: String) -> TreeError {
         let Self { call, attribute, errno } = self;
         match attribute {
@@ -288,8 +288,8 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// Gives a file that was there before those `wanted` attributes that it has not, its time excepted, and
-/// takes the extended ones away that are carried and not wanted. True if something was changed.
+/// Gives a file that was there before those `wanted` attributes that it has not, its time excepted,
+/// and takes the extended ones away that are carried and not wanted. True if something was changed.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
@@ -322,8 +322,8 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Gives an open file a time of modification. Gives the one that it shows: what the file system keeps
-/// of it.
+/// Gives an open file a time of modification. Gives the one that it shows: what the file system
+/// keeps of it.
 ///
 /// # Errors
 /// Those of `futimens` and `fstat`.
@@ -351,10 +351,10 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
 /// The extended attributes of an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundXattrs {
-    /// Those that are carried, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`].
+    /// Attributes that are copied, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`].
     pub carried: Xattrs,
-    /// It has others. The rest of the `security` and `trusted` namespaces marks one machine (labels,
-    /// overlays).
+    /// The file has others. The rest of the `security` and `trusted` namespaces belongs to one
+    /// machine (labels, overlays).
     pub has_others: bool,
 }
 
@@ -382,7 +382,7 @@ pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
     Ok(FoundXattrs { carried: found, has_others })
 }
 
-/// Those that are carried.
+/// Attributes of a file that are copied.
 fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
     found_xattrs(file).map(|found| found.carried)
 }
@@ -444,7 +444,7 @@ fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { call, attribute: None, errno }
 }
 
-/// The kernel takes the largest number for "leave as it is", so it can be nobody's.
+/// The kernel takes the largest number as "do not change", so it cannot be a user or group.
 fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
     if uid == u32::MAX || gid == u32::MAX {
         return Err(at("fchown")(Errno::INVAL));

@@ -1,9 +1,9 @@
 //! Names and directories that are resolved beneath a root and never outside of it.
 //!
 //! A path as a user or the other end wrote it is resolved once, by [`Tree::resolve`]: the kernel
-//! (`openat2`, `RESOLVE_BENEATH`) walks it and a descriptor comes out. From there on everything is
-//! done relative to descriptors by single checked [`Name`]s that are not followed. So nobody who
-//! swaps directories for links while a transfer runs can lead it elsewhere: a descriptor stays with
+//! (`openat2`, `RESOLVE_BENEATH`) walks it and returns a descriptor. From there on everything is
+//! done relative to descriptors by single checked [`Name`]s that are not followed. So directories
+//! that are replaced by links during a transfer cannot lead it elsewhere: a descriptor stays with
 //! its directory, and a name that became a link is refused.
 //!
 //! ```

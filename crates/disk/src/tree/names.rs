@@ -14,7 +14,7 @@ pub const MAX_NAME: usize = 255;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(CString);
 
-/// Why bytes are no [`Name`].
+/// Reason why bytes are not a valid [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// No bytes at all.
@@ -59,14 +59,14 @@ impl Name {
         self.0.as_bytes()
     }
 
-    /// This name with some letters of ASCII in the other case, at least one: those whose bits `variant` has.
-    /// `None` if it has no letters.
+    /// This name with some ASCII letters in the other case, at least one: those whose bits are set
+    /// in `variant`. `None` if it has no letters.
     pub(super) fn in_other_case(&self, variant: u64) -> Option<Self> {
         let mut bytes = self.as_bytes().to_vec();
         let letters = bytes.iter_mut().filter(|byte| byte.is_ascii_alphabetic());
         for (number, byte) in letters.enumerate() {
             if number == 0 || variant.rotate_right(number as u32) & 1 == 1 {
-                // Bit 5 tells the two cases of a letter apart.
+                // Bit 5 distinguishes the two cases of a letter.
                 *byte ^= 0x20;
             }
         }
@@ -96,7 +96,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// What an unfinished transfer keeps under names of its own, beside the files that it makes.
+/// Kind of a file of an unfinished transfer, which lies under a name of its own beside the file
+/// that is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StagingKind {
     /// `.icdc-<id>.part`: the data of a file that is not yet published.
@@ -113,7 +114,7 @@ pub enum StagingKind {
 /// again and two runs about different things never share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StagingName {
-    /// What it holds.
+    /// Kind of its contents.
     pub kind: StagingKind,
     /// First 8 bytes of the digest that names its purpose.
     pub id: [u8; 8],
@@ -126,7 +127,7 @@ impl StagingName {
         Self { kind, id }
     }
 
-    /// As a component of a path.
+    /// Name as a component of a path.
     #[must_use]
     pub fn name(self) -> Name {
         let id = u64::from_be_bytes(self.id);
@@ -150,23 +151,22 @@ impl StagingName {
     }
 }
 
-/// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an
-/// item of that name is never accepted. Capital letters count as small ones, because some file
-/// systems take them for the same.
+/// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an item
+/// of that name is never accepted. Case is ignored, because some file systems ignore it.
 #[must_use]
 pub fn is_staging(name: &[u8]) -> bool {
     StagingName::parse(&name.to_ascii_lowercase()).is_some()
 }
 
-/// True if a file system may take `name` for one that icdc uses for unfinished work: in capital letters,
-/// with characters that some ignore or fold, with dots, blanks or a stream's name behind it. Nothing of
-/// such a name is made for the other end.
+/// True if a file system may take `name` for one that icdc uses for unfinished work: in upper case,
+/// with characters that some file systems ignore or fold, or followed by dots, blanks or a stream's
+/// name. Nothing of such a name is made for the other end.
 #[must_use]
 pub fn resembles_staging(name: &[u8]) -> bool {
     let mut ascii = Vec::with_capacity(name.len());
     for character in name.utf8_chunks().flat_map(|chunk| chunk.valid().chars()) {
         match character {
-            // Their capital and small letters are ASCII.
+            // Their upper-case and lower-case letters are ASCII.
             '\u{17f}' => ascii.push(b's'),
             '\u{212a}' => ascii.push(b'k'),
             _ => ascii.extend(u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase())),

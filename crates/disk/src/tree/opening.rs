@@ -1,5 +1,5 @@
-//! Opening the regular files of a directory, and nothing else: an opened descriptor is looked at
-//! before it is given out, and nothing blocks or has effects on the way.
+//! Opens the regular files of a directory, and nothing else: an opened descriptor is checked before
+//! it is returned, and nothing blocks or has side effects on the way.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use super::names::Name;
 use super::scope::Scope;
 use crate::user::file_user;
 
-/// What a name turned out to be after following symbolic links.
+/// Result of following a name's symbolic links.
 #[derive(Debug)]
 pub enum Followed {
     /// A directory.
@@ -53,14 +53,14 @@ impl Directory {
             .map_err(|errno| self.failed("openat", name, errno))
     }
 
-    /// Opens the regular file `name`, left by an earlier run, for reading and writing. One of this
-    /// user that may only be read is made writable: the earlier run may have given it its last mode
-    /// already. One that is locked keeps its mode: it is about to get its final name.
+    /// Opens the regular file `name`, left by an earlier run, for reading and writing. A read-only
+    /// file of this user is made writable: the earlier run may have set its final mode already. A
+    /// locked one keeps its mode: it is about to get its final name.
     ///
     /// # Errors
     /// [`TreeError::NotAFile`] for anything but a regular file; [`TreeError::NotOurs`] when it has
-    /// further names, or belongs to somebody else in a directory where others may make files: such
-    /// a file may be planted so that what is written goes elsewhere or stays in their hands.
+    /// further names, or belongs to another user in a directory where others may make files: such a
+    /// file may be planted so that the data go elsewhere or stay accessible to its owner.
     pub fn reopen_file(&self, name: &Name) -> Result<(File, Stat)> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OPENING;
         let open = || {
@@ -84,15 +84,15 @@ impl Directory {
         self.open_file(name).is_ok_and(|(file, stat)| {
             stat.uid == file_user()
                 && stat.nlink == 1
-                // Where a lock needs a file that may be written to, nothing can be told.
+                // Where a lock needs a file that may be written to, its state is unknown.
                 && try_lock(&file).unwrap_or(true)
                 && rustix::fs::fchmod(file, permissions(stat.mode | 0o600)).is_ok()
         })
     }
 
-    /// Whether what `stat` is about, in this directory, may have been made by somebody else: it
-    /// belongs to another user, and others may make files here, be it only the directory's owner.
-    /// Root could have made it in any case.
+    /// Whether the item in this directory that `stat` describes may have been made by another user:
+    /// it belongs to another user, and others may make files here, even if only the directory's
+    /// owner. Root could have made it in any case.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -105,8 +105,8 @@ impl Directory {
         Ok(directory.mode & 0o022 != 0 || (directory.uid != user && directory.uid != 0))
     }
 
-    /// Opens what `name` stands for after following symbolic links, for reading. In a confined
-    /// tree they must stay beneath its root, by relative targets.
+    /// Opens the target of `name`, after following symbolic links, for reading. In a confined tree
+    /// they must stay beneath its root, by relative targets.
     ///
     /// # Errors
     /// [`TreeError::Escapes`], [`TreeError::Missing`] for a dangling link, [`TreeError::NotAFile`]
@@ -117,7 +117,7 @@ impl Directory {
             Err(Errno::NOTDIR) => {}
             Err(errno) => return Err(self.unfollowed(name, errno)),
         }
-        // An O_PATH look first: opening a device can have effects.
+        // Checked by O_PATH first: opening a device can have side effects.
         let looked = self
             .open_followed(name, OFlags::PATH | OFlags::CLOEXEC)
             .and_then(rustix::fs::fstat)

@@ -15,7 +15,7 @@ use super::located::Located;
 use super::names::{Name, NameError, printable};
 use super::scope::Scope;
 
-/// Where paths are resolved: beneath a root, or as in a shell.
+/// Root for resolving paths: beneath a directory, or as in a shell.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: Directory,
@@ -72,11 +72,11 @@ impl Tree {
         self.resolve_beside(path, &mut None)
     }
 
-    /// As [`resolve`](Self::resolve), for one of many paths: the directory of the one before is not opened
-    /// again, and one descriptor serves all that are in it.
+    /// [`resolve`](Self::resolve) for one of many paths: the directory of the previous one is not
+    /// opened again, and one descriptor serves all paths in it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`resolve`](Self::resolve).
     pub fn resolve_beside(&self, path: &[u8], before: &mut Option<(Vec<u8>, Directory)>) -> Result<Located> {
         if path.contains(&0) {
             return Err(NameError::Byte(printable(path), "a zero byte").into());

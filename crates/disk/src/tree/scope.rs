@@ -1,8 +1,8 @@
-//! How far a tree reaches.
+//! Scope of a tree.
 
 use std::os::fd::OwnedFd;
 
-/// Where the names of a tree may lead.
+/// Places that names of a tree may lead to.
 #[derive(Debug)]
 pub(super) enum Scope {
     /// Anywhere, with the rights of this user.

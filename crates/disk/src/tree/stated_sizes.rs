@@ -46,7 +46,7 @@ const INVENTING: [FsWord; 11] = [
 ];
 
 impl StatedSizes {
-    /// Those of the file system that an open file is on.
+    /// Reliability of the sizes on the file system of an open file.
     #[must_use]
     pub fn of(file: impl AsFd) -> Self {
         match fstatfs(file) {

@@ -1,4 +1,5 @@
-//! How a directory was reached: for messages, and for following links from the root of a tree.
+//! Path by which a directory was reached: for messages, and for following links from the root of a
+//! tree.
 
 use std::sync::Arc;
 
