@@ -24,7 +24,7 @@ pub(crate) struct Assembler {
     body: Option<Body>,
 }
 
-/// A frame whose payload is on its way.
+/// A frame whose payload is being received.
 struct Body {
     message: Message,
     block: Block,
@@ -58,14 +58,15 @@ impl Assembler {
         Ok((taken, None))
     }
 
-    /// While a payload is on its way: the block from the next payload byte on, and how many of its
-    /// bytes are missing of the payload. The rest of the block is free to be scribbled over.
+    /// Space for the payload being received: the block from the next payload byte on, and the
+    /// number of payload bytes that are missing. The rest of the block may be overwritten.
     pub(crate) fn payload_room(&mut self) -> Option<(&mut [u8], usize)> {
         let body = self.body.as_mut()?;
         Some((&mut body.block[body.filled..], body.length - body.filled))
     }
 
-    /// Counts payload bytes that the caller wrote into the room; the parcel if they complete it.
+    /// Counts payload bytes that the caller wrote into the space; returns the parcel if they
+    /// complete it.
     pub(crate) fn payload_arrived(&mut self, count: usize) -> Option<Parcel> {
         let body = self.body.as_mut()?;
         body.filled += count;

@@ -1,4 +1,4 @@
-//! What any thread may hold of a link.
+//! Handle of a link that any thread may hold.
 
 use std::fmt;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use icdc_tcp::TcpInfo;
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span};
 
-/// Where the time of an outlet went since the link began.
+/// Time of an outlet by activity since the link began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendTimes {
     /// Framing and encryption.
@@ -32,8 +32,8 @@ impl LinkControl {
         self.0.shutdown();
     }
 
-    /// Whether the peer has ended its direction, whatever of it is still to be received: nobody is
-    /// there for an answer.
+    /// Whether the peer has ended its direction, whatever of it is still to be received: it will
+    /// not read an answer.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
         self.0.is_hung_up()
@@ -52,8 +52,8 @@ impl LinkControl {
         self.0.received()
     }
 
-    /// How long the inlet has been waiting for the peer, in steps of a second; zero while it waits
-    /// for a block or for whoever takes what arrives, and for links that are not encrypted.
+    /// Time that the inlet has been waiting for the peer, in steps of a second; zero while it waits
+    /// for a block or for its reader, and for links that are not encrypted.
     #[must_use]
     pub fn silence(&self) -> Span {
         self.0.silence()
@@ -77,14 +77,14 @@ impl LinkControl {
         self.0.socket()
     }
 
-    /// What the program that carries the link carries in a round trip at most; `None` if that is not known, and
-    /// for links that no program carries.
+    /// Most bytes that the program that carries the link carries in a round trip; `None` if that is
+    /// unknown, and for links that no program carries.
     #[must_use]
     pub fn window(&self) -> Option<ByteCount> {
         self.0.window()
     }
 
-    /// Where the outlet's time went so far, as far as the carrier tells.
+    /// Time of the outlet by activity so far, as far as the carrier measures it.
     #[must_use]
     pub fn send_times(&self) -> SendTimes {
         self.0.send_times()
@@ -96,8 +96,8 @@ impl LinkControl {
         self.0.peer_key()
     }
 
-    /// The version of the protocol that both ends have agreed upon; `None` for links without a handshake,
-    /// the ends of which are of one release, or agree by what they say first.
+    /// The version of the protocol that both ends have agreed upon; `None` for links without a
+    /// handshake, the ends of which are of one release, or agree by what they say first.
     #[must_use]
     pub fn version(&self) -> Option<u32> {
         self.0.version()
@@ -109,8 +109,8 @@ impl LinkControl {
         self.0.peer().to_owned()
     }
 
-    /// How long the handshake took at the connecting end, which is a round trip and some
-    /// computation; `None` for links without one, and at the other end.
+    /// Duration of the handshake at the connecting end, which is a round trip and some computation;
+    /// `None` for links without one, and at the other end.
     #[must_use]
     pub fn handshake_time(&self) -> Option<Span> {
         self.0.handshake_time()
@@ -129,7 +129,7 @@ impl fmt::Debug for LinkControl {
     }
 }
 
-/// What a carrier does for [`LinkControl`].
+/// Carrier's implementation of [`LinkControl`].
 pub(crate) trait Control: Send + Sync {
     fn shutdown(&self);
 

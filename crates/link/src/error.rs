@@ -1,4 +1,4 @@
-//! How links end.
+//! Ends and errors of links.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_protocol::{LinkFailure, Versions};
 use icdc_units::Span;
 
-/// Why a link carries no more.
+/// Reason why a link has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The peer has ended its direction in order, and everything before the end has been received.
@@ -32,7 +32,7 @@ pub enum LinkError {
         /// For how long.
         after: Span,
     },
-    /// What arrived is not what the peer sent. None of it was handed on.
+    /// The data that arrived are not what the peer sent. None of them was passed on.
     #[error("data from {peer} was changed on its way: faulty hardware, or somebody between")]
     Corrupt {
         /// Whom it was with.
@@ -41,13 +41,13 @@ pub enum LinkError {
     /// The peer does not accept this end's key.
     #[error("{peer} does not accept the key of this end: have the public key added to authorized_keys there")]
     KeyRefused {
-        /// Who refused.
+        /// Peer that refused.
         peer: String,
     },
     /// The peer ended the connection with a fatal alert.
     #[error("{peer} broke the connection off with TLS alert {alert}")]
     Alert {
-        /// Who it was.
+        /// Peer that ended it.
         peer: String,
         /// Name of the alert.
         alert: String,
@@ -57,7 +57,7 @@ pub enum LinkError {
     Handshake {
         /// Whom it was with.
         peer: String,
-        /// What failed, and what to do.
+        /// The failure, and its remedy.
         reason: String,
     },
     /// The two ends have no version of the protocol in common.
@@ -65,9 +65,9 @@ pub enum LinkError {
     OtherVersions {
         /// Whom it was with.
         peer: String,
-        /// What the peer speaks.
+        /// Versions of the peer.
         theirs: Versions,
-        /// What this end speaks.
+        /// Versions of this end.
         ours: Versions,
     },
     /// The peer did not get through the handshake in time.
@@ -78,7 +78,7 @@ pub enum LinkError {
         /// The time it had.
         deadline: Span,
     },
-    /// The connection stands, and only what is short gets through.
+    /// The connection is established, but only small packets arrive.
     #[error(
         "only small packets get through: something on the path to {peer} drops packets of {mtu} bytes and does not say so (an MTU black hole); on both hosts `sudo sysctl net.ipv4.tcp_mtu_probing=1` gets round it, and so does a smaller MTU of the route (`sudo ip route change ... mtu 1280`)"
     )]
@@ -132,6 +132,7 @@ impl From<FrameError> for LinkError {
     }
 }
 
+/// The failure of a link for a session that loses it by this error.
 impl From<LinkError> for LinkFailure {
     fn from(error: LinkError) -> Self {
         match error {

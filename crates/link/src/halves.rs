@@ -34,8 +34,8 @@ pub trait Outlet: Send {
         self.flush()
     }
 
-    /// What another process needs to go on with it; `None` for one that is bound to this process, that
-    /// still holds something back, or that has failed. See [`Link::hand_over`](crate::Link::hand_over).
+    /// State with which another process continues it; `None` for one that is bound to this process,
+    /// that has unsent data, or that has failed. See [`Link::hand_over`](crate::Link::hand_over).
     #[doc(hidden)]
     fn hand_over(self: Box<Self>) -> Option<OutletState> {
         None
@@ -52,8 +52,9 @@ pub trait Inlet: Send {
     /// received; else why no more can be received. Every later call fails too.
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError>;
 
-    /// What another process needs to go on with it; `None` for one that is bound to this process, that
-    /// is in the middle of a frame, or that has ended. See [`Link::hand_over`](crate::Link::hand_over).
+    /// State with which another process continues it; `None` for one that is bound to this process,
+    /// that is in the middle of a frame, or that has ended. See
+    /// [`Link::hand_over`](crate::Link::hand_over).
     #[doc(hidden)]
     fn hand_over(self: Box<Self>) -> Option<InletState> {
         None

@@ -49,7 +49,7 @@ pub fn memory_pair() -> (Link, Link) {
 /// [`Wire::stopped_by`] while the link runs.
 const NOBODY: u8 = 0;
 
-/// What both ends share.
+/// State that both ends share.
 struct Wire {
     /// Dropped to wake everyone.
     stop: Mutex<Option<Sender<Infallible>>>,
@@ -171,7 +171,8 @@ impl Inlet for MemoryInlet {
 }
 
 impl MemoryInlet {
-    /// What the peer said before it stopped the link arrives, as it would over a socket.
+    /// Messages that the peer sent before it stopped the link still arrive, as they would over a
+    /// socket.
     fn after_the_stop(&self) -> Result<Parcel, LinkError> {
         match self.end.reason() {
             LinkError::Stopped => Err(LinkError::Stopped),

@@ -1,5 +1,5 @@
-//! The rate of one direction of a link within a process: each parcel is handed on when, at that rate,
-//! its last byte would have arrived.
+//! The rate of one direction of a link within a process: each parcel is handed on when, at that
+//! rate, its last byte would have arrived.
 //!
 //! ```text
 //! due ← max(due, now − late) + payload / rate
@@ -12,7 +12,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Lateness of a thread that is made up for; time that went by unused is not.
 const LATE: Span = Span::from_millis(20);
-/// Waits are of so much time, so that a change of the rate is heeded soon.
+/// Longest single wait, so that a change of the rate takes effect soon.
 const STEP: Span = Span::from_millis(20);
 /// Least rate, in bytes per second: at 0, a copy would never end.
 const LEAST: u64 = 1;
@@ -48,7 +48,7 @@ impl Pace {
     }
 }
 
-/// When the last payload that was handed on had arrived.
+/// Time at which the last payload that was passed on had arrived.
 #[derive(Debug)]
 pub(crate) struct Due(Time);
 
@@ -59,8 +59,8 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Waits for the place of a payload of `length` bytes, in steps by `wait`, which answers false if
-    /// the link has ended.
+    /// Waits for the place of a payload of `length` bytes, in steps by `wait`, which answers false
+    /// if the link has ended.
     pub(crate) fn wait_for(&mut self, pace: &Pace, length: usize, wait: impl Fn(Span) -> bool) {
         let mut left = ByteCount::new(length as u64);
         let mut now = clock::now();

@@ -16,16 +16,16 @@ use crate::halves::{DEAD_AFTER, Outlet};
 /// Messages that may wait; who has more waits too.
 const DEPTH: usize = 256;
 
-/// How long what is queued at the end may take; then the link is ended.
+/// Time limits for sending what is queued at the end; after them the link is shut down.
 #[derive(Clone, Copy, Debug)]
-struct Farewell {
+struct DrainLimits {
     /// Since a message was written: the peer reads nothing any more.
     without_progress: Span,
-    /// In all: what a full queue takes on a path of a few kilobytes a second.
+    /// In total: the time of a full queue on a path of a few kilobytes a second.
     in_all: Span,
 }
 
-const FAREWELL: Farewell = Farewell { without_progress: Span::from_secs(10), in_all: Span::from_secs(60) };
+const DRAIN_LIMITS: DrainLimits = DrainLimits { without_progress: Span::from_secs(10), in_all: Span::from_secs(60) };
 
 /// Sends on behalf of any thread. Clones write to the same outlet.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct WriterGuard {
     /// Disconnected to end the thread: clones of the writer may outlive it.
     end: Option<Sender<Infallible>>,
     control: LinkControl,
-    farewell: Farewell,
+    limits: DrainLimits,
     /// Tells that a message was written; disconnected once the thread has dropped the outlet.
     progress: Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -51,13 +51,13 @@ impl MessageWriter {
     /// # Errors
     /// The process may have no further thread.
     pub fn start(outlet: Box<dyn Outlet>, control: &LinkControl) -> std::io::Result<(Self, WriterGuard)> {
-        Self::start_with(outlet, control, FAREWELL)
+        Self::start_with(outlet, control, DRAIN_LIMITS)
     }
 
     fn start_with(
         outlet: Box<dyn Outlet>,
         control: &LinkControl,
-        farewell: Farewell,
+        limits: DrainLimits,
     ) -> std::io::Result<(Self, WriterGuard)> {
         let (queue, messages) = bounded(DEPTH);
         let (end, ended) = bounded(0);
@@ -68,7 +68,7 @@ impl MessageWriter {
                 let _ = wrote.try_send(());
             });
         })?;
-        let guard = WriterGuard { end: Some(end), control: control.clone(), farewell, progress, thread: Some(thread) };
+        let guard = WriterGuard { end: Some(end), control: control.clone(), limits, progress, thread: Some(thread) };
         Ok((Self { queue }, guard))
     }
 
@@ -77,8 +77,8 @@ impl MessageWriter {
         let _ = self.queue.send(message);
     }
 
-    /// As [`MessageWriter::send`], but waits no longer than `patience` while too many others are
-    /// waiting. Answers whether it was taken: false as well once the link is gone.
+    /// [`MessageWriter::send`] that waits at most `patience` while the queue is full. False if the
+    /// message was not queued, also once the link has ended.
     pub fn send_within(&self, message: Message, patience: Span) -> bool {
         self.queue.send_timeout(message, patience.into()).is_ok()
     }
@@ -86,10 +86,10 @@ impl MessageWriter {
 
 impl Drop for WriterGuard {
     fn drop(&mut self) {
-        let last = clock::now() + self.farewell.in_all;
+        let last = clock::now() + self.limits.in_all;
         drop(self.end.take());
         loop {
-            let patience = self.farewell.without_progress.min(last - clock::now());
+            let patience = self.limits.without_progress.min(last - clock::now());
             match self.progress.recv_timeout(patience.into()) {
                 Ok(()) if clock::now() < last => {}
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {
@@ -107,8 +107,8 @@ impl Drop for WriterGuard {
     }
 }
 
-/// Writes until the end, then what is queued by then, and drops the outlet; tells of each message that
-/// it `wrote`.
+/// Writes until the end, then what is queued by then, and drops the outlet; calls `wrote` after
+/// each message.
 fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Message>, end: &Receiver<Infallible>, wrote: impl Fn()) {
     let pause = Duration::from_nanos(DEAD_AFTER.as_nanos() / 4);
     let mut put = |message: Message, is_last: bool| {
@@ -181,22 +181,22 @@ mod tests {
         let (writer, end) = MessageWriter::start(link.outlet, &link.control).unwrap();
         let message = || Message::Relay(vec![0; 4000]);
         while writer.send_within(message(), Span::from_millis(100)) {}
-        let (tell, told) = bounded(1);
+        let (signal, signalled) = bounded(1);
         std::thread::spawn(move || {
             drop(end);
-            tell.send(()).unwrap();
+            signal.send(()).unwrap();
         });
-        assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(()), "it ends by itself");
+        assert_eq!(signalled.recv_timeout(Duration::from_secs(120)), Ok(()), "it ends by itself");
         assert!(!writer.send_within(message(), Span::ZERO));
     }
 
-    /// A link whose peer reads nothing until it is told to, with everything queued that the writer takes, and the
-    /// number of these messages.
-    fn stuck(farewell: Farewell) -> (OwnedFd, WriterGuard, usize, OwnedFd) {
+    /// A link whose peer reads nothing until it is signalled, with everything queued that the
+    /// writer takes, and the number of these messages.
+    fn stuck(limits: DrainLimits) -> (OwnedFd, WriterGuard, usize, OwnedFd) {
         let (reader, nothing_comes) = rustix::pipe::pipe().unwrap();
         let (read, writer) = rustix::pipe::pipe().unwrap();
         let link = crate::stdio_link(reader, writer, "peer", None).unwrap();
-        let (writer, end) = MessageWriter::start_with(link.outlet, &link.control, farewell).unwrap();
+        let (writer, end) = MessageWriter::start_with(link.outlet, &link.control, limits).unwrap();
         let message = || Message::Relay(vec![0; 4000]);
         let taken = std::iter::repeat_with(message)
             .take_while(|message| writer.send_within(message.clone(), Span::from_millis(100)))
@@ -215,10 +215,10 @@ mod tests {
         .sum()
     }
 
-    /// The end of a writer whose peer reads a little each `pause`: how long it took, messages that were
-    /// queued, bytes that arrived.
-    fn end_beside_slow_reader(farewell: Farewell, pause: Span) -> (Span, usize, usize) {
-        let (read, end, taken, _open) = stuck(farewell);
+    /// The end of a writer whose peer reads a little each `pause`: how long it took, messages that
+    /// were queued, bytes that arrived.
+    fn end_beside_slow_reader(limits: DrainLimits, pause: Span) -> (Span, usize, usize) {
+        let (read, end, taken, _open) = stuck(limits);
         let reader = std::thread::spawn(move || read_slowly(&read, pause));
         let start = clock::now();
         drop(end);
@@ -227,16 +227,16 @@ mod tests {
 
     #[test]
     fn a_slow_path_that_takes_what_is_left_is_waited_for() {
-        let farewell = Farewell { without_progress: Span::from_millis(500), in_all: Span::from_secs(60) };
-        let (took, taken, arrived) = end_beside_slow_reader(farewell, Span::from_millis(5));
-        assert!(took > farewell.without_progress, "otherwise this shows nothing");
+        let limits = DrainLimits { without_progress: Span::from_millis(500), in_all: Span::from_secs(60) };
+        let (took, taken, arrived) = end_beside_slow_reader(limits, Span::from_millis(5));
+        assert!(took > limits.without_progress, "otherwise this shows nothing");
         assert!(taken > DEPTH && arrived > 4000 * taken, "{arrived} bytes of {taken} messages");
     }
 
     #[test]
     fn a_peer_that_reads_too_slowly_does_not_keep_the_end() {
-        let farewell = Farewell { without_progress: Span::from_secs(60), in_all: Span::from_millis(500) };
-        let (took, taken, arrived) = end_beside_slow_reader(farewell, Span::from_millis(20));
+        let limits = DrainLimits { without_progress: Span::from_secs(60), in_all: Span::from_millis(500) };
+        let (took, taken, arrived) = end_beside_slow_reader(limits, Span::from_millis(20));
         assert!(took < Span::from_secs(30));
         assert!(arrived < 4000 * taken, "{arrived} bytes of {taken} messages");
     }

@@ -1,4 +1,4 @@
-//! A link to a host that is known by name: what its other end says is told with that name.
+//! A link to a host that is known by name: messages of its other end are shown with that name.
 
 use icdc_disk::pool::BlockPool;
 
@@ -9,7 +9,7 @@ use crate::parcel::Parcel;
 use crate::secure::InletState;
 
 impl Link {
-    /// This link to an end on `host`: the reasons and sentences that arrive over it begin with that name.
+    /// Prefixes the reasons and sentences that arrive over this link with the name `host`.
     #[must_use]
     pub fn to_host(self, host: &str) -> Self {
         Self { inlet: Box::new(Named { inlet: self.inlet, host: host.to_owned() }), ..self }

@@ -1,4 +1,4 @@
-//! What travels over a link.
+//! Unit of a link: a message with its payload.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use icdc_protocol::Message;
 pub struct Parcel {
     /// The head.
     pub message: Message,
-    /// What follows it.
+    /// Payload that follows the message.
     pub payload: Option<Payload>,
 }
 
 /// The bytes that follow a message.
 #[derive(Debug)]
 pub enum Payload {
-    /// The first so many bytes of a block; what follows them in the block means nothing.
+    /// The first bytes of a block, and their number; the rest of the block is ignored.
     Own(Block, usize),
     /// A range of a block that other parcels carry as well.
     Shared(Arc<Block>, Range<usize>),

@@ -111,7 +111,8 @@ impl Outlet for StdioOutlet {
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
-        // Taken out, so that what failed half way is not sent again when the outlet is dropped.
+        // Taken out, so that data of a failed write are not sent a second time when the outlet is
+        // dropped.
         let mut pending = std::mem::take(&mut self.pending);
         let mut rest = pending.as_slice();
         while !rest.is_empty() {
@@ -143,7 +144,7 @@ struct StdioInlet {
     reader: OwnedFd,
     dead_after: Option<Span>,
     buffer: Vec<u8>,
-    /// What of the buffer has been read and not been taken.
+    /// Range of the buffer that has been read and not yet taken.
     clear: std::ops::Range<usize>,
     assembler: Assembler,
 }
