@@ -1,10 +1,10 @@
-//! What a socket is given before its handshake.
+//! Settings of a socket before its handshake.
 
 use icdc_units::ByteCount;
 
 use crate::egress::Egress;
 
-/// What a socket has before its handshake.
+/// Settings of a socket before its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
     /// Receive buffer, so that the window scale fits it: for a connection that will receive across
@@ -13,6 +13,6 @@ pub struct Beginning<'a> {
     /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that
     /// BBR, where that is the system's default, has begun.
     pub congestion: Option<&'a str>,
-    /// By what it leaves this host; `None` leaves that to the routing table.
+    /// Egress from this host; `None` leaves it to the routing table.
     pub egress: Option<&'a Egress>,
 }

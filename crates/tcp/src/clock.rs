@@ -26,8 +26,8 @@ pub fn of_thread() -> Span {
 }
 
 fn read(clock: ClockId) -> Span {
-    let told = clock_gettime(clock);
-    Span::from_secs(told.tv_sec as u64) + Span::from_nanos(told.tv_nsec as u64)
+    let read = clock_gettime(clock);
+    Span::from_secs(read.tv_sec as u64) + Span::from_nanos(read.tv_nsec as u64)
 }
 
 /// A span as the kernel's waiting calls take it.

@@ -28,7 +28,7 @@ pub enum ConnectError {
     Resolve {
         /// The name.
         host: String,
-        /// What getaddrinfo said.
+        /// Error of getaddrinfo.
         cause: io::Error,
     },
     /// The resolver gave no answer in time.
@@ -41,16 +41,16 @@ pub enum ConnectError {
         /// The time allowed.
         timeout: Span,
     },
-    /// The name has addresses, but none of the family asked for.
+    /// The name has addresses, but none of the requested family.
     #[error("{host} has no {family} address; it has {}: {}", listed(.addresses), remedy(.egress))]
     NoAddress {
         /// The name.
         host: String,
-        /// The family asked for.
+        /// Requested family.
         family: Family,
         /// The addresses of the other family.
         addresses: Vec<IpAddr>,
-        /// By what the connection was to leave.
+        /// Requested egress.
         egress: Option<Egress>,
     },
     /// The host answered that nothing listens on the port.
@@ -72,19 +72,19 @@ pub enum ConnectError {
         address: SocketAddr,
         /// The time allowed.
         timeout: Span,
-        /// By what the connection was to leave.
+        /// Requested egress.
         egress: Option<Egress>,
     },
-    /// There is no way there.
+    /// No route leads there.
     #[error("{address} ({host}) cannot be reached{}: {cause}; check this host's network, its routes (`{}`) and firewalls", Egress::told(.egress.as_ref()), Egress::route_query(.egress.as_ref(), .address.ip()))]
     Unreachable {
         /// The name as given.
         host: String,
         /// The last address tried.
         address: SocketAddr,
-        /// By what the connection was to leave.
+        /// Requested egress.
         egress: Option<Egress>,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The connection cannot leave by what was named for it.
@@ -94,7 +94,7 @@ pub enum ConnectError {
         host: String,
         /// The address tried.
         address: SocketAddr,
-        /// Why.
+        /// Reason.
         cause: EgressError,
     },
     /// The caller gave up.
@@ -112,7 +112,7 @@ pub enum ConnectError {
         address: SocketAddr,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -136,7 +136,7 @@ pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<T
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
-/// As [`connect`], with a beginning of its own.
+/// [`connect`] with settings of the socket.
 pub fn connect_with<'a>(
     host: &str,
     port: u16,
@@ -160,7 +160,7 @@ pub fn connect_with<'a>(
     race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
 }
 
-/// As [`connect_with`], to addresses that are known, those of `host`.
+/// [`connect_with`] to known addresses, those of `host`.
 pub fn connect_any<'a>(
     host: &str,
     addresses: Vec<SocketAddr>,
@@ -199,13 +199,13 @@ pub fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<Sock
     let failed = |cause| ConnectError::Resolve { host: host.to_owned(), cause };
     let (sender, receiver) = mpsc::sync_channel(1);
     let answered = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-    let tell = answered.try_clone().map_err(failed)?;
+    let signal = answered.try_clone().map_err(failed)?;
     let name = host.to_owned();
     let ask = move || {
         let answer = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-        // Nobody listens any more when the deadline has passed.
+        // After the deadline the receiver is gone.
         let _ = sender.send(answer);
-        let _ = rustix::io::write(&tell, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&signal, &1_u64.to_ne_bytes());
     };
     thread::Builder::new().name("resolve".to_owned()).spawn(ask).map_err(failed)?;
     let deadline = clock::now() + patience.timeout;
@@ -247,7 +247,7 @@ fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Of several addresses that failed, the one that tells most: an answer says more than silence, and
+/// Most informative error of several addresses that failed: an answer says more than silence, and
 /// silence more than a missing route (often just IPv6 on an IPv4 network).
 fn most_telling(
     host: &str,
@@ -299,27 +299,27 @@ mod tests {
         }
     }
 
-    fn told(failures: Vec<Failure>) -> ConnectError {
+    fn reported(failures: Vec<Failure>) -> ConnectError {
         most_telling("far", "192.0.2.9:1".parse().expect("address"), Span::from_secs(5), None, failures)
     }
 
     #[test]
     fn the_most_telling_failure_is_told() {
         let (six, four) = ("[2001:db8::1]:2633", "192.0.2.1:2633");
-        let error = told(vec![failure(six, libc::ENETUNREACH), failure(four, libc::ETIMEDOUT)]);
+        let error = reported(vec![failure(six, libc::ENETUNREACH), failure(four, libc::ETIMEDOUT)]);
         assert!(matches!(&error, ConnectError::TimedOut { address, .. } if address.is_ipv4()), "{error}");
-        let error = told(vec![failure(six, libc::ETIMEDOUT), failure(four, libc::ECONNREFUSED)]);
+        let error = reported(vec![failure(six, libc::ETIMEDOUT), failure(four, libc::ECONNREFUSED)]);
         assert!(matches!(&error, ConnectError::Refused { address, .. } if address.is_ipv4()), "{error}");
-        let error = told(vec![failure(six, libc::EHOSTUNREACH), failure(four, libc::ENETUNREACH)]);
+        let error = reported(vec![failure(six, libc::EHOSTUNREACH), failure(four, libc::ENETUNREACH)]);
         assert!(matches!(&error, ConnectError::Unreachable { address, .. } if address.is_ipv6()), "{error}");
-        let error = told(vec![failure(six, libc::ENETUNREACH), failure(four, libc::EMFILE)]);
+        let error = reported(vec![failure(six, libc::ENETUNREACH), failure(four, libc::EMFILE)]);
         assert!(matches!(&error, ConnectError::Socket { call: "connect", .. }), "{error}");
-        assert!(matches!(told(vec![]), ConnectError::TimedOut { .. }));
+        assert!(matches!(reported(vec![]), ConnectError::TimedOut { .. }));
     }
 
     #[test]
     fn messages_say_what_where_and_what_to_do() {
-        let error = told(vec![failure("[2001:db8::1]:2633", libc::ETIMEDOUT)]);
+        let error = reported(vec![failure("[2001:db8::1]:2633", libc::ETIMEDOUT)]);
         assert_eq!(
             error.to_string(),
             "[2001:db8::1]:2633 (far) did not answer within 5s; a firewall may drop packets to TCP port 2633: open it, or choose another port"

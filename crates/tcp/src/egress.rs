@@ -1,4 +1,4 @@
-//! By what a connection leaves this host, where that is not left to the routing table.
+//! Egress of a connection from this host, where it is not left to the routing table.
 //!
 //! | | how | who may |
 //! |---|---|---|
@@ -19,12 +19,13 @@ use thiserror::Error;
 
 use crate::Family;
 
-/// Where the kernel lists the devices of this network namespace, a line each after two of headings.
+/// File in which the kernel lists the devices of this network namespace: two lines of headings,
+/// then a line for each.
 const DEVICES: &str = "/proc/net/dev";
 /// Longest name of a device (`IFNAMSIZ`, less the byte at its end).
 const MAX_DEVICE_NAME: usize = 15;
 
-/// By what a connection leaves this host.
+/// Egress of a connection from this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Egress {
     /// A network device.
@@ -33,7 +34,7 @@ pub enum Egress {
     Address(IpAddr),
 }
 
-/// What the kernel takes for the name of a network device.
+/// A name that the kernel accepts for a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceName(String);
 
@@ -100,7 +101,7 @@ impl Egress {
         self.apply(&socket).map_err(|refused| self.refused(refused))
     }
 
-    /// Has `socket`, which is not connected yet, leave by it.
+    /// Makes `socket`, which is not connected yet, leave by this egress.
     pub(crate) fn apply(&self, socket: &Socket) -> Result<(), Refused> {
         match self {
             Self::Device(DeviceName(name)) => {
@@ -112,7 +113,7 @@ impl Egress {
         }
     }
 
-    /// What the kernel's refusal means.
+    /// Error for the kernel's refusal.
     pub(crate) fn refused(&self, Refused { call, cause }: Refused) -> EgressError {
         match (self, Errno::from_io_error(&cause)) {
             (Self::Device(device), Some(Errno::NODEV)) => {
@@ -124,8 +125,7 @@ impl Egress {
         }
     }
 
-    /// How a connection was to leave this host, for the end of a sentence: nothing where none was
-    /// named.
+    /// Description of an egress for the end of a sentence; empty where none was named.
     #[must_use]
     pub fn told(egress: Option<&Self>) -> String {
         match egress {
@@ -166,7 +166,7 @@ pub enum EgressError {
     NoDevice {
         /// Its name.
         device: String,
-        /// Those that there are.
+        /// Existing devices.
         devices: String,
     },
     /// The kernel does not let this user choose the device.
@@ -178,7 +178,7 @@ pub enum EgressError {
     NotPermitted {
         /// Its name.
         device: String,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The address is another host's.
@@ -190,11 +190,11 @@ pub enum EgressError {
     /// Another system call failed.
     #[error("no connection can leave by {egress}: {call}: {cause}")]
     Refused {
-        /// What was named.
+        /// Requested egress.
         egress: Egress,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -205,8 +205,8 @@ fn devices() -> Vec<String> {
     listed.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
-/// By what the connections of one run leave this host, in turn; left to the routing table where none
-/// is named.
+/// Egresses of the connections of one run, used in turn; left to the routing table where none is
+/// named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egresses(Arc<[Egress]>);
 
@@ -217,7 +217,7 @@ impl FromIterator<Egress> for Egresses {
 }
 
 impl Egresses {
-    /// By what connection number `number` leaves, counted from 0; `None` where no egress is named.
+    /// Egress of connection number `number`, counted from 0; `None` where no egress is named.
     #[must_use]
     pub fn of(&self, number: u8) -> Option<&Egress> {
         self.0.get(self.turn(number))
@@ -229,13 +229,13 @@ impl Egresses {
         usize::from(number) % self.0.len().max(1)
     }
 
-    /// So many connections use each of them; 1 where none is named.
+    /// Connections after which each egress is used once; 1 where none is named.
     #[must_use]
     pub fn connections(&self) -> u8 {
         u8::try_from(self.0.len()).unwrap_or(u8::MAX).max(1)
     }
 
-    /// Whether none is named.
+    /// Whether no egress is named.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -99,9 +99,9 @@ pub enum ConnectionState {
     SynSent,
     /// The handshake is nearly through.
     SynReceived,
-    /// This end has closed; its end is not acknowledged.
+    /// This end has closed; the other end has not acknowledged that.
     FinWait1,
-    /// This end has closed.
+    /// This end has closed, and the other end has acknowledged that.
     FinWait2,
     /// Both have closed; kept for stray segments.
     TimeWait,
@@ -115,13 +115,13 @@ pub enum ConnectionState {
     Listen,
     /// Both have closed at once.
     Closing,
-    /// One that this program does not know.
+    /// A state unknown to this program.
     Other,
 }
 
 impl TcpInfo {
-    /// Whether the other end has been silent for longer than one that tells something each 100 ms
-    /// and whose answers take a round trip.
+    /// Whether the other end has been silent for longer than a peer that sends something every 100
+    /// ms and whose answers take a round trip.
     pub fn is_silent(&self) -> bool {
         self.silence > Span::from_millis(500) + self.rtt
     }
@@ -132,9 +132,10 @@ impl TcpInfo {
         Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
     }
 
-    /// True if the first segment has not arrived however often it was sent, while what is shorter has: a later segment,
-    /// or the other end's farewell to a connection on which it has heard nothing. So does a path that drops large
-    /// packets without a word (RFC 2923, section 2.1). Tells of connections that have just begun.
+    /// True if the first segment has not been delivered in spite of its retransmissions, while
+    /// shorter ones have: a later segment, or the FIN of the other end after it received nothing.
+    /// This is how a path behaves that silently drops large packets (RFC 2923, section 2.1). Valid
+    /// only for connections that have just begun.
     pub fn loses_large_segments(&self) -> bool {
         let is_heard = self.sacked > 0 || self.state == ConnectionState::CloseWait;
         // The SYN counts as one.
@@ -158,7 +159,7 @@ pub fn info(fd: &impl AsFd) -> io::Result<TcpInfo> {
     kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes).map(|written| decode(&Fields(written)))
 }
 
-/// What `tcpi_snd_ssthresh` is before the first congestion event (`TCP_INFINITE_SSTHRESH`).
+/// Value of `tcpi_snd_ssthresh` before the first congestion event (`TCP_INFINITE_SSTHRESH`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 fn decode(fields: &Fields<'_>) -> TcpInfo {
@@ -255,7 +256,7 @@ impl ConnectionState {
 mod tests {
     use super::*;
 
-    /// Every 32-bit word is its own offset, so that a swapped offset shows.
+    /// A buffer in which each 32-bit word holds its own offset, so that a swapped offset shows.
     fn words(length: usize) -> Vec<u8> {
         (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect()
     }

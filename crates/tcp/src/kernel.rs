@@ -41,7 +41,7 @@ pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What an option can be.
+/// Types of an option's value.
 pub(crate) trait Number: Copy {}
 impl Number for u32 {}
 impl Number for u64 {}

@@ -1,11 +1,11 @@
-//! Linux TCP for people: connect and listen, socket options with typed quantities, and what the
-//! kernel knows about a connection.
+//! Linux TCP for people: connect and listen, socket options with typed quantities, and the
+//! kernel's measurements of a connection.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`connect()`](connect()) | a host name becomes a connected stream, several addresses raced, one deadline |
-//! | [`listen()`](listen()) | a listener on a port range, dual stack, with its receive buffer in place before the first SYN |
-//! | [`Egress`] | by which device or from which address a connection leaves this host |
+//! | [`connect()`](connect()) | connects to a host name: addresses are raced, one deadline |
+//! | [`listen()`](listen()) | listens on a port range, dual stack, receive buffer set before the first SYN |
+//! | [`Egress`] | device or source address by which a connection leaves this host |
 //! | [`passed_listeners`] | listeners that a service manager has opened |
 //! | [`canonical`] | IPv4 addresses as such, whichever family a socket has |
 //! | options | pacing rate, buffers, shutdown |
@@ -63,7 +63,7 @@ pub use passed::passed_listeners;
 pub use patience::Patience;
 pub use privileges::{PrivilegedHelper, Privileges};
 
-/// Which versions of IP may be used (`-4`, `-6`).
+/// Versions of IP that may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Whatever the name and the host have.
@@ -76,7 +76,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Those of this family that are also of `other`; `None` if there are none.
+    /// Family that both allow; `None` if there is none.
     #[must_use]
     pub fn and(self, other: Self) -> Option<Self> {
         match (self, other) {

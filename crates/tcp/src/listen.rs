@@ -39,7 +39,7 @@ pub enum ListenError {
     NotAllowed {
         /// The address and port.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The address belongs to another host.
@@ -53,7 +53,7 @@ pub enum ListenError {
     OtherFamily {
         /// The address.
         address: IpAddr,
-        /// The family asked for.
+        /// Requested family.
         family: Family,
     },
     /// Another system call failed.
@@ -63,7 +63,7 @@ pub enum ListenError {
         address: SocketAddr,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -119,8 +119,8 @@ pub fn listen(
     }
 }
 
-/// As [`listen`], on an address that a user has named, whose port 0 lets the kernel choose. The
-/// unspecified address of IPv6 stands for none: a host without IPv6 falls back to IPv4.
+/// [`listen`] on an address that a user has named; port 0 lets the kernel choose. The unspecified
+/// address of IPv6 is treated as no address: a host without IPv6 falls back to IPv4.
 pub fn listen_at(address: SocketAddr, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
     let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);

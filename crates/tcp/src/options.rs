@@ -20,7 +20,7 @@ pub struct OptionError {
     pub call: &'static str,
     /// The peer of the socket, while it has one.
     pub peer: Option<SocketAddr>,
-    /// What the kernel said.
+    /// The kernel's error.
     pub cause: io::Error,
 }
 
@@ -112,7 +112,7 @@ pub struct Buffers {
     pub receive: ByteCount,
 }
 
-/// Largest buffer that can be asked for: the kernel doubles the size within an `int`.
+/// Largest buffer that can be requested: the kernel doubles the size within an `int`.
 const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
 
 /// Fixes the sizes of the buffers; [`ByteCount::ZERO`] leaves one to the kernel's autotuning.
@@ -177,7 +177,7 @@ pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     Ok(ByteCount::new(bytes.into()))
 }
 
-/// Whether [`set_buffers`] grants this thread more than the system's limits for everybody.
+/// Whether [`set_buffers`] grants this thread more than the system's limits for unprivileged users.
 #[must_use]
 pub fn may_exceed_buffer_limits() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))

@@ -7,8 +7,8 @@ use listenfd::ListenFd;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::socket_acceptconn;
 
-/// Takes the TCP sockets that were passed, and listen. There are none the second time, and none for a
-/// process that was only started by the one they were for.
+/// Takes the TCP sockets that were passed, and listen. There are none the second time, and none for
+/// a process that was only started by the one they were for.
 pub fn passed_listeners() -> Vec<TcpListener> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {

@@ -1,12 +1,11 @@
-//! How long a caller waits for a connection: a timeout, and a descriptor by which it gives up
-//! before.
+//! Limits of the wait for a connection: a timeout, and a descriptor that cancels it.
 
 use std::os::fd::BorrowedFd;
 
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long making a connection may take.
+/// Limits of the time for making a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience<'a> {
     /// For the name and all addresses together.

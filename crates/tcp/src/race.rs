@@ -24,7 +24,7 @@ use crate::set_congestion;
 /// ms).
 const STAGGER: Span = Span::from_millis(250);
 
-/// Why one address did not lead to a connection.
+/// Failure of one address.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) address: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
     pub(crate) cause: io::Error,
 }
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug)]
 pub(crate) enum Lost {
     /// All failures, in order.
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener that nobody accepts from, its queue filled: the kernel drops every further SYN.
+    /// A listener whose queue is full and that never accepts: the kernel drops every further SYN.
     fn black_hole() -> (SocketAddr, Vec<Socket>) {
         let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
         let listener = socket();

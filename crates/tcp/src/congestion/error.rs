@@ -1,4 +1,4 @@
-//! Why an algorithm is not loaded, or still is.
+//! Errors of loading and unloading an algorithm.
 
 use icdc_cc::ParameterError;
 use thiserror::Error;
@@ -6,19 +6,19 @@ use thiserror::Error;
 use super::holder::Holder;
 use super::obstacle::Obstacle;
 
-/// Why an algorithm was not loaded.
+/// Reason why an algorithm was not loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// A parameter that it does not have, or a value that it cannot do with.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// This kernel, this process or this build cannot.
+    /// This kernel, process or build cannot load it.
     #[error("{name} cannot be loaded: {obstacle}")]
     Obstacle {
         /// The algorithm.
         name: &'static str,
-        /// What is in the way.
+        /// Obstacle to loading.
         obstacle: Obstacle,
     },
     /// The name is registered already.
@@ -28,7 +28,7 @@ pub enum LoadError {
         name: &'static str,
         /// Its name in the kernel.
         kernel_name: String,
-        /// By whom.
+        /// Its holder.
         holder: Holder,
     },
     /// The kernel refused it.
@@ -36,9 +36,9 @@ pub enum LoadError {
     Refused {
         /// The algorithm.
         name: &'static str,
-        /// What was being done.
+        /// Step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
 }
@@ -51,22 +51,22 @@ impl LoadError {
     }
 }
 
-/// Why an algorithm is still loaded.
+/// Reason why an algorithm is still loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnloadError {
-    /// It is not.
+    /// It is not loaded.
     #[error("{name} is not loaded; `icdc cc list` tells what is")]
     NotLoaded {
         /// The algorithm.
         name: &'static str,
     },
-    /// Somebody else holds it.
+    /// Another process holds it.
     #[error("{name} is loaded {holder}: {}", advice(.holder))]
     Held {
         /// The algorithm.
         name: &'static str,
-        /// By whom.
+        /// Its holder.
         holder: Holder,
     },
     /// The pin could not be removed, or the registration not be taken back.
@@ -74,11 +74,11 @@ pub enum UnloadError {
     Call {
         /// The algorithm.
         name: &'static str,
-        /// What was being done.
+        /// System call that failed.
         call: String,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
-        /// It failed for want of privilege.
+        /// The call failed for lack of privilege.
         denied: bool,
     },
 }

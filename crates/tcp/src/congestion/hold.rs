@@ -1,5 +1,5 @@
-//! A socket takes one of ours; what this process has loaded stays as long as anybody in it holds
-//! it.
+//! Puts one of icdc's algorithms on a socket; what this process has loaded stays loaded as long as
+//! any part of it holds it.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,24 +24,25 @@ pub struct Hold {
 /// A socket has taken one of ours.
 #[derive(Debug)]
 pub struct Taken {
-    /// Keeps what this process has loaded. The socket keeps its algorithm without.
+    /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm without.
     pub hold: Option<Hold>,
-    /// The algorithm knows what it was to be told.
+    /// The algorithm has received all hints.
     pub is_told: bool,
 }
 
-/// How often somebody else may load or unload the algorithm between our two calls.
+/// Attempts, as another process may load or unload the algorithm between the two calls.
 const TRIES: u32 = 20;
 
-/// Lets the socket take one of ours, loaded if it must be, and tells it of the socket.
+/// Puts one of icdc's algorithms on the socket, loaded if necessary, and passes it the hints for
+/// the socket.
 ///
 /// # Errors
-/// It cannot be had: why, as a sentence for the user.
+/// Reason for the failure, as a sentence for the user.
 pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, told: &Told) -> Result<Taken, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
     let tell = |hold: Option<&Hold>| !told.is_nothing() && tell(fd, algorithm, hold.map(|hold| &*hold.loaded), told);
     for _ in 0..TRIES {
-        // If this process has loaded it, the next socket shall find it as well.
+        // If this process has loaded it, the next socket will find it as well.
         let hold = held(algorithm);
         let is_told = registered(algorithm) && tell(hold.as_ref());
         match set_congestion(fd, &kernel_name) {
@@ -66,7 +67,7 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, told: &Told) -
     Err(reason)
 }
 
-/// What this process has loaded, as long as anybody in it holds it.
+/// Algorithms that this process has loaded and that are still held.
 static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
 
 pub(super) fn held(algorithm: &Algorithm) -> Option<Hold> {

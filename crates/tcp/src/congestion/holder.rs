@@ -1,25 +1,25 @@
-//! Who keeps an algorithm loaded.
+//! Holders of loaded algorithms.
 
 use std::path::PathBuf;
 
-/// By whom an algorithm is kept loaded.
+/// Holder of a loaded algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// It outlasts processes by a pin that `icdc cc load --pin` made.
+    /// A pin that `icdc cc load --pin` made; it outlasts processes.
     Pinned(PathBuf),
-    /// It goes when this process ends.
+    /// A process; the registration ends with it.
     Process {
         /// Process id.
         id: u32,
         /// Its command line.
         command: String,
     },
-    /// It is there until somebody takes it back; kernels before 6.4 know nothing else.
+    /// None: it stays until it is unregistered; the only kind on kernels before 6.4.
     Nobody,
     /// Neither a pin of ours nor a process that can be seen: a pin in another place, or something
     /// else of that name.
     Elsewhere,
-    /// Only root may ask.
+    /// Unknown: only root may see it.
     Hidden,
 }
 

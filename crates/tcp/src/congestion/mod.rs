@@ -5,12 +5,12 @@
 //! |---|---|
 //! | `choose` | a name becomes the algorithm of a socket; loaded on the way, replaced by another where it cannot be had |
 //! | `socket_option` | what the kernel has and allows, and the option of the socket |
-//! | `hold` | a socket takes one of ours; what this process has loaded is shared, as long as anybody in it holds it |
-//! | `names` | which algorithms are ours, and what the kernel has under their names |
-//! | `holder` | who keeps an algorithm loaded |
-//! | `error` | why one was not loaded, or is still loaded |
-//! | `state` | what may be chosen here, and why not |
-//! | `obstacle` | what keeps this kernel or this process from loading |
+//! | `hold` | puts one of icdc's on a socket; shares what this process has loaded |
+//! | `names` | icdc's algorithms, and the kernel's under their names |
+//! | `holder` | holders of a loaded algorithm |
+//! | `error` | errors of loading and unloading |
+//! | `state` | list of algorithms with their availability here |
+//! | `obstacle` | obstacles to loading of this kernel or this process |
 //! | `pin` | where algorithms live that outlast the process that loaded them |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
 //! | `told` | what an algorithm is told of a socket: its path and its bundle |

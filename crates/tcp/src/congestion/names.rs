@@ -21,7 +21,7 @@ pub(super) fn registered(algorithm: &Algorithm) -> bool {
     is_available(&algorithm.kernel_name())
 }
 
-/// The same by the kernel's name.
+/// Whether the kernel has the algorithm `kernel_name` now.
 pub(super) fn is_available(kernel_name: &str) -> bool {
     available_congestion().iter().any(|name| name == kernel_name)
 }

@@ -1,11 +1,11 @@
-//! What keeps this kernel or this process from loading eBPF.
+//! Obstacles to loading eBPF: of this kernel or this process.
 
 use std::path::Path;
 
 use icdc_cc::Algorithm;
 use thiserror::Error;
 
-/// What is in the way, and what to do about it.
+/// An obstacle to loading, with its remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
@@ -43,7 +43,7 @@ pub(super) fn obstacle(algorithm: &Algorithm) -> Option<Obstacle> {
     }
 }
 
-/// What keeps this kernel, this process or this build from loading any eBPF, if anything does.
+/// Obstacle of this kernel, process or build to loading any eBPF; `None` if there is none.
 #[must_use]
 pub fn ebpf_obstacle() -> Option<Obstacle> {
     if !cfg!(feature = "ebpf") {

@@ -1,5 +1,5 @@
-//! Where algorithms live that outlast the process that loaded them: a link in the BPF file system.
-//! Policies have a directory in ours.
+//! Pins of algorithms that outlast the process that loaded them: a link in the BPF file system.
+//! Policies have a directory in icdc's.
 
 use std::io;
 #[cfg(feature = "ebpf")]
@@ -16,7 +16,7 @@ pub const DIRECTORY: &str = "/sys/fs/bpf/icdc";
 /// An algorithm that stays loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
-    /// Where; `None` on kernels before 6.4, where it stays without.
+    /// Path of the pin; `None` on kernels before 6.4, where it stays loaded without one.
     pub path: Option<PathBuf>,
     /// The BPF file system was not mounted, and is now.
     pub mounted: bool,
@@ -31,7 +31,7 @@ pub enum PinError {
         "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf -o mode=700 bpf {FILE_SYSTEM}"
     )]
     Mount(io::Error),
-    /// What is mounted here goes with the process.
+    /// A file system mounted here would end with the process.
     #[error(
         "there is no BPF file system at {FILE_SYSTEM} in this mount namespace, and one mounted here would end with it; run this outside (not by `ip netns exec`): it holds in every network namespace"
     )]
@@ -39,11 +39,11 @@ pub enum PinError {
     /// The directory or the pin could not be made.
     #[error("{}: {call}: {reason}", .path.display())]
     Call {
-        /// Where.
+        /// Path of the failed operation.
         path: PathBuf,
-        /// What was being done.
+        /// System call that failed.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
 }
@@ -65,7 +65,7 @@ fn mount_namespace(process: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
 }
 
-/// Where the algorithm of this name is pinned, if it is.
+/// Path of the pin of the algorithm `name`.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
@@ -85,7 +85,7 @@ pub fn prepare() -> Result<bool, PinError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("mkdir", error.to_string())),
         _ => {}
     }
-    // Distributions let anybody write to the file system, so somebody else may have made it, to
+    // Distributions let any user write to the file system, so another user may have made it, to
     // unload what is pinned there.
     let found = std::fs::symlink_metadata(DIRECTORY).map_err(|error| failed("lstat", error.to_string()))?;
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {

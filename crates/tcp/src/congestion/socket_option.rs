@@ -19,20 +19,20 @@ pub enum CongestionError {
         listed(.available)
     )]
     Unknown {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// What there is.
+        /// Available names.
         available: Vec<String>,
     },
-    /// It is there, for privileged users only.
+    /// It is available for privileged users only.
     #[error(
         "congestion control \"{name}\" is reserved for root here; allowed: {}; as root, add it to net.ipv4.tcp_allowed_congestion_control",
         listed(.allowed)
     )]
     NotAllowed {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// What anyone may use.
+        /// Names that any user may choose.
         allowed: Vec<String>,
     },
     /// The option could not be set.

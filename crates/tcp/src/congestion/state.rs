@@ -1,4 +1,4 @@
-//! What congestion control may be chosen here, and why not.
+//! List of congestion control algorithms, with their availability on this host.
 
 use icdc_cc::Algorithm;
 
@@ -10,31 +10,31 @@ use super::obstacle::{Obstacle, obstacle};
 #[cfg(not(feature = "ebpf"))]
 use super::without::holder;
 
-/// One line of the list.
+/// An entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What users write.
+    /// Name for users.
     pub name: String,
-    /// What the kernel calls it.
+    /// Name in the kernel.
     pub kernel_name: String,
-    /// One line on it; empty for those of the kernel.
+    /// One-line description; empty for those of the kernel.
     pub summary: &'static str,
-    /// Whether it can be had.
+    /// Availability on this host.
     pub state: Availability,
     /// Any user may choose it, now that it is there.
     pub for_anyone: bool,
 }
 
-/// Whether an algorithm can be had.
+/// Availability of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// The kernel has it, built in or as a module.
     BuiltIn,
-    /// It is one of ours, and loaded.
+    /// It is one of icdc's, and loaded.
     Loaded(Holder),
-    /// It is one of ours, and would be loaded when asked for.
+    /// It is one of icdc's, and is loaded when it is chosen.
     Loadable,
-    /// It is one of ours and cannot be loaded.
+    /// It is one of icdc's and cannot be loaded.
     Unavailable(Obstacle),
 }
 

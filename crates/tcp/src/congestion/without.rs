@@ -1,4 +1,4 @@
-//! A build without eBPF: everything can be asked for, nothing can be had.
+//! Stand-ins of a build without eBPF: no algorithm can be loaded.
 
 use std::convert::Infallible;
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ pub(super) fn holder(algorithm: &Algorithm) -> Holder {
     if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }
 }
 
-/// There is nothing that could be told.
+/// Stores no hint.
 pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _what: &Told) -> bool {
     false
 }

@@ -1,5 +1,5 @@
-//! What is told of one socket before it takes an algorithm: its path as earlier connections knew
-//! it, and the bundle that it belongs to.
+//! Hints for one socket, stored before it takes an algorithm: its path as earlier connections
+//! measured it, and the bundle that it belongs to.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use crate::congestion::told::Told;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
-/// The algorithm may be unloaded, and another one loaded by its name: what is told to the old one
-/// is lost.
+/// Age up to which a found map is used again. The algorithm may be unloaded, and another one loaded
+/// under its name: hints for the old one are lost.
 const YOUNG: Span = Span::from_secs(1);
 
-/// Tells the algorithm of `fd`; true if it has been told. An algorithm that does not ask is told
-/// nothing, and one that somebody else has loaded only if this process may look into it.
+/// Stores a hint for the socket `fd`; true if it was stored. An algorithm without a map for hints
+/// gets none, and one that another process has loaded only if this process may access its map.
 pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, what: &Told) -> bool {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
     let told = match loaded {
@@ -53,8 +53,8 @@ fn value(told: &Told) -> [u8; 12] {
 /// A map that was found, of which algorithm, and when.
 type Found = Option<(&'static str, Time, Arc<MapHandle>)>;
 
-/// Finding it takes milliseconds, which somebody who accepts many connections has not for each of
-/// them.
+/// The map of a registered algorithm, cached: a search takes milliseconds, too long for each
+/// connection of a busy listener.
 fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
     static LAST: Mutex<Found> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ pub struct Loaded {
     object: Object,
 }
 
-/// What a registration lives by.
+/// Owner of a registration's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
     /// A link: it ends with its last descriptor or pin.
@@ -139,7 +139,7 @@ mod tests {
     use crate::congestion::names::registered;
     use crate::congestion::{Holder, UnloadError, find, unload};
 
-    /// What kernels before 6.4 do, on this one.
+    /// Behaviour of kernels before 6.4, on this one.
     #[test]
     fn without_links_it_goes_when_dropped_and_stays_when_pinned() {
         let lock = std::fs::File::create(std::env::temp_dir().join("icdc-test-algorithms.lock"));

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `load` | from an object to a registered algorithm, and to a pin |
 //! | `unload` | taking a registration back |
-//! | `registered` | the kernel's registrations of a name, and who keeps them |
+//! | `registered` | the kernel's registrations of a name, and their holders |
 //! | `trace` | the tracing build and its records |
-//! | `hint` | what is known of a socket's path and its bundle, told to the algorithm before the socket takes it |
-//! | `libelf` | what the static libelf of some distributions lacks |
+//! | `hint` | hints on a socket's path and its bundle, stored before the socket takes the algorithm |
+//! | `libelf` | functions that the static libelf of some distributions lacks |
 //! | `rodata` | parameters: read-only variables, found by name in the type information |
 
 mod hint;
@@ -34,7 +34,7 @@ fn is_rodata(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(".rodata"))
 }
 
-/// Hands what libbpf says, the verifier's log included, to our logs, where it is asked for.
+/// Passes libbpf's messages, the verifier's log included, to the program's log at level debug.
 pub fn log_by_tracing() {
     set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!(target: "icdc_tcp::ebpf", "{}", text.trim_end()))));
 }

@@ -1,4 +1,4 @@
-//! What the kernel has registered under a name of ours, and who keeps it.
+//! Algorithms that the kernel has registered under icdc's names, and their holders.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn is_in_use(map: &MapHandle) -> bool {
     value.get(4..8).and_then(|state| state.try_into().ok()).is_some_and(|state| u32::from_ne_bytes(state) == IN_USE)
 }
 
-/// Who keeps `algorithm`, which is registered.
+/// Holder of `algorithm`, which is registered.
 pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     let Some(found) = find(algorithm) else {
         let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();
@@ -86,7 +86,7 @@ fn process_with(link: u32) -> Option<(u32, String)> {
         let home = Path::new("/proc").join(process.to_string());
         let descriptors = home.join("fd");
         let holds = numbers(&descriptors).into_iter().any(|number| {
-            // Only the descriptors of links are read: what others tell can be long.
+            // Only the descriptors of links are read: others' contents can be long.
             std::fs::read_link(descriptors.join(number.to_string()))
                 .is_ok_and(|to| to == Path::new("anon_inode:bpf_link"))
                 && std::fs::read_to_string(home.join("fdinfo").join(number.to_string()))
@@ -131,7 +131,7 @@ pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapH
     maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_wanted(map.name()))
 }
 
-/// Where the kernel has the address of a function, it tells the program's id.
+/// Id of the program, where the kernel returns the address of a function.
 fn program(map: &MapHandle, function: &str) -> Option<u32> {
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let types = Btf::from_vmlinux().ok()?;

@@ -1,11 +1,11 @@
-//! Parameters are read-only variables of an object. The type information tells where they lie.
+//! Parameters of an object: its read-only variables, located by the type information.
 
 use std::collections::BTreeMap;
 
 use libbpf_rs::btf::types::{DataSec, Int, IntEncoding, Var};
 use libbpf_rs::btf::{Btf, BtfKind, ReferencesType};
 
-/// Where a variable lies in the section, and what it can hold.
+/// Offset of a variable in the section, and its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     offset: usize,
