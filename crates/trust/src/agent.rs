@@ -2,7 +2,8 @@
 //! signature by one (draft-ietf-sshm-ssh-agent). Ed25519 signatures of an agent sign the data as it
 //! is, which is what TLS wants.
 //!
-//! What the agent answers is bounded in size and time, and a signature is checked before it is used.
+//! What the agent answers is bounded in size and time, and a signature is checked before it is
+//! used.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -20,7 +21,7 @@ use crate::public_key::SSH_KEY_TYPE;
 
 /// Names the agent's socket, as for ssh.
 const SOCKET: &str = "SSH_AUTH_SOCK";
-/// How long an answer may take: an agent may ask its user, and the other end of a handshake waits
+/// Time limit of an answer: an agent may prompt its user, and the other end of a handshake waits
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// Longest answer, as OpenSSH's agent has it.
@@ -38,7 +39,7 @@ pub(crate) struct AgentKey {
     public: PublicKey,
 }
 
-/// Why an agent does not help.
+/// Reason why an agent cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     #[error("{SOCKET} names no ssh-agent; start one (`eval $(ssh-agent)`) and add the key with `ssh-add`")]
@@ -91,17 +92,17 @@ impl AgentKey {
     /// covers all of it, the connection included.
     fn ask(&self, request: Vec<u8>) -> Result<Vec<u8>, AgentError> {
         let (tell_stream, stream) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         let socket = self.socket.clone();
         let unreachable = |cause| AgentError::Unreachable { socket: self.socket.clone(), cause };
         let thread = std::thread::Builder::new().name("ssh-agent".into());
-        // Nobody waits any more for one that is too late.
+        // A late answer has no receiver any more.
         thread
             .spawn(move || {
-                let _ = tell.send(exchange(&socket, &request, &tell_stream));
+                let _ = sender.send(exchange(&socket, &request, &tell_stream));
             })
             .map_err(unreachable)?;
-        match told.recv_timeout(PATIENCE) {
+        match received.recv_timeout(PATIENCE) {
             Ok(answer) => answer.map_err(unreachable),
             Err(_) => {
                 if let Ok(stream) = stream.try_recv() {
@@ -150,7 +151,7 @@ impl Signer for AgentKey {
     }
 }
 
-/// Whether an answer lists `public`; `None` if it is no list.
+/// Whether an answer lists `public`; `None` if it is not a list.
 fn is_listed(answer: &[u8], public: PublicKey) -> Option<bool> {
     let mut rest = answer.strip_prefix(&[IDENTITIES_ANSWER])?;
     let number = take(&mut rest, 4)?;
@@ -177,7 +178,7 @@ fn put(to: &mut Vec<u8>, string: &[u8]) {
     to.extend(string);
 }
 
-/// Takes a string that stands after its length.
+/// Takes a string, which follows its length.
 fn string<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take(from, 4)?;
     take(from, u32::from_be_bytes(length.try_into().ok()?) as usize)

@@ -23,8 +23,8 @@
 //! * `max-rate=1gbit`, `max-sessions=4`, `bytes-per-day=1TB`, `quota=10TB`: how much the key may
 //!   use.
 //!
-//! Whatever else OpenSSH has is refused rather than passed over: it would promise a restriction that
-//! does not hold here.
+//! Whatever else OpenSSH has is refused rather than passed over: it would promise a restriction
+//! that does not hold here.
 
 mod access;
 mod expiry;
@@ -49,8 +49,7 @@ pub struct AuthorizedKeys {
 }
 
 impl AuthorizedKeys {
-    /// Reads a file, provided that nobody but its owner (the current user or root) can have changed
-    /// it.
+    /// Reads a file, provided that only its owner (the current user or root) can have changed it.
     ///
     /// # Errors
     /// A file or directory above it that others can write, or the first line that cannot be read.
@@ -58,10 +57,10 @@ impl AuthorizedKeys {
         Self::parse(&safe_file::read_list(path)?, path)
     }
 
-    /// Parses the text of a file; `path` is only for the errors.
+    /// Parses the text of a file; `path` is used in errors only.
     ///
     /// # Errors
-    /// The number of the first line that cannot be read, and why. A key that stands there twice is
+    /// The number of the first line that cannot be read, and the reason. A key that occurs twice is
     /// an error too, because one of the two grants would not count.
     pub fn parse(text: &str, path: &Path) -> Result<Self, TrustError> {
         let mut grants = HashMap::new();
@@ -95,7 +94,7 @@ impl AuthorizedKeys {
         self.grants.len()
     }
 
-    /// Whether nobody is admitted.
+    /// Whether there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.grants.is_empty()

@@ -1,4 +1,4 @@
-//! What can be wrong with key material and the files that hold it.
+//! Errors of key material and the files that hold it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,14 +36,14 @@ pub enum TrustError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Somebody else could have changed a list of trusted keys, or owns a private key.
+    /// Another user could have changed a list of trusted keys, or owns a private key.
     #[error("{path} is not trusted: {what}; {remedy}", path = path.display())]
     Unsafe {
         /// The file or one of the directories above it.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// A file does not hold a private key that can be used.
@@ -54,7 +54,7 @@ pub enum TrustError {
     NotAnIdentity {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The private half of a key is to be asked of an ssh-agent, which does not help.
@@ -62,9 +62,9 @@ pub enum TrustError {
     Agent {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
-        /// Why the agent does not help, and what to do.
+        /// Reason why the agent cannot be used, with the remedy.
         reason: String,
     },
     /// A public key cannot be read.
@@ -73,7 +73,7 @@ pub enum TrustError {
          `icdc keygen` and `ssh-keygen -t ed25519` make them"
     )]
     NotAPublicKey {
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A line of a list of keys cannot be read.
@@ -83,12 +83,12 @@ pub enum TrustError {
         path: PathBuf,
         /// Its line, from 1.
         line: usize,
-        /// What is wrong, and what is expected.
+        /// The problem, and the expected form.
         what: String,
     },
 }
 
-/// What the system call was for, in words for people.
+/// Purpose of a system call, in words for users.
 fn operation(call: &str) -> &'static str {
     match call {
         "read" => "cannot be read",

@@ -17,9 +17,9 @@ use crate::agent::AgentKey;
 use crate::safe_file::KeyFile;
 use crate::{PublicKey, TrustError, safe_file};
 
-/// How PEM blocks begin.
+/// Start of PEM blocks.
 const BEGIN: &[u8] = b"-----BEGIN ";
-/// How OpenSSH's private keys begin.
+/// Start of OpenSSH's private keys.
 const OPENSSH: &[u8] = b"-----BEGIN OPENSSH PRIVATE KEY-----";
 
 /// An Ed25519 key pair: what a party proves to be.
@@ -28,13 +28,13 @@ pub struct Identity {
     public: PublicKey,
 }
 
-/// Where the private half is.
+/// Location of the private half.
 enum Private {
     Here(Ed25519KeyPair),
     InAgent(AgentKey),
 }
 
-/// What a file is.
+/// Contents of a key file.
 enum Found {
     Pair(Ed25519KeyPair),
     /// OpenSSH's private key, behind a passphrase.
@@ -52,8 +52,8 @@ impl Identity {
         Self::new(Ed25519KeyPair::generate().expect("the operating system provides random numbers"))
     }
 
-    /// Reads a private key: PKCS#8 PEM as [`Identity::save`] or `openssl genpkey -algorithm ed25519`
-    /// writes it, or OpenSSH's form without a passphrase.
+    /// Reads a private key: PKCS#8 PEM as [`Identity::save`] or `openssl genpkey -algorithm
+    /// ed25519` writes it, or OpenSSH's form without a passphrase.
     ///
     /// # Errors
     /// A file that other users can read or own, or that is not such a key.
@@ -77,8 +77,8 @@ impl Identity {
         })
     }
 
-    /// As [`load`](Self::load), and of a public key, or of a private one behind a passphrase, the
-    /// private half is used that the user's ssh-agent holds.
+    /// [`load`](Self::load) that for a public key, or a private one behind a passphrase, uses the
+    /// private half held by the user's ssh-agent.
     ///
     /// # Errors
     /// As [`load`](Self::load); an agent that does not have the key, or does not answer.
@@ -100,8 +100,8 @@ impl Identity {
     /// is missing.
     ///
     /// # Errors
-    /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed. The
-    /// private key of an agent stays there.
+    /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed.
+    /// The private key of an agent stays there.
     pub fn save(&self, path: &Path) -> Result<(), TrustError> {
         let Private::Here(pair) = &self.private else {
             let what = "the private key is in an ssh-agent".to_owned();
@@ -116,7 +116,7 @@ impl Identity {
         self.public
     }
 
-    /// What signs handshakes.
+    /// Signer of handshakes.
     pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
         match &self.private {
             Private::Here(pair) => sign::any_eddsa_type(&to_pkcs8(pair)).expect("an identity is an Ed25519 key"),
@@ -131,7 +131,7 @@ impl Identity {
 }
 
 impl Found {
-    /// Reads a file. One with a private key must be nobody else's to read.
+    /// Reads a file. A file with a private key must not be readable by other users.
     fn read(path: &Path) -> Result<Self, TrustError> {
         let file = KeyFile::read(path)?;
         let wrong = |what: String| TrustError::NotAnIdentity { path: path.to_owned(), what };

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use crate::{PublicKey, TrustError, safe_file};
 
-/// Port of a daemon unless it is told otherwise.
+/// Default port of a daemon.
 pub const DEFAULT_PORT: u16 = 2633;
 
-/// What is known of a host's key.
+/// Result of the check of a host's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKey {
-    /// This host has had this key before.
+    /// The list has this key for this host.
     Known,
     /// The host has not been met.
     Unknown,
-    /// The host had another key: it was set up anew, or somebody stands between.
+    /// The host had another key: it was reinstalled, or the connection is intercepted.
     Changed {
         /// First line of the file that names the host with another key.
         line: usize,
@@ -75,7 +75,7 @@ impl KnownHosts {
         Ok(Self { path: path.to_owned(), entries })
     }
 
-    /// What is known of this key at this host (without brackets) and port.
+    /// Checks this key of a host (without brackets) and port against the list.
     #[must_use]
     pub fn check(&self, host: &str, port: u16, key: &PublicKey) -> HostKey {
         let here = || self.entries.iter().filter(|entry| entry.port == port && entry.host.eq_ignore_ascii_case(host));

@@ -1,4 +1,4 @@
-//! Where a user's keys live unless the command line says otherwise.
+//! Default locations of a user's keys.
 
 use std::env;
 use std::ffi::OsString;

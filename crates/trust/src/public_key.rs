@@ -9,9 +9,9 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::TrustError;
 
-/// First word of the text form.
+/// Type of a key in the text form.
 pub(crate) const KEY_TYPE: &str = "icdc-ed25519";
-/// First word of OpenSSH's text form.
+/// Type of a key in OpenSSH's text form.
 pub(crate) const SSH_KEY_TYPE: &str = "ssh-ed25519";
 
 /// Everything before the key in OpenSSH's binary form (RFC 8709 section 4): two strings, each after
@@ -47,8 +47,8 @@ impl PublicKey {
         format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
     }
 
-    /// The fingerprint that `ssh-keygen -l` shows: of OpenSSH's binary form, so that it differs from
-    /// [`fingerprint`](Self::fingerprint).
+    /// The fingerprint that `ssh-keygen -l` shows: of OpenSSH's binary form, so that it differs
+    /// from [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn ssh_fingerprint(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.to_ssh());
@@ -112,8 +112,8 @@ impl PublicKey {
     }
 }
 
-/// Whether a word names a type of key of OpenSSH other than Ed25519: RSA, DSA, ECDSA, security keys,
-/// certificates.
+/// Whether a field names a type of key of OpenSSH other than Ed25519: RSA, DSA, ECDSA, security
+/// keys, certificates.
 pub(crate) fn is_other_ssh_type(word: &str) -> bool {
     word != SSH_KEY_TYPE && ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"].iter().any(|start| word.starts_with(start))
 }

@@ -1,4 +1,5 @@
-//! Files that trust hangs on: secrets that nobody else may read, lists that nobody else may change.
+//! Files with secrets, which no other user may read, and with lists of trusted keys, which no other
+//! user may change.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -22,7 +23,7 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
         })?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     written.map_err(|error| {
-        // Half a key is of no use, and in the way of the next attempt.
+        // A truncated key is useless, and would block the next attempt.
         let _ = std::fs::remove_file(path);
         TrustError::io(path, "write", error)
     })
@@ -78,8 +79,8 @@ pub fn is_own(metadata: &Metadata) -> bool {
 ///
 /// - What others may write to counts as safe beneath a directory that they may not search: where
 ///   every user has a group of their own, files are often made writable for it in a closed home.
-/// - In a user namespace, those outside whom it does not map have one id in common; as root is among
-///   them, they count as root.
+/// - In a user namespace, those outside whom it does not map have one id in common; as root is
+///   among them, they count as root.
 ///
 /// A named pipe is not waited for.
 ///
@@ -113,7 +114,7 @@ pub fn open_settings(path: &Path) -> Result<File, TrustError> {
     Ok(file)
 }
 
-/// The id that stands for users outside of this user namespace; `None` where every id is mapped.
+/// The id shown for users outside of this user namespace; `None` where every id is mapped.
 fn unmapped_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let maps_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
@@ -164,7 +165,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     check_mode(path, metadata)
 }
 
-/// Whether it belongs to root, to this user, or to the one that stands for root.
+/// Checks that the file belongs to root, to this user, or to the id shown for an unmapped root.
 fn check_owner(path: &Path, metadata: &Metadata, unmapped: Option<u32>) -> Result<(), TrustError> {
     let owner = metadata.uid();
     if is_own(metadata) || Some(owner) == unmapped {
@@ -175,8 +176,8 @@ fn check_owner(path: &Path, metadata: &Metadata, unmapped: Option<u32>) -> Resul
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
 }
 
-/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of who called it, where
-/// everything is rightly the caller's.
+/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of who
+/// called it, where everything is rightly the caller's.
 fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     if user == 0 && caller == Some(owner) {
@@ -185,7 +186,7 @@ fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     format!("run `chown {user} {}`", path.display())
 }
 
-/// Whether nobody but its owner can write to it.
+/// Checks that only its owner can write to it.
 fn check_mode(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     let sticky_directory = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     if metadata.mode() & 0o022 != 0 && !sticky_directory {

@@ -26,9 +26,9 @@ use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Unix
 
 use crate::{Identity, PublicKey};
 
-/// Which key the client takes for the server's.
+/// Check of the server's key by a client.
 pub enum ServerPin {
-    /// This one.
+    /// Accepts this key only.
     Exact(PublicKey),
     /// Any that this function accepts; its error says why not, and what to do.
     Verify(VerifyServer),
@@ -43,7 +43,7 @@ pub type VerifyServer = Box<dyn Fn(&PublicKey) -> Result<(), String> + Send + Sy
 pub struct KeyRejected {
     /// Fingerprint of the key that was shown.
     pub fingerprint: String,
-    /// Why, and what to do.
+    /// Reason and remedy.
     pub reason: String,
 }
 
@@ -110,7 +110,7 @@ pub fn suite_names() -> Vec<String> {
     suites().iter().filter_map(|suite| suite.suite().as_str()).map(str::to_owned).collect()
 }
 
-/// What a failed handshake means, in words that say what to do.
+/// Error of a failed handshake, in words that name the remedy.
 #[must_use]
 pub fn explain(error: &Error) -> String {
     match error {

@@ -47,7 +47,7 @@ impl Access {
         matches!(self, Self::Write | Self::ReadWrite | Self::DropBox { .. })
     }
 
-    /// Whose drop box it is, if it is one.
+    /// Owner of the drop box, if it is one.
     #[must_use]
     pub fn drop_box(self) -> Option<Owner> {
         match self {

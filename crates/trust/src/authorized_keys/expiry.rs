@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-/// Reads the value of `expires=`: a date, which stands for its beginning in UTC, or a time as in RFC
+/// Reads the value of `expires=`: a date, which means its beginning in UTC, or a time as in RFC
 /// 3339.
 pub(super) fn parse(text: &str) -> Result<SystemTime, String> {
     let parsed = if text.contains(['T', 't', ' ']) {

@@ -1,4 +1,4 @@
-//! What one line grants.
+//! Rights that one line grants.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use icdc_units::{ByteCount, Rate};
 use super::access::Access;
 use super::sources::Sources;
 
-/// How much a key may use; `None` stands for no limit.
+/// Limits on the use of a key; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Ceiling of the rate of each session.
@@ -23,12 +23,12 @@ pub struct Limits {
     pub quota: Option<ByteCount>,
 }
 
-/// What one key is granted.
+/// Rights of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The only directory that the key can see; absolute.
     pub root: PathBuf,
-    /// What it may do there.
+    /// Access to that directory.
     pub access: Access,
     /// System user to act as; `None` for the user that the daemon runs as.
     pub user: Option<String>,
@@ -36,9 +36,9 @@ pub struct Grant {
     pub owners: bool,
     /// From when on it grants nothing.
     pub expires: Option<SystemTime>,
-    /// Where connections may come from; `None` for anywhere.
+    /// Addresses that connections may come from; `None` for any.
     pub from: Option<Sources>,
-    /// How much the key may use.
+    /// Limits on the use of the key.
     pub limits: Limits,
     /// Comment of the line, for logs.
     pub comment: String,
@@ -47,7 +47,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Whether both lines allow the same: comments and places in the file do not count.
+    /// Whether both lines grant the same rights: comments and line numbers are ignored.
     #[must_use]
     pub fn allows_the_same(&self, other: &Self) -> bool {
         let Self { root, access, user, owners, expires, from, limits, comment: _, line: _ } = self;
@@ -55,13 +55,13 @@ impl Grant {
             && (expires, from, limits) == (&other.expires, &other.from, &other.limits)
     }
 
-    /// Whether it grants nothing any more at `now`, a time of the wall clock.
+    /// Whether it has expired at `now`, a time of the wall clock.
     #[must_use]
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
-    /// Whether connections may come from `address`; `None` stands for one that is not known.
+    /// Whether connections may come from `address`; `None` for an unknown one.
     #[must_use]
     pub fn admits(&self, address: Option<IpAddr>) -> bool {
         self.from.as_ref().is_none_or(|from| address.is_some_and(|address| from.admit(address)))

@@ -40,7 +40,7 @@ const ONLY_OF_OPENSSH: [&str; 22] = [
     "zos-key-ring-label",
 ];
 
-/// What the options of a line say, each at most once.
+/// Options of a line, each at most once.
 #[derive(Default)]
 pub(super) struct Options {
     root: Option<PathBuf>,
@@ -142,7 +142,7 @@ type NameValue = (String, String);
 fn split(line: &str) -> Result<(Vec<NameValue>, &str), String> {
     let mut options = Vec::new();
     let mut rest = line;
-    // A type of key is no option; one that is not used is told where the key is read.
+    // A type of key is not an option; an unsupported type is reported where the key is read.
     let is_type = |word: &str| word == KEY_TYPE || word == SSH_KEY_TYPE || is_other_ssh_type(word);
     if rest.split_whitespace().next().is_some_and(is_type) {
         return Ok((options, rest));

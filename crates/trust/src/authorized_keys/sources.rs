@@ -20,7 +20,7 @@ struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Matches {
     Prefix(Prefix),
-    /// The address as text, where `*` stands for any characters and `?` for one.
+    /// The address as text, where `*` matches any characters and `?` one.
     Text(String),
 }
 
@@ -34,8 +34,8 @@ impl Sources {
         Ok(Self { patterns })
     }
 
-    /// Whether connections may come from `address`. An IPv6 address that stands for one of IPv4
-    /// counts as that one.
+    /// Whether connections may come from `address`. An IPv4-mapped IPv6 address counts as its IPv4
+    /// address.
     #[must_use]
     pub fn admit(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -82,7 +82,7 @@ impl Matches {
     }
 }
 
-/// Whether `text` is like `pattern`. It goes back to the last `*` only, so that no pattern takes
+/// Whether `text` matches `pattern`. Backtracks to the last `*` only, so that no pattern takes
 /// long.
 fn is_like(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut next) = (0, 0);
