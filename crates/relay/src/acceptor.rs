@@ -33,7 +33,7 @@ pub(crate) struct OpenListener {
 }
 
 impl OpenListener {
-    /// Where it listens: with a configured port of 0, at the one that the kernel chose.
+    /// Local address: with a configured port of 0, the one that the kernel chose.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_addr().unwrap_or(self.listener.address)
     }
@@ -45,7 +45,7 @@ pub(crate) struct Acceptor {
     wakeup: OwnedFd,
 }
 
-/// What is open; replaced at any time.
+/// Open listeners and their configuration; replaced as a whole on a reload.
 #[derive(Clone)]
 struct Accepting {
     listeners: Vec<OpenListener>,

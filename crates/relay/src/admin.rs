@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::monitor::Monitor;
 use crate::status::Totals;
 
-/// This release, as all crates have it.
+/// Release of this crate; all crates have the same.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Timeout of a read or a write.
@@ -39,7 +39,7 @@ pub enum AdminError {
     System {
         /// The socket.
         place: String,
-        /// What could not be done.
+        /// Description of the failed operation.
         what: &'static str,
         /// Error of the kernel.
         cause: io::Error,

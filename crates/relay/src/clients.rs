@@ -92,8 +92,8 @@ impl Slot {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 of an IPv6 address, all of which one host
-/// may use.
+/// Network that counts as one client: an IPv4 address, or the /64 of an IPv6 address, all of which
+/// one host may use.
 fn network_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

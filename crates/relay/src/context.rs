@@ -23,7 +23,7 @@ pub(crate) struct RelayContext {
     pub(crate) counters: Counters,
     /// Congestion control of legs to other relays.
     pub(crate) congestion: LegCongestion,
-    /// What these legs have found of their paths.
+    /// Measurements of these legs' paths.
     pub(crate) paths: PathCache,
     /// Memory for what waits unread at them.
     pub(crate) receive_budget: Arc<ReceiveBudget>,

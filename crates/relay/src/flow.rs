@@ -13,7 +13,7 @@ use crate::pipe::{PIPE_SIZE, Pipe, Pipes};
 /// Bytes that one connection may move before others are served.
 const TURN: usize = 4 << 20;
 
-/// One direction.
+/// One direction of a relayed connection.
 #[derive(Debug)]
 pub(crate) struct Flow {
     /// Read and not yet written, in user space.
@@ -25,12 +25,12 @@ pub(crate) struct Flow {
     pub(crate) finished: bool,
     /// Bytes written to the sink.
     pub(crate) moved: u64,
-    /// Of these, reported by [`Flow::take_uncounted`].
+    /// Bytes reported by [`Flow::take_uncounted`].
     counted: u64,
     pub(crate) waits: Waits,
 }
 
-/// How long a direction has waited for each of its legs.
+/// Time that a direction has waited for each of its legs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     pub(crate) source: Span,
@@ -39,7 +39,7 @@ pub(crate) struct Waits {
     now_for_sink: bool,
 }
 
-/// Why a flow stopped moving bytes.
+/// Reason why a flow stopped moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// A leg has to become readable or writable.
@@ -53,7 +53,7 @@ pub(crate) enum Progress {
 /// An error of one leg, which ends both directions.
 #[derive(Debug)]
 pub(crate) struct FlowError {
-    /// Whether it is the source's; else it is the sink's.
+    /// Whether the failed leg is the source's; otherwise it is the sink's.
     pub(crate) at_source: bool,
     pub(crate) cause: io::Error,
 }
@@ -148,7 +148,7 @@ impl Flow {
                     spliced
                 }
                 Received::WouldBlock => spliced,
-                // splice takes urgent data for the end of the stream; a read tells them apart.
+                // splice takes urgent data for the end of the stream; a read distinguishes them.
                 Received::End => {
                     let received = source.read(scratch).map_err(at_source)?;
                     if let Received::Bytes(count) = received {

@@ -1,5 +1,5 @@
-//! What legs have found out about the paths to other relays: the next leg starts from there, if its
-//! congestion control can.
+//! Measurements of the paths to other relays: the next leg starts from them, if its congestion
+//! control can.
 //!
 //! * With congestion control that finds the rate which the path has free (`icdc`), that rate is
 //!   remembered: a leg that had less to carry does not lower it.
@@ -19,7 +19,7 @@ use icdc_units::{Span, Time};
 #[derive(Debug, Default)]
 pub(crate) struct PathCache(Mutex<KnownPaths>);
 
-/// What one leg has shown of its path.
+/// Measurements of one leg's path.
 #[derive(Debug, Default)]
 pub(crate) struct PathObserver {
     path: PathWatch,

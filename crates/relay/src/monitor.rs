@@ -14,10 +14,10 @@ use crate::context::RelayContext;
 use crate::mailbox::{Mailbox, WorkerMessage};
 use crate::status::{ConnectionStatus, ListenerStatus, Status, Totals};
 
-/// How long a worker has to answer.
+/// Time limit for a worker's answer.
 const TIMEOUT: Span = Span::from_secs(5);
 
-/// What the status is made of.
+/// Sources of the status.
 pub(crate) struct Monitor {
     context: Arc<RelayContext>,
     mailboxes: Vec<Arc<Mailbox>>,

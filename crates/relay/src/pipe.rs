@@ -32,8 +32,8 @@ impl Pipes {
             return Ok(pipe);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Without privileges a user has so much for all pipes (pipe(7)); one of the usual size does
-        // as well, with more calls.
+        // Without privileges a user has this much for all pipes together (pipe(7)); a pipe of the
+        // default size works as well, with more calls.
         let _ = fcntl_setpipe_size(&writer, PIPE_SIZE);
         Ok(Pipe { reader, writer })
     }

@@ -18,14 +18,14 @@ pub(crate) struct Poller {
     last_id: u64,
 }
 
-/// Which leg of a connection an event is about.
+/// Leg of a connection that an event refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Near,
     Far,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// There are messages in the mailbox.
@@ -39,7 +39,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What an event says of a socket.
+/// Readiness of a socket after an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,

@@ -29,7 +29,7 @@ const INITIAL: ByteCount = ByteCount::from_mib(32);
 /// A window may be as little as a quarter of its buffer, and in slow start it grows until the next
 /// update.
 const HEADROOM: u64 = 4;
-/// One of so many parts is released by an update.
+/// Reciprocal of the part that an update releases.
 const SHRINK_PARTS: u64 = 8;
 /// Memory for a byte of data: the kernel doubles the requested size, for its own structures
 /// (socket(7)).
@@ -74,7 +74,7 @@ fn fair_share(total: u64, reserved: u64) -> u64 {
     total.saturating_sub(reserved) / 2
 }
 
-/// One leg's part of the budget; released when dropped.
+/// A leg's part of the budget; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ReceiveBudget>,
@@ -83,7 +83,7 @@ pub(crate) struct Reservation {
     last: Option<(Time, ByteCount)>,
 }
 
-/// What a leg has received.
+/// Bytes that a leg has received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traffic {
     /// Since the leg was opened.

@@ -20,7 +20,7 @@ use crate::resolver::Resolver;
 use crate::socket::{self, OpenError};
 use crate::worker::Worker;
 
-/// How long workers have to stop.
+/// Time limit for workers to stop.
 const STOP_TIMEOUT: Span = Span::from_secs(5);
 /// Congestion control of legs between relays where none is configured, if it can be loaded.
 const DEFAULT_CONGESTION: &str = "icdc";

@@ -18,9 +18,9 @@ use crate::mailbox::{Mailbox, QueryId, WorkerMessage};
 
 /// Names that are resolved at the same time.
 const THREADS: usize = 16;
-/// Of these, names that clients have chosen.
+/// Lookups at a time of names that clients have chosen.
 const OF_CLIENTS: usize = 12;
-/// Of these, names that one client has chosen.
+/// Lookups at a time of names that one client has chosen.
 const OF_ONE: usize = 4;
 /// Names that may wait for a thread.
 const QUEUE: usize = 1024;
@@ -192,8 +192,8 @@ mod tests {
         };
         let client = |last: u8| Some(IpAddr::from([198, 51, 100, last]));
         let is_answered = |number: u64| {
-            let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
-            let woken = poll(&mut [PollFd::new(&mailbox.wakeup, PollFlags::IN)], Some(&patience));
+            let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
+            let woken = poll(&mut [PollFd::new(&mailbox.wakeup, PollFlags::IN)], Some(&timeout));
             assert_eq!(woken, Ok(1), "no answer to {number}");
             let numbers = mailbox.take().into_iter().filter_map(|message| match message {
                 WorkerMessage::Resolved(id, Ok(_)) => Some(id.connection),

@@ -40,7 +40,7 @@ pub struct Totals {
     pub open: usize,
     /// Accepted connections.
     pub accepted: u64,
-    /// Of these: not admitted, or closed before their request.
+    /// Connections that were not admitted, or closed before their request.
     pub rejected: u64,
     /// Their destination could not be reached.
     pub unreachable: u64,
@@ -62,7 +62,7 @@ pub struct Totals {
     pub waited_for_far: Span,
 }
 
-/// One connection.
+/// Status of one connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConnectionStatus {
     /// Kind of the listener that accepted it.
@@ -80,7 +80,7 @@ pub struct ConnectionStatus {
     pub seconds: f64,
     /// Bytes of it that are buffered in the relay and its sockets.
     pub buffered: ByteCount,
-    /// It reads no more until less is buffered.
+    /// The connection reads no more until less is buffered.
     pub paused: bool,
     /// From the client.
     pub up: FlowStatus,
@@ -92,7 +92,7 @@ pub struct ConnectionStatus {
     pub far: Option<LegStatus>,
 }
 
-/// One direction.
+/// Status of one direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
     /// Bytes relayed.
@@ -109,7 +109,7 @@ pub struct FlowStatus {
     pub ended: bool,
 }
 
-/// One leg, by its TCP_INFO.
+/// Status of one leg, by its TCP_INFO.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
     /// The neighbour.
@@ -134,7 +134,7 @@ pub struct LegStatus {
     pub unread: ByteCount,
     /// Segments retransmitted.
     pub retransmissions: u64,
-    /// What limits sending most: `receive window`, `send buffer`, `congestion window`; none while
+    /// Main limit of sending: `receive window`, `send buffer`, `congestion window`; none while
     /// nothing is sent.
     pub limited_by: Option<&'static str>,
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use icdc_units::Prefix;
 use thiserror::Error;
 
-/// Which connections are redirected to which listener.
+/// Connections that are redirected to a listener.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Port of the transparent listener.

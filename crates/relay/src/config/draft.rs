@@ -34,13 +34,13 @@ pub struct Draft {
     pub status: Option<String>,
 }
 
-/// One listener: exactly one of the four kinds, with its settings.
+/// A listener: exactly one of the four kinds, with its settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ListenDraft {
     /// `ADDR:PORT` whose clients all have one destination.
     pub forward: Option<String>,
-    /// That destination, `HOST:PORT`.
+    /// Destination of its clients, `HOST:PORT`.
     pub to: Option<String>,
     /// `ADDR:PORT` for SOCKS 5.
     pub socks5: Option<String>,
@@ -55,7 +55,7 @@ pub struct ListenDraft {
     pub transparent: Option<String>,
 }
 
-/// One route.
+/// A route.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteDraft {
@@ -71,7 +71,7 @@ pub struct RouteDraft {
     pub warm: usize,
 }
 
-/// One rule.
+/// A rule.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleDraft {

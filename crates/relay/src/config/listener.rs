@@ -12,7 +12,7 @@ use super::users::Users;
 pub struct Listener {
     /// Address and port; `[::]` serves IPv4 as well.
     pub address: SocketAddr,
-    /// How clients name their destination.
+    /// Kind, which decides how clients name their destination.
     pub kind: ListenerKind,
 }
 
@@ -23,16 +23,16 @@ impl Listener {
     }
 }
 
-/// How clients name their destination.
+/// Kind of a listener, which decides how clients name their destination.
 #[derive(Clone, Debug)]
 pub enum ListenerKind {
     /// Not at all: all have the same destination.
     Forward(Destination),
-    /// By SOCKS 5; with users, only after a login.
+    /// SOCKS 5; with users, only after a login.
     Socks5(Option<Arc<Users>>),
-    /// They are relays; with TLS, only those with an accepted key.
+    /// Clients are relays; with TLS, only those with an accepted key.
     Peer(Option<Arc<rustls::ServerConfig>>),
-    /// By the address that their packets have (TPROXY).
+    /// The destination address of the clients' packets (TPROXY).
     Transparent,
 }
 

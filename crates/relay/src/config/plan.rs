@@ -61,15 +61,15 @@ pub struct Exit {
 /// A configuration that cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// One of its values is wrong.
+    /// A value of an entry is wrong.
     #[error("{place}: {what}")]
     Value {
         /// The listener, route, rule or setting.
         place: String,
-        /// What is wrong with it.
+        /// The error in it.
         what: String,
     },
-    /// It has no listener.
+    /// The configuration has no listener.
     #[error(
         "there is no listener: give one with --forward, --socks5, --peer or --transparent, or a [[listen]] in a file"
     )]
@@ -115,7 +115,7 @@ impl Config {
     }
 }
 
-/// What is wrong with an entry.
+/// Error in an entry.
 enum Wrong {
     Value(String),
     Identity(TrustError),

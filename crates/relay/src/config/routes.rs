@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_protocol::relay::Destination;
 use icdc_units::{ByteCount, Prefix, Rate};
 
-/// Where a connection goes next.
+/// Next hop of a connection.
 #[derive(Clone, Debug)]
 pub enum Hop {
     /// To the destination itself.
@@ -19,7 +19,7 @@ pub enum Hop {
 /// Another relay's `peer` listener.
 #[derive(Debug)]
 pub struct NextRelay {
-    /// Where it listens.
+    /// Address of its listener.
     pub place: Destination,
     /// TLS, where the leg has it.
     pub tls: Option<Arc<rustls::ClientConfig>>,
@@ -41,7 +41,7 @@ impl NextRelay {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
 
-    /// It was not reached at its last address: its name may have another one by now.
+    /// Forgets the last address after a failed connection: the name may have another one by now.
     pub(crate) fn forget_address(&self) {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

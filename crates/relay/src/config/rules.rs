@@ -16,10 +16,10 @@ use icdc_units::Prefix;
 use super::listener::{Listener, ListenerKind};
 use super::private::is_private;
 
-/// One rule. A condition that is `None` matches everything.
+/// A rule. A condition that is `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it allows; else it denies.
+    /// Whether it allows; otherwise it denies.
     pub allow: bool,
     /// Kind of the listener, by its name in configurations.
     pub listener: Option<String>,
@@ -68,7 +68,8 @@ impl Rules {
         (listener.kind.is_open() && !is_by_list) || client.to_canonical().is_loopback()
     }
 
-    /// Whether a client may reach an address. `public_only` is what an earlier relay has requested.
+    /// Decides whether a client may reach an address. `public_only` is the request of an earlier
+    /// relay.
     #[must_use]
     pub fn judge(&self, kind: &ListenerKind, client: IpAddr, destination: SocketAddr, public_only: bool) -> Decision {
         let is_restricted = (public_only || kind.is_socks()) && is_private(destination.ip());
@@ -87,7 +88,7 @@ impl Rules {
         }
     }
 
-    /// Whether a client may reach a name that the next relay will resolve, where no rule
+    /// Decides whether a client may reach a name that the next relay will resolve, where no rule
     /// [needs its address](Self::need_address).
     #[must_use]
     pub fn judge_name(&self, kind: &ListenerKind, client: IpAddr, port: u16) -> Decision {

@@ -11,10 +11,10 @@ use icdc_protocol::relay::socks5::Login;
 pub struct Users(HashMap<Vec<u8>, Vec<u8>>);
 
 impl Users {
-    /// Reads a file that nobody but this process's user and root can read.
+    /// Reads a file that only this process's user and root can read.
     ///
     /// # Errors
-    /// What is wrong with the file, its mode or a line.
+    /// The problem of the file, its mode or a line.
     pub fn load(path: &Path) -> Result<Self, String> {
         use std::os::unix::fs::MetadataExt as _;
         let named = |what: String| format!("{}: {what}", path.display());

@@ -40,7 +40,7 @@ pub(super) struct LegError {
     pub(super) cause: io::Error,
 }
 
-/// What a tick has found.
+/// Result of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
     /// Nothing to do.
@@ -108,7 +108,7 @@ impl Channel {
         self.buffered
     }
 
-    /// As last measured.
+    /// Buffered bytes as last measured.
     pub(super) fn buffered(&self) -> ByteCount {
         self.buffered
     }
@@ -161,8 +161,7 @@ impl Channel {
         if resumed { Tick::Resumed } else { Tick::Quiet }
     }
 
-    /// Directions whose sink does not keep up. The other one goes on: this one's bytes may only be
-    /// read once they arrive.
+    /// Directions whose sink is too slow. The other direction continues.
     fn excess(&self, near: &Leg, most: ByteCount) -> Paused {
         let (up, down) = (self.upward(), self.downward(near));
         let is_over = up + down > most;

@@ -15,7 +15,7 @@ use crate::config::{Limits, ListenerKind, Users};
 
 /// A client that has not made its request yet.
 pub(super) struct Greeting {
-    /// When the client must have made it.
+    /// Time limit of the client's request.
     pub(super) deadline: Time,
     protocol: Protocol,
 }
@@ -37,18 +37,18 @@ enum Protocol {
 enum Peer {
     /// The TLS handshake, if the leg has TLS, is not complete.
     Handshaking { idle: Span, request: Span },
-    /// It has sent nothing: it may keep the connection for clients to come.
+    /// The relay has sent nothing: it may keep the connection warm for later clients.
     Idle { request: Span },
     /// A part of the header has come.
     Header { input: Vec<u8> },
 }
 
-/// What the greeting needs.
+/// Next operation of the greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Complete the TLS handshake, if the leg has TLS; then call [`Greeting::handshake_completed`].
     Handshake,
-    /// Read so many bytes at most, and pass them to [`Greeting::receive`].
+    /// Read at most this number of bytes, and pass them to [`Greeting::receive`].
     Read(usize),
     /// Send these bytes.
     Reply(Vec<u8>),
@@ -75,12 +75,12 @@ impl Greeting {
         Self { deadline: now + limits.greeting, protocol }
     }
 
-    /// Whether it is another relay that keeps the connection for clients to come.
+    /// Whether it is another relay that keeps the connection warm for later clients.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.protocol, Protocol::Peer(Peer::Idle { .. }))
     }
 
-    /// What to do next. `client` is who has connected.
+    /// Returns the next operation. `client` is the client's address.
     pub(super) fn next(&mut self, client: SocketAddr) -> Step {
         match &mut self.protocol {
             Protocol::Forward(destination) => Step::Request(Request::new(destination.clone(), client), Vec::new()),

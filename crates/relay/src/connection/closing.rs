@@ -6,7 +6,7 @@ use super::stage::{Closing, Stage, Transition};
 use crate::leg::{Leg, Received};
 use crate::worker_context::WorkerContext;
 
-/// How long a refused client has to take its reply.
+/// Time limit for a refused client to read its reply.
 const TIMEOUT: Span = Span::from_secs(2);
 /// Reads in one turn.
 const READS: u32 = 16;

@@ -41,7 +41,7 @@ pub(super) fn dial(
     leg.map_err(|error| refusal_of(&error))
 }
 
-/// What an error of connecting means to the client.
+/// Refusal for the client that corresponds to an error of connecting.
 pub(super) fn refusal_of(error: &io::Error) -> Refusal {
     let verdict = match error.kind() {
         io::ErrorKind::ConnectionRefused => Verdict::Refused,

@@ -45,7 +45,7 @@ impl Inbound {
         Ok(Self { id, listener, config, slot, client, near, began: now })
     }
 
-    /// What decides where this client may go, and how.
+    /// Rules and routes that apply to this client.
     pub(super) fn policy(&self, own: RelayId) -> Policy<'_> {
         Policy { own, rules: &self.config.rules, routes: &self.config.routes, listener: &self.listener.kind }
     }

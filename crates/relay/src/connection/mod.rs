@@ -18,7 +18,7 @@
 //! | `inbound` | the client's side: what every stage has | `next_hop` |
 //! | `channel` | both directions of data, their buffers and limits | |
 //! | `stage` | the stages with their data, and their transitions | all above |
-//! | `greeting`, `routing`, `connecting`, `requesting`, `relaying`, `closing` | what each stage does | `stage`, `inbound` |
+//! | `greeting`, `routing`, `connecting`, `requesting`, `relaying`, `closing` | the stages' operations | `stage`, `inbound` |
 //! | `dial` | opens the leg to a next hop | `inbound` |
 //! | `timers` | deadlines and limits | `stage` |
 //!
@@ -64,14 +64,14 @@ pub(crate) struct Connection {
     buffered: ByteCount,
 }
 
-/// Whether a connection goes on.
+/// State of a connection after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It waits for an event.
     Waiting,
     /// It has more to do after other connections.
     Busy,
-    /// It is over.
+    /// It has ended.
     Over,
 }
 

@@ -14,7 +14,7 @@ use crate::config::{Decision, Hop, ListenerKind, NextRelay, Routes, Rules};
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) destination: Destination,
@@ -46,9 +46,9 @@ impl From<Header> for Request {
     }
 }
 
-/// What decides where a client may go, and how.
+/// Rules and routes that apply to a client.
 pub(super) struct Policy<'a> {
-    /// This relay.
+    /// Id of this relay.
     pub(super) own: RelayId,
     pub(super) rules: &'a Rules,
     pub(super) routes: &'a Routes,
@@ -61,7 +61,7 @@ pub(super) struct Policy<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) Verdict, pub(super) String);
 
-/// Where a connection goes on.
+/// Next hop of a connection.
 #[derive(Clone, Debug)]
 pub(super) enum NextHop {
     /// To the destination itself.
@@ -80,7 +80,7 @@ impl Display for NextHop {
 }
 
 impl NextHop {
-    /// As the status has it: `direct`, or the next relay.
+    /// Name in the status: `direct`, or the next relay.
     pub(super) fn via(&self) -> String {
         match self {
             Self::Destination(_) => "direct".to_owned(),
@@ -89,7 +89,7 @@ impl NextHop {
     }
 }
 
-/// One thing to try.
+/// A candidate for the next hop.
 #[derive(Clone, Debug)]
 pub(super) enum Candidate {
     Hop(NextHop),
@@ -107,9 +107,9 @@ pub(super) enum Candidate {
 pub(super) struct Route {
     pub(super) request: Request,
     candidates: VecDeque<Candidate>,
-    /// When all candidates together must have led there.
+    /// Time limit of all candidates together.
     deadline: Time,
-    /// Why the last candidate failed.
+    /// Failure of the last candidate.
     failure: Refusal,
     /// Names that have been queried.
     queries: u64,
@@ -254,7 +254,7 @@ mod tests {
         Ok(route)
     }
 
-    /// What a candidate is, and by when it must have succeeded.
+    /// Description of the next candidate, and its deadline.
     fn next(route: &mut Route, now: Time) -> Result<(String, Time), Refusal> {
         route.next(now).map(|(candidate, deadline)| {
             let text = match candidate {

@@ -13,7 +13,7 @@ use crate::config::NextRelay;
 use crate::flow::Flow;
 use crate::leg::Leg;
 
-/// Where a connection is.
+/// Stage of a connection.
 pub(super) enum Stage {
     /// The client makes its request.
     Greeting(Greeting),
@@ -38,7 +38,7 @@ pub(super) enum Stage {
 /// A request that has not reached its destination.
 pub(super) struct Pending {
     pub(super) route: Route,
-    /// What the client has sent behind its request.
+    /// Data that the client has sent behind its request.
     pub(super) up: Flow,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Resolving {
     pub(super) deadline: Time,
 }
 
-/// What a name is resolved for.
+/// Purpose of resolving a name.
 pub(super) enum Target {
     /// The destination, which is then reached directly or as the routes say.
     Destination { directly: bool },
@@ -81,7 +81,7 @@ pub(super) struct Requesting {
     pub(super) relay: Arc<NextRelay>,
     /// The leg was open before the request came.
     pub(super) was_warm: bool,
-    /// What has arrived of the answer.
+    /// Bytes of the answer that have arrived.
     pub(super) answer: Vec<u8>,
     pub(super) deadline: Time,
     pub(super) channel: Box<Channel>,
@@ -97,12 +97,12 @@ pub(super) struct Relaying {
 /// See [`Stage::Closing`].
 pub(super) struct Closing {
     pub(super) deadline: Time,
-    /// What had been requested, and by which hop, for the status.
+    /// Requested destination and hop, for the status.
     pub(super) destination: Option<String>,
     pub(super) via: Option<String>,
 }
 
-/// What a stage has come to.
+/// Result of a stage.
 pub(super) enum Transition {
     /// It waits for an event.
     Wait(Stage),
@@ -114,7 +114,7 @@ pub(super) enum Transition {
     End(Stage, End),
 }
 
-/// How a connection ends.
+/// End of a connection.
 #[derive(Debug)]
 pub(super) enum End {
     /// Both sides have ended their direction.
@@ -124,7 +124,7 @@ pub(super) enum End {
     Rejected { reason: String, reply: Option<Vec<u8>> },
     /// The destination could not be reached.
     Unreachable(Refusal),
-    /// One of the legs failed.
+    /// A leg failed.
     Aborted(String),
     /// Nothing has happened for too long.
     TimedOut(&'static str),
@@ -156,7 +156,7 @@ impl Resolving {
 }
 
 impl Stage {
-    /// As the status names it.
+    /// Name in the status.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Greeting(_) => "greeting",
@@ -220,7 +220,7 @@ impl Stage {
         }
     }
 
-    /// What the client has requested, once that is known.
+    /// Destination that the client has requested, once it is known.
     pub(super) fn destination(&self) -> Option<String> {
         match self {
             Self::Routing(pending)

@@ -87,8 +87,8 @@ impl Leg {
         self.tls.is_none()
     }
 
-    /// Whether `splice` may read from it. Not after urgent data: splice stops before it for good,
-    /// while a read skips it.
+    /// Whether `splice` may read from it. Not after urgent data: splice stops before them for good,
+    /// while a read skips them.
     pub(crate) fn can_be_spliced(&self) -> bool {
         self.is_clear() && !self.has_urgent
     }

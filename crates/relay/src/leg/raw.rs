@@ -6,7 +6,7 @@ use std::net::TcpStream;
 /// Outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
     /// The other end has shut its direction down.
     End,

@@ -7,7 +7,7 @@ use icdc_trust::{PublicKey, explain, peer_key};
 
 use super::raw::{Received, read_from, write_to};
 
-/// What is read from the socket at a time: rustls alone would ask for 4 KiB.
+/// Bytes read from the socket at a time: rustls alone would read 4 KiB.
 const CHUNK: usize = 64 << 10;
 
 /// A TLS session, and ciphertext that it has not processed yet.
