@@ -50,7 +50,7 @@ fn id(path: &Path) -> Result<u64, String> {
     Ok(found.ino())
 }
 
-/// Where the hierarchy is mounted.
+/// Mount point of the hierarchy.
 fn mounted() -> Result<PathBuf, PolicyError> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mount_point(&table).ok_or(PolicyError::NoCgroups)

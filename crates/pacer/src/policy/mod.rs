@@ -47,33 +47,33 @@ pub use ebpf::{Watch, add, list, remove, remove_all};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Watch, add, list, remove, remove_all};
 
-/// What connections to or from a prefix get. What is `None` stays as it is.
+/// Settings of connections to or from a prefix. `None` leaves a setting as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Addresses of the other end.
     pub to: Prefix,
-    /// At most so much TCP payload, by the kernel's own pacing.
+    /// Limit of the rate of TCP payload, by the kernel's own pacing.
     pub rate: Option<Rate>,
     /// Congestion control, by the kernel's name or ours.
     pub congestion: Option<String>,
     /// Segments that may leave before the first acknowledgement.
     pub initial_window: Option<u32>,
-    /// Segments that may ever be on their way.
+    /// Most segments in flight.
     pub largest_window: Option<u32>,
-    /// Segments that a paced connection may send at once, where the device lets itself be told.
+    /// Segments that a paced connection may send at once, where the device can be configured.
     pub burst: Option<u32>,
 }
 
 /// The fastest rate: `bpf_setsockopt` takes 32 bits of bytes per second, of which all ones mean
 /// none.
 pub const LARGEST_RATE: Rate = Rate::from_bytes_per_second(u32::MAX as u64 - 1);
-/// The largest burst that a device can be told, in segments.
+/// The largest burst that a device can be configured for, in segments.
 pub const LARGEST_BURST: u32 = 65_535;
 /// The largest window, in segments: 1 GiB, TCP's largest, in segments of 1 KiB.
 pub const LARGEST_WINDOW: u32 = 1 << 20;
 
 impl Policy {
-    /// Whether it can be kept.
+    /// Checks that the policy can be kept.
     ///
     /// # Errors
     /// It sets nothing, or something out of range.
@@ -99,7 +99,7 @@ impl Policy {
 /// A policy in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What it says; the algorithm by the kernel's name.
+    /// Its settings; the algorithm by the kernel's name.
     pub policy: Policy,
     /// Path of its cgroup.
     pub cgroup: PathBuf,
@@ -109,16 +109,16 @@ pub struct Listed {
     pub connections: u64,
 }
 
-/// What became of a new policy.
+/// Result of adding a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Path of its cgroup.
     pub cgroup: PathBuf,
-    /// What it says; the algorithm by the kernel's name.
+    /// Its settings; the algorithm by the kernel's name.
     pub policy: Policy,
     /// There was one for the same prefix.
     pub replaced: bool,
-    /// What else was done, or may surprise: sentences for the user.
+    /// Side effects and warnings: sentences for the user.
     pub notes: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct Added {
 pub struct Governed {
     /// Tells sockets apart, over all network namespaces.
     pub cookie: u64,
-    /// This end.
+    /// Address of this end.
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
@@ -137,7 +137,7 @@ pub struct Governed {
     pub cgroup: Option<PathBuf>,
     /// Parts of the policy that the kernel refused to this socket.
     pub refused: Vec<&'static str>,
-    /// What the other end has acknowledged.
+    /// Bytes that the other end has acknowledged.
     pub acknowledged: ByteCount,
     /// The rate at which it is paced now; [`Rate::MAX`] if it is not.
     pub pacing_rate: Rate,
@@ -154,11 +154,11 @@ pub struct Governed {
     pub congestion: String,
 }
 
-/// What can go wrong with policies.
+/// Errors of policies.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// It would change nothing.
+    /// The policy would change nothing.
     #[error("a policy sets something: a rate, a congestion control or a window")]
     Empty,
     /// Beyond what the kernel takes.
@@ -167,16 +167,16 @@ pub enum PolicyError {
     /// Beyond what makes sense.
     #[error("a window of {0} segments cannot be: it takes 1 to {LARGEST_WINDOW}")]
     Window(u32),
-    /// What is not paced has no bursts to limit.
+    /// A burst limit without a rate: unpaced connections have no bursts to limit.
     #[error("a burst is one of a paced connection, of 1 to {LARGEST_BURST} segments: give a rate as well")]
     Burst,
-    /// Nobody knows which device it is about.
+    /// The device of the prefix is unknown.
     #[error("no route leads to {0}, so there is no device whose bursts could be limited: leave the burst out")]
     NoRoute(Prefix),
-    /// The kernel does not tell of devices and routes, or does not change them.
+    /// The kernel does not return or change devices and routes.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// This kernel, this process or this build cannot.
+    /// This kernel, process or build cannot have policies.
     #[error("policies are eBPF: {0}")]
     Obstacle(Obstacle),
     /// Nothing can be kept.
@@ -185,12 +185,12 @@ pub enum PolicyError {
     /// The kernel has none mounted.
     #[error("no cgroup v2 hierarchy is mounted; as root: mkdir -p /run/cgroup2 && mount -t cgroup2 none /run/cgroup2")]
     NoCgroups,
-    /// It is not one.
+    /// The path is not a cgroup.
     #[error("{}: {reason}", .path.display())]
     Cgroup {
-        /// What was named.
+        /// Path that was named.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
     /// The algorithm cannot be had.
@@ -199,23 +199,23 @@ pub enum PolicyError {
     /// No such policy.
     #[error("{} has no policy for {to}; `icdc pace policy list` tells what there is", .cgroup.display())]
     NotThere {
-        /// What was asked for.
+        /// Requested prefix.
         to: Prefix,
-        /// Of which cgroup.
+        /// Its cgroup.
         cgroup: PathBuf,
     },
     /// Pinned by another icdc.
     #[error("{}: made by another version of icdc; `icdc pace policy remove --all` removes it", .path.display())]
     OtherVersion {
-        /// Where.
+        /// Path of the pin.
         path: PathBuf,
     },
-    /// The kernel lets nobody load the iterator that lists sockets.
+    /// The kernel does not load the iterator that lists sockets, whoever asks.
     #[error(
         "the kernel does not load the BPF iterator that lists the sockets under a policy, as kernels in lockdown mode do not ({reason}); the policies are in force, and `ss -tie` shows each connection's rate (pacing_rate)"
     )]
     NoIterators {
-        /// What it said.
+        /// The kernel's error.
         reason: String,
     },
     /// The kernel refused something.
@@ -223,15 +223,15 @@ pub enum PolicyError {
     Call {
         /// On what.
         path: PathBuf,
-        /// What was being done.
+        /// System call that failed.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
 }
 
 impl PolicyError {
-    /// Whether the command asked for something that cannot be.
+    /// Whether the command requested something impossible.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_) | Self::Burst)

@@ -1,15 +1,16 @@
-//! How much a paced connection sends at once: the kernel hands packets of many segments to the
-//! device, as long as a millisecond of its rate, and paces between those. A device can be told to
-//! take fewer (`gso_max_segs`), which holds for every connection that begins there.
+//! Limit of the segments that a paced connection sends at once: the kernel hands packets of many
+//! segments to the device, up to a millisecond of its rate, and paces between those. A device can
+//! be configured to take fewer (`gso_max_segs`), which applies to every connection that begins
+//! there.
 //!
 //! ```text
-//! /run/icdc/bursts/NAMESPACE-DEVICE      as numbers that no other one gets; gone when the host restarts, as the setting is
-//!   eth0 65535                           the device by name, and what it had before
-//!   1234 192.0.2.0/24 2                  a policy (cgroup, prefix) and its segments; the least of all counts
+//! /run/icdc/bursts/NAMESPACE-DEVICE  as numbers, which are unique; removed by a restart
+//!   eth0 65535                       the device by name, and its setting before
+//!   1234 192.0.2.0/24 2              a policy (cgroup, prefix), its segments; the smallest applies
 //! ```
 //!
-//! With the last policy that limits it, the device gets back what it had. Who changes something
-//! holds the lock on policies.
+//! When the last policy that limits it is removed, the device gets its earlier setting back.
+//! Whoever changes something holds the lock on policies.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,7 +25,7 @@ use super::PolicyError;
 
 const NOTES: &str = "/run/icdc/bursts";
 
-/// What is noted of a device of this network namespace.
+/// Note of a device of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
     device: String,

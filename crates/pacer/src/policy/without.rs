@@ -1,4 +1,4 @@
-//! A build without eBPF: everything can be asked for, nothing can be had.
+//! Stand-ins of a build without eBPF: no policy can be made.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     Err(not_built())
 }
 
-/// A look at sockets; there is none.
+/// A list of sockets, which is never made.
 #[derive(Debug)]
 pub struct Watch(Infallible);
 

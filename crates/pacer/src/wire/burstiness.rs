@@ -1,16 +1,16 @@
-//! How bursty what leaves is, class by class, in the measure of PSPacer's authors ([`Burstiness`]):
-//! the largest since it was last told, sought in a second at a time.
+//! Burstiness of the traffic that leaves, class by class, by the measure of PSPacer's authors
+//! ([`Burstiness`]): the largest value since the last report, computed for one second at a time.
 
 use icdc_scheduler::Burstiness;
 use icdc_units::{ByteCount, Span, Time};
 
-/// What bursts are sought in, unless it is told earlier.
+/// Interval of the computation, unless it is reported earlier.
 const SECOND: Span = Span::from_secs(1);
 
-/// See the module's description.
+/// Burstiness of all classes.
 pub(super) struct Bursts {
     classes: Vec<Class>,
-    /// When the second that is under way ends.
+    /// End of the present second.
     end: Time,
 }
 
@@ -37,8 +37,8 @@ impl Bursts {
         }
     }
 
-    /// Judges the second that is under way if it is over.
-    pub(super) fn go_on(&mut self, now: Time) {
+    /// Evaluates the present second if it has ended.
+    pub(super) fn advance(&mut self, now: Time) {
         if now >= self.end {
             self.judge(now);
         }
@@ -52,7 +52,7 @@ impl Bursts {
         self.end = now + SECOND;
     }
 
-    /// By class the largest burst since this was last asked for.
+    /// Largest burst of each class since the last call.
     pub(super) fn take(&mut self, now: Time) -> Vec<ByteCount> {
         self.judge(now);
         self.classes.iter_mut().map(|class| std::mem::take(&mut class.largest)).collect()
@@ -77,17 +77,17 @@ mod tests {
             bursts.left(1, at(600_000 + number * 100), FRAME);
             bursts.left(2, at(600_000 + number * 100), FRAME);
         }
-        bursts.go_on(at(950_000));
+        bursts.advance(at(950_000));
         assert_eq!(bursts.take(at(990_000)), [FRAME * 2, FRAME, FRAME], "of a second that is not over");
         assert_eq!(bursts.take(at(995_000)), [ByteCount::ZERO; 3]);
         for _ in 0..5 {
             bursts.left(1, at(1_500_000), FRAME);
         }
-        bursts.go_on(at(2_000_000));
+        bursts.advance(at(2_000_000));
         for number in 0..1000 {
             bursts.left(2, at(2_100_000 + number * 100), FRAME);
         }
-        bursts.go_on(at(3_500_000));
+        bursts.advance(at(3_500_000));
         assert_eq!(bursts.take(at(3_600_000)), [FRAME * 5, FRAME * 5, FRAME], "of several seconds the largest");
     }
 }

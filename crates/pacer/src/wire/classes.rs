@@ -14,7 +14,7 @@ use super::error::WireError;
 const TARGET: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
 
-/// What a file says.
+/// Classes of a file.
 #[derive(Clone, Debug)]
 pub struct Classes {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! What other threads may see of a pump, and ask of it.
+//! Interface of a pump for other threads: status and requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use icdc_scheduler::{ClassCounters, Tree};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Shared by a pump and those who look after it.
+/// State shared by a pump and the threads that supervise it.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
     has_tree: AtomicBool,
     tree: Mutex<Option<Tree>>,
-    asked: AtomicBool,
+    status_requested: AtomicBool,
     status: Mutex<Status>,
     answered: Condvar,
 }
@@ -21,12 +21,12 @@ pub struct Control {
 /// A pump that has not answered by then has ended, or has other worries.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a pump has done so far.
+/// Counters of a pump.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// When this was so.
+    /// Time of the counters.
     pub at: Time,
-    /// By class, in the order of the file.
+    /// Status by class, in the order of the file.
     pub classes: Vec<ClassStatus>,
     /// Gap frames sent.
     pub gap_frames: u64,
@@ -34,24 +34,24 @@ pub struct Status {
     pub late: Span,
     /// Frames that the device did not take: longer than it can, or while it was down.
     pub refused: u64,
-    /// How often classes have been changed.
+    /// Number of changes of the classes.
     pub reloads: u64,
 }
 
-/// One class.
+/// Status of a class.
 #[derive(Clone, Debug)]
 pub struct ClassStatus {
     /// Its name.
     pub name: String,
     /// The class that it is part of, which counts all that its classes do.
     pub parent: Option<String>,
-    /// What it is promised.
+    /// Guaranteed rate.
     pub rate: Option<Rate>,
-    /// What it may have at most, if that is more.
+    /// Ceiling, if it is more than the rate.
     pub ceiling: Option<Rate>,
-    /// What has happened in it.
+    /// Counters of the class.
     pub counters: ClassCounters,
-    /// What waits in it, on the wire.
+    /// Queued bytes, as on the wire.
     pub waiting: ByteCount,
     /// Its largest burst since the status before, as it left, in a second at a time.
     pub burst: ByteCount,
@@ -69,12 +69,12 @@ impl Control {
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// What it has done so far, as it is now; of a pump that has ended, how it ended.
+    /// Current counters; of a pump that has ended, the last ones.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut status = held(&self.status);
         if !self.is_stopped() {
-            self.asked.store(true, Ordering::Release);
+            self.status_requested.store(true, Ordering::Release);
             let waiting = |_: &mut Status| self.is_asked();
             status = match self.answered.wait_timeout_while(status, PATIENCE, waiting) {
                 Ok((status, _)) => status,
@@ -85,7 +85,7 @@ impl Control {
     }
 
     pub(super) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+        self.status_requested.load(Ordering::Acquire)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -101,7 +101,7 @@ impl Control {
 
     pub(super) fn publish(&self, status: Status) {
         *held(&self.status) = status;
-        self.asked.store(false, Ordering::Release);
+        self.status_requested.store(false, Ordering::Release);
         self.answered.notify_all();
     }
 }

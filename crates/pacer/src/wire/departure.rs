@@ -24,11 +24,12 @@ use super::frames::{Frame, Gaps, Outgoing, Room};
 use super::line_clock::LineClock;
 use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 
-/// A gap longer than so many times the lead is waited for by the timer, and only its end is filled:
-/// an idle line is as good as a filled one, and cheaper.
+/// Multiple of the lead from which a gap is waited for by the timer, and only its end is filled: an
+/// idle line paces as well as a filled one, and is cheaper.
 const FILLED: u64 = 2;
-/// In gap mode a frame leaves so much before its time rather than behind a gap frame that short: a
-/// quarter of a full frame. At nine tenths of the line three of four gap frames are saved.
+/// In gap mode a frame may leave this much before its time instead of behind a gap frame that
+/// short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
+/// frames.
 const EARLY: ByteCount = ByteCount::new(384);
 /// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile
 /// waits so long at most to be looked at.
@@ -38,7 +39,7 @@ const REFILL: Span = Span::from_millis(1);
 const CATCH_UP: Span = Span::from_micros(250);
 /// Wakes are at least this far apart while frames wait.
 const TURN: Span = Span::from_micros(50);
-/// How long an idle pump sleeps at most, to notice a wish.
+/// Longest sleep of an idle pump, so that it notices a request.
 const IDLE: Span = Span::from_millis(50);
 /// Frames taken in or sent by one turn, so that neither holds up the other.
 const BATCH: usize = 256;
@@ -49,7 +50,7 @@ const FIRST: i32 = -20;
 /// Real-time priority, below that of whatever moves packets for everybody.
 const PRIORITY: u8 = 30;
 
-/// See the module's description.
+/// The loop that sends frames at their times.
 pub(super) struct Pump {
     mode: Mode,
     /// So far the line is filled ahead of time; none in timer mode.
@@ -60,7 +61,7 @@ pub(super) struct Pump {
     neighbours: Neighbours,
     outlet: Outlet,
     gaps: Gaps,
-    /// What is to be handed to the device, in order.
+    /// Frames to be handed to the device, in order.
     outgoing: VecDeque<Outgoing>,
     room: Room,
     /// Frames of the packet that was read last, between two steps.
@@ -71,14 +72,14 @@ pub(super) struct Pump {
     bursts: Bursts,
 }
 
-/// When the loop has to go on.
+/// Condition for the next turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// There is more to do.
     AtOnce,
     /// A frame is due then.
     At(Time),
-    /// When a frame comes.
+    /// When a frame arrives.
     Whenever,
 }
 
@@ -107,8 +108,8 @@ impl Pump {
     }
 
     pub(super) fn run(&mut self, control: &Control) -> Result<(), WireError> {
-        // The kernel may wake this thread so much late on purpose, to wake several at once; and
-        // before others, where it may.
+        // The kernel delays wake-ups by the timer slack, to wake several threads at once: as little
+        // as possible. And this thread runs before others, where permitted.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if precedence::take(PRIORITY).is_err() {
             let _ = rustix::process::setpriority_process(None, FIRST);
@@ -121,7 +122,7 @@ impl Pump {
             self.keep_time(now);
             let taken = self.receive(now)?;
             let next = self.send(now)?;
-            self.bursts.go_on(now);
+            self.bursts.advance(now);
             if control.is_asked() {
                 control.publish(self.status(now));
             }
@@ -136,7 +137,7 @@ impl Pump {
     /// Brings position and clock together: rest counts, stalls do not.
     fn keep_time(&mut self, now: Time) {
         let allowed = if self.mode == Mode::Timer { CATCH_UP } else { Span::ZERO };
-        let (rested, lost) = self.clock.go_on(now, self.scheduler.position(), allowed);
+        let (rested, lost) = self.clock.resume(now, self.scheduler.position(), allowed);
         self.scheduler.advance(rested);
         self.status.late += lost;
     }
@@ -242,7 +243,7 @@ impl Pump {
         }
     }
 
-    /// Sends what is to be sent; false if the device has no room for all of it now.
+    /// Sends what is queued; false if the device has no room for all of it now.
     fn hand_over(&mut self) -> Result<bool, WireError> {
         while !self.outgoing.is_empty() {
             let (outlet, gaps) = (&mut self.outlet, &self.gaps);

@@ -16,7 +16,7 @@ use super::error::WireError;
 /// Packets that may wait for the pump, each of one frame up to 64 KiB: the kernel does not hold TCP
 /// back at a tap, so a whole window may come at once.
 const QUEUE: u32 = 4000;
-/// The metric that a route of IPv6 has unless somebody gave it another.
+/// Metric of an IPv6 route that was made without one.
 const USUAL_METRIC: u32 = 1024;
 
 /// A tap that is set up and may be diverted into.
@@ -34,7 +34,7 @@ impl Detour {
         if reverse_path(device) == 1 {
             return Err(WireError::ReversePath { device: device.to_owned() });
         }
-        // One name for one device: the kernel lets nobody else have it.
+        // One name for one device: the kernel does not give it twice.
         let name = format!("pace{}", found.index);
         let tap = Tap::create(&name).map_err(|error| match error.cause.raw_os_error() {
             Some(code) if code == rustix::io::Errno::BUSY.raw_os_error() => {
@@ -91,8 +91,8 @@ impl Detour {
         };
         change_link(tap, &change)?;
         for (setting, value) in [
-            // The device's own address of the link is also the tap's: nobody is to be asked whether
-            // that is so.
+            // The device's own link-local address is also the tap's: no duplicate address detection
+            // is needed.
             ("ipv6/conf/{}/accept_dad", "0"),
             ("ipv6/conf/{}/accept_ra", "0"),
             ("ipv6/conf/{}/router_solicitations", "0"),
@@ -106,8 +106,8 @@ impl Detour {
     }
 }
 
-/// How strictly the kernel checks at the device from where packets come (ip-sysctl.txt): the
-/// greater of two settings.
+/// Strictness of the kernel's check of source addresses at the device (rp_filter, ip-sysctl.txt):
+/// the greater of two settings.
 fn reverse_path(device: &str) -> u8 {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What can go wrong with wire pacing.
+//! Errors of wire pacing.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use icdc_packet::PacketError;
 use icdc_scheduler::TreeError;
 use thiserror::Error;
 
-/// Why a device is not paced, or not any more.
+/// Reason why a device is not paced, or not any more.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// The device cannot be used so.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// Nobody said how fast the line is, and the device does not know.
+    /// The rate of the line was not given, and the device does not report it.
     #[error("{device} does not say how fast its line is: give --line-rate, such as 1gbit")]
     LineRate {
         /// The device.
@@ -51,7 +51,7 @@ pub enum WireError {
     Classes {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
     /// The classes of the file cannot be.
@@ -59,7 +59,7 @@ pub enum WireError {
     Tree {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         cause: TreeError,
     },
     /// There is no such device.
@@ -68,19 +68,19 @@ pub enum WireError {
         /// Its name.
         device: String,
     },
-    /// It has no hardware address of Ethernet.
+    /// The device has no hardware address of Ethernet.
     #[error("{device} is no Ethernet device: only those can be paced")]
     NotEthernet {
         /// The device.
         device: String,
     },
-    /// The kernel does not tell of devices and routes, or does not change them.
+    /// The kernel does not return or change devices and routes.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }
 
 impl WireError {
-    /// Whether the command asked for something that cannot be.
+    /// Whether the command requested something impossible.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::LineRate { .. } | Self::NotCharged { .. } | Self::Classes { .. } | Self::Tree { .. })

@@ -9,7 +9,7 @@ use icdc_units::ByteCount;
 
 /// Length of that header; all zeros mean that nothing is.
 const HEADER: usize = Offload::LENGTH;
-/// What the wire takes beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE
+/// Bytes on the wire beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE
 /// 802.3).
 pub(super) const WIRE_OVERHEAD: usize = 24;
 /// Ethernet header, and a VLAN tag that may be in it.
@@ -37,8 +37,8 @@ impl Frame {
     }
 }
 
-/// Memory for frames: a full frame stays where it was read to, and its memory comes back when it
-/// has left. A packet that stands for many frames is cut into them.
+/// Memory for frames: a full frame stays where it was read to, and its memory is reused after it
+/// was sent. A packet that combines many frames is cut into them.
 pub(super) struct Room {
     /// The next packet is read here, if it is one frame,
     next: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct Room {
     spare: Vec<Vec<u8>>,
 }
 
-/// What is kept for frames to come.
+/// Most buffers that are kept for reuse.
 const SPARE: usize = 1024;
 /// A frame that fills less than this part of what it was read to is copied out.
 const WASTEFUL: usize = 2;
@@ -60,7 +60,7 @@ impl Room {
         Self { next: vec![0; length], length, long: vec![0; Tap::MOST.max(length)], spare: Vec::new() }
     }
 
-    /// Where the next packet is to be read to.
+    /// Buffers for reading the next packet.
     pub(super) fn free(&mut self) -> [IoSliceMut<'_>; 2] {
         [IoSliceMut::new(&mut self.next), IoSliceMut::new(&mut self.long[self.length..])]
     }
@@ -69,7 +69,7 @@ impl Room {
     /// nothing that can be sent.
     pub(super) fn take(&mut self, length: usize, frames: &mut Vec<Frame>) {
         let Some(offload) = Offload::parse(&self.next[..length.min(self.length)]) else { return };
-        // One that stands for several may be as short.
+        // A packet that combines several may be as short.
         if length <= self.length && Superpacket::parse(&self.next[HEADER..length], offload).is_none() {
             frames.push(self.take_one(offload, length));
             return;
@@ -98,7 +98,7 @@ impl Room {
         Frame { bytes }
     }
 
-    /// What has left is not needed any more.
+    /// Takes the memory of a frame that was sent.
     pub(super) fn give_back(&mut self, outgoing: Outgoing) {
         if let Outgoing::Frame(Frame { mut bytes }) = outgoing
             && self.spare.len() < SPARE
@@ -110,11 +110,11 @@ impl Room {
     }
 }
 
-/// What is handed to the device, in order.
+/// A frame to be handed to the device.
 pub(super) enum Outgoing {
     /// A frame of the host.
     Frame(Frame),
-    /// A gap frame of so many bytes, Ethernet header included.
+    /// A gap frame of this number of bytes, Ethernet header included.
     Gap(usize),
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Of a device with this hardware address.
+    /// Gap frames for a device with this hardware address.
     pub(super) fn new(hardware: [u8; 6], mtu: usize) -> Self {
         let mut longest = vec![0; HEADER + ETHERNET + mtu];
         let header = &mut longest[HEADER..];
@@ -143,7 +143,7 @@ impl Gaps {
         (frames().map(|length| Outgoing::Gap(length.as_usize() - WIRE_OVERHEAD)), frames().sum())
     }
 
-    /// What the device is given.
+    /// Bytes to be handed to the device.
     pub(super) fn bytes<'a>(&'a self, outgoing: &'a Outgoing) -> &'a [u8] {
         match outgoing {
             Outgoing::Frame(frame) => &frame.bytes,

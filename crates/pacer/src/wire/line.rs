@@ -5,7 +5,7 @@ use icdc_units::{Rate, Span};
 
 use super::error::WireError;
 
-/// What keeps frames apart.
+/// Method of keeping frames apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The system's timer.
@@ -19,17 +19,17 @@ pub enum Mode {
 pub struct Line {
     /// Name of the device.
     pub device: String,
-    /// What the line carries, preambles and gaps between frames included.
+    /// Rate of the line, preambles and gaps between frames included.
     pub rate: Rate,
-    /// What keeps frames apart there.
+    /// Method of keeping frames apart there.
     pub mode: Mode,
     /// So far the line is filled ahead of time in gap mode: a stall of less changes nothing, and a
     /// frame that comes may wait so long.
     pub lead: Span,
 }
 
-/// The lead of a line for which nobody has said another: more than a machine that is calm keeps a
-/// thread from running, less than a round trip that anybody paces for.
+/// Default lead of a line: more than the scheduling delay of a thread on a calm machine, less than
+/// any round trip that is worth pacing.
 pub const LEAD: Span = Span::from_millis(5);
 
 /// Drivers of devices that hand frames on in memory, at whatever rate: gap frames would pace
@@ -52,13 +52,12 @@ const CHARGED_FOR_NOTHING: [&str; 14] = [
 ];
 
 impl Line {
-    /// The line of `device`, in this thread's network namespace. `given` goes before what the
-    /// device says of itself; `lab` is the rate at which an emulated wire charges frames, where
-    /// there is one. Without a mode, gaps are filled where that works.
+    /// The line of `device`, in this thread's network namespace. `given` takes precedence over the
+    /// device's own rate; `lab` is the rate at which an emulated wire charges frames, where there
+    /// is one. Without a mode, gaps are filled where that works.
     ///
     /// # Errors
-    /// No such device; a rate that nobody knows; gap frames asked for where they would pace
-    /// nothing.
+    /// No such device; an unknown rate; gap frames requested where they would pace nothing.
     pub fn of(device: &str, given: Option<Rate>, lab: Option<Rate>, mode: Option<Mode>) -> Result<Self, WireError> {
         let driver = ethtool::driver(device)?.unwrap_or_default();
         let is_wire = !driver.is_empty() && !CHARGED_FOR_NOTHING.contains(&driver.as_str());

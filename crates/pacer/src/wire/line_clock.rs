@@ -3,7 +3,7 @@
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// See the module's description.
+/// Clock of a line, between times and positions in bytes.
 pub(super) struct LineClock {
     line: Rate,
     /// Time of position zero.
@@ -23,12 +23,12 @@ impl LineClock {
         self.line
     }
 
-    /// Where the line is at `time`.
+    /// Position of the line at `time`.
     pub(super) fn position_at(&self, time: Time) -> ByteCount {
         self.line * (time - self.origin)
     }
 
-    /// When the line is at `position`.
+    /// Time at which the line is at `position`.
     pub(super) fn time_of(&self, position: ByteCount) -> Time {
         self.origin + position / self.line
     }
@@ -39,10 +39,10 @@ impl LineClock {
         self.rest = until;
     }
 
-    /// Goes on at `now` on a line that has been filled up to `position`: so many bytes have passed
-    /// in rest; so much time is lost, because nothing was sent for longer than `allowed` though it
-    /// was due. Lost time is not made up for.
-    pub(super) fn go_on(&mut self, now: Time, position: ByteCount, allowed: Span) -> (ByteCount, Span) {
+    /// Resumes at `now` on a line that has been filled up to `position`. Returns the bytes that
+    /// have passed in rest, and the time that is lost because nothing was sent for longer than
+    /// `allowed` though it was due. Lost time is not caught up.
+    pub(super) fn resume(&mut self, now: Time, position: ByteCount, allowed: Span) -> (ByteCount, Span) {
         let rested = self.position_at(now.min(self.rest)) - position;
         self.rest = Time::ORIGIN;
         let behind = self.position_at(now) - (position + rested);
@@ -68,15 +68,15 @@ mod tests {
         let mut clock = LineClock::new(LINE, at(0));
         let bytes = ByteCount::new;
         let nanos = Span::from_nanos;
-        assert_eq!(clock.go_on(at(500), bytes(0), Span::ZERO), (bytes(500), Span::ZERO));
+        assert_eq!(clock.resume(at(500), bytes(0), Span::ZERO), (bytes(500), Span::ZERO));
         // Filled up to 700; what is ahead needs nothing.
-        assert_eq!(clock.go_on(at(600), bytes(700), Span::ZERO), (bytes(0), Span::ZERO));
+        assert_eq!(clock.resume(at(600), bytes(700), Span::ZERO), (bytes(0), Span::ZERO));
         // Late by 300, of which 100 are made up for: the line is 200 shorter from then on.
-        assert_eq!(clock.go_on(at(1000), bytes(700), nanos(100)), (bytes(0), nanos(200)));
+        assert_eq!(clock.resume(at(1000), bytes(700), nanos(100)), (bytes(0), nanos(200)));
         assert_eq!((clock.position_at(at(1000)), clock.time_of(bytes(800))), (bytes(800), at(1000)));
         // Rest up to 1500, and a stall until 1600.
         clock.rest_until(at(1500));
-        assert_eq!(clock.go_on(at(1600), bytes(800), Span::ZERO), (bytes(500), nanos(100)));
+        assert_eq!(clock.resume(at(1600), bytes(800), Span::ZERO), (bytes(500), nanos(100)));
         assert_eq!(clock.position_at(at(1600)), bytes(1300));
     }
 }

@@ -23,7 +23,7 @@ impl WirePacer {
     pub fn open(line: &Line, tree: Tree) -> Result<Self, WireError> {
         let (detour, tap) = Detour::prepare(&line.device)?;
         let pump = Pump::new(line, tree, tap, &detour)?;
-        // Nothing is lost on the way before there is somebody to take it.
+        // No packet may be diverted before the pump reads.
         detour.divert()?;
         Ok(Self { pump, _detour: detour })
     }

@@ -1,4 +1,4 @@
-//! The right to look at policies, and to change them.
+//! Rights to list and to change policies.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -9,10 +9,10 @@ use rustix::process::geteuid;
 
 use crate::policy::PolicyError;
 
-/// Whether this kernel and this process can have policies at all.
+/// Checks that this kernel and this process support policies.
 ///
 /// # Errors
-/// What is in the way.
+/// The obstacle.
 pub(super) fn may() -> Result<(), PolicyError> {
     congestion::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
 }

@@ -36,7 +36,7 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
         None => segment_limit::release(cgroup.id, policy.to)?,
     }
     let replaced = put(&policy, &cgroup).inspect_err(|_| {
-        // That error is told.
+        // The first error is reported.
         let _ = segment_limit::release(cgroup.id, policy.to);
     })?;
     Ok(Added { cgroup: cgroup.path, policy, replaced, notes })
@@ -110,8 +110,8 @@ pub fn remove_all() -> Result<usize, PolicyError> {
     Ok(homes.len())
 }
 
-/// Removes what a killed command left unfinished, what belongs to cgroups that are gone, and what
-/// nobody needs then. What resists is left to the next command.
+/// Removes what a killed command left unfinished, what belongs to removed cgroups, and what is not
+/// needed any more then. What cannot be removed is left to the next command.
 fn sweep() {
     for home in homes() {
         let is_wanted = Group::open(&home).map(|group| group.is_some_and(|group| !group.is_orphaned()));

@@ -1,4 +1,4 @@
-//! Errors of libbpf and of files, told as those of a policy.
+//! Conversion of errors of libbpf and of files to those of a policy.
 
 use std::path::Path;
 

@@ -18,7 +18,7 @@ use super::object::{self, GOVERN, NOTES, PLACE, V4, V6};
 use super::places::{directory, homes, notes};
 use crate::policy::{Cgroup, Listed, Policy, PolicyError};
 
-/// See the module's description.
+/// The policies of one cgroup, pinned.
 pub(super) struct Group {
     home: PathBuf,
     cgroup: PathBuf,
@@ -33,7 +33,7 @@ impl Group {
     pub(super) fn make(home: &Path, cgroup: &Cgroup, first: &Policy) -> Result<(), PolicyError> {
         let made = Self::try_make(home, cgroup, first);
         if made.is_err() {
-            // The error is told; what cannot be removed now is swept later.
+            // The first error is reported; what cannot be removed now is swept later.
             let _ = dismantle(home);
         }
         made

@@ -6,13 +6,12 @@
 //! | `group` | the policies of one cgroup: made, opened, changed, removed |
 //! | `object` | the object, as the kernel gets it |
 //! | `watch` | sockets under a policy |
-//! | `places` | where in the BPF file system they are pinned |
-//! | `access` | who may look at policies and change them |
-//! | `failure` | errors of libbpf and of files, told as those of a policy |
+//! | `places` | paths of the pins in the BPF file system |
+//! | `access` | rights to list and to change policies |
+//! | `failure` | conversion of errors of libbpf and of files |
 //! | `layout` | the structures of `c/policy.c` as bytes |
 //!
-//! Who changes something holds a lock on the directory of pins, so that two commands at once do one
-//! after the other.
+//! Whoever changes something holds a lock on the directory of pins, which serializes commands.
 
 mod access;
 mod commands;

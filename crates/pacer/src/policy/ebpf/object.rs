@@ -19,7 +19,7 @@ pub(super) const V6: &str = "icdc_policy_v6";
 pub(super) const PLACE: &str = "icdc_place";
 /// The program that runs when a connection is established.
 pub(super) const GOVERN: &str = "govern";
-/// The program that tells of sockets.
+/// The program that lists sockets.
 pub(super) const REPORT: &str = "report";
 
 /// Loaders read structures in place.
@@ -46,7 +46,7 @@ pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     open.load().map_err(refused(path, "the kernel refuses the program"))
 }
 
-/// Loads the program that tells of sockets with notes, which there must be.
+/// Loads the program that lists sockets with notes, which must exist.
 pub(super) fn report() -> Result<Object, PolicyError> {
     let mut open = open(&notes())?;
     leave_out(&mut open, GOVERN);

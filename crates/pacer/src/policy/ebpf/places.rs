@@ -1,25 +1,25 @@
-//! Where policies are pinned, in the BPF file system.
+//! Paths of pinned policies in the BPF file system.
 
 use std::path::{Path, PathBuf};
 
 use icdc_tcp::congestion::PINS;
 
-/// Where all of them are.
+/// Directory of all policies.
 pub(super) fn directory() -> PathBuf {
     Path::new(PINS).join("policy")
 }
 
-/// Where the policies of a cgroup are.
+/// Directory of the policies of a cgroup.
 pub(super) fn home(id: u64) -> PathBuf {
     directory().join(id.to_string())
 }
 
-/// Where notes in sockets are kept.
+/// Path of the map of notes in sockets.
 pub(super) fn notes() -> PathBuf {
     directory().join("governed")
 }
 
-/// Where the policies of each cgroup are.
+/// Directories of the policies of all cgroups.
 pub(super) fn homes() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory()).into_iter().flatten().flatten();
     // A symbolic link leads elsewhere: nothing there is ours to remove.

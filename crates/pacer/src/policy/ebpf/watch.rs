@@ -30,7 +30,7 @@ struct Report {
 }
 
 impl Watch {
-    /// Gets ready to look.
+    /// Prepares for listing sockets.
     ///
     /// # Errors
     /// See [`PolicyError`].
