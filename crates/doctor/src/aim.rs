@@ -1,4 +1,4 @@
-//! The rate and round-trip time that a host shall fill.
+//! Rate and round-trip time that a host is configured for.
 
 use icdc_units::{ByteCount, Rate, Span};
 
@@ -9,14 +9,14 @@ pub const USUAL_RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 /// Round-trip time aimed at where nothing else is known: half around the world.
 pub const USUAL_ROUND_TRIP: Span = Span::from_millis(300);
 
-/// So many times what is in flight a buffer must hold on Linux: half of the free receive buffer is
-/// announced, and the rest is overhead (Tamatsukuri et al., "TCP/IP on a 10 Gbps IPv6 network",
-/// figures 3 and 6).
+/// Ratio of a buffer on Linux to the data in flight: half of the free receive buffer is announced,
+/// and the rest is overhead (Tamatsukuri et al., "TCP/IP on a 10 Gbps IPv6 network", figures 3 and
+/// 6).
 const BUFFER_FACTOR: u64 = 3;
 /// Sizes of buffers are an `int` in the kernel.
 pub(crate) const LARGEST_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 
-/// What a host is measured by.
+/// Rate and round-trip time that findings assume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aim {
     /// Rate of the path.
@@ -26,9 +26,9 @@ pub struct Aim {
 }
 
 impl Aim {
-    /// What the user says; else what was measured; else the usual. Where it was the windows that
-    /// limited the measurement, or ssh that carried it, the path carries more than was measured: then
-    /// the rate of the device, or else the usual one.
+    /// Takes the user's values; else the measured ones; else defaults. Where the measurement was
+    /// limited by windows, or carried by ssh, the path carries more than was measured: then the
+    /// rate of the device, or else the default.
     #[must_use]
     pub fn new(rate: Option<Rate>, round_trip: Option<Span>, host: &HostFacts, path: Option<&PathFacts>) -> Self {
         let through_ssh = path.is_some_and(|path| path.through_ssh);

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //!  /proc, /sys, rtnetlink, ethtool, adjtimex, disk ──► facts ──┐
-//!                                                             ├─► findings ──► remedy: sysctl drop-in, and back
-//!  short runs over the path (who calls makes them) ──► probe ──┘
+//!                                                             ├─► findings ──► remedy: sysctl drop-in, undo
+//!  short runs over the path (made by the caller)   ──► probe ──┘
 //! ```
 //!
 //! | part | what |
 //! |---|---|
-//! | [`System`] | where files are: this system, or a tree of files that looks like one |
-//! | [`HostFacts`] | what is found, without judgement |
-//! | [`Probe`] | which short runs tell what a path is like, and what follows from them; sans-I/O |
-//! | [`Aim`] | the rate and round-trip time that the host shall fill |
+//! | [`System`] | root of the files: this system, or a directory tree that looks like one |
+//! | [`HostFacts`] | observed values, without judgement |
+//! | [`Probe`] | short runs that measure a path, and their evaluation; sans-I/O |
+//! | [`Aim`] | the rate and round-trip time that the host is configured for |
 //! | [`judge`] | facts to [`Finding`]s: pure functions |
-//! | [`remedy`] | applies the changes that findings ask for, and takes them back |
+//! | [`remedy`] | applies the changes of findings, and undoes them |
 //!
-//! What cannot be seen (a container, a network namespace, another kernel) is said to be unseen, not
-//! guessed.
+//! What cannot be seen (a container, a network namespace, another kernel) is reported as unknown,
+//! not guessed.
 //!
 //! ```
 //! use icdc_doctor::{Aim, HostFacts, Severity, System, judge};

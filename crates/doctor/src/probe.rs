@@ -1,15 +1,14 @@
-//! What a path is like, from a few short runs: which runs, in which order, and what follows from
-//! them.
+//! Measures a path by a few short runs: decides which runs are needed and in which order, and
+//! evaluates them.
 //!
-//! Nothing is sent here. [`Probe::next`] says which run is wanted, [`Probe::tell`] takes what came
-//! of it.
+//! Nothing is sent here. [`Probe::next`] returns the next run, [`Probe::tell`] takes its outcome.
 //!
-//! | run | what it tells |
+//! | run | measured value |
 //! |---|---|
 //! | a few packets | round-trip time: the least |
 //! | as fast as TCP goes | capacity: the best 100 ms of arrivals |
-//! | paced at 80 % of that | loss that is not of the sender's making: segments retransmitted, of those sent |
-//! | slow starts into a window of N | burst tolerance: the largest N that lost nothing, the least that did |
+//! | paced at 80 % of that | loss that the path causes: segments retransmitted, of those sent |
+//! | slow starts to a window of N | burst tolerance: largest N without loss, smallest with loss |
 //!
 //! **Bursts.** In slow start each acknowledgement lets two segments go, so the data of one round
 //! trip comes at twice the rate of the bottleneck, and half of it must wait there. What is in
@@ -24,46 +23,46 @@ use std::net::IpAddr;
 use icdc_report::reduce::moving_sums;
 use icdc_units::{ByteCount, Rate, Span};
 
-/// What is known of the path to another host.
+/// Facts of the path to another host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathFacts {
     /// The other host, as the user wrote it.
     pub target: String,
-    /// The same as the destination of a copy.
+    /// The other host as the destination of a copy.
     pub destination: String,
     /// Its address.
     pub address: Option<IpAddr>,
     /// Largest packet that arrives whole.
     pub mtu: Option<ByteCount>,
-    /// By which routes data gets there, the one to be preferred first.
+    /// Routes of the data, in order of preference.
     pub routes: Vec<RouteFact>,
     /// The runs go through ssh: of TCP's own windows, losses and queues they show nothing.
     pub through_ssh: bool,
-    /// What the runs told.
+    /// Measured values.
     pub measured: Measured,
-    /// What ended the runs before they were through.
+    /// Error that ended the runs early.
     pub trouble: Option<String>,
 }
 
 /// A route that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFact {
-    /// As `--via` has it.
+    /// Name in `--via`.
     pub name: &'static str,
-    /// What is in its way.
+    /// Obstacle to the route.
     pub obstacle: Option<String>,
 }
 
-/// What runs told; what no run told is `None`.
+/// Measured values; `None` where no run has measured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Least round-trip time.
     pub round_trip: Option<Span>,
-    /// What the path carries.
+    /// Capacity of the path.
     pub capacity: Option<Capacity>,
-    /// What it loses by itself.
+    /// Loss of the path itself.
     pub loss: Option<Loss>,
-    /// What it buffers.
+    /// Burst tolerance of the path.
     pub burst: Option<Burst>,
 }
 
@@ -81,28 +80,28 @@ pub struct Capacity {
 pub struct Loss {
     /// Segments sent, with those retransmitted.
     pub segments: u64,
-    /// Those retransmitted.
+    /// Segments retransmitted.
     pub retransmitted: u64,
 }
 
-/// How large bursts may be.
+/// Burst tolerance of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// So much was buffered without loss.
+    /// Largest burst that was buffered without loss.
     pub tolerated: Option<ByteCount>,
-    /// So much was not.
+    /// Smallest burst that was not.
     pub exceeded: Option<ByteCount>,
 }
 
 impl Loss {
-    /// Of the segments.
+    /// Share of the segments.
     #[must_use]
     pub fn ratio(self) -> f64 {
         if self.segments == 0 { 0.0 } else { self.retransmitted as f64 / self.segments as f64 }
     }
 }
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The round-trip time.
@@ -111,7 +110,7 @@ pub enum Step {
     Capacity,
     /// The loss.
     Loss,
-    /// Whether a slow start into this window loses anything.
+    /// Checks whether a slow start into this window loses anything.
     Burst(ByteCount),
 }
 
@@ -129,11 +128,11 @@ impl fmt::Display for Step {
 /// A run that is wanted: one TCP connection, from here to there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What for.
+    /// Purpose.
     pub step: Step,
     /// End so long after the first byte has arrived.
     pub time: Span,
-    /// End after so many bytes.
+    /// Ends after this number of bytes.
     pub bytes: Option<ByteCount>,
     /// Ceiling of the rate, kept by pacing.
     pub rate: Option<Rate>,
@@ -141,11 +140,11 @@ pub struct Run {
     pub window: Option<ByteCount>,
     /// Congestion control.
     pub congestion: Option<&'static str>,
-    /// How long it will probably take from the first byte.
+    /// Expected duration from the first byte.
     expected: Span,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Least round-trip time.
@@ -160,7 +159,7 @@ pub struct Outcome {
     pub retransmitted: u64,
     /// Largest segment.
     pub segment: ByteCount,
-    /// The smaller of the two buffers that were granted, where some were asked for.
+    /// The smaller of the two buffers that were granted, where some were requested.
     pub window: ByteCount,
     /// Share of the time in which the sender waited for window or buffer.
     pub window_share: f64,
@@ -182,15 +181,15 @@ const LOSS_LEAST: Span = Span::from_secs(1);
 const LOSS_MOST: Span = Span::from_secs(5);
 /// Bins of the window in which the capacity is the best mean: milliseconds.
 const BEST: usize = 100;
-/// Of the time; beyond it the windows were what limited.
+/// Share of the time beyond which the run was limited by windows.
 const MUCH: f64 = 0.2;
 /// Windows of slow starts: below the least, ten initial segments are most of it.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(64);
 const LARGEST_WINDOW: ByteCount = ByteCount::from_mib(512);
-/// Beyond so many times the bandwidth-delay product, buffers do harm.
+/// Multiple of the bandwidth-delay product beyond which buffers do harm.
 const ENOUGH: u64 = 2;
 const MOST_BURSTS: usize = 6;
-/// So many windows are sent: slow start takes two, and one may be lost and sent again.
+/// Number of windows that are sent: slow start takes two, and one may be lost and retransmitted.
 const WINDOWS_SENT: u64 = 4;
 /// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC
 /// 8985).
@@ -198,13 +197,13 @@ const NEEDLESS: u64 = 2;
 /// Linux sends ten segments at once.
 const INITIAL_WINDOW: ByteCount = ByteCount::new(14_480);
 
-/// Decides on runs and keeps what they told.
+/// Decides on runs and keeps the measured values.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     measured: Measured,
     has_begun: bool,
     spent: Span,
-    /// What the last run took beside the data: reaching the far end, agreeing, saying goodbye.
+    /// Time that the last run took beside the data: connecting, negotiating, closing.
     overhead: Span,
     bursts: usize,
     clean: Option<ByteCount>,
@@ -250,7 +249,7 @@ impl Probe {
         }
     }
 
-    /// What is known by now.
+    /// Values measured so far.
     #[must_use]
     pub fn measured(&self) -> Measured {
         self.measured
@@ -316,7 +315,7 @@ impl Probe {
     }
 }
 
-/// What waits on the path when a slow start comes to `window`.
+/// Bytes queued on the path when a slow start reaches `window`.
 fn buffered(window: ByteCount, in_flight: ByteCount) -> ByteCount {
     (window / 2).max(window - in_flight)
 }

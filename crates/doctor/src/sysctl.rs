@@ -22,7 +22,7 @@ pub(crate) const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 pub(crate) const DEFAULT_QDISC: &str = "net.core.default_qdisc";
 pub(crate) const URING_DISABLED: &str = "kernel.io_uring_disabled";
 
-/// What is looked at.
+/// Settings that are read.
 const NAMES: [&str; 17] = [
     RECEIVE_LIMIT,
     SEND_LIMIT,
@@ -43,7 +43,7 @@ const NAMES: [&str; 17] = [
     URING_DISABLED,
 ];
 
-/// What this program changes; an undo note that names anything else is none of ours.
+/// Settings that this program changes; an undo note that names anything else is not icdc's.
 pub(crate) const CHANGEABLE: [&str; 12] = [
     RECEIVE_LIMIT,
     SEND_LIMIT,
@@ -62,7 +62,7 @@ pub(crate) const CHANGEABLE: [&str; 12] = [
 /// Not there on every kernel, or in the first network namespace only: nothing to wonder about.
 const OFTEN_MISSING: [&str; 2] = [TCP_MEMORY, URING_DISABLED];
 
-/// Where a setting is.
+/// Path of a setting.
 pub(crate) fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
@@ -74,11 +74,11 @@ pub struct Sysctls(BTreeMap<&'static str, Reading>);
 /// A setting as numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// As many as were expected.
+    /// The expected number of values.
     Are(Vec<u64>),
-    /// It was not seen.
+    /// The setting could not be read.
     Unseen,
-    /// Something else stands there.
+    /// The setting has another form.
     Strange(String),
 }
 
@@ -110,7 +110,7 @@ impl Sysctls {
         }
     }
 
-    /// The words of a setting; none if it was not seen.
+    /// Fields of a setting; none if it was not read.
     pub(crate) fn words(&self, name: &str) -> Vec<&str> {
         match self.0.get(name) {
             Some(Reading::Value(text)) => text.split_whitespace().collect(),

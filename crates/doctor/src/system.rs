@@ -1,4 +1,4 @@
-//! Where the facts of a system are: in this one, or in a tree of files that looks like one.
+//! Files with the facts of a system: of this one, or of a directory tree that looks like one.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -13,14 +13,14 @@ pub struct System {
     root: PathBuf,
 }
 
-/// What became of reading a value.
+/// Result of reading a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Its text, without white space around it.
     Value(String),
     /// There is no such file: the kernel does not have it, or shows it elsewhere.
     Missing,
-    /// It is there and cannot be read.
+    /// The file exists and cannot be read.
     Unreadable(String),
 }
 
@@ -38,13 +38,13 @@ impl System {
         Self { root }
     }
 
-    /// Whether the kernel may be asked as well.
+    /// Whether it is this system, so that the kernel may be queried as well.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where the file is that the system itself calls `path`.
+    /// Path of the file that the system itself calls `path`.
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))

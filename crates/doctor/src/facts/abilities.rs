@@ -1,4 +1,4 @@
-//! What the kernel lets this process do that makes transfers faster.
+//! Kernel features available to this process that make transfers faster.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ pub struct Abilities {
     pub ebpf: Ability,
 }
 
-/// Whether something can be had.
+/// Availability of a feature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ability {
-    /// What is in the way; `None` if nothing is.
+    /// Obstacle; `None` if the feature is available.
     pub obstacle: Option<String>,
     /// A command that removes it.
     pub remedy: Option<String>,

@@ -7,9 +7,9 @@ const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 /// The kernel's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What it is read from: `tsc`, `hpet` and so on.
+    /// Current clock source: `tsc`, `hpet` and so on.
     pub source: Option<String>,
-    /// What it could be read from.
+    /// Available clock sources.
     pub sources: Vec<String>,
     /// Something such as NTP keeps it right.
     pub synchronized: Option<bool>,
@@ -26,7 +26,7 @@ impl Clock {
     }
 }
 
-/// What the kernel knows of that (adjtimex(2)).
+/// Whether the kernel considers the clock synchronized (adjtimex(2)).
 fn is_synchronized() -> Option<bool> {
     // SAFETY: all zeros is a valid timex, with no mode set: nothing is changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

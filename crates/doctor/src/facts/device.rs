@@ -37,7 +37,7 @@ pub struct Device {
     pub batch_segments: Option<u32>,
     /// Queues for what arrives.
     pub receive_queues: Option<usize>,
-    /// What arrives is spread over processors by software (`rps_cpus`).
+    /// Arriving packets are spread over processors by software (`rps_cpus`).
     pub is_spread: bool,
     /// Its interrupts.
     pub interrupts: Vec<Interrupt>,
@@ -50,7 +50,7 @@ pub struct Device {
 pub struct Node {
     /// Its number.
     pub number: u32,
-    /// How many the host has.
+    /// Number of NUMA nodes of the host.
     pub of: usize,
 }
 
@@ -74,7 +74,7 @@ pub struct Interrupt {
     pub processors: Vec<usize>,
 }
 
-/// What the kernel says of all devices.
+/// The kernel's lists of all devices.
 struct Kernel {
     links: Vec<Link>,
     qdiscs: Vec<Qdisc>,
@@ -164,8 +164,8 @@ fn offloads(device: &str) -> Option<Offloads> {
     })
 }
 
-/// What `/sys` shows under the name of a device: that of the network namespace in which it was
-/// mounted, which may be another.
+/// Directory of a device name in `/sys`: that of the network namespace in which it was mounted,
+/// which may be another device.
 struct Shown<'a> {
     system: &'a System,
     directory: String,
@@ -176,7 +176,7 @@ impl Shown<'_> {
         self.system.text(&format!("{}/{name}", self.directory))
     }
 
-    /// Whether it is this one.
+    /// Whether the directory belongs to `link`.
     fn is(&self, link: &Link) -> bool {
         let hex: Vec<String> = link.address.iter().map(|byte| format!("{byte:02x}")).collect();
         self.text("ifindex").is_some_and(|index| index == link.index.to_string())
@@ -216,7 +216,7 @@ impl Shown<'_> {
         (of > 1).then_some(Node { number, of })
     }
 
-    /// Those of the device; of a virtio device, those of what it is plugged into.
+    /// Interrupts of the device; of a virtio device, those of its parent.
     fn interrupts(&self) -> Vec<Interrupt> {
         let places = ["device/msi_irqs", "device/../msi_irqs"].map(|place| format!("{}/{place}", self.directory));
         let numbers = places.iter().map(|place| self.system.names(place)).find(|names| !names.is_empty());

@@ -20,16 +20,16 @@ const DEPTH: usize = 8;
 /// Two pages that are equal could be stored as one.
 const PAGE: usize = 4096;
 
-/// What a disk did.
+/// Measured rates of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// The directory that was written to.
     pub directory: PathBuf,
     /// `io_uring` or `threads`.
     pub engine: &'static str,
-    /// It was Direct I/O.
+    /// Direct I/O was used.
     pub is_direct: bool,
-    /// How much was written, and read.
+    /// Bytes written, and read.
     pub bytes: ByteCount,
     /// Rate of writing, until all was durable.
     pub write: Rate,
@@ -37,7 +37,7 @@ pub struct Disk {
     pub read: Rate,
 }
 
-/// Why there are no rates.
+/// Reason why there are no rates.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskTestError {
     /// There can be no file.
@@ -45,7 +45,7 @@ pub enum DiskTestError {
     Make {
         /// The directory.
         directory: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: std::io::Error,
     },
     /// The file cannot be used.
@@ -110,7 +110,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// What can be compressed would be faster than data is. The blocks keep what is in them.
+    /// Fills the blocks with noise, because compressible data would be written faster. Their
+    /// contents are kept.
     fn fill_with_noise(&self) {
         let mut state = 0_u64;
         let blocks: Vec<Block> = std::iter::from_fn(|| self.pool.try_take()).collect();

@@ -1,4 +1,4 @@
-//! What a host is like, from all its parts.
+//! Facts of a host, from all its parts.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::disk::Disk;
 use super::processors::listed;
 use crate::{Sysctls, System};
 
-/// What a host is like. What was not seen is `None` or empty.
+/// Facts of a host. What could not be read is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
     /// Settings of the kernel.
@@ -24,7 +24,7 @@ pub struct HostFacts {
     pub memory: Option<ByteCount>,
     /// The clock.
     pub clock: Clock,
-    /// What the kernel lets this process do.
+    /// Kernel features available to this process.
     pub abilities: Option<Abilities>,
     /// A disk, if one was measured.
     pub disk: Option<Disk>,

@@ -1,10 +1,10 @@
-//! What is found, without judgement.
+//! Facts of a host, without judgement.
 //!
 //! | file | from |
 //! |---|---|
 //! | `host` | all of these together |
 //! | `device` | `/sys/class/net`, rtnetlink, ethtool: the devices that the traffic takes |
-//! | `route` | which devices those are, addresses, and the path MTU |
+//! | `route` | devices of the default routes, addresses, and the path MTU |
 //! | `processors` | lists of processors, as the kernel writes them |
 //! | `clock` | clock source, adjtimex(2) |
 //! | `abilities` | io_uring and eBPF |

@@ -1,5 +1,4 @@
-//! Which devices the traffic takes and have which address, and how large a packet may be on the
-//! way.
+//! Devices of the default routes, addresses of devices, and the path MTU.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -26,14 +25,16 @@ pub(super) fn default_devices(system: &System) -> Vec<String> {
     devices
 }
 
-/// Of `device destination gateway flags references use metric mask …`.
+/// Device of a line `device destination gateway flags references use metric mask …`, if it is a
+/// default route.
 fn default_four(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = *words.get(1)? == "00000000" && *words.get(7)? == "00000000";
     (is_default && is_used(words[3])).then_some(words[0])
 }
 
-/// Of `destination length source length gateway metric references use flags device`.
+/// Device of a line `destination length source length gateway metric references use flags device`,
+/// if it is a default route.
 fn default_six(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = words.first()?.bytes().all(|digit| digit == b'0') && *words.get(1)? == "00";
@@ -44,11 +45,10 @@ fn is_used(flags: &str) -> bool {
     u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & REJECT == 0)
 }
 
-/// The name of the device that has each address of this host, as the calling thread's network
-/// namespace has them.
+/// Name of the device of each address of this host, in the calling thread's network namespace.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not list them.
 pub fn addresses() -> Result<BTreeMap<IpAddr, String>, NetlinkError> {
     let names: BTreeMap<u32, String> = icdc_netlink::links()?.into_iter().map(|link| (link.index, link.name)).collect();
     let addresses = icdc_netlink::addresses()?.into_iter();

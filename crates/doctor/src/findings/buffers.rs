@@ -10,7 +10,7 @@ use crate::{Aim, HostFacts};
 struct Limit {
     id: &'static str,
     name: &'static str,
-    /// Which of how many numbers.
+    /// Index of the number in the setting.
     place: usize,
     count: usize,
     why: &'static str,
@@ -82,7 +82,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// TCP as a whole must have room for one such buffer and for what others use.
+/// TCP as a whole needs memory for one such buffer and for other connections.
 fn memory(host: &HostFacts, aim: Aim) -> Option<Finding> {
     const ID: &str = "tcp.mem";
     const WHY: &str = "beyond the second number TCP shrinks the windows of all connections, beyond the third it drops";

@@ -11,9 +11,9 @@ use crate::{Aim, HostFacts};
 const FAST: Rate = Rate::from_bits_per_second(10_000_000_000);
 /// Below this hardly anything about a device matters.
 const SLOW: Rate = Rate::from_bits_per_second(1_000_000_000);
-/// Of Ethernet.
+/// MTU of Ethernet.
 const USUAL_MTU: ByteCount = ByteCount::new(1500);
-/// What most devices of data centres and research networks take.
+/// MTU that most devices of data centres and research networks support.
 const JUMBO_MTU: u64 = 9000;
 /// Disciplines that shape or emulate: they hold back whatever comes.
 const SHAPERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "cbq"];
@@ -208,7 +208,7 @@ mod tests {
         Device { name: "eth0".to_owned(), ..Device::default() }
     }
 
-    /// The only finding on a device of a host with so many processors: severity and fix.
+    /// The only finding on a device of a host with `processors` processors: severity and fix.
     fn one(device: &Device, processors: usize, rate: &str) -> (Severity, String) {
         let host = HostFacts { processors: (0..processors).collect(), ..HostFacts::default() };
         let findings = judge(device, &host, aim(rate));

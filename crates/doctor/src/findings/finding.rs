@@ -2,7 +2,7 @@
 
 use crate::remedy::Change;
 
-/// How much it matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// As it should be.
@@ -15,7 +15,7 @@ pub enum Severity {
     Problem,
 }
 
-/// What a finding is about.
+/// Subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// This host.
@@ -24,24 +24,24 @@ pub enum Group {
     Path,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Name that stays the same from run to run and from host to host.
     pub id: &'static str,
-    /// Where it belongs.
+    /// Group of the finding.
     pub group: Group,
-    /// Which of several: a device, a setting, a directory.
+    /// Item of several: a device, a setting, a directory.
     pub subject: Option<String>,
-    /// How much it matters.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What is the case.
+    /// Observed state.
     pub found: String,
-    /// Why that matters, in one line.
+    /// Reason why it matters, in one line.
     pub why: &'static str,
     /// Commands that change it.
     pub fix: Vec<String>,
-    /// The same for [`apply`](crate::remedy::apply()), where it can do it.
+    /// Change that makes the fix by [`apply`](crate::remedy::apply()), where it can.
     pub change: Option<Change>,
 }
 
@@ -65,12 +65,12 @@ impl Finding {
         Self { group: Group::Path, ..Self::host(id, severity, found, why) }
     }
 
-    /// The same about one of several.
+    /// Sets the item that the finding is about.
     pub(super) fn about(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 
-    /// The same with one more command.
+    /// Adds a command to the fix.
     pub(super) fn with_fix(mut self, command: impl Into<String>) -> Self {
         self.fix.push(command.into());
         self

@@ -7,9 +7,10 @@ use crate::probe::{Burst, Capacity, Loss, PathFacts};
 use crate::sysctl;
 use crate::{Aim, HostFacts};
 
-/// What TCP hands to the device at once, paced or not: up to 64 KiB from about 500 Mbit/s on.
+/// Bytes that TCP hands to the device at once, paced or not: up to 64 KiB from about 500 Mbit/s on.
 const BATCH: ByteCount = ByteCount::from_kib(64);
-/// A pacing rate this far below the capacity leaves room for others and for what was not measured.
+/// Ratio of a safe pacing rate to the capacity: the rest is for other traffic and for what was not
+/// measured.
 const SAFE: (u64, u64) = (8, 10);
 
 pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding> {
@@ -30,7 +31,7 @@ pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding
     findings.into_iter().flatten().chain(routes(path)).collect()
 }
 
-/// One line for each route. Copies take the first one that works.
+/// A finding for each route. Copies take the first one that works.
 fn routes(path: &PathFacts) -> impl Iterator<Item = Finding> {
     const WHY: &str = "copies take the first of direct, back and ssh that works";
     const WHY_FIRST: &str = "copies go by another route, if any works: let a firewall pass a port or a few, and name them with --port LO-HI";
@@ -233,7 +234,7 @@ mod tests {
         HostFacts { devices: vec![device], sysctls, ..HostFacts::default() }
     }
 
-    /// Severity and fix of what is said of a path.
+    /// Severity and fix of a finding on a path.
     fn one(path: &PathFacts, host: &HostFacts, id: &str) -> (Severity, String) {
         let findings = judge(path, host, Aim::new(None, None, host, Some(path)));
         let finding = findings.into_iter().find(|finding| finding.id == id).unwrap_or_else(|| panic!("no {id}"));

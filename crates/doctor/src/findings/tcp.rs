@@ -10,7 +10,7 @@ use crate::{Aim, HostFacts};
 struct Switch {
     id: &'static str,
     name: &'static str,
-    /// It should be 0; else anything but 0.
+    /// The setting should be 0; otherwise anything but 0.
     off: bool,
     severity: Severity,
     good: &'static str,
@@ -106,7 +106,7 @@ fn judge_switch(switch: &Switch, host: &HostFacts) -> Option<Finding> {
 }
 
 const MTU_PROBING: &str = "tcp.mtu_probing";
-/// Of Ethernet; every path takes it, but for tunnels.
+/// MTU of Ethernet; every path supports it, except for tunnels.
 const USUAL_MTU: u64 = 1500;
 
 fn has_large_packets(host: &HostFacts) -> bool {
@@ -132,7 +132,7 @@ fn congestion(host: &HostFacts, aim: Aim) -> Option<Finding> {
     Some(finding.with_fix(format!("sysctl -w {}=cubic", sysctl::CONGESTION)))
 }
 
-/// What users without privilege may choose.
+/// Congestion controls that unprivileged users may choose.
 fn choices(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "tcp.allowed_congestion_control";
     const WHY: &str =

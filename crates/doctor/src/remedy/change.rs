@@ -2,7 +2,7 @@
 
 use crate::sysctl;
 
-/// What a setting shall become.
+/// New value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its name.

@@ -1,4 +1,4 @@
-//! Why nothing was changed.
+//! Errors of changing settings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RemedyError {
-    /// This user may not.
+    /// This user lacks permission.
     #[error("{call} {}: {cause}", .path.display())]
     Denied {
-        /// What was tried.
+        /// System call that failed.
         call: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// It cannot be written, read or removed.
+    /// A file cannot be written, read or removed.
     #[error("{call} {}: {cause}", .path.display())]
     Io {
-        /// What was tried.
+        /// System call that failed.
         call: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The kernel took the value and has another one.
@@ -34,12 +34,12 @@ pub enum RemedyError {
     Kept {
         /// The setting.
         name: &'static str,
-        /// What was written.
+        /// Value that was written.
         wanted: String,
-        /// What is there.
+        /// Value that was read back.
         kept: String,
     },
-    /// A file of somebody else has the name of ours.
+    /// A file that icdc did not write has the name of icdc's.
     #[error("{} was not written by `icdc doctor`: move it away, or add to it what the findings name", .path.display())]
     Foreign {
         /// The file.
@@ -50,7 +50,7 @@ pub enum RemedyError {
     Note {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the file.
         reason: String,
     },
 }

@@ -31,11 +31,11 @@ use note::{Note, Remembered};
 
 const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
 const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
-/// First line of the drop-in: tells it from a file of somebody else.
+/// First line of the drop-in: distinguishes it from a file that icdc did not write.
 const SIGNATURE: &str =
     "# Written by `icdc doctor --apply`; `icdc doctor --undo` removes it and restores what was before.";
 
-/// Whether this process may change settings at all.
+/// Checks that this process may change settings at all.
 ///
 /// # Errors
 /// [`RemedyError::Denied`] if not.
@@ -48,10 +48,11 @@ pub fn permitted(system: &System) -> Result<(), RemedyError> {
     Ok(())
 }
 
-/// Makes changes that are not made yet. Those that the kernel refuses are told and not noted.
+/// Makes changes that are not made yet. Those that the kernel refuses are reported and not noted.
 ///
 /// # Errors
-/// Nothing could be written, or a file of somebody else is in the way. Settings are then as before.
+/// Nothing could be written, or a file that icdc did not write is in the way. Settings are then as
+/// before.
 pub fn apply(system: &System, changes: &[Change]) -> Result<Applied, RemedyError> {
     let mut note = Note::load(&system.path(NOTE))?;
     check_drop_in(system)?;
@@ -150,7 +151,7 @@ fn save(system: &System, note: &Note) -> Result<(), RemedyError> {
     write::atomically(&drop_in, &text, 0o644).map_err(|error| RemedyError::io("write", &drop_in, error))
 }
 
-/// A file of that name that somebody else has written is not to be lost.
+/// A file of that name that icdc did not write must not be lost.
 fn check_drop_in(system: &System) -> Result<(), RemedyError> {
     let path = system.path(DROP_IN);
     match fs::read(&path) {
@@ -223,7 +224,7 @@ mod tests {
     fn what_is_applied_is_taken_back_however_often_it_was() {
         let tree = Tree::new();
         let applied = apply(&tree.system, &changes(7_000_000)).unwrap();
-        // One is not there, and nobody makes it.
+        // One setting does not exist, and is not made.
         assert_eq!((applied.set.len(), applied.refused.len()), (3, 0));
         assert_eq!(tree.text(TCP_RECEIVE), "4096 131072 7000000");
         assert_eq!((tree.text(RECEIVE), tree.text(IDLE)), ("7000000".into(), "0".into()));
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_is_told_and_not_noted() {
         let tree = Tree::new();
-        // A number that nobody may write, root included.
+        // A number that no user may write, root included.
         fs::remove_file(tree.system.path(IDLE)).unwrap();
         std::os::unix::fs::symlink("/proc/sys/kernel/random/entropy_avail", tree.system.path(IDLE)).unwrap();
         let applied = apply(&tree.system, &changes(7_000_000)).unwrap();

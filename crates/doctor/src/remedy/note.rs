@@ -13,7 +13,8 @@ use crate::sysctl::{CHANGEABLE, numbers};
 
 const VERSION: u32 = 1;
 
-/// What was changed, by name. Only settings that this program changes are in it, and only numbers.
+/// Note of the changed settings, by name. It has only settings that this program changes, and only
+/// numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Note {
     pub(super) entries: BTreeMap<&'static str, Remembered>,
@@ -24,11 +25,11 @@ pub(super) struct Note {
 pub(super) struct Remembered {
     /// Before the first change.
     pub(super) before: String,
-    /// By the last one.
+    /// Value that was set last.
     pub(super) set: String,
 }
 
-/// As it is written.
+/// Format of the note in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

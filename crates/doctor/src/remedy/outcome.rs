@@ -1,8 +1,8 @@
-//! What applying changes, or taking them back, has led to.
+//! Results of applying changes, and of undoing them.
 
 use super::error::RemedyError;
 
-/// What was applied.
+/// Result of applying changes.
 #[derive(Debug, Default)]
 pub struct Applied {
     /// Settings that have changed.
@@ -16,17 +16,17 @@ pub struct Applied {
 pub struct Set {
     /// Its name.
     pub name: &'static str,
-    /// What it was.
+    /// Earlier value.
     pub before: String,
-    /// What it is.
+    /// Present value.
     pub now: String,
 }
 
-/// What was taken back.
+/// Result of undoing changes.
 #[derive(Debug, Default)]
 pub struct Undone {
     /// Settings that are again what they were.
     pub restored: Vec<Set>,
-    /// Settings that somebody else has changed since; they stay.
+    /// Settings that another program has changed since; they stay.
     pub left: Vec<Set>,
 }
