@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender as Channel;
+use icdc_disk::Block;
 use icdc_limits::thread::NoThread;
 use icdc_link::{Inlet, LinkError, Parcel};
-use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Problem, Refusal, RefusalKind};
+use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
 use icdc_session::receiver::frames_arrived::Answer;
@@ -130,12 +131,7 @@ impl Intake<'_> {
                 self.hash(header, payload.map(arrived));
             }
             Message::Part(part) => {
-                let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
-                let ring = self.shared.pool.capacity();
-                let put = |before, arrived| put(before, arrived, part.range());
-                let whole = self.shared.parts().arrived(&part, block, ring, put);
-                let whole = whole.map_err(|wrong| SessionError::Protocol(wrong.into()))?;
-                if let Some((header, block)) = whole {
+                if let Some((header, block)) = self.join(&part, payload)? {
                     self.hash(header, Some(arrived((block, part.length as usize))));
                 }
             }
@@ -162,17 +158,8 @@ impl Intake<'_> {
                     let _ = makes.send(wanted);
                 }
             }
-            Message::Congestion(Congestion { name, instead }) => {
-                self.account.note_congestion(name);
-                if !instead.is_empty() {
-                    (self.shared.events)(Event::Notice { text: instead });
-                }
-            }
-            Message::MaxRate { bytes_per_second } => {
-                let limit = Rate::from_bytes_per_second(bytes_per_second);
-                self.account.note_max_rate(limit);
-                self.shared.counters.max_rate.store(limit.as_bits_per_second(), Ordering::Relaxed);
-            }
+            Message::Congestion(congestion) => self.congestion(congestion),
+            Message::MaxRate { bytes_per_second } => self.max_rate(Rate::from_bytes_per_second(bytes_per_second)),
             Message::Goodbye(goodbye) => return Ok(Flow::Goodbye(goodbye)),
             Message::Left { connection, .. } => self.left(connection),
             Message::Interrupt => return Err(SessionError::Interrupted),
@@ -186,6 +173,27 @@ impl Intake<'_> {
             }
         }
         Ok(Flow::Continue)
+    }
+
+    /// Adds a part to its block; returns the block once it is complete.
+    fn join(&self, part: &Part, payload: Option<(Block, usize)>) -> Result<Option<(BlockHeader, Block)>, SessionError> {
+        let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
+        let ring = self.shared.pool.capacity();
+        let put = |before, arrived| put(before, arrived, part.range());
+        let whole = self.shared.parts().arrived(part, block, ring, put);
+        whole.map_err(|wrong| SessionError::Protocol(wrong.into()))
+    }
+
+    fn congestion(&self, Congestion { name, instead }: Congestion) {
+        self.account.note_congestion(name);
+        if !instead.is_empty() {
+            (self.shared.events)(Event::Notice { text: instead });
+        }
+    }
+
+    fn max_rate(&self, limit: Rate) {
+        self.account.note_max_rate(limit);
+        self.shared.counters.max_rate.store(limit.as_bits_per_second(), Ordering::Relaxed);
     }
 
     /// Hands a block to the hashers.

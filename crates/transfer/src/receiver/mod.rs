@@ -47,7 +47,7 @@ use std::sync::{Mutex, OnceLock};
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, bounded, unbounded};
 use icdc_disk::BlockPool;
-use icdc_link::{Link, Outlet};
+use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{FileDigest, Goodbye, Message, ReceiveOptions};
 use icdc_session::SessionError;
@@ -68,7 +68,7 @@ use crate::clock;
 use crate::confined::confined;
 use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
-use crate::once::{Once, watched};
+use crate::once::{Once, Running, watched};
 use crate::processors::hashers;
 use crate::resources;
 use crate::stage_thread::{all_of, try_start};
@@ -173,15 +173,38 @@ fn receive(
         counters: Counters::default(),
         place: OnceLock::new(),
     };
+    let (receives, first_ended) = watched();
+    let watch = Watch {
+        start: account.start(),
+        stop,
+        joined: joining.joined,
+        ending_changed: &ending_changed,
+        first: &first_ended,
+    };
+    run_threads(&shared, account, &watch, (outlet, replies_queue), (inlet, receives))?;
+    shared.tell_noticed();
+    if let Some(place) = shared.place.get() {
+        account.note_place(*place);
+    }
+    account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
+    received(shared)
+}
+
+/// Runs the threads of a session until all of them have ended.
+fn run_threads(
+    shared: &Shared<'_>,
+    account: &Account,
+    watch: &Watch<'_>,
+    (mut outlet, replies): (Box<dyn Outlet>, Queue<Reply>),
+    (inlet, receives): (Box<dyn Inlet>, Running),
+) -> Result<(), SessionError> {
     let (to_names, names_queue) = bounded(64);
     let (stored, stored_queue) = unbounded();
     let hashers = hashers();
     let (to_hash, hash_queue) = bounded(hashers.max(2));
     let (to_store, store_queue) = bounded(hashers.max(2));
     let (to_compare, compare_queue) = unbounded();
-
     std::thread::scope(|scope| {
-        let shared = &shared;
         let stages = all_of(scope, ["reply", "names", "hash", "compare", "store", "receive"]);
         let [reply, names, hash, compare, store, receive] = match stages {
             Ok(stages) => stages,
@@ -194,7 +217,7 @@ fn receive(
         let (sends, sent) = watched();
         reply.run(move || {
             let _sends = sends;
-            run_outlet(shared, outlet, &replies_queue);
+            run_outlet(shared, outlet, &replies);
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
         for _ in 1..hashers {
@@ -209,36 +232,26 @@ fn receive(
         store.run(move || store::run(shared, &store_queue, stored));
         let intake = Intake { shared, account, names: to_names, hash: to_hash };
         let further = intake.clone();
-        let (receives, first_ended) = watched();
         receive.run(move || {
             let _receives = receives;
             intake.run(inlet);
         });
 
         // The intakes hold the heads of all queues: when they end, everything behind them drains.
-        let watch = Watch {
-            start: account.start(),
-            stop,
-            joined: joining.joined,
-            ending_changed: &ending_changed,
-            first: &first_ended,
-        };
-        supervise::supervise(shared, scope, &further, &watch);
+        supervise::supervise(shared, scope, &further, watch);
         drop(further);
         if let Err(panic) = executor.join() {
             std::panic::resume_unwind(panic);
         }
         supervise::finish(shared, &sent);
         Ok(())
-    })?;
+    })
+}
 
-    shared.tell_noticed();
-    if let Some(place) = shared.place.get() {
-        account.note_place(*place);
-    }
-    account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
-    let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
+/// Result of a session whose threads have ended.
+fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
     let counters = &shared.counters;
+    let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
     let files = counters.files.load(Ordering::Relaxed);
     let only = *counters.only.lock().expect("no panic while a digest is noted");
     Ok(Received {

@@ -198,23 +198,12 @@ impl<'a> FileExecutor<'a> {
                 let made = new.iter().map(|new| (new.id, self.make_directory(new))).collect();
                 self.book.on_directories_made(made);
             }
-            Action::Examine(asked) => {
-                let examined = asked.iter().map(|asked| (asked.id, self.examine(*asked))).collect();
-                if self.shared.has_failed() {
-                    // A lock may not have been waited for, which is no failure of its item.
-                    self.book.on_link_ended();
-                }
-                self.book.on_examined(examined);
-            }
+            Action::Examine(examinations) => self.examine_all(&examinations),
             Action::Amend(ids) => {
                 let amended = ids.iter().map(|id| (*id, self.amend(*id))).collect();
                 self.book.on_amended(amended);
             }
-            Action::NoteStaged { id, path } => {
-                if let Err(reason) = self.note_staged(&path) {
-                    self.book.on_lost(clock::now(), id, reason.into());
-                }
-            }
+            Action::NoteStaged { id, path } => self.note_staged(id, &path),
             Action::Expect { id, held } => self.expect(id, held),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::Stage { pieces, payload } => {
@@ -225,11 +214,7 @@ impl<'a> FileExecutor<'a> {
                 let made = self.make_symlink(id);
                 self.book.on_link_made(id, made);
             }
-            Action::MakeLink { id, first } => match self.make_link(id, &first) {
-                Ok(Linked::ToFirst) => self.book.on_link_made(id, Ok(())),
-                Ok(Linked::Not(why)) => self.book.on_link_impossible(id, why),
-                Err(failure) => self.book.on_link_made(id, Err(failure)),
-            },
+            Action::MakeLink { id, first } => self.make_hard_link(id, &first),
             Action::Flush(file_systems) => {
                 let flushed = self.directories.flush(&file_systems).map_err(|error| failure::of_tree(&error));
                 self.book.on_flushed(flushed);
@@ -243,29 +228,11 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_names_flushed(flushed);
             }
             Action::NotePublished(records) => self.note_published(&records),
-            Action::RemoveJournals(ids) => {
-                ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
-            }
-            Action::RemoveLeft { directory, name, with_data } => {
-                if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(&name)) {
-                    let remove = if with_data { leftovers::remove_unfinished } else { leftovers::remove_journals };
-                    remove(directory, &name, self.shared.whose());
-                }
-            }
-            Action::Discard(id) => {
-                if let Some(staged) = self.staged.remove(&id) {
-                    staged.discard();
-                }
-            }
-            Action::NoteReleased { path } => {
-                if let Some(run) = &mut self.run {
-                    run.released(&path);
-                }
-            }
-            Action::Forget(id) => {
-                self.claimed.remove(&id);
-                self.shared.forget_large(id);
-            }
+            Action::RemoveJournals(ids) => self.remove_journals(&ids),
+            Action::RemoveLeft { directory, name, with_data } => self.remove_leftovers(directory, &name, with_data),
+            Action::Discard(id) => self.discard(id),
+            Action::NoteReleased { path } => self.note_released(&path),
+            Action::Forget(id) => self.forget(id),
             Action::FinishDirectory { entry, remembered } => {
                 let finished = self.finish_directory(&entry, remembered);
                 self.book.on_directory_finished(&entry, finished);
@@ -352,10 +319,19 @@ impl FileExecutor<'_> {
         self.directories.land(landings).map_err(|error| local(error.to_string()))
     }
 
-    fn note_staged(&mut self, path: &[u8]) -> Result<(), String> {
-        let Some(run) = &mut self.run else { return Ok(()) };
+    /// Notes the staged item in the run's journal; without that the item is lost.
+    fn note_staged(&mut self, id: EntryId, path: &[u8]) {
+        let Some(run) = &mut self.run else { return };
         run.staged(path);
-        run.write()
+        if let Err(reason) = run.write() {
+            self.book.on_lost(clock::now(), id, reason.into());
+        }
+    }
+
+    fn note_released(&mut self, path: &[u8]) {
+        if let Some(run) = &mut self.run {
+            run.released(path);
+        }
     }
 
     fn note_published(&mut self, records: &[(ItemKey, FileDigest)]) {
@@ -461,6 +437,16 @@ impl FileExecutor<'_> {
     /// Extent of the lock of an item's unfinished file.
     fn locked(&self) -> Locked {
         if self.run.is_some() { Locked::OneOfMany } else { Locked::Everything }
+    }
+
+    fn examine_all(&mut self, examinations: &[Examination]) {
+        let examine = |examination: &Examination| (examination.id, self.examine(*examination));
+        let examined = examinations.iter().map(examine).collect();
+        if self.shared.has_failed() {
+            // A lock may not have been waited for, which is no failure of its item.
+            self.book.on_link_ended();
+        }
+        self.book.on_examined(examined);
     }
 
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
@@ -572,7 +558,15 @@ impl FileExecutor<'_> {
         Ok(())
     }
 
-    fn make_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
+    fn make_hard_link(&mut self, id: EntryId, first: &FirstName) {
+        match self.stage_hard_link(id, first) {
+            Ok(Linked::ToFirst) => self.book.on_link_made(id, Ok(())),
+            Ok(Linked::Not(why)) => self.book.on_link_impossible(id, why),
+            Err(failure) => self.book.on_link_made(id, Err(failure)),
+        }
+    }
+
+    fn stage_hard_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
         let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
@@ -665,6 +659,30 @@ impl FileExecutor<'_> {
             Err(Failure::Final(_)) => staged.remove(),
             Err(Failure::Passing(_)) => {}
         }
+    }
+
+    fn remove_journals(&mut self, ids: &[EntryId]) {
+        ids.iter().filter_map(|id| self.staged.remove(id)).for_each(|staged| staged.remove_journal());
+    }
+
+    /// Removes what an earlier run has left beside the item: journals, and with `with_data` its
+    /// unfinished files as well.
+    fn remove_leftovers(&self, directory: DirectoryId, name: &[u8], with_data: bool) {
+        if let (Ok(directory), Ok(name)) = (self.directories.get(directory), Name::new(name)) {
+            let remove = if with_data { leftovers::remove_unfinished } else { leftovers::remove_journals };
+            remove(directory, &name, self.shared.whose());
+        }
+    }
+
+    fn discard(&mut self, id: EntryId) {
+        if let Some(staged) = self.staged.remove(&id) {
+            staged.discard();
+        }
+    }
+
+    fn forget(&mut self, id: EntryId) {
+        self.claimed.remove(&id);
+        self.shared.forget_large(id);
     }
 
     fn flush_names(&self, names: &Names) -> Result<(), TreeError> {

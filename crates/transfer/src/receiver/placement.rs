@@ -63,6 +63,28 @@ enum Destination {
     Named(Directory, Name),
 }
 
+impl Destination {
+    /// The name of a single source, which may replace what has that name.
+    ///
+    /// # Errors
+    /// It cannot be replaced; for a `drop_box` the reason does not reveal what exists.
+    fn of_named(located: Located, begin: &Begin, is_drop_box: bool) -> Result<Self, SessionError> {
+        let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
+        if let (false, Some(Kind::Other(what))) = (is_drop_box, located.stat.map(|stat| stat.kind)) {
+            return Err(refusal(cannot_replace(&located.path(), what).into_reason()));
+        }
+        if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
+            && source.kind == SourceKind::Directory
+            && (stat.kind == Kind::File || is_drop_box && stat.kind != Kind::Directory)
+        {
+            let (path, source) = (located.path(), path_text(&source.name));
+            let reason = format!("{path} is a file; the directory {source} cannot replace it");
+            return Err(refusal(if is_drop_box { taken(&path).into_reason() } else { reason }));
+        }
+        Ok(Self::Named(located.directory, name))
+    }
+}
+
 impl Placement {
     /// Decides by the kinds of the sources and what exists at `destination`; by its `place` if an
     /// earlier session of the run has decided already. Makes nothing but missing `parents`. For the
@@ -112,21 +134,7 @@ impl Placement {
                 }
                 Destination::InsideNew(located)
             }
-            None => {
-                let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
-                if let (None, Some(Kind::Other(what))) = (drop_box, located.stat.map(|stat| stat.kind)) {
-                    return Err(refusal(cannot_replace(&located.path(), what).into_reason()));
-                }
-                if let (Some(source), Some(stat)) = (begin.sources.first(), located.stat)
-                    && source.kind == SourceKind::Directory
-                    && (stat.kind == Kind::File || drop_box.is_some() && stat.kind != Kind::Directory)
-                {
-                    let (path, source) = (located.path(), path_text(&source.name));
-                    let reason = format!("{path} is a file; the directory {source} cannot replace it");
-                    return Err(refusal(if drop_box.is_some() { taken(&path).into_reason() } else { reason }));
-                }
-                Destination::Named(located.directory, name)
-            }
+            None => Destination::of_named(located, begin, drop_box.is_some())?,
         };
         Ok(Self::new(begin, destination))
     }

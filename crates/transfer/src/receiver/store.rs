@@ -131,70 +131,75 @@ impl Store<'_> {
         self.carry_out();
     }
 
-    /// Does what the machine asks for.
+    /// Carries out the machine's actions.
     fn carry_out(&mut self) {
         while let Some(action) = self.machine.poll() {
-            match action {
-                Action::Open { id } => self.open(id),
-                Action::Write { id, index, block } => self.write(id, index, block),
-                Action::Sync { id } => {
-                    if let Some(file) = self.files.get(&id) {
-                        let job = Job::Sync { file: file.disk_file().clone() };
-                        self.submit(id, JobPurpose::Sync, job);
-                    }
-                }
-                Action::Note { id, blocks } => {
-                    if let Some(file) = self.files.get_mut(&id) {
-                        self.machine.on_noted(id, file.note(&blocks));
-                    }
-                }
-                Action::Finish { id } => {
-                    if let Some(file) = self.files.get(&id) {
-                        let finished = file.finish(self.shared.options.preserve);
-                        if finished == Ok(false) {
-                            self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
-                        }
-                        self.machine.on_finished(id, finished.map(|_| ()));
-                    }
-                }
-                Action::FindData { id } => {
-                    if let Some(file) = self.files.get(&id) {
-                        self.machine.on_data_found(id, file.find_data());
-                    }
-                }
-                Action::Durable(bytes) => self.shared.durable(bytes),
-                Action::Probe => {
-                    let ring_blocks = self.shared.pool.capacity() as u32;
-                    self.shared.reply(Message::Ready(Ready { resuming: false, ring_blocks }));
-                }
-                Action::Resend { id, index } => {
-                    let path = self.files.get(&id).map(LargeFile::path).unwrap_or_default();
-                    tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
-                    self.shared.reply(Message::Resend { id, index });
-                }
-                Action::Foreign(end) => self.report(NameJob::Message(Message::FileEnd(end))),
-                Action::Stored { id, digest, unsynced } => {
-                    let Some(file) = self.files.remove(&id) else { continue };
-                    self.report(match file.made(unsynced) {
-                        Ok(made) => NameJob::Stored { id, made, digest },
-                        Err(failure) => {
-                            file.close(false);
-                            NameJob::Lost { id, failure }
-                        }
-                    });
-                }
-                Action::Lost { id, loss, keep } => {
-                    let path = self.close(id, keep);
-                    // The session's failure says more, such as that another icdc has the file.
-                    if !self.shared.has_failed() {
-                        self.report(NameJob::Lost { id, failure: loss.into_failure(&path) });
-                    }
-                }
-                Action::Left { id, keep } => {
-                    self.close(id, keep);
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action<Arrival>) {
+        match action {
+            Action::Open { id } => self.open(id),
+            Action::Write { id, index, block } => self.write(id, index, block),
+            Action::Sync { id } => {
+                if let Some(file) = self.files.get(&id) {
+                    let job = Job::Sync { file: file.disk_file().clone() };
+                    self.submit(id, JobPurpose::Sync, job);
                 }
             }
+            Action::Note { id, blocks } => {
+                if let Some(file) = self.files.get_mut(&id) {
+                    self.machine.on_noted(id, file.note(&blocks));
+                }
+            }
+            Action::Finish { id } => self.finish(id),
+            Action::FindData { id } => {
+                if let Some(file) = self.files.get(&id) {
+                    self.machine.on_data_found(id, file.find_data());
+                }
+            }
+            Action::Durable(bytes) => self.shared.durable(bytes),
+            Action::Probe => {
+                let ring_blocks = self.shared.pool.capacity() as u32;
+                self.shared.reply(Message::Ready(Ready { resuming: false, ring_blocks }));
+            }
+            Action::Resend { id, index } => {
+                let path = self.files.get(&id).map(LargeFile::path).unwrap_or_default();
+                tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
+                self.shared.reply(Message::Resend { id, index });
+            }
+            Action::Foreign(end) => self.report(NameJob::Message(Message::FileEnd(end))),
+            Action::Stored { id, digest, unsynced } => {
+                let Some(file) = self.files.remove(&id) else { return };
+                self.report(match file.made(unsynced) {
+                    Ok(made) => NameJob::Stored { id, made, digest },
+                    Err(failure) => {
+                        file.close(false);
+                        NameJob::Lost { id, failure }
+                    }
+                });
+            }
+            Action::Lost { id, loss, keep } => {
+                let path = self.close(id, keep);
+                // The session's failure says more, such as that another icdc has the file.
+                if !self.shared.has_failed() {
+                    self.report(NameJob::Lost { id, failure: loss.into_failure(&path) });
+                }
+            }
+            Action::Left { id, keep } => {
+                self.close(id, keep);
+            }
         }
+    }
+
+    fn finish(&mut self, id: EntryId) {
+        let Some(file) = self.files.get(&id) else { return };
+        let finished = file.finish(self.shared.options.preserve);
+        if finished == Ok(false) {
+            self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
+        }
+        self.machine.on_finished(id, finished.map(|_| ()));
     }
 
     fn report(&self, job: NameJob) {

@@ -40,7 +40,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_link::{Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{Digest, EntryId, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
@@ -50,7 +50,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Time};
 
 use self::connections::Connections;
-use self::executor::{Executor, Keeps, Queues, READERS};
+use self::executor::{Executor, Keeps, Queues, READERS, ReadJob};
 use self::hashing::Step;
 use self::progress::Progress;
 use self::selection::Selection;
@@ -131,15 +131,7 @@ fn send(
         outlet.flush().map_err(SessionError::of_link)?;
         return Err(SessionError::Refused(refusal));
     }
-    let hashers = hashers();
-    let wanted = POOL_BLOCKS + hashers - 1;
-    let most = wanted + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
-    let [wanted, most] = [wanted, most].map(|blocks| resources::blocks(blocks as u64) as usize);
-    let pool = resources::fits(wanted as u64).and_then(|()| {
-        BlockPool::growing(wanted, most)
-            .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
-    });
-    let pool = match pool {
+    let pool = match block_pool(hashers()) {
         Ok(pool) => pool,
         Err(refused) => {
             return Err(break_off(&mut *outlet, SessionError::Local(format!("memory for blocks: {refused}"))));
@@ -157,51 +149,10 @@ fn send(
     }
     let Queues { packs, reads, data, parts, wake } = queues;
     let connections = Connections::new((&executor, account), wake, data, parts, options, share, joining.wanted);
-    let (steps, steps_queue) = bounded(hashers.max(2));
-
-    let mut path = PathWatch::default();
-    let outcome = std::thread::scope(|scope| {
-        let (executor, connections) = (&executor, &connections);
-        let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
-        let [intake, send, steer, pack, read, hash, scan] = match stages {
-            Ok(stages) => stages,
-            Err(error) => return Err(break_off(&mut *outlet, error)),
-        };
-        intake.run(move || intake::run(executor, &connections.steering, inlet));
-        send.run(move || connections.run_first(outlet));
-        steer.run(move || connections.steer());
-        let (further_packs, further_steps, further_queue) = (packs.clone(), steps.clone(), steps_queue.clone());
-        pack.run(move || small::run(executor, &packs));
-        read.run(move || large::read(executor, 0, &reads, &steps));
-        hash.run(move || hashing::run(executor, &steps_queue));
-        let selected = selection.clone();
-        scan.run(move || scan_sources(executor, roots, problems, options, selected));
-        // Those that it can do without come last, where threads are few.
-        for _ in 1..small::PACKERS {
-            let packs = further_packs.clone();
-            if try_start(scope, "pack", move || small::run(executor, &packs)).is_err() {
-                break;
-            }
-        }
-        for _ in 1..hashers {
-            let steps = further_queue.clone();
-            if try_start(scope, "hash", move || hashing::run(executor, &steps)).is_err() {
-                break;
-            }
-        }
-        start_readers(executor, scope, &further_steps);
-        drop((further_packs, further_steps, further_queue));
-
-        let outcome = supervise(executor, scope, connections, joining.joined, &mut path, account.start(), stop);
-        if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
-            tuned.remember_path(found);
-        }
-        if outcome.is_ok() {
-            connections.await_farewells();
-        }
-        control.shutdown();
-        executor.further.shut_all();
-        outcome
+    let watch = Watch { joined: joining.joined, start: account.start(), stop };
+    let outcome = run_threads(&executor, &connections, &watch, Link { outlet, inlet, control }, (packs, reads), {
+        let (executor, selection) = (&executor, selection.clone());
+        move || scan_sources(executor, roots, problems, options, selection)
     });
     executor.tell_noticed();
     if let Some(limit) = executor.max_rate() {
@@ -218,6 +169,81 @@ fn send(
     }
     let (tree, only) = executor.digests();
     Ok(Sent { counts: executor.counts(), tree, only })
+}
+
+/// Inputs of the thread that supervises a session.
+struct Watch<'a> {
+    /// Further connections.
+    joined: &'a Queue<FurtherLink>,
+    /// Start of the run.
+    start: Time,
+    /// The user's request to stop.
+    stop: &'a StopSignal,
+}
+
+/// Runs the threads of a session until it is over; `scan` announces the sources.
+fn run_threads(
+    executor: &Executor<'_>,
+    connections: &Connections<'_>,
+    watch: &Watch<'_>,
+    Link { mut outlet, inlet, control }: Link,
+    (packs, reads): (Queue<Vec<EntryId>>, Queue<ReadJob>),
+    scan_sources: impl FnOnce() + Send,
+) -> Result<(), SessionError> {
+    let hashers = hashers();
+    let (steps, steps_queue) = bounded(hashers.max(2));
+    std::thread::scope(|scope| {
+        let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
+        let [intake, send, steer, pack, read, hash, scan] = match stages {
+            Ok(stages) => stages,
+            Err(error) => return Err(break_off(&mut *outlet, error)),
+        };
+        intake.run(move || intake::run(executor, &connections.steering, inlet));
+        send.run(move || connections.run_first(outlet));
+        steer.run(move || connections.steer());
+        let (further_packs, further_steps, further_queue) = (packs.clone(), steps.clone(), steps_queue.clone());
+        pack.run(move || small::run(executor, &packs));
+        read.run(move || large::read(executor, 0, &reads, &steps));
+        hash.run(move || hashing::run(executor, &steps_queue));
+        scan.run(scan_sources);
+        // Those that it can do without come last, where threads are few.
+        for _ in 1..small::PACKERS {
+            let packs = further_packs.clone();
+            if try_start(scope, "pack", move || small::run(executor, &packs)).is_err() {
+                break;
+            }
+        }
+        for _ in 1..hashers {
+            let steps = further_queue.clone();
+            if try_start(scope, "hash", move || hashing::run(executor, &steps)).is_err() {
+                break;
+            }
+        }
+        start_readers(executor, scope, &further_steps);
+        drop((further_packs, further_steps, further_queue));
+
+        let mut path = PathWatch::default();
+        let outcome = supervise(executor, scope, connections, watch, &mut path);
+        if let (Some(found), Some(tuned)) = (path.found(), &executor.tuned) {
+            tuned.remember_path(found);
+        }
+        if outcome.is_ok() {
+            connections.await_farewells();
+        }
+        control.shutdown();
+        executor.further.shut_all();
+        outcome
+    })
+}
+
+/// Memory for the blocks of a session with `hashers` hashers.
+fn block_pool(hashers: usize) -> Result<BlockPool, String> {
+    let wanted = POOL_BLOCKS + hashers - 1;
+    let most = wanted + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
+    let [wanted, most] = [wanted, most].map(|blocks| resources::blocks(blocks as u64) as usize);
+    resources::fits(wanted as u64)?;
+    BlockPool::growing(wanted, most)
+        .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
 }
 
 /// Starts the readers of large files after the first, as many as threads can be had for.
@@ -283,23 +309,21 @@ fn supervise<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
     connections: &'scope Connections<'scope>,
-    joined: &Queue<FurtherLink>,
+    watch: &Watch<'_>,
     path: &mut PathWatch,
-    start: Time,
-    stop: &StopSignal,
 ) -> Result<(), SessionError> {
-    let mut progress = Progress::new(start, clock::now(), connections.delivered());
+    let mut progress = Progress::new(watch.start, clock::now(), connections.delivered());
     let is_settled = loop {
         let over = executor.await_over(TICK);
         let now = clock::now();
-        for link in joined.try_iter() {
+        for link in watch.joined.try_iter() {
             connections.add(scope, link);
         }
         let counts = executor.counts();
         connections.sample(now);
         watch_path(path, now, executor, connections);
         progress.report(now, executor, connections, &counts);
-        let stops = stop.is_requested();
+        let stops = watch.stop.is_requested();
         let is_silent = executor.link.tcp_info().is_some_and(|info| info.is_silent());
         let is_settled = executor.with(|machine| {
             if stops {

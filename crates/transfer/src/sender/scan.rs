@@ -2,12 +2,14 @@
 //!
 //! Directories are opened by descriptor and never through a link; names within a directory go in
 //! byte order, so that two runs over the same tree announce the same sequence. Of a selection only
-//! its items are looked at.
+//! its items are examined.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use icdc_disk::tree::{CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, Xattrs, is_staging};
+use icdc_disk::tree::{
+    CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, TreeError, Xattrs, is_staging,
+};
 use icdc_protocol::limits::MAX_XATTR_BYTES;
 use icdc_protocol::message::{EntryId, EntryKind, NoticeKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::SessionError;
@@ -170,17 +172,13 @@ impl<'a> Scan<'a> {
             return self.fail(path, reason);
         }
         let held = match stat.kind {
-            Kind::File => self.misstated.contents(directory, &name, stat),
-            _ => Ok(None),
+            Kind::File => match self.misstated.contents(directory, &name, stat) {
+                Ok(held) => held,
+                Err(reason) => return self.fail(path, reason),
+            },
+            _ => None,
         };
-        let held = match held {
-            Ok(held) => held,
-            Err(reason) => return self.fail(path, reason),
-        };
-        let wire_name = match parent {
-            Parent::Source(_) => Vec::new(),
-            Parent::Directory(_) => name.as_bytes().to_vec(),
-        };
+        let wire_name = if let Parent::Directory(_) = parent { name.as_bytes().to_vec() } else { Vec::new() };
         let kind = match leaf(stat, self.preserve.links) {
             Err(not_copied) => return self.report(not_copied.of(path)),
             Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
@@ -189,13 +187,9 @@ impl<'a> Scan<'a> {
                 Err(error) => return self.fail(path, error.to_string()),
             },
         };
-        let xattrs = if self.preserve.xattr && stat.kind == Kind::File {
-            match directory.open_file(&name).and_then(|(file, _)| directory.xattrs(&name, &file)) {
-                Ok(found) => self.bounded_xattrs(found, &path),
-                Err(error) => return self.fail(path, error.to_string()),
-            }
-        } else {
-            Vec::new()
+        let xattrs = match self.xattrs(directory, &name, stat, &path) {
+            Ok(xattrs) => xattrs,
+            Err(error) => return self.fail(path, error.to_string()),
         };
         if let Some(problem) = self.merging.note(&path) {
             self.report(problem)?;
@@ -218,6 +212,15 @@ impl<'a> Scan<'a> {
         }
         self.note(extent, id);
         Some(())
+    }
+
+    /// Extended attributes of a regular file, if they are preserved.
+    fn xattrs(&mut self, directory: &Directory, name: &Name, stat: &Stat, path: &[u8]) -> Result<Xattrs, TreeError> {
+        if !self.preserve.xattr || stat.kind != Kind::File {
+            return Ok(Vec::new());
+        }
+        let (file, _) = directory.open_file(name)?;
+        Ok(self.bounded_xattrs(directory.xattrs(name, &file)?, path))
     }
 
     fn file_kind(&self, stat: &Stat, file: Option<Incarnation>, held: Option<&Held>) -> EntryKind {
@@ -273,18 +276,11 @@ impl<'a> Scan<'a> {
             if self.exclude.matches(&path, &raw) {
                 continue;
             }
-            let parent = Parent::Directory(level.id);
-            let directory = level.directory.clone();
+            let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());
             let stat = match directory.stat(&name) {
                 Ok(stat) => stat,
                 Err(error) => {
-                    let gone = error.is_missing();
-                    let reason = match extent {
-                        Extent::All if gone => "vanished while the directory was read".into(),
-                        Extent::Selected { .. } if gone => "is gone since it was planned".into(),
-                        _ => error.to_string(),
-                    };
-                    self.fail(path, reason)?;
+                    self.fail(path, extent.reason_of(&error))?;
                     continue;
                 }
             };
@@ -406,6 +402,17 @@ impl<'a> Scan<'a> {
             return Vec::new();
         }
         found
+    }
+}
+
+impl Extent {
+    /// Reason why a name of this extent cannot be examined.
+    fn reason_of(&self, error: &TreeError) -> String {
+        match self {
+            Self::All if error.is_missing() => "vanished while the directory was read".into(),
+            Self::Selected { .. } if error.is_missing() => "is gone since it was planned".into(),
+            _ => error.to_string(),
+        }
     }
 }
 
