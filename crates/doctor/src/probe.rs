@@ -130,7 +130,7 @@ impl fmt::Display for Step {
 pub struct Run {
     /// Purpose.
     pub step: Step,
-    /// End so long after the first byte has arrived.
+    /// End at this time after the first byte has arrived.
     pub time: Span,
     /// Ends after this number of bytes.
     pub bytes: Option<ByteCount>,
@@ -172,7 +172,7 @@ pub const BUDGET: Span = Span::from_secs(30);
 const FEW_PACKETS: ByteCount = ByteCount::from_kib(64);
 /// A path that takes longer than this for them is not worth the rest.
 const FEW_PACKETS_TIME: Span = Span::from_secs(10);
-/// Round trips until slow start has come to 100 ms of 1 Gbit/s, and some more.
+/// Round trips until slow start has reached 100 ms of 1 Gbit/s, and some more.
 const CAPACITY_ROUND_TRIPS: u64 = 15;
 const CAPACITY_LEAST: Span = Span::from_secs(1);
 const CAPACITY_MOST: Span = Span::from_secs(10);
@@ -213,7 +213,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Knows nothing yet.
+    /// A probe without any measured values.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -227,7 +227,7 @@ impl Probe {
         (run.expected <= left).then(|| Run { time: run.time.min(left), ..run })
     }
 
-    /// Takes what came of a run that took so long, all in all.
+    /// Takes the outcome of a run that took `took` in total.
     pub fn tell(&mut self, run: &Run, outcome: &Outcome, took: Span) {
         self.has_begun = true;
         self.spent += took;

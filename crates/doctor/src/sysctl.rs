@@ -59,7 +59,8 @@ pub(crate) const CHANGEABLE: [&str; 12] = [
     SLOW_START_AFTER_IDLE,
 ];
 
-/// Not there on every kernel, or in the first network namespace only: nothing to wonder about.
+/// Settings that do not exist on every kernel, or in the first network namespace only: their
+/// absence is normal.
 const OFTEN_MISSING: [&str; 2] = [TCP_MEMORY, URING_DISABLED];
 
 /// Path of a setting.
@@ -87,7 +88,7 @@ impl Sysctls {
         Self(NAMES.iter().map(|name| (*name, system.read(&path(name)))).collect())
     }
 
-    /// Names and what was read, by name.
+    /// Names and readings, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Reading)> {
         self.0.iter().map(|(name, reading)| (*name, reading))
     }
@@ -118,8 +119,7 @@ impl Sysctls {
         }
     }
 
-    /// Names of settings that ought to be there and were not seen, with the reason where there is
-    /// one.
+    /// Names of settings that should exist and were not read, with the reason where there is one.
     pub(crate) fn unseen(&self) -> Vec<String> {
         let expected = self.0.iter().filter(|(name, _)| !OFTEN_MISSING.contains(*name));
         expected

@@ -40,7 +40,7 @@ impl LinkControl {
     }
 
     /// The kernel's view of the connection, also of one by which another program carries the link,
-    /// where that can be had; `None` for links that are not TCP, or are gone.
+    /// where that is available; `None` for links that are not TCP, or have ended.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.0.tcp_info()

@@ -87,7 +87,7 @@ impl End {
         &self.wire.paces[self.index()]
     }
 
-    /// Waits for so long; false if the link has ended.
+    /// Waits for `span`; false if the link has ended.
     fn wait(&self, span: Span) -> bool {
         self.stopped.recv_timeout(span.into()) == Err(RecvTimeoutError::Timeout)
     }

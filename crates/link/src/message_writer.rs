@@ -40,7 +40,7 @@ pub struct WriterGuard {
     end: Option<Sender<Infallible>>,
     control: LinkControl,
     limits: DrainLimits,
-    /// Tells that a message was written; disconnected once the thread has dropped the outlet.
+    /// Signal that a message was written; disconnected once the thread has dropped the outlet.
     progress: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,7 +72,8 @@ impl MessageWriter {
         Ok((Self { queue }, guard))
     }
 
-    /// Sends a message, soon. Once the link is gone it goes nowhere: who receives notices.
+    /// Queues a message. Once the link has ended it is dropped: the receiving thread notices the
+    /// end.
     pub fn send(&self, message: Message) {
         let _ = self.queue.send(message);
     }

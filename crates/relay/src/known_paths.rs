@@ -31,8 +31,8 @@ pub(crate) struct PathObserver {
 }
 
 impl PathCache {
-    /// Lets a leg to another relay, which is about to carry a client's data, start from what is
-    /// known of its path.
+    /// Makes a leg to another relay, which is about to carry a client's data, start from the known
+    /// values of its path.
     pub(crate) fn resume(&self, leg: &TcpStream, now: Time) {
         let Some((from, to)) = path_of(leg) else { return };
         let Ok(info) = icdc_tcp::info(leg) else { return };

@@ -46,7 +46,7 @@ impl Monitor {
         self.open_listeners().iter().map(status).collect()
     }
 
-    /// Asks all workers. Those that do not answer in time are left out.
+    /// Queries all workers. Those that do not answer in time are left out.
     pub(crate) fn status(&self) -> Status {
         let mut connections: Vec<ConnectionStatus> = Vec::new();
         let (sender, answers) = channel();

@@ -101,7 +101,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, leg, token(id, side), interest())?)
     }
 
-    /// Gives another id to a leg that is watched.
+    /// Changes the id of a watched leg.
     pub(crate) fn rename(&self, leg: &impl AsFd, id: u64, side: Side) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, leg, token(id, side), interest())?)
     }

@@ -153,7 +153,7 @@ impl TcpInfo {
 /// Room for a `struct tcp_info`: 280 bytes as of Linux 6.18.
 const ROOM: usize = 512;
 
-/// Asks the kernel for the state of a TCP socket.
+/// Reads the state of a TCP socket from the kernel.
 pub fn info(fd: &impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0; ROOM];
     kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes).map(|written| decode(&Fields(written)))

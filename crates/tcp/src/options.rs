@@ -183,16 +183,16 @@ pub fn may_exceed_buffer_limits() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
-/// Limits how much may wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large the
-/// send buffer is: a write then waits, and what is written later is sent sooner.
+/// Limits the bytes that wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large
+/// the send buffer is: a write then waits, and later data are sent sooner.
 pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), OptionError> {
     let limit = u32::try_from(limit.as_u64()).unwrap_or(u32::MAX);
     kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, limit)
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_NOTSENT_LOWAT)", error))
 }
 
-/// Ends both directions and wakes every call that is blocked on the socket. Doing so twice, or
-/// after the peer has gone, is fine.
+/// Ends both directions and wakes every call that is blocked on the socket. May be called twice, or
+/// after the peer has closed.
 pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     match rustix::net::shutdown(fd, Shutdown::Both) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),

@@ -29,7 +29,7 @@ struct Sums {
 }
 
 impl Account {
-    /// Nothing yet, of a run that began at `start`.
+    /// Empty sums of a run that began at `start`.
     #[must_use]
     pub fn new(start: Time) -> Self {
         Self { start, sums: Mutex::default(), allowance: OnceLock::new() }
@@ -73,7 +73,7 @@ impl Account {
         self.add_sender(0, &[(Stage::Start.name().to_owned(), span.as_nanos())]);
     }
 
-    /// Notes what the sending end's TCP goes by.
+    /// Notes the congestion control that the sending end's TCP uses.
     pub fn note_congestion(&self, name: String) {
         self.sums.lock().expect("no panic while sums are kept").congestion = name;
     }

@@ -49,7 +49,7 @@ impl FurtherControls {
         self.lock().open.insert(number, control);
     }
 
-    /// Ends one; it is not in use any more.
+    /// Shuts one down and forgets it.
     pub(crate) fn shut(&self, number: u8) {
         let mut lists = self.lock();
         if let Some(control) = lists.open.remove(&number) {
@@ -58,7 +58,7 @@ impl FurtherControls {
         }
     }
 
-    /// Ends all.
+    /// Shuts all down.
     pub(crate) fn shut_all(&self) {
         self.lock().open.values().for_each(LinkControl::shutdown);
     }

@@ -12,7 +12,7 @@ pub(crate) struct Running {
     _open: Sender<Infallible>,
 }
 
-/// Tells of the end.
+/// End of something, to be waited for.
 pub(crate) struct Ended(Receiver<Infallible>);
 
 /// A guard for something that runs, and the signal of its end.

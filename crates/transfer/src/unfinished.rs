@@ -89,7 +89,7 @@ pub fn search(place: &Path, remove: bool, now: i64, report: &mut dyn FnMut(Found
     let mut examine = |opened: Result<Directory, TreeError>, parent| {
         match opened.and_then(|directory| search.examine(Chain { directory, parent }, report)) {
             Ok(below) => return below,
-            // It was renamed or removed meanwhile.
+            // It was renamed or removed.
             Err(error) if error.is_missing() => {}
             Err(error) => report(Found::Unread(search.message_of(&error))),
         }
@@ -155,7 +155,7 @@ struct Search {
 }
 
 impl Search {
-    /// Deals with what is in one directory; gives the directories in it, the first one last.
+    /// Handles the contents of one directory; returns its subdirectories, the first one last.
     fn examine(&self, chain: Chain, report: &mut dyn FnMut(Found)) -> Result<Vec<PendingDirectory>, TreeError> {
         let chain = Rc::new(chain);
         let directory = &chain.directory;
@@ -205,7 +205,7 @@ impl Search {
         self.now.saturating_sub(stat.ctime.seconds) < RECENT
     }
 
-    /// Deals with an unfinished file and its journal, which has no lock of its own.
+    /// Handles an unfinished file and its journal, which has no lock of its own.
     fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<Run>) -> Vec<Found> {
         let mut found = Vec::new();
         let mut own = Vec::new();
@@ -251,7 +251,7 @@ impl Search {
         found
     }
 
-    /// Removes what was looked at, unless something else has its name by now.
+    /// Removes the examined file, unless its name refers to another one now.
     fn remove_same(&self, directory: &Directory, name: &Name, seen: &Stat) -> Fate {
         match directory.stat(name) {
             Ok(now) if (now.dev, now.ino) == (seen.dev, seen.ino) => match directory.remove_file(name) {

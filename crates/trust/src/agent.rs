@@ -19,7 +19,7 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use crate::PublicKey;
 use crate::public_key::SSH_KEY_TYPE;
 
-/// Names the agent's socket, as for ssh.
+/// Variable with the path of the agent's socket, as for ssh.
 const SOCKET: &str = "SSH_AUTH_SOCK";
 /// Time limit of an answer: an agent may prompt its user, and the other end of a handshake waits
 /// meanwhile.

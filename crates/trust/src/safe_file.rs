@@ -176,8 +176,8 @@ fn check_owner(path: &Path, metadata: &Metadata, unmapped: Option<u32>) -> Resul
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
 }
 
-/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of who
-/// called it, where everything is rightly the caller's.
+/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of its
+/// caller, where everything rightly belongs to the caller.
 fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     if user == 0 && caller == Some(owner) {

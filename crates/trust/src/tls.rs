@@ -164,7 +164,7 @@ fn certified_key(identity: &Identity) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![shown], identity.signing_key()))
 }
 
-/// Asks `judge` about the key that the other end shows, and checks the signature that proves its
+/// Verifies the key that the other end shows by `judge`, and the signature that proves its
 /// possession.
 struct Verifier<F> {
     judge: F,

@@ -14,7 +14,7 @@ use super::work::{Step, Work};
 /// An engine of threads.
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
-    /// `None` only while dropping: the workers end when it is gone.
+    /// `None` only while dropping: the workers end when the sender is dropped.
     work: Option<Sender<Work>>,
     finish: Sender<Completion>,
     finished: Receiver<Completion>,
@@ -23,7 +23,7 @@ pub(super) struct ThreadEngine {
 }
 
 impl ThreadEngine {
-    /// Starts `depth` threads, or as many as can be had.
+    /// Starts `depth` threads, or as many as can be started.
     pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
         let (work, queue) = unbounded();
         let (finish, finished) = unbounded();
@@ -99,7 +99,7 @@ impl Drop for ThreadEngine {
     }
 }
 
-/// Takes work until the engine is gone and the queue is empty.
+/// Takes work until the engine is dropped and the queue is empty.
 fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
     for work in queue {
         // Fails only while the engine is dropped, when no one uses the completion any more.

@@ -128,7 +128,7 @@ impl UringEngine {
         Some((entry.user_data() as usize, outcome))
     }
 
-    /// Gives the kernel what is in the submission queue and waits for `wanted` completions.
+    /// Submits the submission queue and waits for `wanted` completions.
     fn enter(&mut self, wanted: usize) {
         if wanted == 0 && self.ring.submission().is_empty() {
             return;
@@ -144,8 +144,8 @@ impl UringEngine {
         }
     }
 
-    /// Ends all jobs of a ring that the kernel does not serve any more. What it may still refer to
-    /// is never used again.
+    /// Fails all jobs of a ring that the kernel does not serve any more. Memory to which it may
+    /// still refer is never used again.
     fn fail(&mut self, errno: Errno) {
         self.broken = Some(errno);
         for (slot, work) in self.table.iter_mut().enumerate() {

@@ -81,7 +81,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Goes direct, if the file does and the block's place in it is aligned.
+    /// Switches to Direct I/O, if the file supports it and the block's offset is aligned.
     fn align(&mut self) {
         let Some(alignment) = self.file.alignment() else {
             return;
@@ -170,7 +170,8 @@ impl Work {
         None
     }
 
-    /// Goes on with what is left of the ranges themselves; done if only padding was left.
+    /// Continues buffered with what is left of the ranges themselves; done if only padding was
+    /// left.
     fn go_buffered(&mut self) -> Option<Result<usize, EngineError>> {
         let position = self.segments.front().map_or(BLOCK_SIZE, |segment| segment.start);
         self.direct = false;

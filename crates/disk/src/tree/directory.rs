@@ -242,8 +242,8 @@ impl Directory {
         rustix::fs::symlinkat(target, self, name.as_c_str()).map_err(|errno| self.failed("symlinkat", name, errno))
     }
 
-    /// Gives the file `from` of `from_directory` the further name `to` here. A symbolic link gets
-    /// the name itself.
+    /// Links the file `from` of `from_directory` under the further name `to` here. A symbolic link
+    /// is linked itself.
     ///
     /// # Errors
     /// [`TreeError::Exists`], [`TreeError::OtherFileSystem`].
@@ -253,8 +253,8 @@ impl Directory {
             .map_err(|errno| self.failed("linkat", to, errno))
     }
 
-    /// Renames `from` here to `to` in `to_directory`, in place of what has that name, at once. When
-    /// both are names of one file nothing happens and both stay, as POSIX has it.
+    /// Renames `from` here to `to` in `to_directory`, atomically replacing what has that name. When
+    /// both are names of one file nothing happens and both stay, as in POSIX.
     ///
     /// # Errors
     /// [`TreeError::IsADirectory`] when a directory is in the way of a file.
@@ -309,9 +309,9 @@ impl Directory {
         metadata::apply(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Gives the regular file `name`, opened as `file` and there before, those `wanted` attributes
-    /// that it has not, its time of modification excepted, and takes extended attributes away that
-    /// would be carried and are not wanted. True if something was changed.
+    /// Sets those `wanted` attributes that the existing regular file `name`, opened as `file`,
+    /// lacks, except its time of modification, and removes extended attributes that would be copied
+    /// and are not wanted. True if something was changed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); some may be set by then.
@@ -319,8 +319,8 @@ impl Directory {
         metadata::amend(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// A file here that has no name and is gone when it is closed, for trying what the file system
-    /// does; `None` where the file system or the kernel has no such files.
+    /// A file here without a name, which is removed when it is closed, for probing the file system;
+    /// `None` where the file system or the kernel has no such files.
     #[must_use]
     pub fn file_for_trying(&self) -> Option<File> {
         self.unnamed_file().ok().map(File::from)

@@ -107,7 +107,7 @@ pub enum TreeError {
          xattr out of --preserve or choose another file system"
     )]
     Attribute { path: String, attribute: String, call: &'static str, cause: io::Error },
-    /// Anything else that the kernel says.
+    /// Any other error of the kernel.
     #[error("{path}: {}: {cause}", operation(.call))]
     System { path: String, call: &'static str, cause: io::Error },
 }

@@ -98,7 +98,7 @@ pub(super) fn has_name(directory: impl AsFd, wanted: &[u8]) -> Result<bool, Errn
     Ok(found)
 }
 
-/// Gives name and kind of each entry but `.` and `..`, until that says false.
+/// Passes name and kind of each entry but `.` and `..` to `take`, until that returns false.
 fn for_each(directory: impl AsFd, mut take: impl FnMut(&[u8], FileType) -> Result<bool, Errno>) -> Result<(), Errno> {
     let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER);
     let mut raw = RawDir::new(directory, buffer.spare_capacity_mut());

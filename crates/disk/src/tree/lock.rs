@@ -18,7 +18,7 @@ pub fn try_lock(file: &File) -> std::io::Result<bool> {
     }
 }
 
-/// Gives the advisory lock on `file` back, whoever waits for it.
+/// Releases the advisory lock on `file`.
 ///
 /// # Errors
 /// Answer of `flock`.

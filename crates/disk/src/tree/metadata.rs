@@ -64,9 +64,9 @@ pub struct Stat {
     pub blocks: u64,
 }
 
-/// A file in one of its states, for telling a further name of it from another file that has
-/// received its inode meanwhile, as file systems do at once. Where it was written to, linked or
-/// renamed in between, it counts as another one.
+/// Identity of a file in one of its states, to distinguish a further name of it from another file
+/// that has reused its inode, as file systems do at once. A file that was written to, linked or
+/// renamed in between counts as another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation {
     device: u64,
@@ -288,8 +288,8 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// Gives a file that was there before those `wanted` attributes that it has not, its time excepted,
-/// and takes the extended ones away that are carried and not wanted. True if something was changed.
+/// Sets those `wanted` attributes that an existing file lacks, except its time, and removes
+/// extended ones that are copied and not wanted. True if something was changed.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
@@ -322,8 +322,8 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
     Ok(true)
 }
 
-/// Gives an open file a time of modification. Gives the one that it shows: what the file system
-/// keeps of it.
+/// Sets the time of modification of an open file. Returns the time that it shows: as precisely as
+/// the file system stores it.
 ///
 /// # Errors
 /// Those of `futimens` and `fstat`.

@@ -1,4 +1,4 @@
-//! Names of single components, and how bytes that came from elsewhere are shown to people.
+//! Names of single components, and the printable form of bytes from elsewhere.
 
 use std::ffi::{CStr, CString};
 use std::fmt::{self, Write as _};

@@ -79,7 +79,7 @@ impl Directory {
         Ok((file, stat))
     }
 
-    /// Lets this user write to a file of its own with no further names.
+    /// Makes a file of this user with no further names writable for this user.
     fn make_writable(&self, name: &Name) -> bool {
         self.open_file(name).is_ok_and(|(file, stat)| {
             stat.uid == file_user()
@@ -154,7 +154,7 @@ impl Directory {
         }
     }
 
-    /// Says what is there when opening a file failed because it is none: a link (`ELOOP`), a
+    /// Error for what exists when opening a file failed because it is none: a link (`ELOOP`), a
     /// socket (`ENXIO`), a device without driver, a directory.
     fn unopened(&self, name: &Name, errno: Errno) -> TreeError {
         let suspicious = matches!(errno, Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR);

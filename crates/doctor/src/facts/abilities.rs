@@ -10,7 +10,7 @@ const PACKAGED: &str = "/usr/bin/icdc";
 /// The package's command that gives capabilities to the members of the group `icdc` only.
 const OF_PACKAGE: &str = "/usr/libexec/icdc/capabilities";
 
-/// Both are used where they can be had, and done without where not.
+/// Optional kernel features, which are used where they are available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Disks by io_uring.
@@ -29,7 +29,7 @@ pub struct Ability {
 }
 
 impl Abilities {
-    /// Asks the kernel.
+    /// Probes the kernel.
     #[must_use]
     pub fn find() -> Self {
         Self { io_uring: io_uring(), ebpf: ebpf() }

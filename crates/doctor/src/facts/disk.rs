@@ -40,7 +40,7 @@ pub struct Disk {
 /// Reason why there are no rates.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskTestError {
-    /// There can be no file.
+    /// The file cannot be made.
     #[error("--disk {}: a file cannot be made there: {cause}", .directory.display())]
     Make {
         /// The directory.
@@ -51,7 +51,7 @@ pub enum DiskTestError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// There is no engine.
+    /// No engine is available.
     #[error(transparent)]
     Engine(#[from] EngineUnavailable),
     /// Reading or writing failed.
@@ -122,7 +122,7 @@ impl Bench {
         }
     }
 
-    /// Does the jobs for the first `most` bytes, or as many as there is time for. Gives the bytes
+    /// Runs the jobs for the first `most` bytes, or as many as there is time for. Returns the bytes
     /// that were done.
     fn transfer(&mut self, most: u64, job: impl Fn(Arc<DiskFile>, u64, Block) -> Job) -> Result<u64, EngineError> {
         let begun = clock::now();

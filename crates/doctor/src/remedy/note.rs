@@ -69,7 +69,7 @@ impl Note {
         text + "\n"
     }
 
-    /// Takes back what was noted of a change that did not come to be.
+    /// Removes the note of a change that was not made.
     pub(super) fn withdraw(&mut self, set: &Set) {
         let Some(entry) = self.entries.get_mut(set.name) else { return };
         if entry.before == set.before {

@@ -6,8 +6,8 @@ use icdc_tcp::{Privileges, available_congestion};
 
 use super::PolicyError;
 
-/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is ours and not
-/// there; and what the user should know of that.
+/// The kernel's name of the algorithm `name`, which is loaded and pinned if it is icdc's and not
+/// loaded yet; and a note on that for the user.
 pub(super) fn provide(name: &str) -> Result<(String, Option<String>), PolicyError> {
     let is_there = |name: &str| available_congestion().iter().any(|there| there == name);
     let ours = congestion::find(name).filter(|ours| name == ours.kernel_name() || !is_there(name));

@@ -54,7 +54,7 @@ pub struct Policy {
     pub to: Prefix,
     /// Limit of the rate of TCP payload, by the kernel's own pacing.
     pub rate: Option<Rate>,
-    /// Congestion control, by the kernel's name or ours.
+    /// Congestion control, by the kernel's name or icdc's.
     pub congestion: Option<String>,
     /// Segments that may leave before the first acknowledgement.
     pub initial_window: Option<u32>,
@@ -116,7 +116,7 @@ pub struct Added {
     pub cgroup: PathBuf,
     /// Its settings; the algorithm by the kernel's name.
     pub policy: Policy,
-    /// There was one for the same prefix.
+    /// It replaced one for the same prefix.
     pub replaced: bool,
     /// Side effects and warnings: sentences for the user.
     pub notes: Vec<String>,
@@ -125,7 +125,7 @@ pub struct Added {
 /// A socket under a policy, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Governed {
-    /// Tells sockets apart, over all network namespaces.
+    /// Number of the socket, unique over all network namespaces.
     pub cookie: u64,
     /// Address of this end.
     pub local: SocketAddr,
@@ -133,7 +133,7 @@ pub struct Governed {
     pub remote: SocketAddr,
     /// The policy as it was when the socket got it.
     pub policy: Policy,
-    /// Path of the policy's cgroup; `None` if the policy has gone since.
+    /// Path of the policy's cgroup; `None` if the policy has been removed since.
     pub cgroup: Option<PathBuf>,
     /// Parts of the policy that the kernel refused to this socket.
     pub refused: Vec<&'static str>,
@@ -179,7 +179,7 @@ pub enum PolicyError {
     /// This kernel, process or build cannot have policies.
     #[error("policies are eBPF: {0}")]
     Obstacle(Obstacle),
-    /// Nothing can be kept.
+    /// Nothing can be pinned.
     #[error(transparent)]
     Pin(#[from] PinError),
     /// The kernel has none mounted.
@@ -193,7 +193,7 @@ pub enum PolicyError {
         /// Reason.
         reason: String,
     },
-    /// The algorithm cannot be had.
+    /// The algorithm is not available.
     #[error("{0}")]
     Congestion(String),
     /// No such policy.

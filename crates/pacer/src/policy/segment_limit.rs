@@ -64,17 +64,17 @@ pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, Po
     ))
 }
 
-/// Ends what a policy limits.
+/// Removes the limit of a policy.
 pub(super) fn release(cgroup: u64, to: Prefix) -> Result<(), PolicyError> {
     release_those(|limit| limit.cgroup == cgroup && limit.to == to)
 }
 
-/// Ends what the policies of a cgroup limit.
+/// Removes the limits of the policies of a cgroup.
 pub(super) fn release_cgroup(cgroup: u64) -> Result<(), PolicyError> {
     release_those(|limit| limit.cgroup == cgroup)
 }
 
-/// Ends what any policy limits.
+/// Removes all limits.
 pub(super) fn release_all() -> Result<(), PolicyError> {
     release_those(|_| true)
 }
@@ -126,7 +126,7 @@ impl Note {
     }
 }
 
-/// A device that is gone has nothing to be set.
+/// A device that was removed has nothing to be set.
 fn set(note: &Note) -> Result<(), PolicyError> {
     if let Some(device) = link(&note.device)? {
         change_link(&device, &LinkChange { batch_segments: Some(note.least()), ..LinkChange::default() })?;

@@ -12,7 +12,7 @@ fn not_built() -> PolicyError {
     PolicyError::Obstacle(ebpf_obstacle().unwrap_or(Obstacle::NotBuilt("without the feature ebpf")))
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -22,7 +22,7 @@ pub fn add(policy: &Policy, cgroup: Option<&Path>) -> Result<Added, PolicyError>
     Err(not_built())
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -30,7 +30,7 @@ pub fn list() -> Result<Vec<Listed>, PolicyError> {
     Err(not_built())
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -38,7 +38,7 @@ pub fn remove(_to: Prefix, _cgroup: Option<&Path>) -> Result<(), PolicyError> {
     Err(not_built())
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -51,7 +51,7 @@ pub fn remove_all() -> Result<usize, PolicyError> {
 pub struct Watch(Infallible);
 
 impl Watch {
-    /// Says that this build cannot.
+    /// Reports that this build has no eBPF.
     ///
     /// # Errors
     /// Always.

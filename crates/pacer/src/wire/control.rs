@@ -18,7 +18,7 @@ pub struct Control {
     answered: Condvar,
 }
 
-/// A pump that has not answered by then has ended, or has other worries.
+/// Time limit for a pump's answer: one that exceeds it has ended, or is overloaded.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Counters of a pump.
@@ -58,12 +58,12 @@ pub struct ClassStatus {
 }
 
 impl Control {
-    /// Asks the pump to end.
+    /// Requests the pump to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Asks the pump to go on with other classes.
+    /// Requests the pump to continue with other classes.
     pub fn change(&self, tree: Tree) {
         *held(&self.tree) = Some(tree);
         self.has_tree.store(true, Ordering::Release);

@@ -31,8 +31,8 @@ const FILLED: u64 = 2;
 /// short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
 /// frames.
 const EARLY: ByteCount = ByteCount::new(384);
-/// The line is filled up this often, or twice per lead if that is oftener: what comes meanwhile
-/// waits so long at most to be looked at.
+/// Interval at which the line is filled up, if half a lead is not shorter: the longest time until
+/// an arriving frame is read.
 const REFILL: Span = Span::from_millis(1);
 /// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may
 /// not fill a short queue.
@@ -53,7 +53,7 @@ const PRIORITY: u8 = 30;
 /// The loop that sends frames at their times.
 pub(super) struct Pump {
     mode: Mode,
-    /// So far the line is filled ahead of time; none in timer mode.
+    /// Time by which the line is filled ahead; zero in timer mode.
     lead: Span,
     clock: LineClock,
     scheduler: Scheduler<Frame>,
@@ -142,7 +142,7 @@ impl Pump {
         self.status.late += lost;
     }
 
-    /// Takes in what has come; gives the number of frames.
+    /// Reads the frames that have arrived; returns their number.
     fn receive(&mut self, now: Time) -> Result<usize, WireError> {
         for _ in 0..BATCH {
             let Some(length) = self.neighbours.receive(&mut self.answer)? else { break };
@@ -159,7 +159,7 @@ impl Pump {
         Ok(count)
     }
 
-    /// Lets the frames of one packet wait in their class.
+    /// Queues the frames of one packet in their class.
     fn line_up(&mut self, now: Time) {
         let Some(first) = self.taken.first() else { return };
         if is_of_neighbours(first.ethernet()) {
@@ -213,8 +213,8 @@ impl Pump {
         if self.hand_over()? { Ok(next) } else { Ok(Next::At(now + TURN)) }
     }
 
-    /// Lets a gap pass, as far as the line is to be filled now. `None`: it has; else the time at
-    /// which to go on.
+    /// Advances through a gap, as far as the line is to be filled now. `None` once it has passed;
+    /// otherwise the time at which to continue.
     fn gap(&mut self, gap: ByteCount, horizon: ByteCount) -> Option<Time> {
         let position = self.scheduler.position();
         let end = position + gap;

@@ -58,7 +58,7 @@ impl Detour {
         self.hardware
     }
 
-    /// Lets the host send into the tap what it sent into the device.
+    /// Redirects the host's traffic from the device to the tap.
     pub(super) fn divert(&self) -> Result<(), WireError> {
         let Self { device, tap, .. } = self;
         change_link(tap, &LinkChange { up: true, ..LinkChange::default() })?;

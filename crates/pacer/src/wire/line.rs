@@ -23,8 +23,8 @@ pub struct Line {
     pub rate: Rate,
     /// Method of keeping frames apart there.
     pub mode: Mode,
-    /// So far the line is filled ahead of time in gap mode: a stall of less changes nothing, and a
-    /// frame that comes may wait so long.
+    /// Time by which the line is filled ahead in gap mode: shorter stalls change nothing, and an
+    /// arriving frame may wait this long.
     pub lead: Span,
 }
 

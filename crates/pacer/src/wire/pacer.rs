@@ -28,7 +28,7 @@ impl WirePacer {
         Ok(Self { pump, _detour: detour })
     }
 
-    /// Paces until `control` says stop.
+    /// Paces until `control` requests the end.
     ///
     /// # Errors
     /// The device is gone, or the kernel refuses to go on.

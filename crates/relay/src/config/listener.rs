@@ -26,7 +26,7 @@ impl Listener {
 /// Kind of a listener, which decides how clients name their destination.
 #[derive(Clone, Debug)]
 pub enum ListenerKind {
-    /// Not at all: all have the same destination.
+    /// Clients do not name one: all have the same destination.
     Forward(Destination),
     /// SOCKS 5; with users, only after a login.
     Socks5(Option<Arc<Users>>),

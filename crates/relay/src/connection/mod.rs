@@ -91,7 +91,7 @@ impl Connection {
         matches!(&self.stage, Stage::Greeting(greeting) if greeting.is_idle())
     }
 
-    /// Does all that can be done now.
+    /// Runs the stages until the connection waits for an event or has ended.
     pub(crate) fn drive(&mut self, context: &mut WorkerContext) -> Fate {
         loop {
             let inbound = &mut self.inbound;

@@ -119,7 +119,7 @@ pub(super) enum Transition {
 pub(super) enum End {
     /// Both sides have ended their direction.
     Finished,
-    /// The client is gone, or is not admitted. A client that expects a reply gets it before the
+    /// The client has closed, or is not admitted. A client that expects a reply gets it before the
     /// connection is closed; with TLS, an empty one lets it read the alert.
     Rejected { reason: String, reply: Option<Vec<u8>> },
     /// The destination could not be reached.
@@ -137,7 +137,7 @@ impl End {
 }
 
 impl Pending {
-    /// Goes on with the next candidate, because this one has failed.
+    /// Continues with the next candidate, because this one has failed.
     pub(super) fn next_candidate(mut self: Box<Self>, failed: &impl std::fmt::Display, why: Refusal) -> Transition {
         self.route.failed(failed, why);
         Transition::Next(Stage::Routing(self))
@@ -145,7 +145,7 @@ impl Pending {
 }
 
 impl Resolving {
-    /// Goes on with the next candidate, because the name was not resolved.
+    /// Continues with the next candidate, because the name was not resolved.
     pub(super) fn failed(self, why: Refusal) -> Transition {
         let name = match self.target {
             Target::Destination { .. } => self.pending.route.request.destination.to_string(),

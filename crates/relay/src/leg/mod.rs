@@ -265,7 +265,7 @@ impl Leg {
         Ok(true)
     }
 
-    /// Lets dropping it close the connection in order: the kernel still sends what it holds.
+    /// Makes dropping it close the connection in order: the kernel still sends what it holds.
     pub(crate) fn close_gracefully(&self) {
         // It fails only if the connection is gone already.
         let _ = SockRef::from(&self.socket).set_linger(None);

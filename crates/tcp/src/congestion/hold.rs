@@ -21,7 +21,7 @@ pub struct Hold {
     pub(super) loaded: Arc<Loaded>,
 }
 
-/// A socket has taken one of ours.
+/// One of icdc's algorithms that a socket has taken.
 #[derive(Debug)]
 pub struct Taken {
     /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm without.

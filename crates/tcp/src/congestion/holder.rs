@@ -16,8 +16,8 @@ pub enum Holder {
     },
     /// None: it stays until it is unregistered; the only kind on kernels before 6.4.
     Nobody,
-    /// Neither a pin of ours nor a process that can be seen: a pin in another place, or something
-    /// else of that name.
+    /// Neither a pin of icdc's nor a visible process: a pin in another place, or another object of
+    /// that name.
     Elsewhere,
     /// Unknown: only root may see it.
     Hidden,

@@ -1,4 +1,4 @@
-//! Names of algorithms: those of ours, and whether the kernel has them.
+//! Names of algorithms: icdc's own, and the kernel's.
 
 use icdc_cc::Algorithm;
 
@@ -10,7 +10,7 @@ pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
     icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)
 }
 
-/// The algorithm of ours that has this name, also with the kernel's prefix `icdc_`.
+/// icdc's algorithm with this name, also with the kernel's prefix `icdc_`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Algorithm> {
     ours().find(|algorithm| algorithm.name == name || algorithm.kernel_name() == name)

@@ -47,7 +47,7 @@ fn listed(names: &[String]) -> String {
 /// Longest name (`TCP_CA_NAME_MAX` less the NUL).
 const MAX_NAME: usize = 15;
 
-/// Lets the socket use the congestion control `name`, as the kernel calls it (`cubic`, `bbr`).
+/// Sets the congestion control of the socket to `name`, as the kernel calls it (`cubic`, `bbr`).
 pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError> {
     let unknown =
         || CongestionError::Unknown { name: name.escape_default().to_string(), available: available_congestion() };

@@ -38,7 +38,7 @@ pub enum Availability {
     Unavailable(Obstacle),
 }
 
-/// The kernel's algorithms and ours.
+/// The kernel's algorithms and icdc's.
 #[must_use]
 pub fn list() -> Vec<Listed> {
     let allowed = crate::allowed_congestion();

@@ -17,7 +17,7 @@ use super::told::Told;
 pub struct Loaded(Infallible);
 
 impl Loaded {
-    /// Lets it outlast this process.
+    /// Pins it, so that it outlasts this process.
     ///
     /// # Errors
     /// None, as there is nothing to pin.
@@ -26,7 +26,7 @@ impl Loaded {
     }
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -36,7 +36,7 @@ pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<L
     Err(LoadError::Obstacle { name: algorithm.name, obstacle })
 }
 
-/// Says that this build cannot.
+/// Reports that this build has no eBPF.
 ///
 /// # Errors
 /// Always.

@@ -34,7 +34,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
 /// Checks a block and makes a job of the store of it; `None` for one of a file that has failed, or
 /// where the session fails.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
-    // Blocks of a file that failed meanwhile are still on their way.
+    // Blocks of a file that has failed may still arrive.
     let size = shared.size_of_large(header.id)?;
     match check(shared.options.diskless, size, &header, payload) {
         Ok(block) => Some(StoreJob::Block { header, block }),

@@ -68,7 +68,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Nothing can be received on the further connection of this number: the others carry all.
+    /// Reports that the further connection `number` cannot be received on: the others carry
+    /// everything.
     pub(super) fn cannot_receive(&self, number: u8, reason: &NoThread) {
         tracing::debug!(%reason, number, "a further connection cannot be received on");
         if self.ended(number) {

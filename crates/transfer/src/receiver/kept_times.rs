@@ -18,7 +18,8 @@ const OPEN: usize = 16;
 /// File systems that were probed.
 #[derive(Default)]
 pub(super) struct KeptTimes {
-    /// Files for trying, by the number of their file system; `None` where none can be had.
+    /// Unnamed files for probing, by the number of their file system; `None` where none can be
+    /// made.
     tried_on: Mutex<HashMap<u64, Option<File>>>,
     /// Nothing may be made in a directory, not even for a moment.
     changes_nothing: bool,

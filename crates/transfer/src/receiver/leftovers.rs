@@ -68,13 +68,13 @@ pub(super) struct Claimed {
     pub(super) file: Option<File>,
     /// An earlier session has held it until just now.
     pub(super) has_waited: bool,
-    /// File that was waited for, unlocked, where it lost its name meanwhile and was a file to be
-    /// believed before.
+    /// The file that was waited for, unlocked, if it lost its name during the wait and was trusted
+    /// before.
     pub(super) ended: Option<File>,
 }
 
-/// Takes the file with the staging name `name`, if there is one: its earlier holder has come to its
-/// end. The user knows it as `what`.
+/// Takes the file with the staging name `name`, if it exists, once its earlier holder has ended. It
+/// is shown to the user as `what`.
 pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn WaitPolicy) -> Result<Claimed, String> {
     let failed = |error: io::Error| format!("{what}: {error}");
     let mut claimed = Claimed { file: None, has_waited: false, ended: None };
@@ -204,7 +204,7 @@ pub(super) fn clear_beside(file: &File, held: &BlockMap) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Gives what a file has, up to `limit` bytes, piece by piece.
+/// Passes the contents of a file, up to `limit` bytes, to `take`, piece by piece.
 pub(super) fn feed(file: &File, limit: u64, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut position = 0;
@@ -280,7 +280,7 @@ pub(super) fn make_files(
     Ok(made.map(|(file, journal)| MadeFiles { file, journal, staging }))
 }
 
-/// Locks the new file `name`. False if it is another session's by now.
+/// Locks the new file `name`. False if another session has taken it.
 fn hold(directory: &Directory, name: &Name, file: &File) -> Result<bool, TreeError> {
     let failed = |call| move |cause| TreeError::System { path: directory.path_of(name), call, cause };
     Ok(try_lock(file).map_err(failed("flock"))?
@@ -305,8 +305,8 @@ pub(super) struct LeftPart {
     pub(super) part: Option<(Staging, File)>,
     /// An earlier session has held it until just now.
     pub(super) has_waited: bool,
-    /// Durable blocks by the journal of one that was waited for and is gone, if it is about this
-    /// version of the source.
+    /// Durable blocks by the journal of a file that was waited for and has been removed, if it is
+    /// about this version of the source.
     pub(super) ended: Option<BlockMap>,
 }
 

@@ -104,7 +104,7 @@ pub struct Received {
     pub only: Option<FileDigest>,
 }
 
-/// Receives over `link` into `destination` beneath `tree` until the sender has said goodbye.
+/// Receives over `link` into `destination` beneath `tree` until the sender's goodbye.
 ///
 /// `joining` brings further connections of the same session. However the session ends, what has
 /// arrived is durable and noted when this returns.

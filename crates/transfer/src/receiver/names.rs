@@ -588,8 +588,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Gives items their final names: those that may have other spellings one after the other,
-    /// because what is to be compared must stand there.
+    /// Renames items to their final names: those that may have other spellings one after the other,
+    /// because the names to compare with must exist.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
         let mut spellings = std::mem::take(&mut self.spellings);
         let may_differ = |publication: &&Publication| {

@@ -238,7 +238,7 @@ impl Placement {
     }
 }
 
-/// Gives the owner of a directory the rights that it takes to fill it.
+/// Gives the owner of a directory the permissions for filling it.
 pub(super) fn let_owner_in(directory: &Directory) -> Result<(), TreeError> {
     let mode = directory.own_stat()?.mode;
     if mode & 0o700 == 0o700 {
@@ -295,7 +295,7 @@ fn refuse_staging(path: &[u8]) -> SessionError {
     refusal(format!("{}: its name is one that icdc keeps for unfinished files", path_text(path)))
 }
 
-/// Names under which sources cannot go into one directory.
+/// Refuses sources whose names cannot be placed in one directory.
 fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
     let mut seen = HashSet::new();
     for source in sources.iter().filter(|source| source.kind != SourceKind::Contents) {

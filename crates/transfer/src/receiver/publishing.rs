@@ -138,8 +138,8 @@ impl Staged {
         }
     }
 
-    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or says
-    /// why that is to be a file of its own.
+    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or returns
+    /// the reason why it has to be a separate file.
     pub(super) fn hard_link(
         directory: &Directory,
         name: Name,

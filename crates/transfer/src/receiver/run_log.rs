@@ -50,8 +50,8 @@ struct WithoutOwn<'a> {
     waits: &'a dyn WaitPolicy,
     codec: &'a RunJournal,
     transfer: &'a TransferId,
-    /// Answer for the file that was looked at last. Another one may have its name by now, and of
-    /// one that was this run's another run may have taken over, which writes to it.
+    /// Result for the file that was checked last. Another file may have its name now, and another
+    /// run may have taken over an earlier file of this run, and may be writing to it.
     is_own: Cell<Option<(Stat, bool)>>,
 }
 
@@ -108,8 +108,8 @@ pub(super) struct RunLog {
     published: Published,
     /// The last session that has written to it was one of the present run.
     continues: bool,
-    /// Journal of a run that came to its end while it was waited for, and how much of it is of use:
-    /// the new one begins with it.
+    /// Journal of a run that ended while it was waited for, and its usable length in bytes: the new
+    /// journal begins with it.
     inherited: Option<(File, u64)>,
     /// Paths of items whose unfinished files an earlier run left, by their key.
     left_behind: HashMap<[u8; 8], Vec<u8>>,
@@ -191,7 +191,7 @@ impl RunLog {
         Ok(log)
     }
 
-    /// Learns what a journal has; gives how much of it is of use, 0 for nothing.
+    /// Reads a journal; returns its usable length in bytes, 0 for none.
     fn take_in(&mut self, file: &File, transfer: &TransferId) -> Result<u64, String> {
         let mut reader = self.codec.reader();
         let fed = feed(file, u64::MAX, |bytes| {
@@ -244,7 +244,7 @@ impl RunLog {
         self.note(&Record::Staged { staging, directory: path });
     }
 
-    /// Notes that the unfinished file of an item is gone.
+    /// Notes that the unfinished file of an item has been removed.
     pub(super) fn released(&mut self, path: &[u8]) {
         self.note(&Record::Released { staging: short(&blake3::hash(path)) });
     }
@@ -314,7 +314,7 @@ impl RunLog {
             let _ = self.directory.remove_file(&self.name);
             return Ok(true);
         }
-        // Another run may have found it before it was locked, and be through by now.
+        // Another run may have found it before it was locked, and may have ended since.
         let is_locked = try_lock(&file).map_err(|error| self.failed("lock", &error))?;
         let stat = Stat::of(&file).map_err(|error| self.failed("stat", &error))?;
         if !is_locked || stat.size > 0 || !is_still_named(&self.directory, &self.name, &stat) {
@@ -372,7 +372,8 @@ impl RunLog {
         }
         if let Some(locked) = self.file.take() {
             let _ = self.directory.remove_file(&self.name);
-            // Not before: whoever waits for it finds that it is gone, and begins one of its own.
+            // Only now: a waiting run finds that the journal was removed, and begins one of its
+            // own.
             drop(locked);
         }
     }

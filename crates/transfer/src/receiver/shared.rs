@@ -67,7 +67,7 @@ pub struct Allowed {
 /// Work of the outlet.
 pub(super) enum Reply {
     Message(Box<Message>),
-    /// Hand everything so far to the carrier, then drop this.
+    /// Flush everything so far to the carrier, then drop this.
     Flush(Running),
     End,
 }
@@ -97,7 +97,7 @@ pub(super) struct Shared<'a> {
     pub(super) ending: Mutex<Ending>,
     /// The first connection has ended: what has arrived is drained.
     pub(super) draining: Once,
-    /// Tells the thread that watches the session that its ending has something to do.
+    /// Wakes the supervising thread after a change of the session's ending.
     pub(super) wake_supervisor: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
@@ -180,7 +180,7 @@ impl Shared<'_> {
         self.notices.lock().expect(NO_PANIC).note(kind, path);
     }
 
-    /// Tells the user what items have met at both ends.
+    /// Reports the notices of both ends to the user.
     pub(super) fn tell_noticed(&self) {
         for notices in [&self.notices, &self.noticed] {
             let noticed: Vec<_> = notices.lock().expect(NO_PANIC).all().collect();
@@ -188,8 +188,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Tells the sender; that items are done with the last of them may be the last thing that it
-    /// hears, so that what they have met comes before.
+    /// Queues a message for the sender. Notices precede it, because a message that ends the last
+    /// items may be the last one that the sender reads.
     pub(super) fn reply(&self, message: Message) {
         if matches!(message, Message::Done(_)) {
             let changed = self.notices.lock().expect(NO_PANIC).take_changed();

@@ -22,7 +22,7 @@ pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R
     let (first, others) = items.split_at(items.len().div_ceil(threads));
     thread::scope(|scope| {
         let part = |part| move || Vec::from_iter(<[T]>::iter(part).map(work));
-        // Where no further thread can be had, this one does the work.
+        // Where no further thread can be started, this one does the work.
         let start = |others| (others, try_start(scope, "names", part(others)));
         let others: Vec<_> = others.chunks(first.len()).map(start).collect();
         let mut done = part(first)();

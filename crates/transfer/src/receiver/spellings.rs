@@ -161,8 +161,8 @@ impl Spellings {
         self.listed.as_ref().is_some_and(|(_, listing)| has(listing))
     }
 
-    /// Takes in the directory `name`, which was made or opened for this run. One that was there
-    /// already is refused where this run knows it under another name.
+    /// Notes the directory `name`, which was made or opened for this run. One that existed already
+    /// is refused where this run knows it under another name.
     pub(super) fn take_directory(
         &mut self,
         above: &Directory,

@@ -53,7 +53,7 @@ pub(super) struct Connections<'a> {
     handed: [Handed; CONNECTIONS],
     /// Tell when those after the first have been closed.
     serving: Mutex<Vec<Ended>>,
-    /// Kernel name of the congestion control; `None` for the best that can be had.
+    /// Kernel name of the congestion control; `None` for the best available.
     congestion: Option<&'a str>,
 }
 
@@ -211,8 +211,8 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Serves the first connection until the session is over; what is left of the messages by then
-    /// is still sent.
+    /// Serves the first connection until the session is over; messages that are queued by then are
+    /// still sent.
     pub(super) fn run_first(&self, mut outlet: Box<dyn Outlet>) {
         let sent = self.serve_first(&mut *outlet);
         let now = clock::now();

@@ -128,7 +128,7 @@ struct Outside {
     events: Vec<Event>,
     /// Their directories may be closed now.
     left: Vec<Place>,
-    /// Connections after the first that are gone.
+    /// Connections after the first that have ended.
     lost: Vec<u8>,
     answered: bool,
     over: bool,
@@ -244,7 +244,7 @@ impl<'a> Executor<'a> {
         (executor, Queues { packs, reads, data, parts, wake })
     }
 
-    /// Tells the user what the receiver has noticed.
+    /// Reports the receiver's notices to the user.
     pub(super) fn tell_noticed(&self) {
         let noticed: Vec<_> = self.lock().noticed.all().collect();
         noticed.into_iter().for_each(|noticed| (self.events)(Event::Noticed(noticed)));
@@ -254,7 +254,7 @@ impl<'a> Executor<'a> {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// Tells the machine what has happened, and carries out what follows.
+    /// Passes an event to the machine, and carries out the actions that follow.
     pub(super) fn with<T>(&self, event: impl FnOnce(&mut Sender) -> T) -> T {
         self.with_state(|state| event(&mut state.machine))
     }
@@ -342,7 +342,7 @@ impl<'a> Executor<'a> {
         state.early_ends.entry(connection).or_insert(end);
     }
 
-    /// Ends a connection after the first that holds up the end; others carry what it owes.
+    /// Closes a connection after the first that delays the end; the others carry what it owes.
     pub(super) fn retire(&self, connection: Number) {
         let Ok(connection) = u8::try_from(connection) else { return };
         tracing::debug!(connection, "a connection holds up the end; others carry what it owes");
@@ -510,7 +510,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Tells the selection what of it was published.
+    /// Records in the selection which of its items were published.
     pub(super) fn note_published(&self, selection: &Selection) {
         let announced = self.announced.lock().expect("no panic while places are noted");
         selection.note(&announced, self.lock().machine.digests());

@@ -27,12 +27,12 @@ pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
     GivenUp { reason, same_version: false }
 }
 
-/// The item could not be read, for a reason that may be gone another time.
+/// The item could not be read, for a reason that may be temporary.
 pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
-/// The item could not be opened; `is_another` if another one has its name meanwhile.
+/// The item could not be opened; `is_another` if its name refers to another one now.
 pub(super) fn unopened(error: &TreeError, is_another: impl FnOnce() -> bool) -> GivenUp {
     // A source that is one file may be opened itself, and no file that took its place.
     if matches!(error, TreeError::Denied { .. }) && is_another() {

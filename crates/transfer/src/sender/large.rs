@@ -43,7 +43,7 @@ enum Queued {
         step: Pending,
         length: usize,
     },
-    /// Nothing to hand on.
+    /// Nothing to pass on.
     Dropped,
     /// The last step of a file: its version is checked when every read before it is through.
     Check {

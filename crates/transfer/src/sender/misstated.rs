@@ -30,8 +30,8 @@ pub(super) struct Misstated {
 }
 
 impl Misstated {
-    /// Contents of a file, if its size may be misstated. A file that grows meanwhile is one whose
-    /// size is true.
+    /// Contents of a file, if its size may be misstated. The stated size of a file that grows
+    /// during the reading is true.
     ///
     /// # Errors
     /// Why it cannot be copied: unreadable, or too long to be kept.

@@ -246,7 +246,7 @@ fn block_pool(hashers: usize) -> Result<BlockPool, String> {
         .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
 }
 
-/// Starts the readers of large files after the first, as many as threads can be had for.
+/// Starts the readers of large files after the first, as many as can be started.
 fn start_readers<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
@@ -303,8 +303,8 @@ fn scan_sources(
     }
 }
 
-/// Waits for the end of the session; meanwhile takes in further connections, samples the stages and
-/// reports progress.
+/// Waits for the end of the session; adds further connections, samples the stages and reports
+/// progress.
 fn supervise<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,

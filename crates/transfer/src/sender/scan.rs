@@ -370,7 +370,7 @@ impl<'a> Scan<'a> {
         self.executor.await_room(Need::Item { depth: self.depth }).then_some(())
     }
 
-    /// Tells of a problem. `None` when the session is over.
+    /// Reports a problem. `None` when the session is over.
     fn report(&self, problem: Problem) -> Option<()> {
         let has_room = self.executor.await_room(Need::Problem);
         has_room.then(|| self.executor.with(|machine| machine.on_problem(problem)))
@@ -442,8 +442,8 @@ impl Children {
     }
 }
 
-/// Names this state of a file: any write, truncation or replacement changes it. The same on every
-/// host that has the file system, whose device has another number on each.
+/// Version of a file: any write, truncation or replacement changes it. Equal on all hosts that
+/// share the file system, whose device number differs between them.
 pub(super) fn version(stat: &Stat) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc source version 2");
     for part in [stat.ino, stat.size] {
@@ -458,12 +458,12 @@ pub(super) fn version(stat: &Stat) -> [u8; 16] {
     version
 }
 
-/// True if the name of a file is that of another one meanwhile.
+/// True if the name of the file refers to another file or version now.
 pub(super) fn is_another(contents: &Contents) -> bool {
     contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
 }
 
-/// Names this state of a file whose contents were read: their change need not show otherwise.
+/// Version of a file whose contents were read: a change of them need not show otherwise.
 fn held_version(stat: &Stat, contents: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc contents version 1");
     hasher.update(&version(stat)).update(contents);

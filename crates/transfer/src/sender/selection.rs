@@ -67,7 +67,7 @@ impl Selection {
         Ok(Self { id, items, share: None, digests })
     }
 
-    /// A run of it sends at most at this rate, which may change meanwhile.
+    /// A run of it sends at most at this rate, which may change during the run.
     #[must_use]
     pub fn with_share(self, share: Arc<RateShare>) -> Self {
         Self { share: Some(share), ..self }

@@ -36,7 +36,7 @@ pub(crate) struct Root {
 
 /// The sources of a run.
 pub struct Sources {
-    /// Names the pair (this host, these sources), see
+    /// Job id of the pair (this host, these sources), see
     /// [`Begin::job`](icdc_protocol::message::Begin).
     pub(crate) job: Digest,
     /// Every source that was named, in the order of the command line: where things arrive depends
@@ -80,7 +80,7 @@ impl Sources {
             },
             Some(name) => match root.directory.place(name) {
                 Ok(place) => files.read(&place),
-                // It is gone, and there is nothing to read.
+                // It was removed, and there is nothing to read.
                 Err(_) => files,
             },
             None => files.read(&root.directory),

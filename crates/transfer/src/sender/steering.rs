@@ -155,8 +155,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// The daemon at the other end lets no session of the key in use go faster. It says so before
-    /// data may flow.
+    /// Sets the daemon's limit for sessions of the key in use. It arrives before data may flow.
     pub(super) fn allow(&self, rate: Rate) {
         self.executor.allow(rate);
         let _turn = self.turn();
@@ -171,7 +170,7 @@ impl<'a> Steering<'a> {
         self.carry_out(actions);
     }
 
-    /// Tells when the connections after the first may take blocks; `None` if they always may.
+    /// Signals that the connections after the first may take blocks; `None` if they always may.
     pub(super) fn opening(&self) -> Option<&Once> {
         self.open.as_ref()
     }

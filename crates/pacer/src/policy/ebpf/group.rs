@@ -22,7 +22,7 @@ use crate::policy::{Cgroup, Listed, Policy, PolicyError};
 pub(super) struct Group {
     home: PathBuf,
     cgroup: PathBuf,
-    /// The kernel's number of the cgroup; zero once that is gone.
+    /// The kernel's number of the cgroup; zero once it has been removed.
     id: u64,
     v4: MapHandle,
     v6: MapHandle,
@@ -96,7 +96,7 @@ impl Group {
         self.id
     }
 
-    /// Whether the cgroup is gone, so that no connection can ever get these policies.
+    /// Whether the cgroup has been removed, so that no connection can ever get these policies.
     pub(super) fn is_orphaned(&self) -> bool {
         self.id == 0
     }
@@ -143,7 +143,7 @@ impl Group {
     }
 }
 
-/// All that can be opened; none if nothing is pinned.
+/// All groups that can be opened; none if nothing is pinned.
 pub(super) fn groups() -> Result<Vec<Group>, PolicyError> {
     may()?;
     homes().iter().filter_map(|home| Group::open(home).transpose()).collect()

@@ -113,7 +113,7 @@ impl Loaded {
         &self.object
     }
 
-    /// Lets it outlast this process, until [`unload`](super::unload).
+    /// Pins it, so that it outlasts this process, until [`unload`](super::unload).
     ///
     /// # Errors
     /// See [`PinError`]; it is then unloaded.

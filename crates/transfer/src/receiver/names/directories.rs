@@ -27,7 +27,7 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    /// Takes in where the sources land.
+    /// Stores the directories of the sources' places.
     pub(super) fn land(&mut self, landings: Vec<Landing>) -> Result<Vec<Target>, TreeError> {
         (0..).zip(landings).map(|(number, landing)| self.target(number, landing)).collect()
     }
