@@ -15,7 +15,7 @@ pub trait Outlet: Send {
     /// it, when this returns.
     ///
     /// # Errors
-    /// Why the link does not carry any more; every later call fails too.
+    /// Reason of the end of the link; every later call fails too.
     fn send(&mut self, parcel: Parcel) -> Result<(), LinkError>;
 
     /// Hands everything that waits to the carrier.

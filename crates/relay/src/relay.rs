@@ -99,7 +99,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Applies another configuration: open connections go on as they are, new ones keep to it. The
+    /// Applies another configuration: open connections keep theirs, new ones follow it. The
     /// threads, the status socket and the metrics stay as they were.
     ///
     /// # Errors

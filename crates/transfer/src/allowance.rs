@@ -7,6 +7,6 @@ pub trait Allowance: Send + Sync {
     /// Reserves this much more.
     ///
     /// # Errors
-    /// Why no more may be moved, for the user at the other end.
+    /// Reason why no more may be moved, for the user at the other end.
     fn reserve(&self, bytes: ByteCount) -> Result<(), String>;
 }

@@ -13,7 +13,7 @@ use crate::stage_thread::all_of;
 /// other end.
 ///
 /// # Errors
-/// Those of `session`, and that there is no thread.
+/// Those of `session`, or of starting the thread.
 pub(crate) fn confined<L: Send, T: Send>(
     stage: &str,
     files: &Files,

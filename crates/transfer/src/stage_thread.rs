@@ -29,7 +29,7 @@ impl<'scope> Ready<'scope> {
 /// A thread for each of `stages`, all of them or none.
 ///
 /// # Errors
-/// The first one cannot be had.
+/// The first one that cannot be started.
 pub(crate) fn all_of<'scope, const COUNT: usize>(
     scope: &'scope Scope<'scope, '_>,
     stages: [&str; COUNT],
@@ -51,7 +51,7 @@ fn ready<'scope>(scope: &'scope Scope<'scope, '_>, stage: &str) -> Result<Ready<
 /// Starts `work` on a thread called `icdc-STAGE`.
 ///
 /// # Errors
-/// It cannot be had.
+/// It cannot be started.
 pub(crate) fn try_start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stage: &str,

@@ -7,7 +7,7 @@
 //!
 //! The note is written first and removed last, so whatever ends this program, [`undo`] finds what
 //! there is to take back. What was before the first change stays noted, however often changes are
-//! applied. What somebody else has changed since is left as it is.
+//! applied. Settings that others have changed since are left as they are.
 
 mod change;
 mod error;

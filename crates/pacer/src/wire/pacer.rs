@@ -31,7 +31,7 @@ impl WirePacer {
     /// Paces until `control` requests the end.
     ///
     /// # Errors
-    /// The device is gone, or the kernel refuses to go on.
+    /// The device was removed, or the kernel refuses to continue.
     pub fn run(&mut self, control: &Control) -> Result<(), WireError> {
         self.pump.run(control)
     }

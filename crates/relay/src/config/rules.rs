@@ -56,7 +56,7 @@ impl Rules {
                 // It denies some destinations only, and this client's is not known yet.
                 false if rule.to.is_some() || rule.ports.is_some() => {}
                 false => return false,
-                // A rule about destinations alone admits nobody.
+                // A rule about destinations alone admits no client.
                 true if rule.from.is_some() => return true,
                 true => {}
             }

@@ -110,7 +110,7 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
     Err(busy(what, None))
 }
 
-/// Opens a file of this user with its last mode, which nobody may write to, for reading, if another
+/// Opens a read-only file of this user, which has its last mode already, for reading, if another
 /// session holds it.
 fn opened_held(directory: &Directory, name: &Name) -> Option<(File, Stat)> {
     let (file, stat) = directory.open_file(name).ok()?;

@@ -110,7 +110,7 @@ pub struct Received {
 /// arrived is durable and noted when this returns.
 ///
 /// # Errors
-/// How the session ended.
+/// Reason of the early end of the session.
 pub fn run(
     link: Link,
     joining: Joining<'_>,

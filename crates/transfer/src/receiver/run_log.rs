@@ -310,7 +310,7 @@ impl RunLog {
         let Some(file) = file else { return Ok(false) };
         self.name = staging.name(StagingKind::Run);
         if !staging.is_found_again() {
-            // No later run could go on with it.
+            // No later run could continue it.
             let _ = self.directory.remove_file(&self.name);
             return Ok(true);
         }

@@ -285,7 +285,7 @@ impl Store<'_> {
     }
 
     /// The session is over: what has arrived becomes durable and is noted. Nothing stays that no
-    /// later run can go on from.
+    /// later run can continue from.
     fn settle(&mut self) {
         self.machine.on_link_ended();
         self.carry_out();

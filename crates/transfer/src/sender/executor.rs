@@ -137,7 +137,7 @@ struct Outside {
 /// Executor of the machine of one session.
 pub(super) struct Executor<'a> {
     state: Mutex<SessionState>,
-    /// The scan may go on.
+    /// The scan may continue.
     granted: Condvar,
     /// The session is over, or has ended.
     ended: Condvar,
@@ -365,7 +365,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Something failed that leaves nothing to go on with.
+    /// Ends the session for a failure after which it cannot continue.
     pub(super) fn fail(&self, error: SessionError) {
         self.with(|machine| machine.fail(clock::now(), error));
     }

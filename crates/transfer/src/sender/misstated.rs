@@ -34,7 +34,7 @@ impl Misstated {
     /// during the reading is true.
     ///
     /// # Errors
-    /// Why it cannot be copied: unreadable, or too long to be kept.
+    /// It cannot be copied: unreadable, or too long to be kept in memory.
     pub(super) fn contents(&mut self, directory: &Directory, name: &Name, stat: &Stat) -> Result<Option<Held>, String> {
         let known = self.devices.get(&stat.dev).copied();
         if stat.size > PACK_FILE_LIMIT || known.is_some_and(|known| !is_doubtful(known, stat)) {

@@ -74,7 +74,7 @@ const POOL_BLOCKS: usize = 26;
 /// Checks `--exclude` patterns.
 ///
 /// # Errors
-/// Which one does not.
+/// The pattern that is invalid.
 pub fn check_patterns(patterns: &[String]) -> Result<(), String> {
     exclude::Exclude::new(patterns).map(|_| ())
 }
@@ -96,7 +96,7 @@ pub struct Sent {
 /// connection breaks or the user stops; what the receiver has made durable by then is not lost.
 ///
 /// # Errors
-/// How the session ended.
+/// Reason of the early end of the session.
 pub fn run(
     first: SendingLink,
     joining: Joining<'_>,

@@ -39,7 +39,7 @@ impl Traced {
     /// ones are lost.
     ///
     /// # Errors
-    /// What libbpf says.
+    /// The error of libbpf.
     pub fn records(&self) -> Result<Vec<TraceRecord>, String> {
         let map = self.loaded.object().maps().find(|map| map.name() == RING).ok_or("there is no ring buffer")?;
         let mut records = Vec::new();

@@ -9,7 +9,7 @@ use super::*;
 
 const RING: u32 = 64;
 
-/// A run of whole blocks, all of one file, over so many connections.
+/// A run of whole blocks, all of one file, over `connections` connections.
 struct Run {
     last: LastBlocks,
     pool: BlockPool,
