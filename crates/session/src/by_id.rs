@@ -1,7 +1,7 @@
 //! Maps by the ids of a session.
 //!
-//! Ids are consecutive, so their low bits alone spread them evenly over a table, and items that were
-//! announced one after the other lie side by side in it. A keyed hash would cost more, against
+//! Ids are consecutive, so their low bits alone spread them evenly over a table, and items that
+//! were announced one after the other lie side by side in it. A keyed hash would cost more, against
 //! nothing: a peer cannot choose its ids, only which of them stay pending, and between two with the
 //! same low bits it has to announce as many others as the table has places.
 
@@ -13,8 +13,8 @@ use icdc_protocol::message::EntryId;
 /// A map by an [`EntryId`], or by a small enum around one.
 pub type ById<V, K = EntryId> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Leaves the low 32 bits of an id as they are, and mixes it into those above, by which a table
-/// tells apart what lies close together.
+/// Keeps the low 32 bits of an id, and mixes the id into the high ones, by which a hash table tells
+/// close entries apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 
@@ -35,7 +35,7 @@ impl Hasher for IdHasher {
         self.0 = self.0.wrapping_add(u64::from(id)).wrapping_mul(SPREAD);
     }
 
-    /// Which variant of an enum.
+    /// The number of an enum's variant.
     fn write_isize(&mut self, variant: isize) {
         self.0 = variant.cast_unsigned() as u64;
     }

@@ -1,12 +1,12 @@
-//! Why a session ends before its work is done.
+//! Errors that end a session before its work is done.
 
 use icdc_protocol::LinkFailure;
 use icdc_protocol::message::{Refusal, RefusalKind};
 
-/// Why a session ended before its work was done.
+/// An error that ended a session before its work was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// The connection is gone; what is durable stays, a new session goes on from there.
+    /// The connection is lost; what is durable is kept, and a new session continues from there.
     #[error("connection lost: {0}")]
     Cut(String),
     /// The user asked to stop.
@@ -18,7 +18,7 @@ pub enum SessionError {
     /// The other end broke the protocol.
     #[error("the other end broke the protocol: {0}")]
     Protocol(String),
-    /// Something failed at this end that leaves nothing to go on with.
+    /// A failure at this end that ends the session.
     #[error("{0}")]
     Local(String),
 }
@@ -34,7 +34,7 @@ impl SessionError {
         }
     }
 
-    /// What to tell the other end before the connection closes, where it makes sense to.
+    /// The refusal to send to the other end before the connection closes, if there is one to send.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         let kind = match self {

@@ -1,16 +1,17 @@
-//! Why an item is not done, and whether the same command goes on with it later.
+//! Failures of items, and whether running the same command again can succeed.
 
-/// Why an item is not done.
+/// Failure of an item, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A later run begins it anew: nothing of it is kept.
+    /// A later run transfers the item from the beginning: nothing of it is kept.
     Final(String),
-    /// The reason may be gone when the same command is run again, as where the disk was full: what is durable is kept.
+    /// The reason may be gone when the same command is run again, as where the disk was full: what
+    /// is durable is kept.
     Passing(String),
 }
 
 impl Failure {
-    /// There is no room for the item at `path`.
+    /// The disk is full: no space for the item at `path`.
     #[must_use]
     pub fn full(path: &str) -> Self {
         Self::Passing(format!("{path}: the disk is full; make room and run the same command again"))
@@ -22,7 +23,7 @@ impl Failure {
         Self::Passing(self.into_reason())
     }
 
-    /// Whether the reason may be gone when the same command is run again.
+    /// Whether running the same command again may succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Passing(_))

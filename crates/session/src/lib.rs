@@ -1,5 +1,5 @@
-//! A transfer session without threads, locks, clocks, files or sockets: what both ends have in
-//! common, and the machines of each end.
+//! A transfer session without threads, locks, clocks, files or sockets: the state machines of both
+//! ends, and what they have in common.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,8 +11,9 @@
 //! | [`weight`] | the memory that an announced entry is charged with |
 //! | [`sender`] | the sending end: announcements, requests, what becomes of the items, the end |
 //!
-//! `tests/simulation` runs both ends over simulated connections and a simulated disk, with kills, power cuts, cut
-//! connections and disks that fail, tens of thousands of worlds in a few seconds. Every world follows from its number:
+//! `tests/simulation` runs both ends over simulated connections and a simulated disk, with kills,
+//! power cuts, cut connections and disks that fail, tens of thousands of worlds in a few seconds.
+//! Every world follows from its number:
 //!
 //! ```text
 //! cargo test -p icdc-session --test simulation                                      the worlds of every run of the tests

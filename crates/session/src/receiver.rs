@@ -1,4 +1,4 @@
-//! The receiving end of a session: machines that are told what happens and say what is to be done.
+//! The receiving end of a session: state machines that take events and return actions.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,15 +1,14 @@
-//! When a client connects again after its session has ended, and when it gives up.
+//! The times at which a client reconnects after its session has ended, and at which it gives up.
 //!
-//! The first pause is short, each further one twice as long. Whatever has arrived since the last
-//! session begins both anew, the pauses and the time for which it is tried.
+//! The first pause is short, and each further one twice as long. When anything has arrived since
+//! the last session, the pauses and the total time begin anew.
 
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_units::{Span, Time};
 
 use crate::SessionError;
 
-/// For how long a client tries to get a connection on which something arrives, unless told
-/// otherwise.
+/// Default time for which a client tries to get a connection on which something arrives.
 pub const RETRY_FOR: Span = Span::from_secs(600);
 
 const FIRST_PAUSE: Span = Span::from_millis(500);
@@ -32,9 +31,9 @@ struct Course {
 /// The next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its number since something has arrived, from one on.
+    /// Number of the attempt since anything has arrived, from one on.
     pub number: u32,
-    /// How long to wait before it.
+    /// Pause before it.
     pub pause: Span,
 }
 
@@ -51,7 +50,7 @@ impl Retry {
         self.course.is_some()
     }
 
-    /// Whether another session may go on after `error`; `stops` if the user wants it to end.
+    /// Whether to start another session after `error`; `stops` if the user has requested the end.
     #[must_use]
     pub fn is_worth_it(&self, error: &SessionError, stops: bool) -> bool {
         match error {

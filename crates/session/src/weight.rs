@@ -3,7 +3,7 @@
 use icdc_protocol::message::Entry;
 use icdc_units::ByteCount;
 
-/// What an end keeps of entries that are announced and not done.
+/// Memory taken at one end by entries that are announced and not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Entries; directories only as far as `directories` does not count them.

@@ -46,27 +46,28 @@ use std::collections::VecDeque;
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Message, ReceiveOptions};
 use icdc_units::{ByteCount, Time};
 
-use self::action::{Action, Answer, Examination, Told};
+use self::action::{Action, Answer, Examination, Notification};
 use self::claims::Claims;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Terms, Verdict};
-use self::state::{Announced, Finishing, Named, Phase, Run, Stage, Tracked};
+use self::state::{Announced, Finishing, NameFlush, Phase, Run, SessionStage, Tracked};
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, Failure, SessionError};
 
-/// What is received, and how.
+/// Settings of the receiving end of one session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// As asked for.
+    /// Options of the request.
     pub options: ReceiveOptions,
     /// Size of the ring between socket and disk, in blocks.
     pub ring_blocks: u32,
-    /// Whether a name is one that is kept for unfinished files.
+    /// Returns whether a name is reserved for unfinished files.
     pub is_reserved: fn(&[u8]) -> bool,
-    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender chooses.
+    /// Paths that the sender was asked for, as the user wrote them; `None` where the sender
+    /// chooses.
     pub asked: Option<Vec<Vec<u8>>>,
     /// Only what is not there yet may be made.
     pub only_new: bool,
@@ -78,7 +79,7 @@ pub struct Book<P> {
     actions: VecDeque<Action<P>>,
     /// The answer that the action that was given last is waiting for.
     unanswered: Option<Answer>,
-    stage: Stage,
+    stage: SessionStage,
     /// Id of the next entry.
     next: EntryId,
     levels: Levels,
@@ -94,13 +95,14 @@ pub struct Book<P> {
     apart: Vec<EntryId>,
     claims: Claims,
     batch: Batch,
-    /// What the flushes of names that were asked for are for, in this order.
-    naming: VecDeque<Named>,
+    /// The purpose of each flush of names that is outstanding, oldest first.
+    naming: VecDeque<NameFlush>,
     /// The run has a journal.
     is_journaled: bool,
     /// An interrupted run left it.
     is_resuming: bool,
-    /// The directory that holds the run's journal among a source's contents, and the source's entry.
+    /// The directory that holds the run's journal among a source's contents, and the source's
+    /// entry.
     contents: Option<(DirectoryId, Entry)>,
     /// The last event.
     last: Time,
@@ -117,7 +119,7 @@ impl<P> Book<P> {
             settings,
             actions: VecDeque::new(),
             unanswered: None,
-            stage: Stage::default(),
+            stage: SessionStage::default(),
             next: 0,
             levels: Levels::default(),
             finishing: ById::default(),
@@ -138,7 +140,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// What is to be done next. An action with an outcome is answered before this is called again.
+    /// The next action to carry out. One with an outcome is answered before this is called again.
     pub fn poll(&mut self) -> Option<Action<P>> {
         debug_assert_eq!(self.unanswered, None, "an action is answered before the next one is asked for");
         loop {
@@ -163,7 +165,7 @@ impl<P> Book<P> {
     /// The message whose entries are being answered.
     fn answering(&mut self) -> Option<&mut Announced> {
         match &mut self.stage {
-            Stage::Running(run) => run.answering.as_mut(),
+            SessionStage::Running(run) => run.answering.as_mut(),
             _ => None,
         }
     }
@@ -175,7 +177,7 @@ impl<P> Book<P> {
         self.heed(taken);
     }
 
-    /// When [`on_time`](Self::on_time) has something to do.
+    /// Time at which [`on_time`](Self::on_time) is due, if it is.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.batch.waits().then(|| self.last + QUIET)
@@ -205,9 +207,9 @@ impl<P> Book<P> {
         self.go_on();
     }
 
-    /// The session is over, and the sender knows whether everything is done if it `is_agreed`. The
-    /// run is put away unless the same command has something to go on with: a sender that does not
-    /// know, because of a cut or a kill, comes again and has to be recognized.
+    /// The session is over; with `is_agreed`, the sender knows whether everything is done. The run
+    /// is put away unless the same command can continue it: a sender that does not know, because of
+    /// a cut or a kill, reconnects and has to be recognized.
     pub fn on_over(&mut self, is_agreed: bool) {
         if self.is_complete() && is_agreed && !self.goes_on_later {
             let contents = self.contents.take().map(|(directory, entry)| (directory, Box::new(entry)));
@@ -235,11 +237,11 @@ impl<P> Book<P> {
         self.items.get(&id).map(|tracked| &*tracked.item)
     }
 
-    /// What is kept of entries that are not done.
+    /// Memory taken by entries that are not done.
     #[must_use]
     pub fn kept(&self) -> Pending {
         let drafts = match &self.stage {
-            Stage::Running(Run { answering: Some(announced), .. }) => announced.drafts.len(),
+            SessionStage::Running(Run { answering: Some(announced), .. }) => announced.drafts.len(),
             _ => 0,
         };
         let (mut items, mut directories) = (self.items.len() + drafts, self.levels.len() + self.finishing.len());
@@ -267,14 +269,14 @@ impl<P> Book<P> {
         self.ask(Action::Reply(message));
     }
 
-    fn tell(&mut self, told: Told) {
-        self.ask(Action::Tell(told));
+    fn notify(&mut self, notification: Notification) {
+        self.ask(Action::Notify(notification));
     }
 
     /// Ends the session where `outcome` is an error; what has arrived is still published.
     fn heed(&mut self, outcome: Result<(), SessionError>) {
         if let Err(error) = outcome {
-            self.stage = Stage::Broken;
+            self.stage = SessionStage::Broken;
             self.ask(Action::Fail(error));
         }
         self.go_on();
@@ -292,14 +294,14 @@ impl<P> Book<P> {
         if is_full || is_last || !self.phase.is_open() {
             self.publish();
         }
-        self.look_whether_complete();
+        self.check_complete();
     }
 
-    /// Notes that an item is not done, and tells of it; gives the reason.
+    /// Records the failure of an item and notifies the user; gives the reason.
     fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
         self.goes_on_later |= failure.is_passing();
         let reason = failure.into_reason();
-        self.tell(Told::Failed { path, size: size_of(entry), reason: reason.clone() });
+        self.notify(Notification::Failed { path, size: size_of(entry), reason: reason.clone() });
         reason
     }
 }

@@ -1,5 +1,5 @@
-//! How a receiving session comes to its end: whether everything was done and the sender knows it, or
-//! why not, and what is said last.
+//! The end of a receiving session: whether everything was done and the sender knows it, or the
+//! failure, and the last messages.
 //!
 //! ```text
 //! outcome  Pending ── all done ──► Complete ── goodbye, or the first connection closed in order ──► Agreed
@@ -11,9 +11,9 @@
 //!          Draining ── everything behind the connections has ended ──► Flushing ── said, patience ──► Closed
 //! ```
 //!
-//! Only the first connection tells that the sender knows: its goodbye comes there, and a sender that
-//! has seen everything done may close it without a word. A further one may be closed at any time;
-//! what else ends it is a failure of the session.
+//! Only the first connection shows that the sender knows: its goodbye comes there, and a sender
+//! that has seen everything done may close it without a message. A further one may be closed at any
+//! time; any other end of one is a failure of the session.
 
 #[cfg(test)]
 mod tests;
@@ -25,38 +25,38 @@ use icdc_units::{Span, Time};
 
 use crate::SessionError;
 
-/// How long the last messages may take to be sent.
+/// Time limit for sending the last messages.
 pub const LAST_WORDS_PATIENCE: Span = Span::from_secs(2);
-/// How long the reason may take to be sent while the sender still sends: it keeps nobody waiting who
-/// has asked to stop.
+/// Time limit for sending the reason while the sender still sends; short, because the user of the
+/// stopped run is waiting.
 pub const CLOSING_PATIENCE: Span = Span::from_millis(500);
 
-/// How long what has arrived may take to be received when nothing more can be sent: the sender's
-/// reason, or its goodbye.
+/// Time limit for receiving what has arrived, the sender's reason or its goodbye, once nothing more
+/// can be sent.
 pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
-/// What is to be done next.
+/// One action for the executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this on the first connection.
     Say(Box<Message>),
-    /// Hand everything said so far to the carrier: [`on_flushed`](Ending::on_flushed).
+    /// Flush all messages to the carrier: [`on_flushed`](Ending::on_flushed).
     Flush,
     /// End the first connection, whatever of it is on its way.
     Cut,
     /// End all further connections.
     CutFurther,
-    /// Hand everything said so far to the carrier, and end this direction of the first connection:
+    /// Flush all messages to the carrier, and close this direction of the first connection:
     /// [`on_closed`](Ending::on_closed).
     Close,
 }
 
-/// How the first connection ended.
+/// End of the first connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// Its sender has closed it in order.
+    /// The sender has closed it in order.
     Closed,
-    /// It broke, or what came on it ends the session.
+    /// It broke, or a message on it ends the session.
     Failed(SessionError),
 }
 
@@ -87,14 +87,14 @@ enum Outcome {
 enum Phase {
     /// Both directions are in use.
     Open,
-    /// The first connection takes nothing more: the session fails by that, unless the sender's end
-    /// of it tells more by then.
+    /// The first connection takes nothing more: the session fails with this error unless a better
+    /// reason arrives by then.
     SendBroken { until: Time, error: SessionError },
     /// The last words are being sent.
     Closing { until: Time },
     /// The first connection is being ended.
     Cut,
-    /// What has arrived is being made durable.
+    /// Data that has arrived is being made durable.
     Draining { has_said_why: bool },
     /// The last words are on their way to the carrier.
     Flushing { until: Time },
@@ -109,7 +109,7 @@ impl Default for Ending {
 }
 
 impl Ending {
-    /// What is to be done next.
+    /// The next action to carry out.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -123,7 +123,7 @@ impl Ending {
         };
     }
 
-    /// The session cannot go on. The first reason counts, and none once everything is done.
+    /// The session has failed. The first reason counts, and none once everything is done.
     pub fn on_failure(&mut self, now: Time, error: SessionError) {
         if matches!(self.outcome, Outcome::Pending | Outcome::SenderDone(_)) {
             let words = last_words(&error);
@@ -134,7 +134,7 @@ impl Ending {
 
     /// The first connection takes nothing more, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
-        // Behind a goodbye nobody waits for an answer.
+        // The sender expects no answer after its goodbye.
         if let (Outcome::Pending, Phase::Open) = (&self.outcome, &self.phase) {
             self.phase = Phase::SendBroken { until: now + REASON_PATIENCE, error };
         }
@@ -144,7 +144,8 @@ impl Ending {
     pub fn on_interrupt(&mut self, now: Time) {
         match self.outcome {
             Outcome::Pending | Outcome::SenderDone(_) => self.outcome = Outcome::Failed(SessionError::Interrupted),
-            // Nothing is left to be stopped: the sender is about to say goodbye, by which the run is put away.
+            // Nothing is left to be stopped: the sender is about to say goodbye, by which the run
+            // is put away.
             Outcome::Complete if self.is_running() => {
                 return self.phase = Phase::Closing { until: now + LAST_WORDS_PATIENCE };
             }
@@ -153,7 +154,7 @@ impl Ending {
         self.part(now, Some(Message::Interrupt));
     }
 
-    /// Says the last words while the sender may still send.
+    /// Sends the last message while the sender may still send.
     fn part(&mut self, now: Time, words: Option<Message>) {
         if self.is_running() {
             self.actions.extend(words.map(say));
@@ -177,7 +178,7 @@ impl Ending {
         match &self.outcome {
             Outcome::Pending => {
                 let error = error_of(end);
-                // Whoever has asked to stop is answered when everything is durable.
+                // A request to stop is answered once everything is durable.
                 let words = last_words(&error).filter(|words| *words != Message::Interrupt);
                 self.outcome = Outcome::Failed(error);
                 let has_said_why = words.is_some() && self.is_running();
@@ -187,7 +188,7 @@ impl Ending {
                 self.drain(has_said_why);
             }
             Outcome::Complete => {
-                // A sender that has seen everything done may leave without a word.
+                // A sender that has seen everything done may close without a message.
                 if end == LinkEnd::Closed {
                     self.outcome = Outcome::Agreed(None);
                 }
@@ -226,7 +227,7 @@ impl Ending {
         self.phase = Phase::Flushing { until: now + LAST_WORDS_PATIENCE };
     }
 
-    /// Everything said so far is handed to the carrier, or never will be.
+    /// The messages are flushed to the carrier, or could not be.
     pub fn on_flushed(&mut self) {
         if let Phase::Closing { .. } = self.phase {
             self.phase = Phase::Cut;
@@ -234,7 +235,7 @@ impl Ending {
         }
     }
 
-    /// Everything is said that was to be said, or never will be.
+    /// The direction is closed, or could not be.
     pub fn on_closed(&mut self) {
         if let Phase::Flushing { .. } = self.phase {
             self.phase = Phase::Closed;
@@ -242,7 +243,7 @@ impl Ending {
         }
     }
 
-    /// When [`on_time`](Self::on_time) has something to do.
+    /// Time at which [`on_time`](Self::on_time) is due, if it is.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         match self.phase {
@@ -284,7 +285,7 @@ impl Ending {
         matches!(self.outcome, Outcome::Complete | Outcome::Agreed(_))
     }
 
-    /// Whether it is known how the session ends: all its connections end then.
+    /// Whether the outcome is decided, which ends all connections.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.outcome, Outcome::Pending)
@@ -296,13 +297,13 @@ impl Ending {
         matches!(self.phase, Phase::Draining { .. })
     }
 
-    /// Whether nothing is left to be done.
+    /// Whether the session has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Closed
     }
 
-    /// Why the session fails, if it does.
+    /// The error for which the session fails, if it does.
     #[must_use]
     pub fn failure(&self) -> Option<&SessionError> {
         match &self.outcome {
@@ -311,7 +312,7 @@ impl Ending {
         }
     }
 
-    /// How it ended: the sender's goodbye if it said one.
+    /// The outcome of the session, with the sender's goodbye if there was one.
     ///
     /// # Errors
     /// Why not everything was done.
@@ -336,11 +337,11 @@ fn error_of(end: LinkEnd) -> SessionError {
     }
 }
 
-/// What the sender is told of a failure.
+/// The last message to the sender after a failure, if there is one.
 fn last_words(failure: &SessionError) -> Option<Message> {
     match failure {
         SessionError::Interrupted => Some(Message::Interrupt),
-        // What is refused at this end the sender has to hear of; other refusals came from there.
+        // A refusal at this end is sent to the sender; other refusals came from there.
         SessionError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Path | RefusalKind::Running) => {
             Some(Message::Abort(refusal.clone()))
         }

@@ -130,13 +130,13 @@ impl<B> Files<B> {
         all.into_iter().for_each(|id| self.with(id, File::advance));
     }
 
-    /// What to do next, in order. Files, journals and locks belong to the executor.
+    /// The next action, in order. Files, journals and locks belong to the executor.
     pub fn poll(&mut self) -> Option<Action<B>> {
         self.context.actions.pop_front()
     }
 
-    /// The next block to read and to compare. Apart from [`poll`](Self::poll) so that the executor
-    /// reads only where it has room: comparing must not take memory from what arrives.
+    /// The next block to read and to compare. Apart from [`poll`](Self::poll), so that the executor
+    /// reads only when it has memory left: comparing must not take memory from what arrives.
     pub fn next_read(&mut self) -> Option<Read> {
         while let Some(id) = self.reading.front() {
             let read = self.files.get_mut(id).and_then(|file| file.next_read(&self.context));

@@ -1,7 +1,7 @@
-//! The connections after the first: how many frames of data have arrived over each.
+//! The connections after the first: numbers of data frames that have arrived over each.
 //!
-//! One that ends does not end the session. The sender is told how much arrived over it, and
-//! transmits the rest over another.
+//! One that ends does not end the session. The sender learns how many frames arrived over it, and
+//! retransmits the rest over another.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ pub struct Connections(BTreeMap<u8, Connection>);
 
 #[derive(Clone, Copy, Debug)]
 enum Connection {
-    /// So many frames have arrived over it.
+    /// In use; number of data frames that have arrived over it.
     Open { frames: u64 },
     /// It has ended, and the sender knows what arrived.
     Gone,
 }
 
-/// What follows when the sender tells that a connection has ended at its end.
+/// Reaction to the sender's message that a connection has ended at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: it has ended at this end, too.
     Nothing,
     /// Shut it; [`Connections::on_ended`] follows.
     Shut,
-    /// Tell the sender that nothing arrived over it.
+    /// Reply to the sender that nothing arrived over it.
     NothingArrived,
 }
 
@@ -49,7 +49,7 @@ impl Connections {
         }
     }
 
-    /// A further connection has ended; gives what the sender is to be told.
+    /// A further connection has ended; gives the message for the sender, if one is due.
     pub fn on_ended(&mut self, connection: u8) -> Option<Message> {
         match self.0.insert(connection, Connection::Gone) {
             Some(Connection::Open { frames }) => Some(Message::Left { connection, frames }),
@@ -57,7 +57,7 @@ impl Connections {
         }
     }
 
-    /// The sender tells that a connection has ended at its end.
+    /// The sender reports that a connection has ended at its end.
     pub fn on_left(&mut self, connection: u8) -> Answer {
         match self.0.get(&connection) {
             Some(Connection::Open { .. }) => Answer::Shut,

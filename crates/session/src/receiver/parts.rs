@@ -4,8 +4,8 @@
 //! rest is left to what arrives besides.
 //!
 //! What a connection owes of a block when it ends comes whole over another one, and the parts that
-//! are still under way over a slow one mean nothing then, even where none has come before: the block
-//! would never be complete. So the blocks that came whole last are remembered.
+//! are still under way over a slow one mean nothing then, even where none has come before: the
+//! block would never be complete. So the blocks that came whole last are remembered.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,7 +16,7 @@ use icdc_protocol::message::{BlockHeader, EntryId, Part};
 #[derive(Debug)]
 pub struct Parts<B> {
     blocks: HashMap<(EntryId, u32), State<B>>,
-    /// Those that are filling.
+    /// Number of blocks with missing parts.
     filling: usize,
     /// The last ones that came whole, at most [`REMEMBERED`].
     came_whole: VecDeque<(EntryId, u32)>,
@@ -29,20 +29,20 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug)]
 enum State<B> {
     Filling(Filling<B>),
-    /// It is complete; what comes of it once more means nothing.
+    /// Complete; parts of it that arrive now are ignored.
     Whole,
 }
 
 #[derive(Debug)]
 struct Filling<B> {
-    /// Of the first part: the others tell the same.
+    /// The first part; the others have the same header except for their number.
     first: Part,
     block: B,
     /// A bit for each part that has not arrived.
     missing: u32,
 }
 
-/// Why a part cannot be.
+/// Errors of a part.
 const TOO_MANY: &str = "more blocks are on their way in parts than the ring has room for";
 const DIFFERENT: &str = "the parts of a block tell different things of it";
 
@@ -53,12 +53,12 @@ impl<B> Default for Parts<B> {
 }
 
 impl<B> Parts<B> {
-    /// A part has `arrived` in a block of a `ring` of so many. `put` gives the block with it in its
-    /// place: from what the parts before have filled, unless it is the first. Gives the block if it
-    /// is complete now.
+    /// Puts the part `arrived` into its block. `ring`: size of the ring, in blocks. `put` gives the
+    /// block with the part in its place, made from the block as filled so far, unless this is its
+    /// first part. Gives the block if it is complete now.
     ///
     /// # Errors
-    /// What is wrong with the part.
+    /// If the part cannot belong to a block.
     pub fn arrived(
         &mut self,
         part: &Part,
@@ -95,7 +95,7 @@ impl<B> Parts<B> {
         Ok(whole)
     }
 
-    /// A block has arrived whole: nobody waits for its parts.
+    /// A block has arrived whole: its parts are not needed any more.
     pub fn came_whole(&mut self, id: EntryId, index: u32) {
         if self.came_whole.len() == REMEMBERED {
             self.came_whole.pop_front();

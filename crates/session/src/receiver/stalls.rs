@@ -1,9 +1,10 @@
-//! Which of the connections after the first have stalled.
+//! Detection of stalled connections after the first.
 //!
-//! The sender says something on each connection once a second. One on which nothing arrives for
-//! [`STALLED`], while the first one is heard all the time, has lost its path: it is given up, and
-//! what it carries travels over another. Where the first one falls silent as well, the path is
-//! down for all, and those that were silent by then are waited for as long as the first one.
+//! The sender sends something on each connection once a second. A connection on which nothing
+//! arrives for [`STALLED`], while the first one is never silent for long, has lost its path: it is
+//! given up, and what it carries is retransmitted over another. If the first one falls silent as
+//! well, the path is down for all, and those that were silent by then are waited for as long as the
+//! first one.
 
 use icdc_units::{Span, Time};
 
@@ -18,32 +19,33 @@ pub const GAP: Span = Span::from_secs(2);
 pub struct First {
     /// Time that its inlet has waited for the sender; zero while it waits for room in the ring.
     pub inlet: Span,
-    /// Silence of its path, acknowledgements included, whoever waits; zero if unknown.
+    /// Silence of its path, acknowledgements included, also while the ring is full; zero if
+    /// unknown.
     pub path: Span,
 }
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
 pub struct Stalls {
-    /// Since when the first connection has been heard without a gap.
-    heard_since: Time,
+    /// Start of the present period in which the first connection had no gap.
+    active_since: Time,
 }
 
 impl Stalls {
-    /// Of a session that begins at `now`.
+    /// State for a session that begins at `now`.
     #[must_use]
     pub fn new(now: Time) -> Self {
-        Self { heard_since: now }
+        Self { active_since: now }
     }
 
-    /// The further connections that have stalled. `first` and `others`: for how long nothing has
-    /// arrived. To be called several times a second.
-    pub fn look(&mut self, now: Time, first: First, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
+    /// Gives the numbers of the further connections that have stalled. `first` and `others`: time
+    /// since anything has arrived. To be called several times a second.
+    pub fn update(&mut self, now: Time, first: First, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
         if first.inlet.max(first.path) >= GAP {
-            self.heard_since = now;
+            self.active_since = now;
         }
-        let heard = now - self.heard_since;
-        let has_stalled = |silence: Span| silence >= STALLED && silence <= heard;
+        let active = now - self.active_since;
+        let has_stalled = |silence: Span| silence >= STALLED && silence <= active;
         others.into_iter().filter(|(_, silence)| has_stalled(*silence)).map(|(number, _)| number).collect()
     }
 }
@@ -69,27 +71,27 @@ mod tests {
         let mut stalls = Stalls::new(at(0));
         for second in 1..8 {
             let first = First { inlet: Span::ZERO, path: silent(second) };
-            assert!(stalls.look(at(10 + second), first, [(1, silent(second))]).is_empty(), "{second}");
+            assert!(stalls.update(at(10 + second), first, [(1, silent(second))]).is_empty(), "{second}");
         }
     }
 
     #[test]
     fn one_that_is_silent_while_the_first_is_heard_has_stalled() {
         let mut stalls = Stalls::new(at(0));
-        assert!(stalls.look(at(6), first(0), [(1, silent(4)), (2, silent(0))]).is_empty());
-        assert_eq!(stalls.look(at(7), first(1), [(1, silent(5)), (2, silent(0))]), [1]);
+        assert!(stalls.update(at(6), first(0), [(1, silent(4)), (2, silent(0))]).is_empty());
+        assert_eq!(stalls.update(at(7), first(1), [(1, silent(5)), (2, silent(0))]), [1]);
     }
 
     #[test]
     fn those_that_an_outage_of_the_path_has_silenced_are_waited_for() {
         let mut stalls = Stalls::new(at(0));
         for second in 1..8 {
-            assert!(stalls.look(at(10 + second), first(second), [(1, silent(second))]).is_empty());
+            assert!(stalls.update(at(10 + second), first(second), [(1, silent(second))]).is_empty());
         }
-        // The first one is heard again; the other one waits for its retransmission.
+        // The first one has resumed; the other one waits for its retransmission.
         for second in 8..16 {
-            assert!(stalls.look(at(10 + second), first(0), [(1, silent(second))]).is_empty());
+            assert!(stalls.update(at(10 + second), first(0), [(1, silent(second))]).is_empty());
         }
-        assert_eq!(stalls.look(at(40), first(0), [(1, silent(0)), (2, silent(6))]), [2]);
+        assert_eq!(stalls.update(at(40), first(0), [(1, silent(0)), (2, silent(6))]), [2]);
     }
 }

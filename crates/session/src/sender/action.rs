@@ -1,4 +1,4 @@
-//! What the sending end's machine asks of its executor.
+//! Actions that the sending end's state machine requests of its executor.
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryId, FileDigest, Notice, Place, Problem, Running};
@@ -11,7 +11,7 @@ use crate::error::SessionError;
 pub enum Action {
     /// The receiver has answered: data may flow.
     Answered,
-    /// The receiver goes on with a run that was interrupted.
+    /// The receiver continues a run that was interrupted.
     Continuing,
     /// Read these small files into one frame: [`on_packed`](super::Sender::on_packed), or
     /// [`on_unreadable`](super::Sender::on_unreadable) for each that cannot be read, then send the
@@ -33,8 +33,8 @@ pub enum Action {
         /// The block's number in the file.
         index: u32,
     },
-    /// What the scan last [requested](super::Sender::request) may be granted now: it shall request
-    /// it again.
+    /// The scan's last [request](super::Sender::request) may be granted now: the scan has to repeat
+    /// it.
     Granted,
     /// An item has ended: what the executor keeps for it may be closed.
     Settled {
@@ -44,26 +44,27 @@ pub enum Action {
         path: Vec<u8>,
         /// Length of a regular file, zero of anything else.
         bytes: ByteCount,
-        /// How it ended.
+        /// Its outcome.
         fate: Fate,
     },
     /// The receiver could not finish a directory.
     DirectoryFailed {
         /// Path from the source's parent.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Tell the user of something that is left out.
+    /// Notify the user of something that is left out.
     Problem(Problem),
     /// Items have met this at the receiver so far.
     Noticed(Notice),
-    /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
+    /// Another process writes what the receiver is to write; `None` when it is not waited for any
+    /// more.
     Running(Option<Running>),
-    /// Where the receiver has placed the source, for further sessions of the run.
+    /// Place that the receiver has given the source, for further sessions of the run.
     Placed(Place),
-    /// A connection after the first is gone, and what did not arrive over it is read once more:
-    /// shut it, and tell the user.
+    /// A connection after the first is lost, and what did not arrive over it is read again: shut
+    /// it, and notify the user.
     ConnectionLost {
         /// Its number.
         connection: u8,
@@ -77,22 +78,22 @@ pub enum Action {
     End(Result<(), SessionError>),
 }
 
-/// How an item ended.
+/// Outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is published; with the digest of a regular file.
+    /// Published, with the digest of a regular file.
     Published(Option<FileDigest>),
     /// It was published by an earlier session, and is left as it is.
     Kept,
     /// It is of equal size and time, and the user asked to skip such files.
     Skipped,
-    /// What is there was modified later, and the user asked to keep it.
+    /// The existing file was modified later, and the user asked to keep such files.
     KeptNewer,
     /// It would be transferred if this were no dry run.
     WouldSend,
     /// It failed at either end.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,17 +1,17 @@
-//! Debts of the connections after the first: what each has been handed and the receiver may not
-//! have. Which connection a frame goes over is decided by whoever has room first (the executor's
-//! one queue), not here.
+//! Debts of the connections after the first: frames that each was handed and that may not have
+//! arrived. Which connection carries a frame is decided by the executor's single queue, in which
+//! the first connection with room takes it, not here.
 //!
-//! A connection's frames of data are counted by both ends. When one has ended, the receiver tells
-//! how many arrived over it, and whatever was handed to it behind these is owed: it is read again
-//! and goes over another connection. What is settled is owed no more, so that the debts are bounded
-//! by what is pending.
+//! Both ends count a connection's data frames. When one has ended, the receiver reports how many
+//! arrived over it, and every later frame handed to it is owed: its data is read again and sent
+//! over another connection. What is settled is no longer owed, so that the debts are bounded by
+//! what is pending.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::{EntryId, Message};
 
-/// Debts that are kept without looking which of them are settled.
+/// Number of debts below which settled ones are not dropped.
 const FEW: usize = 1024;
 
 /// A frame of data that a connection was handed.
@@ -28,20 +28,20 @@ pub(super) struct Connections(BTreeMap<u8, Connection>);
 
 enum Connection {
     Open(Debts),
-    /// It has ended at this end; the receiver has been told and will tell what arrived.
+    /// Ended at this end; the receiver was informed and will report what arrived.
     Ended(Debts),
-    /// The receiver has told what arrived.
+    /// The receiver has reported what arrived.
     Gone,
 }
 
-/// What became of a connection by the receiver's account of it.
+/// Result of the receiver's report on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Account {
-    /// It is gone; these frames did not arrive, in the order in which they were handed to it.
+    /// These frames did not arrive, in the order in which they were handed to the connection.
     Owed(Vec<Debt>),
-    /// It was never in use here, and will not be.
+    /// The connection was never in use here, and will not be.
     Unused,
-    /// More frames than it was handed, or a second account.
+    /// More frames than it was handed, or a second report.
     Wrong,
 }
 
@@ -49,9 +49,9 @@ pub(super) enum Account {
 struct Debts {
     /// Frames that it was handed.
     handed: u64,
-    /// Those of items that are not settled, each with its number among all.
+    /// Frames of items that are not settled, each with its number among all frames.
     debts: Vec<(u64, Debt)>,
-    /// At so many debts those that are settled are dropped.
+    /// Number of debts at which those that are settled are dropped.
     limit: usize,
 }
 
@@ -77,8 +77,8 @@ impl Connections {
         }
     }
 
-    /// A connection has ended at this end. Gives how many frames it was handed, the first time and
-    /// unless the receiver has told of its end.
+    /// A connection has ended at this end. Gives the number of frames that it was handed, the first
+    /// time and unless the receiver has already reported its end.
     pub(super) fn end(&mut self, number: u8) -> Option<u64> {
         let connection = self.0.get_mut(&number)?;
         let Connection::Open(debts) = connection else { return None };
@@ -87,7 +87,7 @@ impl Connections {
         Some(handed)
     }
 
-    /// The receiver tells that a connection has ended, and that `arrived` frames came over it.
+    /// The receiver reports that a connection has ended, and that `arrived` frames came over it.
     pub(super) fn account(&mut self, number: u8, arrived: u64) -> Account {
         match self.0.insert(number, Connection::Gone) {
             Some(Connection::Open(debts) | Connection::Ended(debts)) if arrived <= debts.handed => {
@@ -119,7 +119,7 @@ impl Debts {
 }
 
 impl Debt {
-    /// Of a frame of data.
+    /// The debt for a message, if it is a data frame.
     pub(super) fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Block(header) => Some(Self::Block { id: header.id, index: header.index }),
@@ -131,7 +131,7 @@ impl Debt {
         }
     }
 
-    /// Forgets what is settled; whether anything is left.
+    /// Drops what is settled; returns whether anything is left.
     fn keep(&mut self, is_pending: impl Fn(EntryId) -> bool) -> bool {
         match self {
             Self::Block { id, .. } | Self::End(id) => is_pending(*id),

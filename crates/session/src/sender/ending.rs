@@ -1,4 +1,4 @@
-//! How a sending session comes to its end.
+//! The end of a sending session.
 //!
 //! ```text
 //!  Open ──on_interrupt──► Interrupting ─┐ patience, silence
@@ -10,12 +10,12 @@ use icdc_units::{Span, Time};
 
 use crate::error::SessionError;
 
-/// How long the receiver may take to make durable what it has when the user stops the run.
+/// Time limit for the receiver to make its data durable when the user stops the run.
 pub const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
-/// How long the last messages of a session may wait for the socket, and the receiver's close after
-/// a goodbye.
+/// Time limit for the last messages of a session to leave through the socket, and for the
+/// receiver's close after a goodbye.
 pub const LAST_WORDS_PATIENCE: Span = Span::from_secs(2);
-/// How long the receiver's reason may take to arrive when the connection takes nothing more.
+/// Time limit for the receiver's reason to arrive when the connection takes nothing more.
 pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
 type Outcome = Result<(), SessionError>;
@@ -37,14 +37,15 @@ pub(super) enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Open,
-    /// It takes nothing more; unless the receiver's reason arrives until then, this is the reason.
+    /// It takes nothing more; unless the receiver's reason arrives by `until`, the session fails
+    /// with `error`.
     Broken {
         error: SessionError,
         until: Time,
     },
 }
 
-/// What a session that leaves waits for.
+/// Events that a closing session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
     Sent,
@@ -52,11 +53,11 @@ pub(super) enum Awaits {
     Closed,
 }
 
-/// What a step of the ending asks for.
+/// Step requested by a transition of the ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
-    /// End all work; if there is an error, tell the receiver where it makes sense to.
+    /// End all work; if there is an error, send it to the receiver where that is possible.
     Leave(Option<SessionError>),
     /// End all work and the session.
     LeaveAndEnd(Outcome),
@@ -69,7 +70,7 @@ impl Ending {
         matches!(self, Self::Closing { .. } | Self::Closed)
     }
 
-    /// The user stops the run; whether that is news.
+    /// The user stops the run; returns whether this is the first time.
     pub(super) fn interrupt(&mut self, now: Time) -> bool {
         let Self::Open(outgoing) = self else { return false };
         let outgoing = std::mem::replace(outgoing, Outgoing::Open);
@@ -142,8 +143,8 @@ impl Ending {
         }
     }
 
-    /// The receiver, which tells something all the time, has not been heard for long: what is on
-    /// its way cannot be completed.
+    /// The receiver, which sends something all the time, has been silent for long: what is on its
+    /// way cannot be completed.
     pub(super) fn silent(&mut self, now: Time) -> Step {
         match self {
             Self::Interrupting { .. } => self.leave_and_end(Err(SessionError::Interrupted)),
@@ -151,7 +152,7 @@ impl Ending {
         }
     }
 
-    /// What is due at `now`.
+    /// Handles the deadline, if it is due at `now`.
     pub(super) fn time(&mut self, now: Time) -> Step {
         if self.next_deadline().is_none_or(|deadline| now < deadline) {
             return Step::Nothing;

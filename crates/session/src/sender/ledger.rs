@@ -15,26 +15,27 @@ use icdc_units::ByteCount;
 use crate::ById;
 use crate::weight::{Pending, entry_weight};
 
-/// Directories that may be open at once: those from the source down to where the scan stands, in trees
-/// of up to two thirds as many levels, and others beside them, which are open until everything beneath
-/// them is done.
+/// Default limit on directories that are open at once: those from the source down to the scan's
+/// position, in trees of up to two thirds as many levels, and others, which are open until
+/// everything beneath them is done.
 const OPEN: usize = 1536;
 
-/// How far announcements may run ahead.
+/// Limits on how far announcements run ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Announced items that are not settled, and settled ones behind them. Directories count until
     /// the items before them are settled.
     pub items: usize,
-    /// Bytes of paths, attributes and held contents of pending items at which nothing more is announced.
+    /// Bytes of paths, attributes and held contents of pending items at which nothing more is
+    /// announced.
     pub bytes: ByteCount,
-    /// Directories that may be open at once. In trees of more than two thirds as many levels there are
-    /// more: a third as many beside those levels, and two at least.
+    /// Directories that may be open at once. In trees of more than two thirds as many levels there
+    /// are more: a third as many beside those levels, and two at least.
     pub directories: usize,
 }
 
-/// Directories that may be open beside the levels above an item, however few there may be: the one that it is in, and
-/// the next.
+/// Least number of directories that may be open beside the levels above an item: the item's own,
+/// and the next.
 const LEAST_OPEN: usize = 2;
 
 impl Window {
@@ -55,11 +56,11 @@ impl Default for Window {
 /// An announced item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// As it was announced.
+    /// The entry, as announced.
     pub entry: Entry,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
-    /// Of a hard link: the [`first_name`](digest::first_name) that it refers to.
+    /// For a further name of a file: the [`first_name`](digest::first_name) that it refers to.
     pub first: Option<Digest>,
     /// Bytes of its contents that are kept in memory until it is settled.
     pub held: usize,
@@ -92,10 +93,10 @@ impl Item {
     }
 }
 
-/// What has become of the items so far.
+/// Counters of a session's items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What the scan has found.
+    /// Totals of the scan.
     pub totals: Totals,
     /// Files that are published.
     pub files_done: u64,
@@ -113,15 +114,15 @@ pub struct Counts {
     pub failed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
-    /// Files that an earlier run had published and that nobody has read in this one.
+    /// Files that an earlier run had published and that were not read in this one.
     pub taken_over_files: u64,
     /// Sum of their sizes.
     pub taken_over_bytes: ByteCount,
 }
 
 impl Counts {
-    /// Payload that is to be sent in all, as far as the receiver has said what it needs; `None`
-    /// while the scan goes on.
+    /// Payload to be sent in total, as far as the receiver has requested it; `None` until the scan
+    /// is complete.
     #[must_use]
     pub fn to_send(&self) -> Option<ByteCount> {
         let has = self.resumed_bytes + self.skipped_bytes;
@@ -140,13 +141,13 @@ struct Open {
     item: Item,
     /// Blocks that the receiver may still find damaged among those it holds.
     resendable: u32,
-    stage: Stage,
+    stage: ItemStage,
 }
 
-enum Stage {
-    /// The receiver has not said what it wants of it.
+enum ItemStage {
+    /// The receiver has not requested anything of it.
     Announced { held: Option<BlockMap> },
-    /// It has.
+    /// The receiver has answered for it.
     Asked,
     /// A small file that is in a pack.
     Packed(Digest),
@@ -154,11 +155,11 @@ enum Stage {
     Read { blocks: u32, outcome: Result<FileDigest, GivenUp> },
 }
 
-/// The receiver had said before what it wants of an item, or the item has ended.
+/// The receiver had already answered for the item, or the item has ended.
 #[derive(Debug)]
 pub(super) struct NotAwaited;
 
-/// How an item ended.
+/// Outcome of an item.
 pub(super) enum Settlement {
     Published(Option<FileDigest>),
     TakenOver(FileDigest),
@@ -173,7 +174,7 @@ pub(super) struct Ledger {
     first: EntryId,
     slots: VecDeque<Slot>,
     tree: TreeHasher,
-    /// What entered the tree, by entries, if that is kept.
+    /// Digests that entered the tree, by entry, if they are kept.
     digests: Option<Vec<(EntryId, Digest)>>,
     counts: Counts,
     only_digest: Option<FileDigest>,
@@ -213,7 +214,7 @@ impl Ledger {
         self.slots.len() < self.window.items && has_bytes && self.directories.len() < open && self.open.len() < open
     }
 
-    /// What is kept of announced items.
+    /// Memory taken by announced items.
     pub(super) fn kept(&self) -> Pending {
         let bytes = ByteCount::new(self.weight as u64);
         Pending { items: self.slots.len(), directories: self.directories.len(), bytes }
@@ -235,7 +236,7 @@ impl Ledger {
         self.pending += 1;
         self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
-        let open = Open { item, resendable: 0, stage: Stage::Announced { held: None } };
+        let open = Open { item, resendable: 0, stage: ItemStage::Announced { held: None } };
         self.slots.push_back(Slot::Pending(Box::new(open)));
     }
 
@@ -270,11 +271,11 @@ impl Ledger {
         self.open(id).map(|open| &open.item)
     }
 
-    /// Notes that the receiver has said what it wants of an item; gives the blocks that it holds.
+    /// Records that the receiver has answered for an item; gives the blocks that it holds.
     pub(super) fn ask(&mut self, id: EntryId) -> Result<Option<BlockMap>, NotAwaited> {
         let open = self.open_mut(id).ok_or(NotAwaited)?;
-        match std::mem::replace(&mut open.stage, Stage::Asked) {
-            Stage::Announced { held } => Ok(held),
+        match std::mem::replace(&mut open.stage, ItemStage::Asked) {
+            ItemStage::Announced { held } => Ok(held),
             later => {
                 open.stage = later;
                 Err(NotAwaited)
@@ -285,7 +286,7 @@ impl Ledger {
     /// A hard link that the receiver has asked for becomes a file of its own; gives its length.
     /// `None` if it is none, or was not asked for.
     pub(super) fn link_becomes_file(&mut self, id: EntryId) -> Option<ByteCount> {
-        let Open { item, stage: Stage::Asked, .. } = self.open_mut(id)? else { return None };
+        let Open { item, stage: ItemStage::Asked, .. } = self.open_mut(id)? else { return None };
         let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return None };
         item.entry.kind = EntryKind::File { size, version, sparse, linked: false };
         item.first = None;
@@ -294,8 +295,8 @@ impl Ledger {
         Some(ByteCount::new(size))
     }
 
-    /// Notes that a block which the receiver holds is damaged. `None` if the item is settled; false
-    /// if there is no such block, or if the receiver has named more blocks than it holds.
+    /// Records that a block which the receiver holds is damaged. `None` if the item is settled;
+    /// false if there is no such block, or if the receiver has named more blocks than it holds.
     pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {
         let open = self.open_mut(id)?;
         let known = open.resendable > 0 && index < block_count(open.item.size().as_u64());
@@ -305,7 +306,9 @@ impl Ledger {
 
     /// Notes blocks that the receiver holds. False if the item or a block number is not known.
     pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
-        let Some(Open { item, resendable, stage: Stage::Announced { held } }) = self.open_mut(id) else { return false };
+        let Some(Open { item, resendable, stage: ItemStage::Announced { held } }) = self.open_mut(id) else {
+            return false;
+        };
         let map = held.get_or_insert_with(|| BlockMap::new(item.size().as_u64()));
         let all_known = (0..)
             .zip(values)
@@ -323,7 +326,7 @@ impl Ledger {
     /// publishes.
     pub(super) fn packed(&mut self, id: EntryId, digest: Digest) {
         if let Some(open) = self.open_mut(id) {
-            open.stage = Stage::Packed(digest);
+            open.stage = ItemStage::Packed(digest);
         }
     }
 
@@ -331,14 +334,14 @@ impl Ledger {
     pub(super) fn read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         let open = self.open_mut(id)?;
         let end = FileEnd { id, blocks, outcome: outcome.clone() };
-        open.stage = Stage::Read { blocks, outcome };
+        open.stage = ItemStage::Read { blocks, outcome };
         Some(end)
     }
 
-    /// How the reading of a large file ended, if it has and the item is not settled.
+    /// The end of a large file, if it has been read and the item is not settled.
     pub(super) fn end_of(&self, id: EntryId) -> Option<FileEnd> {
         match &self.open(id)?.stage {
-            Stage::Read { blocks, outcome } => Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }),
+            ItemStage::Read { blocks, outcome } => Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }),
             _ => None,
         }
     }
@@ -346,8 +349,8 @@ impl Ledger {
     /// Digest of the file as it was read, as far as it has been.
     pub(super) fn digest(&self, id: EntryId) -> Option<FileDigest> {
         match &self.open(id)?.stage {
-            Stage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
-            Stage::Read { outcome: Ok(digest), .. } => Some(*digest),
+            ItemStage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
+            ItemStage::Read { outcome: Ok(digest), .. } => Some(*digest),
             _ => None,
         }
     }

@@ -25,30 +25,30 @@ use crate::weight::Pending;
 /// Messages that may wait for the connection before the scan has to.
 const MOST_MESSAGES: usize = 64;
 
-/// What a session is asked to do.
+/// Settings of the sending end of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Nothing is transferred: what would be is only told.
+pub struct Settings {
+    /// Nothing is transferred; what would be is only reported.
     pub dry_run: bool,
     /// The receiver keeps a journal of the run and closes when it has put it away: the session ends
     /// behind that.
     pub keeps_journal: bool,
-    /// How far announcements may run ahead.
+    /// Limits on how far announcements run ahead.
     pub window: Window,
     /// The digests of the items are kept until the end: 40 bytes for each.
     pub keeps_digests: bool,
-    /// Without which of its features the receiver cannot do what is asked of it.
+    /// Features without which the receiver cannot do what is requested.
     pub needs: Features,
 }
 
 /// Something that the scan has found, to be announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where it lives.
+    /// Its parent.
     pub parent: Parent,
-    /// As in [`Entry::name`].
+    /// Name, as in [`Entry::name`].
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
     /// Permission bits (lower 12 bits).
     pub mode: u16,
@@ -66,45 +66,45 @@ pub struct Found {
     pub held: usize,
 }
 
-/// What the scan needs room for.
+/// Purpose for which the scan requests room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// To announce an item so many levels below its source.
+    /// To announce an item.
     Item {
         /// Directories from the source down to where the scan is.
         depth: usize,
     },
-    /// To tell of a problem.
+    /// To report a problem.
     Problem,
 }
 
-/// Whether the scan may go on.
+/// Answer to a request of the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// It may.
+    /// The scan may continue.
     Now,
-    /// It may not yet; an [`Action::Granted`] follows.
+    /// Not yet; an [`Action::Granted`] follows.
     Later,
     /// The session is over.
     Over,
 }
 
-/// Most waits of which a receiver is heard; each is a line for the user.
+/// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
 /// The sending end of one session: see the [module](super).
 pub struct Sender {
-    order: Order,
+    settings: Settings,
     ledger: Ledger,
     batch: Batch,
     packs: Packs,
     connections: Connections,
-    /// What the scan waits for.
+    /// The scan's request that was not granted yet.
     needed: Option<Need>,
     has_answered: bool,
-    /// Number of waits for other sessions that the receiver may still tell of.
+    /// Number of waits for other sessions that may still be reported.
     waits: u32,
-    /// It waits for one, and the user was told.
+    /// The receiver waits for another session, and the user was informed.
     is_waiting: bool,
     ending: Ending,
     messages: VecDeque<Message>,
@@ -114,10 +114,10 @@ pub struct Sender {
 impl Sender {
     /// A session that begins with `begin`.
     #[must_use]
-    pub fn new(order: Order, begin: Begin) -> Self {
+    pub fn new(settings: Settings, begin: Begin) -> Self {
         Self {
-            order,
-            ledger: Ledger::new(order.window, order.keeps_digests),
+            settings,
+            ledger: Ledger::new(settings.window, settings.keeps_digests),
             batch: Batch::default(),
             packs: Packs::default(),
             connections: Connections::default(),
@@ -152,7 +152,7 @@ impl Sender {
 
     // The scan.
 
-    /// Asks for room. Unless it is granted at once, what was announced so far is handed on.
+    /// Requests room. Unless it is granted at once, everything announced so far is sent.
     pub fn request(&mut self, need: Need) -> Grant {
         if self.ending.is_over() {
             return Grant::Over;
@@ -165,8 +165,8 @@ impl Sender {
         Grant::Later
     }
 
-    /// Announces what was found, once there is [room](Self::request); answers its id. A directory
-    /// is to be [left](Self::leave_directory) when everything in it has been announced.
+    /// Announces an entry, once there is [room](Self::request); gives its id. A directory is to be
+    /// [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
         let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held } = found;
         let id = self.ledger.next_id();
@@ -188,37 +188,37 @@ impl Sender {
     /// All children of a directory have been announced: the scan needs it no more.
     pub fn leave_directory(&mut self, id: EntryId) {
         self.flush();
-        self.tell(Message::DirEnd { id });
+        self.queue(Message::DirEnd { id });
         self.ledger.leave_directory(id);
         self.grant();
     }
 
-    /// Something was found that cannot be announced, once there is [room](Self::request).
+    /// The scan has met something that cannot be announced, once there is [room](Self::request).
     pub fn on_problem(&mut self, problem: Problem) {
         if problem.error {
             self.ledger.count_failure();
         }
         self.actions.push_back(Action::Problem(problem.clone()));
-        self.tell(Message::Problem(problem));
+        self.queue(Message::Problem(problem));
     }
 
     /// Items have met something at this end that the other end's user should know.
     pub fn on_noticed(&mut self, notice: Notice) {
-        self.tell(Message::Notice(notice));
+        self.queue(Message::Notice(notice));
     }
 
     /// The path needs `wanted` connections, the first included, which the other end has to make.
     pub fn on_scarcity(&mut self, wanted: u8) {
-        self.tell(Message::Connections { wanted });
+        self.queue(Message::Connections { wanted });
     }
 
     /// Everything has been announced.
     pub fn on_scanned(&mut self, now: Time) {
         self.flush();
         self.ledger.scan_complete();
-        self.tell(Message::Totals(self.ledger.counts().totals));
-        self.tell(Message::End);
-        self.look(now);
+        self.queue(Message::Totals(self.ledger.counts().totals));
+        self.queue(Message::End);
+        self.proceed(now);
     }
 
     // The readers.
@@ -241,16 +241,16 @@ impl Sender {
         self.ledger.read(id, blocks, outcome)
     }
 
-    /// An item cannot be read: the receiver is told, and it is settled.
+    /// An item cannot be read: this is reported to the receiver, and the item is settled.
     pub fn on_unreadable(&mut self, now: Time, id: EntryId, given_up: GivenUp) {
         if self.ledger.pending(id).is_none() {
             return;
         }
         let reason = given_up.reason.clone();
         // Before it is settled: if it is the last one, the goodbye follows at once.
-        self.tell(Message::FileEnd(FileEnd { id, blocks: 0, outcome: Err(given_up) }));
+        self.queue(Message::FileEnd(FileEnd { id, blocks: 0, outcome: Err(given_up) }));
         self.settle(id, &Settlement::Failed, Fate::Failed { reason });
-        self.look(now);
+        self.proceed(now);
     }
 
     // The receiver.
@@ -267,7 +267,7 @@ impl Sender {
         if let Err(error) = self.handle(message) {
             return self.fail(now, error);
         }
-        self.look(now);
+        self.proceed(now);
     }
 
     /// Nothing more arrives on the first connection, for the reason `error`.
@@ -288,7 +288,7 @@ impl Sender {
         self.take(step);
     }
 
-    /// The receiver, which tells something several times a second, has not been heard for long.
+    /// The receiver, which sends something several times a second, has been silent for long.
     pub fn on_silence(&mut self, now: Time) {
         let step = self.ending.silent(now);
         self.take(step);
@@ -303,8 +303,8 @@ impl Sender {
         !self.ending.is_over() && self.connections.join(connection)
     }
 
-    /// A further connection is going to send this frame; the first one needs not tell. False if it
-    /// is not to be sent over it, which has ended: then what is in it is read once more.
+    /// Called before a further connection sends this frame; not for the first one. False if it may
+    /// not be sent over that connection because it has ended: the contents are then read again.
     #[must_use]
     pub fn on_handed(&mut self, connection: u8, frame: &Message) -> bool {
         let Some(debt) = Debt::of(frame) else { return true };
@@ -323,7 +323,7 @@ impl Sender {
         if let Some(frames) = self.connections.end(connection)
             && !self.ending.is_over()
         {
-            self.tell(Message::Left { connection, frames });
+            self.queue(Message::Left { connection, frames });
         }
     }
 
@@ -333,17 +333,17 @@ impl Sender {
     pub fn on_interrupt(&mut self, now: Time) {
         if self.ending.interrupt(now) {
             self.actions.push_back(Action::StopData);
-            self.tell(Message::Interrupt);
+            self.queue(Message::Interrupt);
         }
     }
 
-    /// Something failed at this end that leaves nothing to go on with.
+    /// A failure at this end that ends the session.
     pub fn fail(&mut self, now: Time, error: SessionError) {
         let step = self.ending.fail(now, error);
         self.take(step);
     }
 
-    /// When [`on_time`](Self::on_time) is to be called, if nothing happens before.
+    /// Time at which [`on_time`](Self::on_time) is due if nothing happens before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.ending.next_deadline()
@@ -357,13 +357,13 @@ impl Sender {
 
     // What has become of it.
 
-    /// Whether the receiver has said anything yet.
+    /// Whether anything has arrived from the receiver.
     #[must_use]
     pub fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    /// Whether the session ends: [`Action::Leave`] has been given.
+    /// Whether the session is ending: [`Action::Leave`] has been given.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ending.is_over()
@@ -375,13 +375,13 @@ impl Sender {
         self.ledger.is_settled()
     }
 
-    /// What has become of the items so far.
+    /// Counters of the items so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         self.ledger.counts()
     }
 
-    /// What is kept of announced items.
+    /// Memory taken by announced items.
     #[must_use]
     pub fn kept(&self) -> Pending {
         self.ledger.kept()
@@ -412,10 +412,11 @@ impl Sender {
         }
     }
 
-    /// Looks whether anything follows from what has been settled.
-    fn look(&mut self, now: Time) {
+    /// Ends the session if everything is settled, and grants the scan's request if there is room
+    /// now.
+    fn proceed(&mut self, now: Time) {
         if self.ledger.is_settled() {
-            let step = self.ending.complete(now, self.order.keeps_journal);
+            let step = self.ending.complete(now, self.settings.keeps_journal);
             self.take(step);
         }
         self.grant();
@@ -453,7 +454,7 @@ impl Sender {
             }
     }
 
-    /// Tells the scan when it may go on, or that the session is over.
+    /// Grants the scan's request, or ends it with the session.
     fn grant(&mut self) {
         if self.needed.is_some_and(|need| self.ending.is_over() || self.has_room(need)) {
             self.needed = None;
@@ -469,11 +470,11 @@ impl Sender {
     }
 
     fn tell_entries(&mut self, entries: Vec<Entry>) {
-        self.tell(Message::Entries(entries));
-        self.tell(Message::Totals(self.ledger.counts().totals));
+        self.queue(Message::Entries(entries));
+        self.queue(Message::Totals(self.ledger.counts().totals));
     }
 
-    fn tell(&mut self, message: Message) {
+    fn queue(&mut self, message: Message) {
         self.messages.push_back(message);
     }
 }

@@ -28,4 +28,4 @@ mod packs;
 pub use action::{Action, Fate};
 pub use ending::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE, REASON_PATIENCE};
 pub use ledger::{Counts, Item, Window};
-pub use machine::{Found, Grant, Need, Order, Sender};
+pub use machine::{Found, Grant, Need, Sender, Settings};

@@ -1,8 +1,8 @@
 //! Small files, many to a block: one frame carries hundreds of them.
 //!
 //! A pack travels over one connection, and the windows of several open side by side only where each
-//! of them has something to send. So packs are small at first, when little is wanted yet. Later they
-//! are not: each takes a block of the receiver's ring.
+//! of them has something to send. So packs are small at first, when little is wanted yet. Later
+//! they are not: each takes a block of the receiver's ring.
 //!
 //! ```text
 //! bytes of a pack = bytes packed so far / 32, no less than 64 KiB, no more than a block

@@ -239,7 +239,7 @@ impl<'a> FileExecutor<'a> {
             }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
-            Action::Tell(told) => self.shared.report_outcome(told),
+            Action::Notify(notification) => self.shared.notify(notification),
             Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),
             Action::Fail(error) => self.shared.fail(error),
         }

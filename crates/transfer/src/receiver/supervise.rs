@@ -81,7 +81,7 @@ pub(super) fn supervise<'scope, 'env>(
         shared.ending().on_time(now);
         let path = shared.link.tcp_info().map_or(Span::ZERO, |info| info.silence);
         let first = First { inlet: shared.link.silence(), path };
-        for number in stalls.look(now, first, shared.further.silences()) {
+        for number in stalls.update(now, first, shared.further.silences()) {
             shared.stalled().insert(number);
             shared.further.shut(number);
         }

@@ -19,7 +19,7 @@ use icdc_protocol::message::{
     self, Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
-use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Order, Sender, Window};
+use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Sender, Settings, Window};
 use icdc_session::{ById, SessionError};
 use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
@@ -206,9 +206,9 @@ impl<'a> Executor<'a> {
         let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
         let window = Window::default().with_directories(resources::directories());
         let (dry_run, needs) = (options.dry_run, options.needs());
-        let order = Order { dry_run, keeps_journal, window, keeps_digests, needs };
+        let settings = Settings { dry_run, keeps_journal, window, keeps_digests, needs };
         let state = SessionState {
-            machine: Sender::new(order, begin),
+            machine: Sender::new(settings, begin),
             places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
             early_ends: BTreeMap::new(),

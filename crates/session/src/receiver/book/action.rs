@@ -1,4 +1,4 @@
-//! What the book asks for, and what it is told of the outcome.
+//! Actions that the book requests, and the types of their outcomes.
 //!
 //! Actions are carried out in the order in which `Book::poll` gives them. One with an
 //! outcome is answered by the named method before the next action is carried out, except for
@@ -13,37 +13,37 @@ use super::item::{DirectoryId, DirectoryPlace};
 use crate::Failure;
 use crate::SessionError;
 
-/// What is to be done next; `P` is the payload of a pack.
+/// One action for the executor; `P` is the payload of a pack.
 #[derive(Debug)]
 pub enum Action<P> {
-    /// Find out where the sources land and take the lock of the journal that is found there,
+    /// Determine where the sources go and take the lock of the journal that is found there,
     /// changing nothing: `on_placed`.
     Place {
-        /// What the sender has said.
+        /// The sender's first message.
         begin: Begin,
         /// The run has a journal.
         is_journaled: bool,
     },
-    /// Make the destination as far as it has to be made, and begin the run's journal or go on with
-    /// it: `on_begun`.
+    /// Create the destination where it is missing, and begin the run's journal or continue it:
+    /// `on_begun`.
     BeginRun,
     /// Make directories, in this order: `on_directories_made`.
     MakeDirectories(Vec<NewDirectory>),
     /// Decide by `Book::decide` what is wanted of each item:
     /// `on_examined`.
     Examine(Vec<Examination>),
-    /// Set those attributes of regular files that are not as they are to be, unless another file has
-    /// the name by now: `on_amended`.
+    /// Set those attributes of regular files that are not as they are to be, unless another file
+    /// has the name by now: `on_amended`.
     Amend(Vec<EntryId>),
-    /// Note in the run's journal, if there is one, that an unfinished file is about to be made.
-    /// Where that fails, the item is lost (`on_lost`).
+    /// Note in the run's journal, if there is one, that an unfinished file is about to be made. If
+    /// that fails, the item is lost (`on_lost`).
     NoteStaged {
         /// The item.
         id: EntryId,
         /// Its path below the destination.
         path: Vec<u8>,
     },
-    /// Blocks of a large file will come. Its outcome is `on_stored` or
+    /// Prepare for the blocks of a large file. The outcome is `on_stored` or `on_lost`.
     /// `on_lost`.
     Expect {
         /// The file.
@@ -51,11 +51,11 @@ pub enum Action<P> {
         /// Blocks that an earlier run left, in the part that its examination has claimed.
         held: Option<BlockMap>,
     },
-    /// Read what has an item's name: `on_compared`.
+    /// Read the file that has an item's name: `on_compared`.
     Compare {
         /// The item.
         id: EntryId,
-        /// What it should have.
+        /// The expected digest.
         digest: FileDigest,
     },
     /// Check and write small files under their staging names: `on_staged`.
@@ -67,12 +67,13 @@ pub enum Action<P> {
     },
     /// Make a symbolic link under its staging name: `on_link_made`.
     MakeSymlink(EntryId),
-    /// Make a further name of a file under its staging name: `on_link_made`, or `on_link_impossible` where
-    /// the first name is not that of the file that was published or found, or the system refuses it.
+    /// Make a further name of a file under its staging name: `on_link_made`, or
+    /// `on_link_impossible` where the first name is not that of the file that was published or
+    /// found, or the system refuses it.
     MakeLink {
         /// The item.
         id: EntryId,
-        /// Where the file is published.
+        /// The first name of the file.
         first: FirstName,
     },
     /// Make durable all that is written to the file systems of these numbers:
@@ -89,9 +90,9 @@ pub enum Action<P> {
     NotePublished(Vec<(ItemKey, FileDigest)>),
     /// Remove the journals of blocks of items that were renamed.
     RemoveJournals(Vec<EntryId>),
-    /// Remove what an earlier session left beside a published item: the journals of blocks, but for
-    /// one with data, which is of another item of this name that comes later; of a small item, and of
-    /// one that cannot be made, the data as well.
+    /// Remove leftovers of an earlier session beside a published item: journals of blocks, except
+    /// one with data, which belongs to a later item of this name; of a small item, or one that
+    /// cannot be made, the data as well.
     RemoveLeft {
         /// Directory of the item.
         directory: DirectoryId,
@@ -100,39 +101,39 @@ pub enum Action<P> {
         /// The data as well.
         with_data: bool,
     },
-    /// Remove what lies under the staging name of an item that is not published, unless a later run
-    /// can publish it as it is, or another session has put something else there.
+    /// Remove the file under the staging name of an item that is not published, unless a later run
+    /// can publish it as it is, or another session has replaced it.
     Discard(EntryId),
-    /// Note in the run's journal, with what is noted next, that nothing unfinished of an item lies in
-    /// its directory any more.
+    /// Note in the run's journal, together with the next note, that an item has nothing unfinished
+    /// in its directory any more.
     NoteReleased {
         /// Its path below the destination.
         path: Vec<u8>,
     },
-    /// Nothing more comes of a large file: what was claimed or is kept for it goes.
+    /// Drop a large file that needs nothing more, with the part that was claimed or kept for it.
     Forget(EntryId),
     /// All children of a directory are done: set its own attributes and close it.
     /// `on_directory_finished`.
     FinishDirectory {
-        /// As announced.
+        /// The directory's entry.
         entry: Box<Entry>,
-        /// How it was reached is needed later, for a [`FirstName`] in it.
+        /// The chain of its parents is needed later, for a [`FirstName`] in it.
         remembered: bool,
     },
-    /// The run is complete at both ends: remove its journal, and what earlier attempts left of items
-    /// that are no longer part of it.
+    /// The run is complete at both ends: remove its journal, and what earlier attempts left of
+    /// items that are no longer part of it.
     PutAway {
-        /// The directory that held the journal among a source's contents, to be given its attributes
-        /// once more.
+        /// The directory that held the journal among a source's contents, to be given its
+        /// attributes once more.
         contents: Option<(DirectoryId, Box<Entry>)>,
     },
-    /// Tell the sender.
+    /// Send the sender this message.
     Reply(Message),
-    /// Tell the user, and count.
-    Tell(Told),
+    /// Notify the user, and count.
+    Notify(Notification),
     /// Every item is done.
     Complete,
-    /// The session cannot go on.
+    /// The session has failed.
     Fail(SessionError),
 }
 
@@ -153,7 +154,7 @@ pub(super) enum Answer {
 }
 
 impl<P> Action<P> {
-    /// What this is answered by before the next action is carried out.
+    /// The event that must answer this before the next action is carried out, if there is one.
     pub(super) fn answer(&self) -> Option<Answer> {
         match self {
             Self::Place { .. } => Some(Answer::Placed),
@@ -179,14 +180,14 @@ impl<P> Action<P> {
             | Self::Forget(_)
             | Self::PutAway { .. }
             | Self::Reply(_)
-            | Self::Tell(_)
+            | Self::Notify(_)
             | Self::Complete
             | Self::Fail(_) => None,
         }
     }
 }
 
-/// Where sources land is known, and nothing of it is changed.
+/// Outcome of [`Action::Place`]: the destinations are known, and nothing there is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The journal of an interrupted run was found.
@@ -197,7 +198,7 @@ pub struct Placed {
     pub peer_is_gone: bool,
 }
 
-/// Where one source lands.
+/// Destination of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Under this name.
@@ -207,13 +208,13 @@ pub enum Target {
         /// Name in it.
         name: Vec<u8>,
     },
-    /// Its contents in this directory.
+    /// As the contents of this directory.
     Contents(DirectoryPlace),
     /// In a directory that a dry run does not make.
     Imagined,
 }
 
-/// Why a run has not begun.
+/// Reason for which a run has not begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotBegun {
     /// Another session was faster, and has held the lock until just now.
@@ -221,7 +222,7 @@ pub enum NotBegun {
         /// The journal of an interrupted run was found.
         resuming: bool,
     },
-    /// It cannot begin.
+    /// The run cannot begin.
     Failed(SessionError),
 }
 
@@ -230,7 +231,7 @@ pub enum NotBegun {
 pub struct NewDirectory {
     /// Its entry.
     pub id: EntryId,
-    /// Where it lives.
+    /// Its parent directory.
     pub parent: DirectoryId,
     /// Its name; `None` if it is `parent` itself, for the contents of a source.
     pub name: Option<Vec<u8>>,
@@ -241,16 +242,16 @@ pub struct NewDirectory {
 pub struct Examination {
     /// The item.
     pub id: EntryId,
-    /// What is to be found out.
+    /// The question to answer.
     pub question: Question,
 }
 
-/// What an examination is to find out.
+/// Question of an examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether anything is wanted, and what.
+    /// Is anything wanted of it, and if so what?
     Anything,
-    /// What is wanted of an item that is not published as it should be.
+    /// It is not published as it should be: which contents are wanted?
     Contents,
 }
 
@@ -259,7 +260,7 @@ pub enum Question {
 pub struct Piece {
     /// The item.
     pub id: EntryId,
-    /// Where its contents begin in the payload, in bytes.
+    /// Offset of its contents in the payload, in bytes.
     pub offset: usize,
     /// Length in bytes.
     pub length: usize,
@@ -267,7 +268,7 @@ pub struct Piece {
     pub digest: Digest,
 }
 
-/// Why a small file is not staged.
+/// Reason for which a small file is not staged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotStaged {
     /// The contents do not match their digest.
@@ -276,14 +277,14 @@ pub enum NotStaged {
     Failed(Failure),
 }
 
-/// A large file that lies complete under its staging name.
+/// A large file that is complete under its staging name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// Digest of its contents.
     pub digest: FileDigest,
     /// It is durable but for its name; otherwise it becomes so with the next batch.
     pub is_durable: bool,
-    /// How much of it is not durable.
+    /// Bytes of it that are not durable.
     pub bytes: ByteCount,
 }
 
@@ -292,9 +293,9 @@ pub struct Stored {
 pub struct FirstName {
     /// Directory, which may have been finished meanwhile.
     pub directory: DirectoryId,
-    /// Where that was: one reached anew must be the same.
+    /// Identity of that directory; one that is reopened must have the same.
     pub place: DirectoryPlace,
-    /// Number of the source that it is part of, from which the directory is reached anew.
+    /// Number of the source that it is part of, from which the directory is reopened.
     pub source: u32,
     /// Name in it.
     pub name: Vec<u8>,
@@ -305,7 +306,7 @@ pub struct FirstName {
 pub struct Publication {
     /// The item.
     pub id: EntryId,
-    /// Of a regular file.
+    /// Digest of a regular file.
     pub digest: Option<FileDigest>,
     /// No lock keeps other sessions from the name: not to be done once the sender has closed the
     /// connection, because a newer run may have come to its end since.
@@ -321,9 +322,9 @@ pub enum Names {
     OnFileSystems(Vec<u64>),
 }
 
-/// What the user is told, and what is counted.
+/// An event for the user and the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Notification {
     /// An item has its final name.
     Published {
         /// Path below the destination.
@@ -343,9 +344,9 @@ pub enum Told {
         /// Its length.
         size: ByteCount,
     },
-    /// So much of an unfinished file is held from an earlier run.
+    /// A part of an unfinished file is held from an earlier run.
     Continued {
-        /// How much.
+        /// Bytes held.
         held: ByteCount,
     },
     /// An item that is there as it should be is left alone.
@@ -377,15 +378,15 @@ pub enum Told {
     Unlinked {
         /// Path below the destination.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         why: Apart,
     },
-    /// What an earlier run published was altered since, and is replaced.
+    /// An item that an earlier run published was changed since, and is replaced.
     Altered {
         /// Path below the destination.
         path: Vec<u8>,
     },
-    /// What a dry run would receive.
+    /// A dry run would receive this item.
     WouldReceive {
         /// Path of the source.
         path: Vec<u8>,
@@ -394,7 +395,7 @@ pub enum Told {
     },
 }
 
-/// Why a further name of a file becomes a file of its own.
+/// Reason for which a further name of a file becomes a file of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
     /// Another file has the first name than the one that was published or found.
@@ -412,6 +413,6 @@ pub struct PublishedFile {
     pub size: ByteCount,
     /// Its digest.
     pub digest: FileDigest,
-    /// How much has become durable with it, as told when it was staged or stored.
+    /// Bytes that became durable with it, as stated when it was staged or stored.
     pub made_durable: ByteCount,
 }

@@ -1,5 +1,5 @@
-//! What becomes of entries that are announced: each is placed and answered with what is wanted of
-//! it, or waits for an earlier one of the same name.
+//! Announced entries: each is placed and answered with what is wanted of it, or waits for an
+//! earlier one of the same name.
 //!
 //! The directories of a message are made first, all at once; then its items are examined, all at
 //! once.
@@ -9,11 +9,11 @@ use icdc_protocol::message::{Diskless, Entry, EntryId, EntryKind, GivenUp, Messa
 use icdc_units::ByteCount;
 
 use super::Book;
-use super::action::{Action, Answer, Examination, NewDirectory, Question, Target, Told};
+use super::action::{Action, Answer, Examination, NewDirectory, Notification, Question, Target};
 use super::item::{DirectoryId, DirectoryPlace, Item, Place};
-use super::levels::{Ground, Level, misplaced};
+use super::levels::{DirectoryState, Level, misplaced};
 use super::links::Progress;
-use super::state::{Announced, Draft, ItemState, Phase, Stage, Tracked};
+use super::state::{Announced, Draft, ItemState, Phase, SessionStage, Tracked};
 use crate::weight::entry_weight;
 use crate::{Failure, SessionError};
 
@@ -22,20 +22,20 @@ const MAX_OPEN: usize = MAX_DEPTH + 1024;
 /// Extended attribute that gives a program rights; it means nothing without its owner.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Where an entry goes.
-struct Placed {
+/// Position of an entry at the destination.
+struct Position {
     directory: DirectoryId,
     /// `None` for the directory itself.
     name: Option<Vec<u8>>,
     path: Vec<u8>,
     depth: usize,
-    ground: Ground,
+    state: DirectoryState,
 }
 
 impl<P> Book<P> {
-    /// Looks at announcements in their order, each when the one before it is answered.
-    pub(super) fn look_at_announced(&mut self) -> Result<(), SessionError> {
-        while let Stage::Running(run) = &mut self.stage
+    /// Processes announcements in their order, each once the one before it is answered.
+    pub(super) fn process_announced(&mut self) -> Result<(), SessionError> {
+        while let SessionStage::Running(run) = &mut self.stage
             && run.answering.is_none()
             && let Some(message) = run.queue.pop_front()
         {
@@ -86,7 +86,7 @@ impl<P> Book<P> {
                 Drafted::Answered(want) => Some(want),
             };
         }
-        if let Stage::Running(run) = &mut self.stage {
+        if let SessionStage::Running(run) = &mut self.stage {
             run.answering = Some(announced);
         }
         if directories.is_empty() {
@@ -118,17 +118,19 @@ impl<P> Book<P> {
 
     /// Opens a directory, into which its children will come; gives what is to be made.
     fn open(&mut self, entry: Entry) -> Result<Option<NewDirectory>, SessionError> {
-        let Placed { directory, name, path, depth, ground } = self.place(&entry)?;
-        let (ground, new) = match ground {
-            Ground::There(_) | Ground::Coming => {
+        let Position { directory, name, path, depth, state } = self.place(&entry)?;
+        let (state, new) = match state {
+            DirectoryState::Exists(_) | DirectoryState::Pending => {
                 let new = NewDirectory { id: entry.id, parent: directory, name };
-                (Ground::Coming, Some(new))
+                (DirectoryState::Pending, Some(new))
             }
-            Ground::Imagined => (Ground::Imagined, None),
-            Ground::Failed(reason) => (Ground::Failed(self.note_failure(&entry, path.clone(), reason.into())), None),
+            DirectoryState::DryRun => (DirectoryState::DryRun, None),
+            DirectoryState::Failed(reason) => {
+                (DirectoryState::Failed(self.note_failure(&entry, path.clone(), reason.into())), None)
+            }
         };
         let source = self.levels.source_of(&entry);
-        let level = Level::new(entry, source, path, depth, ground);
+        let level = Level::new(entry, source, path, depth, state);
         self.weight += level.weight();
         self.levels.open(level);
         Ok(new)
@@ -136,10 +138,10 @@ impl<P> Book<P> {
 
     /// Places an item as far as that can be done before directories are made.
     fn draft(&mut self, entry: Entry) -> Result<Drafted, SessionError> {
-        let Placed { directory, name, path, ground, .. } = self.place(&entry)?;
-        match (ground, name) {
-            (Ground::Failed(reason), _) => Ok(Drafted::Answered(self.refuse(&entry, path, reason.into()))),
-            (Ground::There(_) | Ground::Coming, Some(name)) => {
+        let Position { directory, name, path, state, .. } = self.place(&entry)?;
+        match (state, name) {
+            (DirectoryState::Failed(reason), _) => Ok(Drafted::Answered(self.refuse(&entry, path, reason.into()))),
+            (DirectoryState::Exists(_) | DirectoryState::Pending, Some(name)) => {
                 self.weight += entry_weight(&entry, &path);
                 Ok(Drafted::Item(Draft { entry, path, directory, name }))
             }
@@ -147,42 +149,37 @@ impl<P> Book<P> {
         }
     }
 
-    /// Where an entry goes.
-    fn place(&self, entry: &Entry) -> Result<Placed, SessionError> {
+    /// Determines the position of an entry.
+    fn place(&self, entry: &Entry) -> Result<Position, SessionError> {
         let number = match entry.parent {
             Parent::Source(number) => number,
             Parent::Directory(id) => {
-                let mut beneath = self.levels.place(entry, id)?;
-                if (self.settings.is_reserved)(&entry.name) && !matches!(beneath.ground, Ground::Failed(_)) {
-                    beneath.ground = Ground::Failed("its name is one that icdc keeps for unfinished files".to_owned());
+                let mut child = self.levels.place(entry, id)?;
+                if (self.settings.is_reserved)(&entry.name) && !matches!(child.state, DirectoryState::Failed(_)) {
+                    child.state =
+                        DirectoryState::Failed("its name is one that icdc keeps for unfinished files".to_owned());
                 }
                 let (directory, name) = (DirectoryId::Entry(id), Some(entry.name.clone()));
-                return Ok(Placed {
-                    directory,
-                    name,
-                    path: beneath.path,
-                    depth: beneath.depth,
-                    ground: beneath.ground,
-                });
+                return Ok(Position { directory, name, path: child.path, depth: child.depth, state: child.state });
             }
         };
-        let Stage::Running(run) = &self.stage else { return Err(misplaced(entry, "came before Begin")) };
+        let SessionStage::Running(run) = &self.stage else { return Err(misplaced(entry, "came before Begin")) };
         let target = run.targets.get(number as usize).zip(run.sources.get(number as usize));
         let (target, source) = target.ok_or_else(|| misplaced(entry, "names no source"))?;
-        let (name, path, ground) = match target {
-            Target::Named { directory, name } => (Some(name.clone()), name.clone(), Ground::There(*directory)),
+        let (name, path, state) = match target {
+            Target::Named { directory, name } => (Some(name.clone()), name.clone(), DirectoryState::Exists(*directory)),
             Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => {
-                (None, Vec::new(), Ground::There(*directory))
+                (None, Vec::new(), DirectoryState::Exists(*directory))
             }
             Target::Contents(_) => return Err(misplaced(entry, "is not the directory that was announced")),
-            Target::Imagined => (None, Vec::new(), Ground::Imagined),
+            Target::Imagined => (None, Vec::new(), DirectoryState::DryRun),
         };
         // A dry run names what there is to send, not where it would arrive.
         let path = if self.settings.options.dry_run { source.name.clone() } else { path };
-        Ok(Placed { directory: DirectoryId::Source(number), name, path, depth: 0, ground })
+        Ok(Position { directory: DirectoryId::Source(number), name, path, depth: 0, state })
     }
 
-    /// Directories were made, in the order in which that was asked for; `None` stands for one that a
+    /// Outcomes of making directories, in the order of the request; `None` is a directory that a
     /// dry run does not make.
     pub fn on_directories_made(&mut self, made: Vec<(EntryId, Result<Option<DirectoryPlace>, Failure>)>) {
         self.answered(Answer::DirectoriesMade);
@@ -190,38 +187,39 @@ impl<P> Book<P> {
             let above = self.levels.get_mut(id).map(|level| level.entry.parent);
             let above = match above {
                 Some(Parent::Directory(above)) => match self.lost(above) {
-                    Some(failure) => Some(Ground::Failed(failure.into_reason())),
-                    None => self.levels.ground(above).cloned(),
+                    Some(failure) => Some(DirectoryState::Failed(failure.into_reason())),
+                    None => self.levels.state(above).cloned(),
                 },
                 _ => None,
             };
             let Some(level) = self.levels.get_mut(id) else { continue };
-            level.ground = match (above, outcome) {
-                (Some(Ground::Failed(reason)), _) => Ground::Failed(reason),
-                (_, Ok(Some(place))) => Ground::There(place),
-                (_, Ok(None)) => Ground::Imagined,
+            level.state = match (above, outcome) {
+                (Some(DirectoryState::Failed(reason)), _) => DirectoryState::Failed(reason),
+                (_, Ok(Some(place))) => DirectoryState::Exists(place),
+                (_, Ok(None)) => DirectoryState::DryRun,
                 (_, Err(failure)) => {
                     self.goes_on_later |= failure.is_passing();
-                    Ground::Failed(failure.into_reason())
+                    DirectoryState::Failed(failure.into_reason())
                 }
             };
-            match &level.ground {
-                Ground::Failed(reason) => {
+            match &level.state {
+                DirectoryState::Failed(reason) => {
                     let (path, reason) = (level.path.clone(), reason.clone());
-                    self.tell(Told::Failed { path, size: ByteCount::ZERO, reason });
+                    self.notify(Notification::Failed { path, size: ByteCount::ZERO, reason });
                 }
-                Ground::There(place) if !self.settings.options.dry_run => {
+                DirectoryState::Exists(place) if !self.settings.options.dry_run => {
                     level.lot = Some(self.batch.touch(place.device));
                 }
                 _ => {}
             }
         }
         self.examine_announced();
-        let outcome = self.look_at_announced();
+        let outcome = self.process_announced();
         self.heed(outcome);
     }
 
-    /// Has the items of a message examined whose names nobody else makes.
+    /// Requests the examination of the message's items, except those whose names earlier items are
+    /// making.
     fn examine_announced(&mut self) {
         let Some(announced) = self.answering() else { return };
         let first = announced.first;
@@ -252,13 +250,13 @@ impl<P> Book<P> {
     fn admit(&mut self, draft: Draft) -> Admitted {
         let Draft { entry, path, directory, name } = draft;
         let weight = entry_weight(&entry, &path);
-        let ground = match directory {
+        let state = match directory {
             DirectoryId::Source(number) => self.target_of(number),
-            DirectoryId::Entry(above) => self.levels.ground(above).cloned(),
+            DirectoryId::Entry(above) => self.levels.state(above).cloned(),
         };
-        let directory_place = match ground {
-            Some(Ground::There(place)) => place,
-            Some(Ground::Failed(reason)) => {
+        let directory_place = match state {
+            Some(DirectoryState::Exists(place)) => place,
+            Some(DirectoryState::Failed(reason)) => {
                 self.weight -= weight;
                 return Admitted::Answered(self.refuse(&entry, path, reason.into()));
             }
@@ -283,17 +281,17 @@ impl<P> Book<P> {
         }
     }
 
-    fn target_of(&self, number: u32) -> Option<Ground> {
-        let Stage::Running(run) = &self.stage else { return None };
+    fn target_of(&self, number: u32) -> Option<DirectoryState> {
+        let SessionStage::Running(run) = &self.stage else { return None };
         match run.targets.get(number as usize)? {
-            Target::Named { directory, .. } | Target::Contents(directory) => Some(Ground::There(*directory)),
-            Target::Imagined => Some(Ground::Imagined),
+            Target::Named { directory, .. } | Target::Contents(directory) => Some(DirectoryState::Exists(*directory)),
+            Target::Imagined => Some(DirectoryState::DryRun),
         }
     }
 
     /// Answers the message whose entries are all placed and judged.
     pub(super) fn answer_announced(&mut self) {
-        let Stage::Running(run) = &mut self.stage else { return };
+        let SessionStage::Running(run) = &mut self.stage else { return };
         let Some(Announced { first, answers, .. }) = run.answering.take() else { return };
         let mut run = Vec::with_capacity(answers.len());
         for (id, answer) in (first..).zip(answers) {
@@ -306,13 +304,13 @@ impl<P> Book<P> {
     }
 }
 
-/// What becomes of an entry that is no directory.
+/// Result of drafting an entry that is not a directory.
 enum Drafted {
     Item(Draft),
     Answered(Want),
 }
 
-/// What becomes of an item whose directory is there, or is not.
+/// Result of admitting an item whose directory has been made or has failed.
 enum Admitted {
     Examine,
     Waits,

@@ -1,4 +1,4 @@
-//! What is answered to an item, by what lies at the destination.
+//! Answers to items, according to what exists at the destination.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Messag
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Examination, Names, Question, Told};
+use super::action::{Action, Answer, Examination, Names, Notification, Question};
 use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
 use super::resume::Verdict;
-use super::state::{ItemState, Named, Tracked};
+use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
@@ -20,7 +20,7 @@ impl<P> Book<P> {
     pub fn on_examined(&mut self, examined: Vec<(EntryId, Result<Verdict, Failure>)>) {
         self.answered(Answer::Examined);
         if !self.phase.is_open() {
-            // Nobody waits for an answer.
+            // The answer is no longer needed.
             return;
         }
         let unflushed: Vec<EntryId> = examined
@@ -51,7 +51,7 @@ impl<P> Book<P> {
             }
         }
         if let Some(names) = self.names_of(&unflushed) {
-            self.flush_names(Named::Skipped(unflushed), names);
+            self.flush_names(NameFlush::Skipped(unflushed), names);
         }
         if !to_amend.is_empty() {
             self.ask(Action::Amend(to_amend));
@@ -59,17 +59,17 @@ impl<P> Book<P> {
         if self.answering().is_some_and(|announced| announced.examined == 0 && announced.drafts.is_empty()) {
             self.answer_announced();
         }
-        let outcome = self.look_at_announced();
+        let outcome = self.process_announced();
         self.heed(outcome);
     }
 
-    /// What is answered to an examined item; `None` if that takes longer.
+    /// The answer to an examined item; `None` if it follows later.
     fn judge(&mut self, id: EntryId, outcome: Result<Verdict, Failure>) -> Option<Want> {
         let size = self.items.get(&id).map_or(ByteCount::ZERO, |tracked| tracked.item.size());
         match outcome {
             Ok(Verdict::Have(digest)) => Some(self.have(id, digest, None)),
             Ok(Verdict::TakenOver(digest)) => {
-                self.tell(Told::TakenOver { size });
+                self.notify(Notification::TakenOver { size });
                 self.leave(id, Progress::Published);
                 Some(Want::TakenOver(digest))
             }
@@ -91,7 +91,7 @@ impl<P> Book<P> {
                 if self.settings.options.dry_run {
                     if let Some(Tracked { item, .. }) = self.items.get(&id) {
                         let path = item.path.clone();
-                        self.tell(Told::WouldReceive { path, size });
+                        self.notify(Notification::WouldReceive { path, size });
                     }
                     self.leave(id, Progress::Published);
                 } else {
@@ -113,7 +113,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Whether the name of an item that is left alone has to be flushed by itself: an earlier session
+    /// Whether the name of an item that is left alone needs a flush of its own: an earlier session
     /// may have made it, and ended before it was durable. In a directory of the run it becomes
     /// durable with that.
     fn needs_flush(&self, id: EntryId) -> bool {
@@ -121,8 +121,10 @@ impl<P> Book<P> {
         !self.settings.options.dry_run && matches!(directory, Some(DirectoryId::Source(_)))
     }
 
-    /// Items that are left alone have the attributes that they are to have, and those that were `Ok(true)`
-    /// got one of them just now; or why not. What cannot be given its attributes is made anew.
+    /// Outcomes of setting attributes: `Ok(true)` if one was changed, `Ok(false)` if all were
+    /// right. An item whose attributes cannot be set is transferred anew.
+    /// `Ok(true)` got one of them just now; or why not. What cannot be given its attributes is made
+    /// anew.
     pub fn on_amended(&mut self, amended: Vec<(EntryId, Result<bool, Failure>)>) {
         self.answered(Answer::Amended);
         let (mut changed, mut unchanged, mut refused) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,12 +139,12 @@ impl<P> Book<P> {
             let (unflushed, through): (Vec<_>, Vec<_>) = unchanged.into_iter().partition(|id| self.needs_flush(*id));
             self.on_skipped_flushed(through, &Ok(()));
             if let Some(names) = self.names_of(&unflushed) {
-                self.flush_names(Named::Skipped(unflushed), names);
+                self.flush_names(NameFlush::Skipped(unflushed), names);
             }
             let devices = changed.iter().filter_map(|id| Some(self.items.get(id)?.item.place.directory.device));
             let devices: BTreeSet<u64> = devices.collect();
             if !devices.is_empty() {
-                self.flush_names(Named::Skipped(changed), Names::OnFileSystems(devices.into_iter().collect()));
+                self.flush_names(NameFlush::Skipped(changed), Names::OnFileSystems(devices.into_iter().collect()));
             }
             let mut examinations = Vec::new();
             for id in refused {
@@ -160,7 +162,7 @@ impl<P> Book<P> {
     fn keep_newer(&mut self, id: EntryId) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (size, path) = (item.size(), item.path.clone());
-            self.tell(Told::KeptNewer { path, size });
+            self.notify(Notification::KeptNewer { path, size });
         }
         self.leave(id, Progress::Kept);
         Want::Keep
@@ -177,7 +179,7 @@ impl<P> Book<P> {
             if (!is_small || self.is_resuming) && !self.settings.options.dry_run {
                 self.ask(Action::RemoveLeft { directory, name, with_data: is_small });
             }
-            self.tell(Told::Skipped { path, size, is_file });
+            self.notify(Notification::Skipped { path, size, is_file });
         }
         self.leave(id, Progress::Published);
         Want::Skip
@@ -202,20 +204,21 @@ impl<P> Book<P> {
         answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
-    /// Nothing is wanted of an item that is published with this digest, and shows a time that may not be
-    /// noted.
+    /// Nothing is wanted of an item that is published with this digest, and shows a time that may
+    /// not be noted.
     fn have(&mut self, id: EntryId, digest: FileDigest, shown: Option<ModificationTime>) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let size = item.size();
             let (directory, name) = (item.directory, item.place.name.clone());
             if size > ByteCount::from(BLOCK_SIZE) {
-                // Without its journal of blocks only that of the run tells a later session of it.
+                // Its journal of blocks is removed, so that a later session finds it only in the
+                // run's journal.
                 if let Some(key) = shown.and_then(|shown| item.key(shown)) {
                     self.ask(Action::NotePublished(vec![(key, digest)]));
                 }
                 self.ask(Action::RemoveLeft { directory, name, with_data: false });
             }
-            self.tell(Told::Had { size, digest });
+            self.notify(Notification::Had { size, digest });
         }
         self.leave(id, Progress::Published);
         Want::Have(digest)
@@ -241,14 +244,14 @@ impl<P> Book<P> {
         }
     }
 
-    /// The files' machine knows a large file before its first block can be asked for, and the sender
-    /// what is held before it is told that the rest is wanted.
+    /// Registers a large file with the files' machine before its first block can be requested, and
+    /// reports the held blocks to the sender before it learns that the rest is wanted.
     pub(super) fn expect(&mut self, id: EntryId, size: u64, path: Vec<u8>, held: Option<BlockMap>) {
         if let Some(held) = &held {
             for held in held.held(id) {
                 self.reply(Message::Held(held));
             }
-            self.tell(Told::Continued { held: ByteCount::new(held.bytes()) });
+            self.notify(Notification::Continued { held: ByteCount::new(held.bytes()) });
         }
         if self.is_journaled && size > BLOCK_SIZE as u64 {
             self.ask(Action::NoteStaged { id, path });
@@ -268,7 +271,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Goes on with items whose names were made by earlier ones.
+    /// Resumes items whose names earlier ones were making.
     pub(super) fn admit_waiting(&mut self) {
         let mut examinations = Vec::new();
         while let Some(id) = self.claims.next() {
@@ -282,7 +285,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// What has the name of an item was read; `same` if it has the digest that it should.
+    /// The file that has an item's name was read; `same` if its digest is the expected one.
     pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
         self.last = now;
         let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)
@@ -290,7 +293,7 @@ impl<P> Book<P> {
             return;
         };
         if !self.phase.is_open() {
-            // Nobody waits for an answer.
+            // The answer is no longer needed.
             return;
         }
         let (digest, is_noted, shown) = (*digest, *is_noted, *shown);
@@ -300,10 +303,10 @@ impl<P> Book<P> {
         } else if same {
             // The session that has renamed it may have ended before the name was durable.
             let names = Names::In(vec![item.directory]);
-            self.flush_names(Named::Compared { id, digest, shown }, names);
+            self.flush_names(NameFlush::Compared { id, digest, shown }, names);
         } else {
             let path = item.path.clone();
-            self.tell(Told::Altered { path });
+            self.notify(Notification::Altered { path });
             self.set_state(id, ItemState::Examined);
             self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
         }
@@ -324,7 +327,7 @@ impl<P> Book<P> {
         self.answer(id, vec![want]);
     }
 
-    /// Tells of an item that fails, and leaves it.
+    /// Reports the failure of a tracked item, and removes it.
     fn refuse_tracked(&mut self, id: EntryId, failure: Failure) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (entry, path) = (item.entry.clone(), item.path.clone());
@@ -340,16 +343,16 @@ impl<P> Book<P> {
         }
     }
 
-    /// Tells of an item that fails before anything is wanted of it.
+    /// Reports the failure of an item before anything is wanted of it.
     pub(super) fn refuse(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> Want {
         let reason = self.note_failure(entry, path, failure);
         self.reply(Message::Done(vec![Done { id: entry.id, outcome: Err(reason) }]));
         Want::Failed
     }
 
-    /// What a dry run lists.
+    /// Lists an entry that a dry run would receive.
     pub(super) fn would_receive(&mut self, entry: &Entry, path: Vec<u8>) -> Want {
-        self.tell(Told::WouldReceive { path, size: size_of(entry) });
+        self.notify(Notification::WouldReceive { path, size: size_of(entry) });
         Want::All
     }
 }

@@ -1,19 +1,19 @@
-//! From the sender's first message until what it announces is looked at.
+//! The start of a session: from the sender's first message until its announcements are processed.
 //!
 //! A session that had to wait for an earlier one may be that of a client killed long ago, and a
-//! newer run may have finished meanwhile: nothing is done until the sender has answered. What it has
-//! announced by then waits in one queue, in the order of its arrival.
+//! newer run may have finished meanwhile: nothing is done until the sender has answered. What it
+//! has announced by then waits in one queue, in the order of its arrival.
 
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
 
 use super::Book;
 use super::action::{Action, Answer, NotBegun, Placed, Target};
-use super::state::{Opening, Presence, Queue, Run, Stage};
+use super::state::{Confirmation, Opening, Queue, Run, SessionStage};
 use crate::SessionError;
 
 impl<P> Book<P> {
-    /// Takes a message in, and looks at what has been announced as far as that may be.
+    /// Takes in a message, and processes announcements as far as is allowed yet.
     pub(super) fn announce(&mut self, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Sources(sources) => return self.take_sources(sources),
@@ -26,24 +26,24 @@ impl<P> Book<P> {
             _ => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
         }
         match &mut self.stage {
-            Stage::Fresh { .. } => Err(SessionError::Protocol("something came before Begin".into())),
-            Stage::Placing(opening) | Stage::Unconfirmed(opening) | Stage::Beginning { opening, .. } => {
-                opening.queue.keep(message)
-            }
-            Stage::Running(run) => {
+            SessionStage::Fresh { .. } => Err(SessionError::Protocol("something came before Begin".into())),
+            SessionStage::Placing(opening)
+            | SessionStage::Unconfirmed(opening)
+            | SessionStage::Beginning { opening, .. } => opening.queue.keep(message),
+            SessionStage::Running(run) => {
                 run.queue.push_back(message);
-                self.look_at_announced()
+                self.process_announced()
             }
-            Stage::Broken => Ok(()),
+            SessionStage::Broken => Ok(()),
         }
     }
 
     /// Sources that come ahead of those of `Begin`.
     fn take_sources(&mut self, more: Vec<Source>) -> Result<(), SessionError> {
         match &mut self.stage {
-            Stage::Fresh { sources } if sources.len() + more.len() < MAX_SOURCES => sources.extend(more),
-            Stage::Fresh { .. } => return Err(SessionError::Protocol("too many sources".into())),
-            Stage::Broken => {}
+            SessionStage::Fresh { sources } if sources.len() + more.len() < MAX_SOURCES => sources.extend(more),
+            SessionStage::Fresh { .. } => return Err(SessionError::Protocol("too many sources".into())),
+            SessionStage::Broken => {}
             _ => return Err(SessionError::Protocol("sources came after Begin".into())),
         }
         Ok(())
@@ -51,11 +51,11 @@ impl<P> Book<P> {
 
     fn begin(&mut self, mut begin: Begin) -> Result<(), SessionError> {
         match &mut self.stage {
-            Stage::Fresh { sources } if sources.len() + begin.sources.len() > MAX_SOURCES => {
+            SessionStage::Fresh { sources } if sources.len() + begin.sources.len() > MAX_SOURCES => {
                 return Err(SessionError::Protocol("too many sources".into()));
             }
-            Stage::Fresh { sources } => drop(begin.sources.splice(..0, sources.drain(..))),
-            Stage::Broken => return Ok(()),
+            SessionStage::Fresh { sources } => drop(begin.sources.splice(..0, sources.drain(..))),
+            SessionStage::Broken => return Ok(()),
             _ => return Err(SessionError::Protocol("began twice".into())),
         }
         if let Some(asked) = &self.settings.asked {
@@ -64,15 +64,15 @@ impl<P> Book<P> {
         let many = begin.sources.len() > 1 || begin.sources.iter().any(|source| source.kind != SourceKind::Item);
         self.is_journaled = many && !self.settings.options.dry_run;
         let is_journaled = self.is_journaled;
-        self.stage = Stage::Placing(Opening { sources: begin.sources.clone(), queue: Queue::default() });
+        self.stage = SessionStage::Placing(Opening { sources: begin.sources.clone(), queue: Queue::default() });
         self.ask(Action::Place { begin, is_journaled });
         Ok(())
     }
 
-    /// Where the sources land is known, or why they do not.
+    /// Outcome of [`Action::Place`].
     pub fn on_placed(&mut self, outcome: Result<Placed, SessionError>) {
         self.answered(Answer::Placed);
-        let Stage::Placing(opening) = std::mem::replace(&mut self.stage, Stage::Broken) else { return };
+        let SessionStage::Placing(opening) = std::mem::replace(&mut self.stage, SessionStage::Broken) else { return };
         let outcome = outcome.and_then(|placed| {
             let Placed { resuming, has_waited, peer_is_gone } = placed;
             self.is_resuming = resuming;
@@ -84,7 +84,7 @@ impl<P> Book<P> {
             if has_waited {
                 self.get_confirmed(opening, resuming);
             } else {
-                self.stage = Stage::Beginning { opening, sender: Presence::Assumed { resuming } };
+                self.stage = SessionStage::Beginning { opening, sender: Confirmation::Assumed { resuming } };
                 self.ask(Action::BeginRun);
             }
             Ok(())
@@ -94,7 +94,7 @@ impl<P> Book<P> {
 
     /// Asks the sender whether it is still there.
     fn get_confirmed(&mut self, opening: Opening, resuming: bool) {
-        self.stage = Stage::Unconfirmed(opening);
+        self.stage = SessionStage::Unconfirmed(opening);
         self.ready(resuming);
     }
 
@@ -105,9 +105,9 @@ impl<P> Book<P> {
 
     /// The sender has answered: what it has announced is done.
     fn confirmed(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Broken) {
-            Stage::Unconfirmed(opening) => {
-                self.stage = Stage::Beginning { opening, sender: Presence::Confirmed };
+        match std::mem::replace(&mut self.stage, SessionStage::Broken) {
+            SessionStage::Unconfirmed(opening) => {
+                self.stage = SessionStage::Beginning { opening, sender: Confirmation::Confirmed };
                 self.ask(Action::BeginRun);
             }
             other => self.stage = other,
@@ -117,16 +117,16 @@ impl<P> Book<P> {
     /// The run has begun, or why it has not.
     pub fn on_begun(&mut self, outcome: Result<Vec<Target>, NotBegun>) {
         self.answered(Answer::Begun);
-        let stage = std::mem::replace(&mut self.stage, Stage::Broken);
-        let Stage::Beginning { opening, sender } = stage else { return };
+        let stage = std::mem::replace(&mut self.stage, SessionStage::Broken);
+        let SessionStage::Beginning { opening, sender } = stage else { return };
         let outcome = match (outcome, sender) {
             (Ok(targets), sender) => {
                 let Opening { sources, queue } = opening;
-                self.stage = Stage::Running(Run { sources, targets, queue: queue.messages, answering: None });
-                if let Presence::Assumed { resuming } = sender {
+                self.stage = SessionStage::Running(Run { sources, targets, queue: queue.messages, answering: None });
+                if let Confirmation::Assumed { resuming } = sender {
                     self.ready(resuming);
                 }
-                self.look_at_announced()
+                self.process_announced()
             }
             // Others may have waited, too, and been faster again: each has come to its end since.
             (Err(NotBegun::HasWaited { resuming }), _) => {

@@ -1,7 +1,7 @@
-//! Which item may make which name: one at a time, in the order in which they were announced.
+//! Claims on names: one item at a time may make a name, in the order of announcement.
 //!
-//! The contents of two directories may go into one, and both have a `x`. Their unfinished files
-//! would share one staging name, so the later item waits until the earlier one is done; then it
+//! The contents of two directories may go into one, and both have an `x`. Their unfinished files
+//! would share one staging name, so the later item waits until the earlier one is done and then
 //! replaces it, as if the two had been copied one after the other.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use super::item::Place;
 /// Names that are being made, and who waits for them.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// Those who wait for a name that is held, the first in front.
+    /// Claimed names with the items that wait for them, first come first.
     held: HashMap<Place, VecDeque<EntryId>>,
     released: Vec<Place>,
 }

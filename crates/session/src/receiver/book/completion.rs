@@ -1,4 +1,4 @@
-//! When items, directories and the run are complete, or have failed.
+//! Completion and failure of items, directories and the run.
 
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
@@ -7,10 +7,10 @@ use icdc_units::{ByteCount, Time};
 use super::Book;
 use super::action::{Action, Answer};
 use super::item::DirectoryId;
-use super::levels::{Ground, Level};
+use super::levels::{DirectoryState, Level};
 use super::links::Progress;
 use super::publishing::batch::LotNumber;
-use super::state::{Finishing, ItemState, Phase, Stage, Tracked};
+use super::state::{Finishing, ItemState, Phase, SessionStage, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
@@ -42,7 +42,7 @@ impl<P> Book<P> {
         self.leave(id, Progress::Failed);
     }
 
-    /// Nothing unfinished of an item lies in its directory any more.
+    /// Records that an item has nothing unfinished in its directory any more.
     pub(super) fn release(&mut self, id: EntryId) {
         if let Some(Tracked { item, .. }) = self.items.get(&id)
             && self.is_journaled
@@ -61,7 +61,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// An item is done, one way or the other: whatever waits for it goes on.
+    /// Removes an item that is done or has failed, and releases whatever waits for it.
     pub(super) fn leave(&mut self, id: EntryId, progress: Progress) {
         self.remember(id, progress);
         let Some(Tracked { item, state }) = self.items.remove(&id) else { return };
@@ -97,10 +97,10 @@ impl<P> Book<P> {
     pub(super) fn finish(&mut self, levels: Vec<Level>) {
         for level in levels {
             self.weight -= level.weight();
-            let Level { entry, path, ground, source, remembered, lot, .. } = level;
-            let outcome = match ground {
-                Ground::Failed(reason) => Err(reason),
-                Ground::There(place) => {
+            let Level { entry, path, state, source, remembered, lot, .. } = level;
+            let outcome = match state {
+                DirectoryState::Failed(reason) => Err(reason),
+                DirectoryState::Exists(place) => {
                     if path.is_empty() && self.is_journaled {
                         self.contents = Some((DirectoryId::Source(source), entry.clone()));
                     }
@@ -110,7 +110,7 @@ impl<P> Book<P> {
                     self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
                     continue;
                 }
-                Ground::Imagined | Ground::Coming => Ok(()),
+                DirectoryState::DryRun | DirectoryState::Pending => Ok(()),
             };
             self.reply(Message::Done(vec![Done { id: entry.id, outcome: outcome.map(|()| None) }]));
         }
@@ -149,9 +149,9 @@ impl<P> Book<P> {
         self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
     }
 
-    pub(super) fn look_whether_complete(&mut self) {
+    pub(super) fn check_complete(&mut self) {
         let nothing_announced = match &self.stage {
-            Stage::Running(run) => run.queue.is_empty() && run.answering.is_none(),
+            SessionStage::Running(run) => run.queue.is_empty() && run.answering.is_none(),
             _ => false,
         };
         if self.phase.is_last()

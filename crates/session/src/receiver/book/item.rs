@@ -1,4 +1,4 @@
-//! What the book knows of a directory and of an item.
+//! Directories and items as the book tracks them.
 
 use icdc_protocol::message::{Entry, EntryId, EntryKind, Preserve};
 use icdc_protocol::run_journal::{ItemKey, item_key};
@@ -36,13 +36,13 @@ pub struct Place {
 /// A file or link from its announcement until it is published or has failed.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// As announced.
+    /// The entry, as announced.
     pub entry: Entry,
     /// Below the destination.
     pub path: Vec<u8>,
     /// The directory it goes into.
     pub directory: DirectoryId,
-    /// Which name it makes there.
+    /// The name that it gets there.
     pub place: Place,
     /// Number of the source that it is part of.
     pub source: u32,
@@ -55,8 +55,8 @@ impl Item {
         entry_weight(&self.entry, &self.path)
     }
 
-    /// What the run's journal knows a regular file by that shows this time of modification at the
-    /// destination.
+    /// Key of a regular file in the run's journal, if it shows this time of modification at the
+    /// destination; `None` for anything else.
     #[must_use]
     pub fn key(&self, shown: ModificationTime) -> Option<ItemKey> {
         let EntryKind::File { version, .. } = &self.entry.kind else { return None };
@@ -88,14 +88,14 @@ pub struct ModificationTime {
 }
 
 impl ModificationTime {
-    /// That of an entry.
+    /// Time of modification of an entry.
     #[must_use]
     pub fn of(entry: &Entry) -> Self {
         Self { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
     }
 }
 
-/// What is restored of an entry beside its contents.
+/// Attributes of an entry that are restored beside its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored<'a> {
     /// Permission bits.

@@ -1,5 +1,5 @@
-//! Directories that are being filled. One is done when the sender has said that nothing more comes
-//! and all its children are done.
+//! Directories that are being filled. One is done when the sender has ended it and all its children
+//! are done.
 
 use icdc_protocol::limits::MAX_DEPTH;
 use icdc_protocol::message::{Entry, EntryId, Parent};
@@ -10,7 +10,7 @@ use super::publishing::batch::LotNumber;
 use crate::weight::entry_weight;
 use crate::{ById, SessionError};
 
-/// What each directory on the way to one costs besides its name, in bytes.
+/// Estimated memory per parent directory in a chain, besides its name, in bytes.
 const TRAIL_STEP: usize = 64;
 
 /// A directory that is being filled.
@@ -18,45 +18,45 @@ const TRAIL_STEP: usize = 64;
 pub(super) struct Level {
     pub(super) entry: Entry,
     pub(super) path: Vec<u8>,
-    pub(super) ground: Ground,
+    pub(super) state: DirectoryState,
     /// Number of the source that it is part of.
     pub(super) source: u32,
     depth: usize,
     /// Children that are not done, and whether more may come.
     pending: u32,
     ended: bool,
-    /// How it was reached is needed when it is done, too.
+    /// The chain of its parents is still needed when it is done.
     pub(super) remembered: bool,
-    /// What it becomes durable with, if it was made.
+    /// The lot with which it becomes durable, if it was made.
     pub(super) lot: Option<LotNumber>,
 }
 
-/// What a directory is filled on.
+/// State at the destination of a directory that is being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ground {
-    /// It is being made.
-    Coming,
-    There(DirectoryPlace),
-    /// A dry run does not make it.
-    Imagined,
-    /// It could not be made, and each child fails by that reason.
+pub(super) enum DirectoryState {
+    /// Being made.
+    Pending,
+    Exists(DirectoryPlace),
+    /// Not made, in a dry run.
+    DryRun,
+    /// Could not be made; each child fails for this reason.
     Failed(String),
 }
 
-/// Where a child goes.
+/// Position of a child at the destination.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Beneath {
+pub(super) struct ChildPosition {
     pub(super) path: Vec<u8>,
     pub(super) depth: usize,
-    pub(super) ground: Ground,
+    pub(super) state: DirectoryState,
 }
 
 impl Level {
-    pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, ground: Ground) -> Self {
-        Self { entry, path, ground, source, depth, pending: 0, ended: false, remembered: false, lot: None }
+    pub(super) fn new(entry: Entry, source: u32, path: Vec<u8>, depth: usize, state: DirectoryState) -> Self {
+        Self { entry, path, state, source, depth, pending: 0, ended: false, remembered: false, lot: None }
     }
 
-    /// About how many bytes it takes to keep how it was reached.
+    /// Estimated memory for the chain of its parents, in bytes.
     pub(super) fn trail_weight(&self) -> usize {
         self.path.len() + TRAIL_STEP * (self.depth + 1)
     }
@@ -86,12 +86,12 @@ impl Levels {
         self.open.get_mut(&id)
     }
 
-    /// What the directory `id` is filled on, if it is open.
-    pub(super) fn ground(&self, id: EntryId) -> Option<&Ground> {
-        self.open.get(&id).map(|level| &level.ground)
+    /// State of the directory `id` at the destination, if it is open.
+    pub(super) fn state(&self, id: EntryId) -> Option<&DirectoryState> {
+        self.open.get(&id).map(|level| &level.state)
     }
 
-    /// What the directory `id` becomes durable with, if it is open and was made.
+    /// The lot with which the directory `id` becomes durable, if it is open and was made.
     pub(super) fn lot(&self, id: EntryId) -> Option<LotNumber> {
         self.open.get(&id)?.lot
     }
@@ -102,8 +102,8 @@ impl Levels {
         self.open.insert(level.entry.id, level);
     }
 
-    /// Where `entry` goes, which is announced as a child of the directory `parent`.
-    pub(super) fn place(&self, entry: &Entry, parent: EntryId) -> Result<Beneath, SessionError> {
+    /// Position of `entry`, which is announced as a child of the directory `parent`.
+    pub(super) fn place(&self, entry: &Entry, parent: EntryId) -> Result<ChildPosition, SessionError> {
         let level = self.open.get(&parent).filter(|level| !level.ended);
         let level = level.ok_or_else(|| misplaced(entry, "has no open parent"))?;
         if !is_component(&entry.name) {
@@ -114,10 +114,10 @@ impl Levels {
             above => [above, &entry.name].join(&b'/'),
         };
         let depth = level.depth + 1;
-        if depth > MAX_DEPTH && !matches!(level.ground, Ground::Failed(_)) {
+        if depth > MAX_DEPTH && !matches!(level.state, DirectoryState::Failed(_)) {
             return Err(misplaced(entry, "is nested too deep"));
         }
-        Ok(Beneath { path, depth, ground: level.ground.clone() })
+        Ok(ChildPosition { path, depth, state: level.state.clone() })
     }
 
     /// Number of the source that an entry is part of.
@@ -143,8 +143,8 @@ impl Levels {
         self.done(id)
     }
 
-    /// No more children of the directory `id` come; gives the directories that are done with it, the
-    /// inner ones first.
+    /// No more children of the directory `id` come; gives the directories that are done with it,
+    /// the inner ones first.
     pub(super) fn end(&mut self, id: EntryId) -> Result<Vec<Level>, SessionError> {
         let level = self.open.get_mut(&id).filter(|level| !level.ended);
         level.ok_or_else(|| SessionError::Protocol(format!("directory {id} is not open")))?.ended = true;
@@ -175,7 +175,7 @@ impl Levels {
     }
 }
 
-/// An entry that no sender would announce.
+/// The error for an entry that a correct sender does not announce.
 pub(super) fn misplaced(entry: &Entry, what: &str) -> SessionError {
     SessionError::Protocol(format!("entry {}: {what}", entry.id))
 }
@@ -204,7 +204,7 @@ mod tests {
 
     fn open(levels: &mut Levels, entry: &Entry, depth: usize) {
         let source = levels.source_of(entry);
-        levels.open(Level::new(entry.clone(), source, entry.name.clone(), depth, Ground::Imagined));
+        levels.open(Level::new(entry.clone(), source, entry.name.clone(), depth, DirectoryState::DryRun));
     }
 
     fn numbers(done: Vec<Level>) -> Vec<EntryId> {
@@ -232,10 +232,10 @@ mod tests {
     #[test]
     fn children_of_a_directory_that_failed_go_nowhere_however_deep() {
         let mut levels = Levels::default();
-        let ground = Ground::Failed("no room".into());
-        levels.open(Level::new(entry(0, Parent::Source(0)), 0, b"top".to_vec(), MAX_DEPTH, ground.clone()));
-        let beneath = levels.place(&entry(1, Parent::Directory(0)), 0).unwrap();
-        assert_eq!((beneath.path.as_slice(), beneath.ground), (b"top/n1".as_slice(), ground));
+        let state = DirectoryState::Failed("no room".into());
+        levels.open(Level::new(entry(0, Parent::Source(0)), 0, b"top".to_vec(), MAX_DEPTH, state.clone()));
+        let child = levels.place(&entry(1, Parent::Directory(0)), 0).unwrap();
+        assert_eq!((child.path.as_slice(), child.state), (b"top/n1".as_slice(), state));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Files with several names: the first name is made like any other file, the further ones are links
 //! to it.
 //!
-//! A further name may be announced before the first one is published, and waits for it then; or long
-//! after, in another directory, when that of the first is finished.
+//! A further name may be announced before the first one is published, and waits for it then; or
+//! long after, in another directory, when that of the first is finished.
 
 use icdc_protocol::limits::{MAX_LINKED, MAX_LINKED_BYTES};
 use icdc_protocol::message::EntryId;
@@ -11,24 +11,24 @@ use super::action::FirstName;
 use super::item::{DirectoryId, DirectoryPlace, Item};
 use crate::ById;
 
-/// How far the first name of a file is.
+/// State of a file's first name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     Coming,
     Published,
-    /// Something newer has its name, and stays.
+    /// A newer file has the name, and is kept.
     Kept,
     Failed,
 }
 
-/// What becomes of a further name.
+/// Outcome of linking a further name to the first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Linking {
-    /// It is told when the first one is published.
+    /// It waits until the first one is published.
     Waits,
     /// It can be made now.
     To(FirstName),
-    /// It is to be a file of its own: the file with the first name is another one, which is kept.
+    /// It becomes a file of its own: another file has the first name, and is kept.
     Apart,
     /// It cannot be made.
     Fails(&'static str),
@@ -46,8 +46,8 @@ pub(super) struct Links {
     is_exceeded: bool,
 }
 
-/// How much is kept: a sender may announce files with several names without end, and the further
-/// ones never.
+/// Limits on what is kept: a sender may announce any number of files with several names, and never
+/// their further names.
 struct Bounds {
     files: usize,
     bytes: usize,
@@ -69,8 +69,8 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Notes how far the first name of a file with several is; `directory` is how many bytes more
-    /// are kept of its directory for its sake. False if it is one too many, so that it is not known.
+    /// Notes the state of the first name of a file with several. `directory`: bytes that are kept
+    /// of its directory because of it. False if a limit is exceeded; the file is then unknown.
     pub(super) fn remember(&mut self, item: &Item, progress: Progress, directory: usize) -> bool {
         if let Some(file) = self.files.get_mut(&item.entry.id) {
             file.progress = progress;
@@ -93,7 +93,7 @@ impl Links {
         true
     }
 
-    /// What becomes of the item `id`, a further name of the file `to`.
+    /// Decides how the item `id`, a further name of the file `to`, is made.
     pub(super) fn link(&mut self, id: EntryId, to: EntryId) -> Linking {
         let Some(file) = self.files.get(&to) else {
             let reason = if self.is_exceeded {

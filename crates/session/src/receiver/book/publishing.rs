@@ -9,15 +9,15 @@ use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, Pack
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Apart, Names, NotStaged, Piece, Publication, PublishedFile, Stored, Told};
+use super::action::{Action, Answer, Apart, Names, NotStaged, Notification, Piece, Publication, PublishedFile, Stored};
 use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
-use super::state::{ItemState, Named, Stage, Tracked};
+use super::state::{ItemState, NameFlush, SessionStage, Tracked};
 use crate::{Failure, SessionError};
 
 /// Directories that are flushed one by one; more are flushed with their file systems.
 const DIRECTORIES: usize = 4;
-/// Most items in one message that tells of their end.
+/// Most items in one message `Done`.
 const TOLD_AT_ONCE: usize = 1024;
 
 impl<P> Book<P> {
@@ -30,8 +30,8 @@ impl<P> Book<P> {
 
     fn pack(&mut self, items: &[PackItem], length: usize, payload: P) -> Result<(), SessionError> {
         match self.stage {
-            Stage::Running(_) => {}
-            Stage::Broken => return Ok(()),
+            SessionStage::Running(_) => {}
+            SessionStage::Broken => return Ok(()),
             _ => return Err(SessionError::Protocol("data came before it was asked for".into())),
         }
         let mut pieces = Vec::with_capacity(items.len());
@@ -99,7 +99,8 @@ impl<P> Book<P> {
         self.go_on();
     }
 
-    /// A further name cannot be made: the contents of the item are wanted after all, for a file of its own.
+    /// A further name cannot be made: the contents of the item are wanted after all, for a file of
+    /// its own.
     pub fn on_link_impossible(&mut self, id: EntryId, why: Apart) {
         self.answered(Answer::LinkMade);
         self.separate(id, why);
@@ -125,7 +126,7 @@ impl<P> Book<P> {
         if self.phase.is_open() {
             self.want_contents_of_link(id, why);
         } else {
-            // Nobody is there to send them.
+            // The session is over: the sender cannot send them.
             self.fail(id, Failure::Passing("cannot be a further name of its file, and is to be sent".into()));
         }
     }
@@ -135,14 +136,14 @@ impl<P> Book<P> {
         let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return };
         item.entry.kind = EntryKind::File { size, version, sparse, linked: false };
         let path = item.path.clone();
-        self.tell(Told::Unlinked { path: path.clone(), why });
+        self.notify(Notification::Unlinked { path: path.clone(), why });
         if size > PACK_FILE_LIMIT {
             self.expect(id, size, path, None);
         }
         self.answer(id, vec![Want::Contents]);
     }
 
-    /// An item lies complete under its staging name.
+    /// An item is complete under its staging name.
     fn staged(&mut self, id: EntryId, bytes: ByteCount, is_durable: bool) {
         let Some(Tracked { item, state }) = self.items.get_mut(&id) else { return };
         let digest = match state {
@@ -164,7 +165,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Why an open directory cannot be made durable, if that has been tried.
+    /// The error for which an open directory cannot be made durable, if that was tried and failed.
     pub(super) fn lost(&self, directory: EntryId) -> Option<Failure> {
         self.batch.outcome(self.levels.lot(directory)?)?.err()
     }
@@ -180,7 +181,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// What was staged is durable, or why it is not.
+    /// Outcome of flushing what was staged.
     pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::Flushed);
         match outcome.map_err(Failure::passing) {
@@ -218,8 +219,8 @@ impl<P> Book<P> {
         self.ask(Action::Rename(publications));
     }
 
-    /// Items have their final names, and those that are files show these times of modification; or why they
-    /// do not.
+    /// Items have their final names, and those that are files show these times of modification; or
+    /// why they do not.
     pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, Failure>)>) {
         self.answered(Answer::Renamed);
         let mut renamed = Vec::with_capacity(outcomes.len());
@@ -240,40 +241,40 @@ impl<P> Book<P> {
         match self.names_of(&renamed) {
             Some(names) => {
                 self.batch.renamed(renamed);
-                self.flush_names(Named::Lot, names);
+                self.flush_names(NameFlush::Lot, names);
             }
             None => drop(self.batch.end()),
         }
         self.go_on();
     }
 
-    /// Final names are durable, or why they are not: then nobody is told that their items are done,
-    /// and their journals stay.
+    /// Outcome of flushing final names. If it failed, their items are not reported as done, and
+    /// their journals are kept.
     pub fn on_names_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::NamesFlushed);
         match (self.naming.pop_front(), outcome) {
-            (Some(Named::Lot), Ok(())) => {
+            (Some(NameFlush::Lot), Ok(())) => {
                 let published = self.batch.end();
                 self.end_all_published(published);
             }
-            (Some(Named::Lot), Err(failure)) => self.lose_batch(&failure.passing()),
-            (Some(Named::Compared { id, digest, shown }), outcome) => {
+            (Some(NameFlush::Lot), Err(failure)) => self.lose_batch(&failure.passing()),
+            (Some(NameFlush::Compared { id, digest, shown }), outcome) => {
                 self.on_compared_flushed(id, (digest, shown), outcome);
             }
-            (Some(Named::Skipped(ids)), outcome) => self.on_skipped_flushed(ids, &outcome),
+            (Some(NameFlush::Skipped(ids)), outcome) => self.on_skipped_flushed(ids, &outcome),
             (None, _) => {}
         }
         self.go_on();
     }
 
-    pub(super) fn flush_names(&mut self, named: Named, names: Names) {
-        self.naming.push_back(named);
+    pub(super) fn flush_names(&mut self, purpose: NameFlush, names: Names) {
+        self.naming.push_back(purpose);
         self.ask(Action::FlushNames(names));
     }
 
     fn end_all_published(&mut self, published: Vec<EntryId>) {
         self.note_published(&published);
-        // Up to here a file's journal tells whoever comes after a kill that the file is complete.
+        // Until the next action a file's journal shows a later run that the file is complete.
         let durable = |id: &EntryId| matches!(self.state(*id), Some(ItemState::Staged { is_durable: true, .. }));
         let durable: Vec<EntryId> = published.iter().copied().filter(durable).collect();
         if !durable.is_empty() {
@@ -285,7 +286,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// What is to be flushed for the final names of these items.
+    /// The names to flush for these items; `None` if there are none.
     pub(super) fn names_of(&self, named: &[EntryId]) -> Option<Names> {
         let (mut directories, mut file_systems) = (Vec::<DirectoryId>::new(), BTreeSet::new());
         for Tracked { item, .. } in named.iter().filter_map(|id| self.items.get(id)) {
@@ -338,7 +339,7 @@ impl<P> Book<P> {
         };
         let (path, size) = (item.path.clone(), item.size());
         let file = digest.map(|digest| PublishedFile { size, digest, made_durable: *bytes });
-        self.tell(Told::Published { path, file });
+        self.notify(Notification::Published { path, file });
         self.release(id);
         self.leave(id, Progress::Published);
     }

@@ -1,5 +1,6 @@
-//! How an item is resumed: whether all of it is wanted, what an earlier run has not left, or nothing.
-//! What an earlier run left is found by `Facts`; a file's blocks are in its journal.
+//! The decision how an item is resumed: everything is wanted, only what an earlier run has not
+//! left, or nothing. What an earlier run left is found by `Facts`; a file's blocks are in its
+//! journal.
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
@@ -12,13 +13,14 @@ use super::action::Question;
 use super::item::{Item, ModificationTime, Restored};
 use crate::Failure;
 
-/// What lies at the destination that bears on one item, looked up only when it is needed.
+/// State of the destination that concerns one item, read only when it is needed.
 pub trait Facts {
-    /// What has the item's name, a symbolic link standing for itself; `None` if nothing can be seen.
+    /// Attributes of the file that has the item's name, without following a symbolic link; `None`
+    /// if there is none or it cannot be read.
     fn stat(&mut self) -> Option<Stat>;
 
-    /// Time of modification that a file of the item's directory shows once it was given `wanted`: what
-    /// the file system keeps of it.
+    /// Time of modification that a file in the item's directory shows once it was set to `wanted`,
+    /// as the file system rounds it.
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime;
 
     /// Target of the symbolic link that has the item's name.
@@ -27,31 +29,33 @@ pub trait Facts {
     /// The item as the user would name it at the destination.
     fn shown(&self) -> String;
 
-    /// Digest under which the run's journal says that the item was published before this session,
-    /// and by which run.
+    /// Digest of the item in the run's journal, if it was published before this session, and the
+    /// run that published it.
     fn published(&mut self, key: &ItemKey) -> Option<(FileDigest, PublishedBy)>;
 
     /// Durable blocks by journals about this version of the source that have no unfinished file.
     fn journals_without_part(&mut self) -> Vec<BlockMap>;
 
-    /// Takes the unfinished file that an earlier run left, waiting for who may still write it, if
-    /// its journal is about this version of the source. Gives the blocks that are durable by it.
+    /// Takes the unfinished file that an earlier run left, if its journal is about this version of
+    /// the source; waits for another process that still writes it. Gives the blocks that are
+    /// durable according to the journal.
     ///
-    /// With `cleared` all else of it reads as zero from then on; `None` if that cannot be had.
+    /// With `cleared`, everything else in it reads as zero from then on; `None` if that is
+    /// impossible.
     ///
     /// # Errors
-    /// If somebody else goes on writing it.
+    /// If another process continues to write it.
     fn claim_part(&mut self, cleared: bool) -> Result<Option<BlockMap>, Failure>;
 
-    /// Durable blocks of an unfinished file that [`claim_part`](Self::claim_part) has waited for and that is
-    /// gone, by its journal, if that was about this version of the source.
+    /// Durable blocks of an unfinished file that [`claim_part`](Self::claim_part) has waited for
+    /// and that is gone, by its journal, if that was about this version of the source.
     fn ended_part(&mut self) -> Option<BlockMap>;
 }
 
-/// What the file system says of a name.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Length.
     pub size: ByteCount,
@@ -63,7 +67,7 @@ pub struct Stat {
     pub owner: (u32, u32),
 }
 
-/// What a name stands for.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -76,16 +80,16 @@ pub enum Kind {
     Other(&'static str),
 }
 
-/// Which run has published an item.
+/// The run that has published an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedBy {
     /// The present one, in this session or before a cut.
     ThisRun,
-    /// One that was interrupted; anything may have happened to the item since.
+    /// A run that was interrupted; the item may have been changed since.
     AnEarlierRun,
 }
 
-/// What is to become of an item.
+/// Decision about an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing is wanted: this run has published it with this digest.
@@ -99,7 +103,7 @@ pub enum Verdict {
     },
     /// Nothing is wanted: the file that is there was modified later.
     KeepNewer,
-    /// It seems to be published: that is to be compared first.
+    /// It seems to be published: compare it first.
     Compare {
         /// With this digest.
         digest: FileDigest,
@@ -108,22 +112,22 @@ pub enum Verdict {
         /// Its time of modification.
         shown: ModificationTime,
     },
-    /// It cannot be made, because only what is not there yet may be, and something has its name.
+    /// It cannot be made: only new names may be made, and the name exists.
     Taken(Failure),
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
     /// claimed.
     Contents {
-        /// Those blocks.
+        /// The blocks.
         held: Option<BlockMap>,
     },
 }
 
-/// By what it is decided.
+/// Parameters of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// As asked for.
+    /// Options of the request.
     pub options: &'a ReceiveOptions,
-    /// Only what is not there yet may be made, and nothing else of what is there may be told.
+    /// Existing names may not be replaced, and nothing about them may be disclosed beyond that.
     pub only_new: bool,
 }
 
@@ -142,20 +146,21 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     {
         return Ok(verdict);
     }
-    // That it cannot be made tells as much as this.
+    // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
         return Ok(Verdict::Taken(taken(&facts.shown())));
     }
     contents(item, question, options, facts)
 }
 
-/// Why a device, a named pipe or a socket, described as `what`, is not replaced.
+/// The failure of an item that would replace a device, a named pipe or a socket, described as
+/// `what`.
 #[must_use]
 pub fn cannot_replace(shown: &str, what: &str) -> Failure {
     format!("{shown} is {what}, which is not replaced; remove it first, or choose another name").into()
 }
 
-/// Why something is not made where only what is not there yet may be made, whatever is there.
+/// The failure of an item whose name exists where only new names may be made.
 #[must_use]
 pub fn taken(shown: &str) -> Failure {
     Failure::Final(format!(
@@ -163,10 +168,11 @@ pub fn taken(shown: &str) -> Failure {
     ))
 }
 
-/// Whether an item is published already, by this run or an earlier one, or left alone.
+/// Verdict on an item that exists at the destination: published by this run or an earlier one, or
+/// left alone. `None` if its contents are to be looked at.
 fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Verdict> {
     let options = terms.options;
-    // To be skipped would tell size and time, or the target.
+    // Skipping would disclose size and time, or the target.
     let existing = if terms.only_new { Existing::Replace } else { options.existing };
     let EntryKind::File { .. } = &item.entry.kind else {
         return is_left_alone(item, existing, options, facts);
@@ -209,7 +215,7 @@ fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, fact
     }
 }
 
-/// What is wanted of an item that no earlier run has published.
+/// Verdict on an item that no earlier run has published.
 fn contents(
     item: &Item,
     question: Question,
@@ -245,8 +251,8 @@ fn published_meanwhile(item: &Item, options: &ReceiveOptions, facts: &mut impl F
     Some(Verdict::Compare { digest, is_noted: false, shown })
 }
 
-/// Digest of the file under the final name by a journal that names all its blocks while there is no
-/// unfinished file: an earlier run was killed after the file got its name and before that was told.
+/// Digest of the file under the final name, from a journal that names all its blocks and has no
+/// unfinished file: an earlier run was killed after the rename and before it was reported.
 fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<FileDigest> {
     let is_journaled = options.resume && !options.dry_run && item.size() > ByteCount::from(BLOCK_SIZE);
     if !is_journaled {
@@ -255,9 +261,9 @@ fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
     facts.journals_without_part().iter().find_map(whole_digest)
 }
 
-/// Time of modification of the file that has the name, if it has the size, mode and owner that this item
-/// is to have, and the time, where times are preserved. Where they are not, the run's journal knows what
-/// the file showed when it was published.
+/// Time of modification of the file that has the name, if it has the size, mode and owner that this
+/// item is to have, and the time, where times are preserved. Where they are not, the run's journal
+/// knows what the file showed when it was published.
 fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ModificationTime> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
     let is_so =
@@ -271,22 +277,22 @@ fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
 }
 
-/// What the file system says of a file of that size and time of modification that has the name
-/// already.
+/// Attributes of the file under the item's name, if it has the item's size and time of
+/// modification.
 fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
     shows_time(item, options, &stat, facts).then_some(stat)
 }
 
-/// True if it shows the item's time of modification: the same, or what the file system keeps of it,
-/// which it can only have been given where times are preserved.
+/// Whether it shows the item's time of modification, exactly or as the file system rounds it; the
+/// latter only where times are preserved.
 fn shows_time(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
     let wanted = ModificationTime::of(&item.entry);
     stat.mtime == wanted || (options.preserve.times && stat.mtime == facts.shown_time(wanted))
 }
 
-/// True if the name has a regular file that was modified later than the item, as far as the file
-/// system can tell.
+/// Whether the name belongs to a regular file that was modified later than the item, to the
+/// precision of the file system.
 fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
     let source = ModificationTime::of(&item.entry);
     facts
@@ -574,11 +580,12 @@ mod tests {
         }
         let nothing = Ok(Verdict::Contents { held: None });
         assert_eq!(only_new(&update, Question::Anything, &file(9), Known::default()), nothing);
-        // A dry run looks at nothing.
+        // A dry run does not read the destination.
         let dry_run = ReceiveOptions { dry_run: true, ..update };
         let there = || Known { stat: Some(stat(Kind::File, 9)), ..Known::default() };
         assert_eq!(only_new(&dry_run, Question::Anything, &file(9), there()), nothing);
-        // What the run itself has made is known by its journal, and what was left of it is gone on with.
+        // What the run itself has made is known by its journal, and what was left of it is gone on
+        // with.
         let made = Known { published: Some((DIGEST, PublishedBy::AnEarlierRun)), ..there() };
         let taken_over = only_new(&options(), Question::Anything, &file(9), made);
         assert_eq!(taken_over, Ok(Verdict::TakenOver(DIGEST)));

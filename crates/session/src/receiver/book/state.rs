@@ -1,4 +1,4 @@
-//! How far the session and each item is.
+//! Progress of the session and of each item.
 
 use std::collections::VecDeque;
 
@@ -12,31 +12,31 @@ use super::publishing::batch::LotNumber;
 use crate::SessionError;
 use crate::weight::entry_weight;
 
-/// How far the session is before what is announced is looked at.
+/// Progress of a session up to the processing of its announcements.
 #[derive(Debug)]
-pub(super) enum Stage {
-    /// `Begin` has not come, but perhaps `sources` ahead of it.
+pub(super) enum SessionStage {
+    /// `Begin` has not arrived; `sources` may have arrived ahead of it.
     Fresh { sources: Vec<Source> },
-    /// It is being found out where the sources land.
+    /// The destinations of the sources are being determined.
     Placing(Opening),
-    /// The sender is to answer that it is there.
+    /// The sender has been asked whether it is still connected.
     Unconfirmed(Opening),
-    /// The run is being begun.
-    Beginning { opening: Opening, sender: Presence },
-    /// What is announced is looked at.
+    /// The run's journal is being made or reopened.
+    Beginning { opening: Opening, sender: Confirmation },
+    /// Announcements are processed.
     Running(Run),
-    /// The session has failed; nothing that is announced counts any more.
+    /// The session has failed; announcements are ignored.
     Broken,
 }
 
-impl Default for Stage {
+impl Default for SessionStage {
     fn default() -> Self {
         Self::Fresh { sources: Vec::new() }
     }
 }
 
-impl Stage {
-    /// Entries that nobody has looked at.
+impl SessionStage {
+    /// Entries that are not processed yet.
     pub(super) fn queued(&self) -> impl Iterator<Item = &Entry> {
         let messages = match self {
             Self::Fresh { .. } | Self::Broken => None,
@@ -52,17 +52,17 @@ impl Stage {
     }
 }
 
-/// Whether the sender is there, as far as that is known before the run has begun.
+/// Whether the sender is known to be connected, before the run has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    /// Nothing has been waited for, so that it need not be asked. It is to be told that this end is
-    /// ready, and whether it goes on with the journal of an interrupted run.
+pub(super) enum Confirmation {
+    /// This end has not waited, so that the sender need not be asked. `Ready` is still to be sent,
+    /// and says whether an interrupted run's journal is continued.
     Assumed { resuming: bool },
-    /// It has been told that this end is ready, and has answered.
+    /// `Ready` was sent, and answered.
     Confirmed,
 }
 
-/// What is known before the run has begun.
+/// A session whose run has not begun.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) sources: Vec<Source>,
@@ -72,7 +72,7 @@ pub(super) struct Opening {
 /// A run that has begun.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// What lands there, as announced.
+    /// The sources, as announced.
     pub(super) sources: Vec<Source>,
     pub(super) targets: Vec<Target>,
     pub(super) queue: VecDeque<Message>,
@@ -107,7 +107,7 @@ impl Queue {
     }
 }
 
-/// How far the session is.
+/// Progress of the announcements and of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// More may be announced.
@@ -123,7 +123,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether the sender is there to be answered.
+    /// Whether the sender can be answered.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Self::Announcing | Self::Announced)
     }
@@ -140,14 +140,15 @@ pub(super) struct Tracked {
     pub(super) state: ItemState,
 }
 
-/// How far an item is.
+/// Progress of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemState {
     /// It is examined, to be answered with the other entries of its message.
     Announced,
     /// An earlier item makes its name.
     Waiting,
-    /// What has its name is read: an earlier run seems to have published it with this digest. If it
+    /// The file that has its name is being read: an earlier run seems to have published it with
+    /// this digest. If it `is_noted`, the name is durable.
     /// `is_noted`, the name is durable.
     Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
     /// It is left alone; its name is being flushed.
@@ -158,11 +159,11 @@ pub(super) enum ItemState {
     Wanted,
     /// Its contents have come, with this digest, and are being staged.
     Staging(FileDigest),
-    /// It lies under its staging name.
+    /// Complete under its staging name.
     Staged {
-        /// Of a regular file.
+        /// Digest of a regular file.
         digest: Option<FileDigest>,
-        /// What of it becomes durable with the batch.
+        /// Bytes of it that become durable with the batch.
         bytes: ByteCount,
         /// It is durable but for its name, and a later run might publish it.
         is_durable: bool,
@@ -178,12 +179,12 @@ impl ItemState {
     }
 }
 
-/// What has final names that are being flushed.
+/// Purpose of a flush of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum NameFlush {
     /// The lot that is being published.
     Lot,
-    /// An item that an earlier session has renamed and not told of.
+    /// An item that an earlier session has renamed and not reported.
     Compared { id: EntryId, digest: FileDigest, shown: ModificationTime },
     /// Items that are left alone, and that an earlier session may have renamed.
     Skipped(Vec<EntryId>),
@@ -192,11 +193,11 @@ pub(super) enum Named {
 /// A directory whose children are all done.
 pub(super) struct Finishing {
     pub(super) path: Vec<u8>,
-    /// What it has become durable with, or was to, if it was made.
+    /// The lot with which it became durable, or was to, if it was made.
     pub(super) made: Option<LotNumber>,
-    /// What its attributes become durable with.
+    /// The lot with which its attributes become durable.
     pub(super) restored: Option<LotNumber>,
-    /// It has its attributes, and waits for that.
+    /// Its entry, once it has its attributes and only waits for them to be durable.
     pub(super) finished: Option<Box<Entry>>,
 }
 
@@ -204,7 +205,8 @@ pub(super) struct Finishing {
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) first: EntryId,
-    /// By number, from `first` on; `None` for those that are answered later or not yet.
+    /// Answers in the order of ids, from `first` on; `None` for an entry that is answered later or
+    /// not yet.
     pub(super) answers: Vec<Option<Want>>,
     /// Items whose directories are being made.
     pub(super) drafts: Vec<Draft>,

@@ -28,7 +28,7 @@ fn cut() -> LinkEnd {
     LinkEnd::Failed(SessionError::Cut("reset".into()))
 }
 
-/// Everything behind the connections ends, and all is said.
+/// Ends everything behind the connections, and completes the last messages.
 fn through(mut ending: Ending) -> (Vec<Action>, Result<Option<Goodbye>, SessionError>) {
     assert!(ending.is_draining());
     ending.on_drained(START);

@@ -1,4 +1,4 @@
-//! What the executor does for large files.
+//! Actions for large files, which the executor carries out.
 
 use icdc_protocol::block_map::{block_length, block_offset};
 use icdc_protocol::digest;
@@ -7,7 +7,7 @@ use icdc_units::ByteCount;
 
 use crate::failure::Failure;
 
-/// What is to be done for a large file.
+/// One action for a large file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<B> {
     /// Take the lock of what an earlier session has left, make or reopen the part file and its
@@ -25,7 +25,7 @@ pub enum Action<B> {
         id: EntryId,
         /// The block's number in the file.
         index: u32,
-        /// What is written.
+        /// The block's contents.
         block: B,
     },
     /// Make durable all writes that are through. Answered by `on_synced`.
@@ -51,14 +51,14 @@ pub enum Action<B> {
         /// The file.
         id: EntryId,
     },
-    /// Ask the sender for a block that it was told is there: it is damaged.
+    /// Ask the sender to transmit a block that was reported as held and is damaged.
     Resend {
         /// The file.
         id: EntryId,
         /// The block's number in the file.
         index: u32,
     },
-    /// So much more has become durable.
+    /// This number of further bytes has become durable.
     Durable(ByteCount),
     /// The end of an item that is none of these files.
     Foreign(FileEnd),
@@ -75,18 +75,16 @@ pub enum Action<B> {
     Lost {
         /// The file.
         id: EntryId,
-        /// Why.
+        /// The reason.
         loss: Loss,
-        /// What lies on the disk stays for a later run; otherwise whatever was opened of it is
-        /// removed.
+        /// The data on the disk is kept for a later run; otherwise whatever was opened is removed.
         keep: bool,
     },
     /// The file leaves the machine unfinished because the link has ended.
     Left {
         /// The file.
         id: EntryId,
-        /// What lies on the disk stays for a later run; otherwise whatever was opened of it is
-        /// removed.
+        /// The data on the disk is kept for a later run; otherwise whatever was opened is removed.
         keep: bool,
     },
 }
@@ -99,21 +97,21 @@ pub struct Read {
     pub id: EntryId,
     /// The block's number in the file.
     pub index: u32,
-    /// What it has to contain.
+    /// The expected contents.
     pub contents: Contents,
 }
 
-/// What a block has to contain.
+/// Expected contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// What has this value.
+    /// Contents with this value.
     Value(Digest),
     /// Nothing but zeros: a hole of the source.
     Zeros,
 }
 
 impl Contents {
-    /// Whether `data` is right for block `index` of a file of `size`.
+    /// Whether `data` has the expected contents of block `index` in a file of `size`.
     #[must_use]
     pub fn fits(&self, data: &[u8], index: u32, size: ByteCount) -> bool {
         let size = size.as_u64();
@@ -125,19 +123,19 @@ impl Contents {
     }
 }
 
-/// Why a file is given up.
+/// Reason for which a file is given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The sender or the executor has said why.
+    /// Reported by the sender or the executor.
     Failed(Failure),
-    /// What arrived does not have the digest that the sender has told.
+    /// The data that arrived does not have the digest that the sender has sent.
     DigestsDiffer,
     /// The medium gives back something else than was written.
     ReadBackDiffers,
 }
 
 impl Loss {
-    /// Whether a later run can go on from what is durable.
+    /// Whether a later run can continue from what is durable.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Failed(failure) if failure.is_passing())

@@ -6,8 +6,9 @@ use icdc_units::{ByteCount, Span, Time};
 
 /// Bytes written between two checkpoints: what a kill or a power cut may cost besides the ring.
 pub const CHECKPOINT: ByteCount = ByteCount::from_mib(64);
-/// Where less comes, the time between the first and the last write of a checkpoint: a flush each
-/// second is little work for any disk, and a second of a slow path is soon sent again.
+/// Longest time between the first and the last write of a checkpoint, where fewer bytes arrive: one
+/// flush per second is little work for any disk, and one second of a slow path is soon
+/// retransmitted.
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(1);
 
 /// See the module's description.
@@ -21,7 +22,7 @@ pub(super) struct Blocks {
     checkpoint: Checkpoint,
 }
 
-/// What a later run can go on from.
+/// Usefulness of the journal for a later run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Journal {
     /// No later run would find one.
@@ -37,8 +38,7 @@ enum Checkpoint {
     Noting {
         bytes: ByteCount,
     },
-    /// A sync has failed. The system tells of data that it has lost but once: a later sync proves
-    /// nothing.
+    /// A sync has failed. The kernel reports lost data only once: a later sync proves nothing.
     Failed,
 }
 
@@ -46,7 +46,7 @@ enum Checkpoint {
 struct Written {
     blocks: Vec<(u32, Digest)>,
     bytes: ByteCount,
-    /// When the first and the last of them were through.
+    /// Times at which the first and the last of these writes completed.
     times: Option<(Time, Time)>,
 }
 
@@ -56,16 +56,16 @@ impl Written {
     }
 }
 
-/// What a sync that is through means.
+/// Next step after a sync.
 pub(super) enum Synced {
     /// These blocks are to be noted.
     Note(Vec<(u32, Digest)>),
-    /// The checkpoint is complete: so much has become durable.
+    /// The checkpoint is complete: this many bytes have become durable.
     Durable(ByteCount),
 }
 
 impl Blocks {
-    /// Of a file whose files are open; `held` is what its journal names.
+    /// The blocks of a file that is open; `held` are those that its journal names.
     pub(super) fn new(size: ByteCount, held: Option<BlockMap>, journaled: bool) -> Self {
         let map = held.unwrap_or_else(|| BlockMap::new(size.as_u64()));
         let journal = match (journaled, map.is_empty()) {
@@ -110,18 +110,19 @@ impl Blocks {
         self.journal != Journal::None
     }
 
-    /// Whether a later run can go on from what is there.
+    /// Whether a later run can continue from what is durable.
     pub(super) fn is_resumable(&self) -> bool {
         self.journal == Journal::NamesBlocks
     }
 
-    /// Whether enough is written for a checkpoint, or for long enough where a journal gains by it.
+    /// Whether a checkpoint is due: enough bytes are written, or the journal gains by it and the
+    /// interval is over.
     pub(super) fn is_checkpoint_due(&self) -> bool {
         let is_enough = matches!(self.checkpoint, Checkpoint::Idle) && self.unsynced.bytes >= CHECKPOINT;
         is_enough || self.is_worth_a_checkpoint() && self.unsynced.lasted() >= CHECKPOINT_INTERVAL
     }
 
-    /// Whether a checkpoint would let the journal name more than it does.
+    /// Whether a checkpoint would add blocks to the journal.
     pub(super) fn is_worth_a_checkpoint(&self) -> bool {
         matches!(self.checkpoint, Checkpoint::Idle) && self.is_journaled() && !self.unsynced.blocks.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the files of a session have in common.
+//! State shared by the files of a session.
 
 use std::collections::VecDeque;
 
@@ -12,17 +12,18 @@ pub(super) struct Context<B> {
     pub(super) verify: bool,
     /// Nothing more will come.
     pub(super) link_ended: bool,
-    /// How often the sender was asked whether it is there, the session's own `Ready` included.
+    /// Number of times the sender was asked whether it is still connected, the session's own
+    /// `Ready` included.
     asked: u64,
-    /// How often it has answered.
+    /// Number of answers.
     pub(super) confirmed: u64,
 }
 
-/// Whether the sender is there.
+/// Knowledge of whether the sender is still connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Known,
-    /// This many answers tell that it is.
+    /// Known with the answer of this number.
     Asked {
         number: u64,
     },

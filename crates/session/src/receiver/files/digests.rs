@@ -22,15 +22,15 @@ pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
     }
 }
 
-/// Whether a file of which `blocks` are there has the digest that was announced for it. Only a
+/// Whether a file with these `blocks` has the announced digest. Only a `sparse` one may have holes.
 /// `sparse` one may have holes.
 pub(super) fn is_as_announced(announced: &FileDigest, blocks: &BlockMap, sparse: bool) -> bool {
     // A hole where none was announced would show what is beneath.
     if !sparse && !blocks.is_complete() {
         return false;
     }
-    // A sender names a file of so many zeros by its map; to hash them would keep everything else
-    // waiting for hours.
+    // A sender identifies a file of that many zeros by its map; hashing them would block everything
+    // else for hours.
     if matches!(announced, FileDigest::Blake3(_)) && hole_bytes(blocks) > MAX_HASHED_HOLES {
         return false;
     }

@@ -1,21 +1,21 @@
-//! What the executor knows of a large file.
+//! Properties of a large file, as the executor states them.
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_units::ByteCount;
 
-/// What is known of a large file before anything of it is opened.
+/// A large file before anything of it is opened.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Length of the complete file.
     pub size: ByteCount,
-    /// Whether it may have holes.
+    /// It may have holes.
     pub sparse: bool,
     /// Blocks that an earlier run has noted as durable, with their values; each is compared with
-    /// the medium. `None` where the file begins anew.
+    /// the medium. `None` for a file without any.
     pub held: Option<BlockMap>,
 }
 
-/// What is known of a large file once its files are open.
+/// A large file whose files are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// It has a journal that a later run finds.

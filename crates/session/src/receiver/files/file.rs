@@ -47,7 +47,8 @@ enum Phase<B> {
         blocks: Blocks,
         digest: FileDigest,
     },
-    /// Everything is durable and noted; where the medium holds anything is being looked up.
+    /// Everything is durable and noted; the ranges that hold data on the medium are being looked
+    /// up.
     FindingData {
         blocks: Blocks,
         digest: FileDigest,
@@ -66,7 +67,7 @@ enum Phase<B> {
     Ended,
 }
 
-/// Why a file is left.
+/// Reason for which a file leaves the machine.
 #[derive(Debug)]
 enum Reason {
     Lost(Loss),
@@ -297,12 +298,12 @@ impl<B> File<B> {
         self.advance(context);
     }
 
-    /// Whether it waits for the sender's answer.
+    /// Whether it waits for the sender's confirmation.
     pub(super) fn is_unconfirmed(&self) -> bool {
         matches!(&self.phase, Phase::Receiving(Receiving { sender: Presence::Asked { .. }, .. }))
     }
 
-    /// Whether there are blocks to compare.
+    /// Whether it has blocks to compare.
     pub(super) fn has_reads(&self, context: &Context<B>) -> bool {
         match &self.phase {
             Phase::Receiving(receiving) => !context.link_ended && !receiving.unchecked.is_empty(),
@@ -427,8 +428,8 @@ impl<B> File<B> {
         self.advance(context);
     }
 
-    /// Nothing of it is on its way any more: what a later run can go on from becomes durable and is
-    /// noted, then the file ends.
+    /// No operation on it is pending: what a later run can use becomes durable and is noted, then
+    /// the file ends.
     fn leave(&mut self, context: &mut Context<B>) {
         let Phase::Leaving { blocks, reason } = &mut self.phase else { return };
         let goes_on_later = match reason {

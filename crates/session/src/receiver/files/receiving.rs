@@ -13,7 +13,8 @@ pub(super) struct Receiving {
     pub(super) blocks: Blocks,
     /// Blocks that have come.
     pub(super) arrived: u32,
-    /// Held blocks that were damaged, each of which comes in addition to what the sender tells.
+    /// Held blocks that were damaged; each is transmitted in addition to those that the sender
+    /// counts.
     pub(super) asked_again: u32,
     /// Held blocks that are not compared yet.
     pub(super) unchecked: VecDeque<(u32, Digest)>,
@@ -21,7 +22,7 @@ pub(super) struct Receiving {
     pub(super) sender: Presence,
 }
 
-/// What the sender has told when it was through.
+/// The end of a file, as the sender announced it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     pub(super) blocks: u32,
@@ -29,8 +30,8 @@ pub(super) struct End {
 }
 
 impl Receiving {
-    /// Whether nothing more is to come, and the sender is known to be there. Whatever has come is
-    /// written when nothing is pending.
+    /// Whether nothing more will arrive, and the sender is known to be connected. Whatever has
+    /// arrived is written when nothing is pending.
     pub(super) fn is_complete<B>(&self, context: &Context<B>) -> bool {
         let all_arrived =
             self.end.is_some_and(|end| u64::from(self.arrived) == u64::from(end.blocks) + u64::from(self.asked_again));

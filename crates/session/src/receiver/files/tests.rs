@@ -24,7 +24,7 @@ fn value(index: u32) -> Digest {
     [index as u8 + 1; 32]
 }
 
-/// Digest of a file of so many whole blocks.
+/// Digest of a file of `blocks` whole blocks.
 fn digest(blocks: u32) -> FileDigest {
     let values: Vec<_> = (0..blocks).map(value).collect();
     FileDigest::Blake3(root(u64::from(blocks) * BLOCK.as_u64(), &values).unwrap())
@@ -51,7 +51,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A new file of so many whole blocks without holes.
+    /// A new file of `blocks` whole blocks without holes.
     fn new(blocks: u32) -> Self {
         Self::of(Expected { size: whole(blocks), sparse: false, held: None }, false)
     }
@@ -98,7 +98,7 @@ impl Bench {
         self
     }
 
-    /// What is asked for is a sync, and then to note these blocks.
+    /// Expects a sync, and then the request to note these blocks.
     fn noting(mut self, blocks: impl IntoIterator<Item = u32>) -> Self {
         assert_eq!(self.actions(), [Action::Sync { id: ID }]);
         self.files.on_synced(ID, Ok(()));

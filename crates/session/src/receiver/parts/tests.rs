@@ -1,4 +1,4 @@
-//! Which parts make a block whole; a block is the list of the parts that were put into it.
+//! Completion of blocks from their parts; a block is the list of the parts that were put into it.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 

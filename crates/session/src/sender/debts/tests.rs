@@ -1,4 +1,4 @@
-//! What a connection owes.
+//! Debts of a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 

@@ -1,4 +1,4 @@
-//! How far the announcements may run ahead, and what the ledger keeps.
+//! Limits on announcements, and the memory of the ledger.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -28,7 +28,7 @@ fn announce(ledger: &mut Ledger, path: usize, attributes: usize) -> EntryId {
     id
 }
 
-/// Announces such files as long as there is room; answers how many.
+/// Announces such files as long as there is room; gives their number.
 fn fill(ledger: &mut Ledger, path: usize, attributes: usize) -> usize {
     let mut announced = 0;
     while ledger.has_room(0) {

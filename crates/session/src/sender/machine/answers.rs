@@ -1,4 +1,4 @@
-//! What the receiver says, and what follows from it.
+//! Messages from the receiver, and their effects.
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
@@ -16,7 +16,7 @@ impl Sender {
                 if ready.resuming {
                     self.actions.push_back(Action::Continuing);
                 }
-                self.tell(Message::Confirmed);
+                self.queue(Message::Confirmed);
                 Ok(())
             }
             Message::Held(held) if self.ledger.hold(held.id, held.first, &held.values) => Ok(()),
@@ -56,7 +56,7 @@ impl Sender {
                 Ok(())
             }
             Message::Left { connection, frames } => self.left(connection, frames),
-            Message::Accepted(theirs) => match theirs.lacking(self.order.needs) {
+            Message::Accepted(theirs) => match theirs.lacking(self.settings.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
                 None => Ok(()),
             },
@@ -77,11 +77,12 @@ impl Sender {
         Ok(())
     }
 
-    /// What the receiver wants of one entry; a small file that is to be packed goes to `small`.
+    /// Handles what the receiver wants of one entry; a small file that is to be packed goes to
+    /// `small`.
     fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
         // Directories are settled from the start; a directory's failure comes as `Done`.
         let Some(item) = self.ledger.pending(id) else {
-            if self.order.dry_run {
+            if self.settings.dry_run {
                 self.ledger.directory_done(id, false);
             }
             return Ok(());
@@ -93,7 +94,7 @@ impl Sender {
         let held = self.ledger.ask(id);
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
         match want {
-            Want::All | Want::Rest if self.order.dry_run => {
+            Want::All | Want::Rest if self.settings.dry_run => {
                 self.settle(id, &Settlement::Published(None), Fate::WouldSend);
             }
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
@@ -126,8 +127,8 @@ impl Sender {
         } else {
             self.actions.push_back(Action::Read { id, held: None });
         }
-        // More is to be sent than the receiver was told.
-        self.tell(Message::Totals(self.ledger.counts().totals));
+        // More is to be sent than the announced totals.
+        self.queue(Message::Totals(self.ledger.counts().totals));
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! What a connection still owed when it ended is read and sent again, over whichever is ready.
+//! Frames that a connection still owed when it ended: read again and retransmitted over whichever
+//! connection is ready.
 
 use icdc_protocol::message::Message;
 
@@ -8,7 +9,7 @@ use super::Sender;
 use crate::error::SessionError;
 
 impl Sender {
-    /// The receiver tells how much `arrived` over a connection that has ended.
+    /// The receiver reports that `arrived` frames came over a connection that has ended.
     pub(super) fn left(&mut self, connection: u8, arrived: u64) -> Result<(), SessionError> {
         match self.connections.account(connection, arrived) {
             Account::Owed(owed) => {
@@ -42,7 +43,7 @@ impl Sender {
             // It may overtake the file's blocks, which are counted.
             Debt::End(id) => {
                 if let Some(end) = self.ledger.end_of(id) {
-                    self.tell(Message::FileEnd(end));
+                    self.queue(Message::FileEnd(end));
                 }
             }
         }

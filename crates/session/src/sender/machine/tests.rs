@@ -22,7 +22,7 @@ fn begin() -> Begin {
 
 fn sender() -> Sender {
     Sender::new(
-        Order {
+        Settings {
             dry_run: false,
             keeps_journal: false,
             window: Window::default(),
@@ -64,7 +64,7 @@ fn settled(id: EntryId, bytes: u64, fate: Fate) -> Action {
 }
 
 fn protocol_error(actions: &[Action]) -> bool {
-    // The receiver is told before the session ends.
+    // The receiver is informed before the session ends.
     actions.contains(&Action::Leave) && !actions.iter().any(|action| matches!(action, Action::End(_)))
 }
 
@@ -110,10 +110,15 @@ fn a_session_from_its_first_message_to_its_last() {
 
 #[test]
 fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
-    let order =
-        |needs| Order { dry_run: false, keeps_journal: false, window: Window::default(), keeps_digests: false, needs };
+    let settings = |needs| Settings {
+        dry_run: false,
+        keeps_journal: false,
+        window: Window::default(),
+        keeps_digests: false,
+        needs,
+    };
     let ended = |needs, theirs| {
-        let mut sender = Sender::new(order(needs), begin());
+        let mut sender = Sender::new(settings(needs), begin());
         messages(&mut sender);
         sender.on_message(NOW, Message::Accepted(theirs));
         messages(&mut sender);
@@ -155,7 +160,7 @@ fn what_was_announced_is_handed_on_before_the_scan_waits() {
     while sender.request(Need::Item { depth: 0 }) == Grant::Now {
         sender.announce(file(SMALL));
     }
-    // Messages that nobody takes hold the scan up, too.
+    // Messages that are not taken hold the scan up, too.
     for message in messages(&mut sender) {
         if let Message::Entries(batch) = message {
             entries += batch.len() as u64;
@@ -296,7 +301,7 @@ fn a_directory_is_done_behind_its_items() {
 #[test]
 fn a_dry_run_settles_everything_by_the_answers() {
     let mut sender = Sender::new(
-        Order {
+        Settings {
             dry_run: true,
             keeps_journal: false,
             window: Window::default(),

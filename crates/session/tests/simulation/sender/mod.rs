@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use icdc_protocol::Features;
 use icdc_protocol::message::{Begin, BlockHeader, EntryId, Message, PackItem, Source as Named};
 use icdc_session::SessionError;
-use icdc_session::sender::{Action, Grant, Need, Order, Sender, Window};
+use icdc_session::sender::{Action, Grant, Need, Sender, Settings, Window};
 use icdc_units::Time;
 
 use self::reader::{Read, Reading, changed, look};
@@ -85,7 +85,7 @@ impl SenderEnd {
             .map(|root| Named { name: root.name.clone(), kind: root.kind, identity: None })
             .collect();
         let is_run = source.is_run();
-        let order = Order {
+        let settings = Settings {
             dry_run: is_dry,
             keeps_journal: is_run && !is_dry,
             window,
@@ -94,7 +94,7 @@ impl SenderEnd {
         };
         Self {
             session,
-            machine: Sender::new(order, Begin { job, sources: named }),
+            machine: Sender::new(settings, Begin { job, sources: named }),
             scan: Scan::of(source),
             scan_waits: false,
             scanned: false,

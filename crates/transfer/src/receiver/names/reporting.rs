@@ -1,7 +1,7 @@
 //! Reports of the book to the user, as events and counts.
 
 use icdc_protocol::message::NoticeKind;
-use icdc_session::receiver::book::action::{Apart, PublishedFile, Told};
+use icdc_session::receiver::book::action::{Apart, Notification, PublishedFile};
 use icdc_units::ByteCount;
 
 use super::super::shared::Shared;
@@ -10,9 +10,9 @@ use crate::path_text;
 
 impl Shared<'_> {
     /// Counts an outcome, and reports it to the user.
-    pub(super) fn report_outcome(&self, told: Told) {
-        match told {
-            Told::Published { path, file } => {
+    pub(super) fn notify(&self, notification: Notification) {
+        match notification {
+            Notification::Published { path, file } => {
                 if let Some(PublishedFile { size, digest, made_durable }) = &file {
                     self.durable(*made_durable);
                     self.count_published(*size, Some(digest));
@@ -22,27 +22,27 @@ impl Shared<'_> {
                 let (bytes, digest) = file.map_or((ByteCount::ZERO, None), |file| (file.size, Some(file.digest)));
                 self.report(&path, bytes, Outcome::Published, digest, None);
             }
-            Told::Had { size, digest } => {
+            Notification::Had { size, digest } => {
                 self.resumed(size);
                 self.count_published(size, Some(&digest));
             }
-            Told::TakenOver { size } => self.take_over(size),
-            Told::Continued { held } => self.resumed(held),
-            Told::Skipped { path, size, is_file } => {
+            Notification::TakenOver { size } => self.take_over(size),
+            Notification::Continued { held } => self.resumed(held),
+            Notification::Skipped { path, size, is_file } => {
                 if is_file {
                     self.skipped();
                 }
                 self.report(&path, size, Outcome::Skipped, None, None);
             }
-            Told::KeptNewer { path, size } => {
+            Notification::KeptNewer { path, size } => {
                 self.kept_newer();
                 self.report(&path, size, Outcome::KeptNewer, None, None);
             }
-            Told::Failed { path, size, reason } => {
+            Notification::Failed { path, size, reason } => {
                 self.report(&path, size, Outcome::Failed, None, Some(reason));
                 self.failed();
             }
-            Told::Unlinked { path, why } => {
+            Notification::Unlinked { path, why } => {
                 let kind = match why {
                     Apart::Replaced => NoticeKind::FirstNameReplaced,
                     Apart::Newer => NoticeKind::FirstNameNewer,
@@ -50,8 +50,8 @@ impl Shared<'_> {
                 };
                 self.notice(kind, &path);
             }
-            Told::Altered { path } => self.notice(NoticeKind::Altered, &path),
-            Told::WouldReceive { path, size } => {
+            Notification::Altered { path } => self.notice(NoticeKind::Altered, &path),
+            Notification::WouldReceive { path, size } => {
                 (self.events)(Event::WouldSend { path: path_text(&path), bytes: size.as_u64() });
             }
         }

@@ -20,10 +20,10 @@ const BYTES: ByteCount = ByteCount::from_mib(256);
 /// sender waits.
 pub(in crate::receiver::book) const DIRECTORIES: usize = 1024;
 
-/// How long nothing may happen before what is staged is published.
+/// Idle time after which staged items are published.
 pub(in crate::receiver::book) const QUIET: Span = Span::from_millis(50);
 
-/// What is staged, and what of it is being published.
+/// Staged items, and those that are being published.
 #[derive(Debug, Default)]
 pub(in crate::receiver::book) struct Batch {
     staged: Lot,
@@ -32,11 +32,11 @@ pub(in crate::receiver::book) struct Batch {
     begun: u64,
     /// Lots whose file systems were flushed, or could not be.
     flushed: u64,
-    /// Those that could not be, and why.
+    /// Lots that could not be flushed, with their errors.
     failed: BTreeMap<u64, Failure>,
 }
 
-/// Which lot something becomes durable with.
+/// Number of the lot with which something becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver::book) struct LotNumber(u64);
 
@@ -56,12 +56,12 @@ impl Lot {
 }
 
 impl Batch {
-    /// Whether nothing waits to be published or flushed, nor is at it.
+    /// Whether nothing is waiting or in progress.
     pub(in crate::receiver::book) fn is_empty(&self) -> bool {
         self.staged.is_empty() && self.publishing.is_none()
     }
 
-    /// Whether something waits to be published or flushed.
+    /// Whether anything is ready to be published or flushed, and no lot is in progress.
     pub(in crate::receiver::book) fn waits(&self) -> bool {
         !self.staged.is_empty() && self.publishing.is_none()
     }
@@ -71,7 +71,7 @@ impl Batch {
         self.staged.items.len()
     }
 
-    /// Whether nothing is gained by waiting for more.
+    /// Whether waiting for more would gain nothing.
     pub(in crate::receiver::book) fn is_full(&self) -> bool {
         self.staged.items.len() >= ITEMS || self.staged.bytes >= BYTES
     }
@@ -84,14 +84,14 @@ impl Batch {
         self.staged.file_systems.extend(file_system);
     }
 
-    /// A directory was made on this file system, or is about to get its attributes. Tells with which
-    /// lot that becomes durable.
+    /// A directory was made on this file system, or is about to get its attributes. Gives the lot
+    /// with which that becomes durable.
     pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) -> LotNumber {
         self.staged.file_systems.insert(file_system);
         LotNumber(self.begun)
     }
 
-    /// What came of flushing a lot, if it is through.
+    /// Result of flushing a lot; `None` while it is not flushed.
     pub(in crate::receiver::book) fn outcome(&self, LotNumber(lot): LotNumber) -> Option<Result<(), Failure>> {
         (lot < self.flushed).then(|| self.failed.get(&lot).cloned().map_or(Ok(()), Err))
     }
@@ -112,9 +112,9 @@ impl Batch {
         self.flushed = self.begun;
     }
 
-    /// They cannot be, or the final names cannot. Gives the items of both lots: the system tells only
-    /// once of what it has lost, so that no later flush can vouch for what was staged before it has
-    /// told.
+    /// The lot could not be flushed or renamed. Gives its items and those that are staged: the
+    /// kernel reports lost data only once, so that no later flush vouches for what was staged
+    /// before the report.
     pub(in crate::receiver::book) fn lose(&mut self, failure: &Failure) -> Vec<EntryId> {
         for lot in self.flushed..=self.begun {
             self.failed.insert(lot, failure.clone());
@@ -131,7 +131,7 @@ impl Batch {
         self.publishing.as_deref().unwrap_or_default()
     }
 
-    /// Of the lot that is being published these items have their final names.
+    /// Records the items of the present lot that have their final names.
     pub(in crate::receiver::book) fn renamed(&mut self, items: Vec<EntryId>) {
         self.publishing = Some(items);
     }

@@ -1,4 +1,4 @@
-//! Before what is announced is looked at.
+//! Before announcements are processed.
 
 use icdc_protocol::limits::MAX_PENDING;
 use icdc_protocol::message::{Diskless, Entry, Message, Parent, SourceKind};

@@ -1,5 +1,5 @@
-//! A names executor without a file system: it does what the book asks for, as far as it is not told
-//! to fail, and writes down what that was.
+//! A names executor without a file system: it carries out the book's actions, except those that are
+//! set to fail, and logs them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use icdc_protocol::message::{
 };
 use icdc_units::{ByteCount, Span, Time};
 
-use super::super::action::{Action, Apart, Names, NotBegun, NotStaged, Placed, Stored, Target, Told};
+use super::super::action::{Action, Apart, Names, NotBegun, NotStaged, Notification, Placed, Stored, Target};
 use super::super::item::{DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
 use super::super::{Book, Settings};
@@ -19,7 +19,7 @@ pub(super) const DIGEST: Digest = [9; 32];
 
 pub(super) struct Desk {
     pub(super) book: Book<&'static str>,
-    /// What was done, in order, since the last look.
+    /// Actions carried out since the log was last taken, in order.
     log: Vec<String>,
     pub(super) now: Time,
     pub(super) placed: Placed,
@@ -28,7 +28,7 @@ pub(super) struct Desk {
     pub(super) not_begun: Vec<NotBegun>,
     /// Verdicts other than that everything is wanted, in the order in which they are asked for.
     pub(super) verdicts: BTreeMap<EntryId, Vec<Verdict>>,
-    /// What fails: the action's first word and the item's number.
+    /// Actions that fail: the first word of the action and the item's number.
     pub(super) fails: HashMap<(&'static str, EntryId), Failure>,
     /// A small file whose contents do not match their digest.
     pub(super) damaged: Option<EntryId>,
@@ -36,9 +36,9 @@ pub(super) struct Desk {
     pub(super) replaced_first: Option<EntryId>,
     /// Items that are left alone lack an attribute.
     pub(super) amends: bool,
-    /// What the sender was told, since it looked.
+    /// Messages to the sender that were not taken yet.
     pub(super) replies: Vec<Message>,
-    /// Files that are to be compared, since anybody looked.
+    /// Files to be compared that were not taken yet.
     pub(super) compares: Vec<EntryId>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn link(id: EntryId, parent: EntryId, name: &str, to: EntryId) -> Ent
 }
 
 impl Desk {
-    /// A session in which nothing was said.
+    /// A session in which no message has arrived.
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             book: Book::new(settings),
@@ -131,7 +131,7 @@ impl Desk {
         self.say(Message::Begin(Begin { job: [0; 32], sources }));
     }
 
-    /// The sender says something.
+    /// A message from the sender.
     pub(super) fn say(&mut self, message: Message) {
         self.book.on_message(self.now, message);
         self.work();
@@ -190,7 +190,7 @@ impl Desk {
         self.work();
     }
 
-    /// What was done since the last look.
+    /// Takes the log: actions carried out since the last call.
     pub(super) fn log(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }
@@ -330,7 +330,7 @@ fn short(action: &Action<&'static str>) -> String {
         Action::NoteReleased { path } => format!("note-released {}", String::from_utf8_lossy(path)),
         Action::Forget(id) => format!("forget {id}"),
         Action::PutAway { contents } => format!("put-away{}", if contents.is_some() { " contents" } else { "" }),
-        Action::Tell(told) => tell(told),
+        Action::Notify(notification) => describe(notification),
         Action::Complete => "complete".into(),
         Action::Fail(SessionError::Protocol(reason)) => format!("fail: {reason}"),
         Action::Fail(error) => format!("fail: {error}"),
@@ -370,19 +370,19 @@ fn want(want: &Want) -> &'static str {
     }
 }
 
-fn tell(told: &Told) -> String {
+fn describe(notification: &Notification) -> String {
     let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-    match told {
-        Told::Published { path, .. } => format!("published {}", shown(path)),
-        Told::Had { .. } => "had".into(),
-        Told::TakenOver { .. } => "taken over".into(),
-        Told::Continued { held } => format!("continued {}", held.as_u64()),
-        Told::Skipped { path, .. } => format!("skipped {}", shown(path)),
-        Told::KeptNewer { path, .. } => format!("kept {}", shown(path)),
-        Told::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
-        Told::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
-        Told::Altered { path } => format!("altered {}", shown(path)),
-        Told::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
+    match notification {
+        Notification::Published { path, .. } => format!("published {}", shown(path)),
+        Notification::Had { .. } => "had".into(),
+        Notification::TakenOver { .. } => "taken over".into(),
+        Notification::Continued { held } => format!("continued {}", held.as_u64()),
+        Notification::Skipped { path, .. } => format!("skipped {}", shown(path)),
+        Notification::KeptNewer { path, .. } => format!("kept {}", shown(path)),
+        Notification::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
+        Notification::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
+        Notification::Altered { path } => format!("altered {}", shown(path)),
+        Notification::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }
 }
 

@@ -30,7 +30,7 @@ impl Dice {
 /// A sender that sends what is wanted, in any order.
 struct Sender {
     dice: Dice,
-    /// What is announced next, and the ends of directories among it.
+    /// The remaining announcements, ends of directories included.
     script: Vec<Message>,
     entries: BTreeMap<EntryId, Entry>,
     answers: BTreeMap<EntryId, Want>,

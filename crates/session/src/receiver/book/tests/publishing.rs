@@ -406,7 +406,7 @@ fn a_further_name_whose_first_one_was_replaced_gets_contents_of_its_own() {
     let log = desk.log();
     assert!(log.contains(&"stage [2]".into()) && log.contains(&"published dst/other".into()), "{log:?}");
 
-    // Nobody is there to send them.
+    // The sender is gone and cannot send them.
     let mut desk = Desk::begun();
     desk.announce(&[source(0, 0), linked(1, 0, "first", 7), link(2, 0, "other", 1)]);
     desk.replaced_first = Some(2);

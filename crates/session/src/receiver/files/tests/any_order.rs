@@ -7,7 +7,7 @@ use super::*;
 const SEEDS: u64 = 3000;
 const FILES: EntryId = 3;
 
-/// Numbers that look random; the same for a seed.
+/// Pseudorandom numbers that follow from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -31,25 +31,25 @@ impl Dice {
     }
 }
 
-/// What comes from the link.
+/// An arrival from the link.
 enum Arrival {
     Block(EntryId, u32),
     End(FileEnd),
     Confirmed,
 }
 
-/// What is under way.
+/// An operation in progress.
 enum Job {
     Do(Action<u32>),
     Compare(Read),
 }
 
-/// What the disk knows of a file.
+/// State of a file on the disk.
 #[derive(Default)]
 struct OnDisk {
     blocks: u32,
     written: BTreeSet<u32>,
-    /// What was written when the sync that is under way was asked for.
+    /// Blocks that were written when the sync in progress was requested.
     syncing: BTreeSet<u32>,
     durable: BTreeSet<u32>,
     noted: BTreeSet<u32>,
@@ -67,7 +67,7 @@ struct World {
     arrivals: Vec<Arrival>,
     jobs: Vec<Job>,
     verify: bool,
-    /// One in so many jobs fails.
+    /// One in this number of operations fails.
     fails: usize,
 }
 
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// What has to be true when an action is asked for.
+    /// Checks the conditions that must hold when an action is requested.
     fn note(&mut self, action: &Action<u32>, ends: &mut [u32; 3]) {
         let verify = self.verify;
         let (Action::Sync { id }
@@ -209,7 +209,7 @@ impl World {
                 assert!(file.written.contains(&index));
                 file.read.insert(index);
                 if fails {
-                    // Whoever finds it damaged writes it anew.
+                    // A damaged block is written again.
                     file.written.remove(&index);
                     file.syncing.remove(&index);
                     file.durable.remove(&index);

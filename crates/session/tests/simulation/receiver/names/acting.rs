@@ -5,7 +5,7 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{EntryId, EntryKind};
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{Action, Placed, Told};
+use icdc_session::receiver::book::action::{Action, Notification, Placed};
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 
@@ -222,11 +222,11 @@ impl Names {
                 self.check_done(&message, env);
                 reports.push(Report::Reply(message));
             }
-            Action::Tell(Told::Failed { .. }) => self.failed += 1,
-            Action::Tell(Told::WouldReceive { .. } | Told::Skipped { .. } | Told::KeptNewer { .. }) => {
-                self.looked_at += 1
-            }
-            Action::Tell(_) => {}
+            Action::Notify(Notification::Failed { .. }) => self.failed += 1,
+            Action::Notify(
+                Notification::WouldReceive { .. } | Notification::Skipped { .. } | Notification::KeptNewer { .. },
+            ) => self.looked_at += 1,
+            Action::Notify(_) => {}
             Action::Complete => reports.push(Report::Complete),
             Action::Fail(error) => reports.push(Report::Fail(error)),
         }
