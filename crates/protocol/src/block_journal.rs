@@ -10,13 +10,12 @@
 //! check = first 8 bytes of BLAKE3, keyed by it, of what precedes it in the header or record
 //! ```
 //!
-//! so a record of another file, or of another version of this one, never counts.
+//! so that a record of another file, or of another version of this one, never counts.
 //!
 //! A record is appended after its block is durable. A run that is killed leaves at worst a torn
-//! record at the end; a machine that fails may leave anything. Records have fixed places, so a
-//! damaged one is skipped and those after it still count. Of several records of one block the last
-//! one counts. What a journal says is a hint that saves work: the file's digest is checked over it
-//! in any case.
+//! record at the end; a machine that fails may leave anything. Records have fixed positions, so
+//! that a damaged one is skipped and those after it still count. The last of several records of one
+//! block counts. The journal is a hint that saves work: the file's digest is verified in any case.
 
 use crate::block_map::BlockMap;
 use crate::blocks::block_count;
@@ -34,7 +33,7 @@ pub const HEADER_LENGTH: usize = FIELDS_LENGTH + CHECK_LENGTH;
 /// Length of a record in bytes.
 pub const RECORD_LENGTH: usize = BODY_LENGTH + CHECK_LENGTH;
 
-/// What a journal is about.
+/// Header: the source file that a journal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// State of the source file, as its entry gives it.
@@ -54,13 +53,13 @@ pub struct BlockJournal {
     seal: Seal,
 }
 
-/// What a journal gave back.
+/// Contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The durable blocks.
     pub blocks: BlockMap,
-    /// Bytes up to the end of the last good record: the journal is cut there before it is
-    /// continued. 0 if it is of no use and must be begun anew.
+    /// Length in bytes up to the end of the last good record, at which the journal is cut before it
+    /// is continued. 0 if it is useless and must be created anew.
     pub valid_length: u64,
     /// Records that were damaged, not counting what is cut.
     pub damaged: u64,
@@ -99,8 +98,8 @@ impl BlockJournal {
         record
     }
 
-    /// Length in bytes beyond which a journal of this file need not be read: room for every block
-    /// twice.
+    /// Length in bytes beyond which a journal of this file need not be read: twice the records of
+    /// all blocks.
     #[must_use]
     pub fn longest(&self) -> u64 {
         HEADER_LENGTH as u64 + 2 * u64::from(block_count(self.size)) * RECORD_LENGTH as u64
@@ -143,7 +142,7 @@ pub struct Reader<'a> {
     blocks: BlockMap,
     /// The beginning of a header or record whose end is still to come.
     pending: Vec<u8>,
-    /// Where `pending` starts in the journal.
+    /// Position in the journal at which `pending` starts.
     position: u64,
     valid_length: u64,
     /// Damaged records since the last good one.
@@ -165,13 +164,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the journal is not about this file, so that reading on is of no use.
+    /// Whether the journal belongs to another file, so that the rest need not be read.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.position > 0 && self.valid_length == 0
     }
 
-    /// What the journal gave.
+    /// The contents of the journal.
     #[must_use]
     pub fn finish(self) -> Parsed {
         Parsed { blocks: self.blocks, valid_length: self.valid_length, damaged: self.damaged }

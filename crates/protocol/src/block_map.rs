@@ -1,12 +1,12 @@
-//! Which blocks of a file are there, and their values.
+//! Map of the blocks of a file that are present, with their values.
 //!
 //! ```text
 //! file     │ block 0 │ block 1 │ … │ block n-1 (may be short) │      n = ceil(size / BLOCK_SIZE)
 //! page p     blocks 64 p .. 64 p + 63: one bit each, and the values of those present, in order
 //! ```
 //!
-//! Only pages that hold a block exist, so memory follows what is there, never the size that a file
-//! is claimed to have: 32 bytes per block with a value (a value per 4 MiB), one bit without.
+//! Only pages that hold a block exist, so that memory follows the blocks present, not the claimed
+//! size of the file: 32 bytes per block with a value (a value per 4 MiB), one bit without.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -47,7 +47,7 @@ struct Page<V> {
 }
 
 impl<V: Copy> BlockMap<V> {
-    /// Of a file of `size` bytes, with no blocks yet.
+    /// An empty map for a file of `size` bytes.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self { size, count: 0, pages: BTreeMap::new() }
@@ -81,13 +81,13 @@ impl<V: Copy> BlockMap<V> {
         }
     }
 
-    /// Whether every block is there (an empty file is complete).
+    /// Whether every block is present (an empty file is complete).
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.count == self.blocks()
     }
 
-    /// Whether no block is there.
+    /// Whether no block is present.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -137,7 +137,7 @@ impl<V: Copy> BlockMap<V> {
         (page.present & bit != 0).then(|| page.values[rank])
     }
 
-    /// Whether a block is there.
+    /// Whether a block is present.
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
         self.get(index).is_some()
@@ -183,7 +183,7 @@ impl BlockMap<Digest> {
         hasher.finish()
     }
 
-    /// The blocks that are there as the messages that tell the sender of entry `id`.
+    /// The blocks present, as `Held` messages about the entry `id`.
     pub fn held(&self, id: EntryId) -> impl Iterator<Item = Held> + '_ {
         let mut blocks = self.iter().peekable();
         std::iter::from_fn(move || {

@@ -9,7 +9,7 @@ pub fn block_count(size: u64) -> u32 {
     u32::try_from(size.div_ceil(BLOCK_SIZE as u64)).unwrap_or(u32::MAX)
 }
 
-/// Where block `index` starts, in bytes.
+/// Offset of block `index` in the file, in bytes.
 #[must_use]
 pub fn block_offset(index: u32) -> u64 {
     u64::from(index) * BLOCK_SIZE as u64

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::ports::Ports;
 use crate::version::{Features, Versions};
 
-/// First message over a started far side's standard input. The same in every version of the protocol.
+/// First message over a started far side's standard input. The same in every version of the
+/// protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
-    /// Of the protocol, those that the starting end speaks.
+    /// Versions of the protocol that the starting end speaks.
     pub versions: Versions,
-    /// Those of the starting end.
+    /// Features of the starting end.
     pub features: Features,
     /// Release of the starting end, for messages.
     pub version: String,
@@ -37,7 +38,7 @@ pub enum FarTask {
     /// Connects its standard streams to one that listens on the same host. After `Listening` they
     /// carry the bytes of that connection.
     Forward {
-        /// Where that one listens.
+        /// Its port.
         port: u16,
     },
 }
@@ -49,22 +50,23 @@ pub enum FarTask {
 pub struct ConnectBack {
     /// Names it in the answer.
     pub number: u32,
-    /// Its digest tells the starting end this connection from others. Not itself: who asks for a
-    /// connection must not choose what is written where.
+    /// Secret by whose digest the starting end recognizes this connection. The secret itself is not
+    /// sent, because the end that requests a connection must not choose the bytes that are written
+    /// to it.
     pub secret: [u8; 32],
     /// The starting end's; the far side may know another.
     pub addresses: Vec<IpAddr>,
     /// Only an address of another host than the far side's will do: it is another end that has
     /// named addresses and port, and that has no business with what listens on this host.
     pub elsewhere: bool,
-    /// Where it listens.
+    /// Port on which the starting end listens.
     pub port: u16,
 }
 
 /// Answer to `Bootstrap`. The same in every version of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    /// Those of the far side.
+    /// Features of the far side.
     pub features: Features,
     /// Release of the far side.
     pub version: String,

@@ -33,8 +33,8 @@ pub fn total(ranges: &[(u32, u32)]) -> u64 {
     ranges.iter().map(|(_, length)| u64::from(*length)).sum()
 }
 
-/// Joins each range with the one before it if `fill` says so of the gap's length and the range's
-/// place.
+/// Joins each range with the one before it if `fill`, which gets the length of the gap and the
+/// range's index, returns true.
 fn fill_gaps(ranges: &mut Vec<(u32, u32)>, fill: impl Fn(u32, usize) -> bool) {
     let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
     for (at, &(offset, length)) in ranges.iter().enumerate() {

@@ -41,7 +41,7 @@ pub fn block_value(offset: u64, data: &[u8], file_size: u64) -> Digest {
     value_of_pieces(offset, std::iter::once(data), file_size)
 }
 
-/// [`block_value`] of a block of zeros: of [`BLOCK_SIZE`] bytes or to the end of the file.
+/// [`block_value`] of a block of zeros, which has [`BLOCK_SIZE`] bytes or ends with the file.
 ///
 /// It depends on the offset, so zeros cost as much to hash as data.
 #[must_use]
@@ -144,10 +144,10 @@ pub fn first_name(path: &[u8]) -> Digest {
 }
 
 /// Digest of one item: its path below the destination, everything about it that is preserved, the
-/// digest of its contents if it is a regular file, and of the [`first_name`] of a hard link.
+/// digest of its contents if it is a regular file, and the [`first_name`] of a hard link.
 ///
-/// What differs between equal trees is left out: the source file's version, where its holes are, the
-/// numbers of entries.
+/// What differs between equal trees is left out: the source file's version, where its holes are,
+/// the numbers of entries.
 #[must_use]
 pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option<&FileDigest>) -> Digest {
     static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));
@@ -191,7 +191,7 @@ pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option
 pub struct TreeHasher(Hasher);
 
 impl TreeHasher {
-    /// Of no items yet.
+    /// A hasher that has no items yet.
     #[must_use]
     pub fn new() -> Self {
         Self(Hasher::new_derive_key("icdc 1 digest of a tree"))

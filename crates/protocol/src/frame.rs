@@ -1,4 +1,4 @@
-//! Frames: how messages lie in the byte stream.
+//! Frames: the encoding of messages in the byte stream.
 //!
 //! ```text
 //! prefix (8 bytes)                       head            payload
@@ -19,7 +19,7 @@ use crate::validate::{self, Violation};
 /// Length of a prefix in bytes.
 pub const PREFIX_LENGTH: usize = 8;
 
-/// Why a frame cannot be written or is not believed.
+/// Reason for which a frame cannot be written or is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A frame without a message.
@@ -40,7 +40,7 @@ pub enum FrameError {
     /// The head is not a message.
     #[error("the head of the frame is not a message ({0}); both ends must run compatible releases of icdc")]
     Malformed(postcard::Error),
-    /// The head goes on after the message.
+    /// The head contains bytes after the message.
     #[error(
         "the head of the frame has {excess} bytes after its message; both ends must run compatible releases of icdc"
     )]
@@ -91,11 +91,13 @@ impl Prefix {
     }
 }
 
-/// Appends prefix and head of a frame to `out`; the payload of `payload_length` bytes is to follow.
+/// Appends prefix and head of a frame to `out`; the caller appends the payload of `payload_length`
+/// bytes.
 ///
 /// # Errors
-/// If a length is out of bounds; `out` is then as it was. Texts for people are cut to the length that the other end
-/// takes. That the message keeps to the rules of [`validate`] besides is checked by the end that decodes it.
+/// If a length is out of bounds; `out` is then unchanged. Texts for people are cut to the length
+/// that the other end accepts. The other rules of [`validate`] are checked by the end that decodes
+/// the message.
 pub fn encode(message: &Message, payload_length: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
     let head_start = start + PREFIX_LENGTH;

@@ -1,5 +1,5 @@
-//! What two ends of a transfer say to each other and write down for a later run, as pure functions
-//! over bytes: no sockets, files, clocks or threads.
+//! Messages between the two ends of a transfer and records for a later run, as pure functions over
+//! bytes: no sockets, files, clocks or threads.
 //!
 //! | module | what |
 //! |---|---|
@@ -16,7 +16,8 @@
 //! | [`version`] | which versions and features two ends have in common |
 //! | [`limits`] | the bounds of all of these |
 //!
-//! Neighbours: `icdc-link` above moves the frames, `icdc-session` decides what to do about messages,
+//! Neighbours: `icdc-link` above moves the frames, `icdc-session` decides what to do about
+//! messages, `icdc-trust` names the protocol in its handshakes; `icdc-units` is below.
 //! `icdc-trust` names the protocol in its handshakes; `icdc-units` lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
@@ -60,8 +61,8 @@ mod told_by;
 pub mod validate;
 pub mod version;
 
-/// The highest version of the protocol that this release speaks. Whatever changes the bytes of a message or
-/// what they mean takes a new one.
+/// Highest version of the protocol that this release speaks. Every change of a message's bytes or
+/// of their meaning takes a new version.
 pub const VERSION: u32 = 2;
 
 /// The lowest version of the protocol that this release speaks: that of the release before.

@@ -2,8 +2,8 @@
 
 use icdc_units::Span;
 
-/// A TCP connection on which not a byte arrives for so long is given up. Ends that have nothing to
-/// say send a sign of life several times within it.
+/// Silence after which a TCP connection is given up. Ends that have nothing to send transmit
+/// keepalive messages several times within it.
 pub const DEAD_AFTER: Span = Span::from_secs(15);
 /// Size of a block: the unit of transfer, hashing, journal and Direct I/O. A power of two of BLAKE3
 /// chunks, so that every block is a subtree of the file's hash tree.
@@ -35,7 +35,7 @@ pub const MAX_LEVEL_PATHS: usize = 160 << 20;
 /// Most bytes of extended attributes of one entry.
 pub const MAX_XATTR_BYTES: usize = 128 << 10;
 /// Most files with several names whose further names travel as links in one run; those of others
-/// travel as files of their own. A table of 2^20 places holds so many.
+/// travel as files of their own. That is what a hash table of 2^20 slots holds.
 pub const MAX_LINKED: usize = 900_000;
 /// Most bytes that a receiver keeps of their names, and of the paths of the directories that these
 /// are in.
@@ -46,8 +46,8 @@ pub const MAX_RANGES: usize = 256;
 pub const MAX_HELD: usize = 16 << 10;
 /// Largest file: block numbers are 32 bits and offsets must fit `off_t`.
 pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * (BLOCK_SIZE as u64);
-/// Most sources of one run: what 2 MiB of arguments can name, the most of a process by default, at 16
-/// bytes each.
+/// Most sources of one run: what 2 MiB of arguments can name, the most of a process by default, at
+/// 16 bytes each.
 pub const MAX_SOURCES: usize = 128 << 10;
 /// Most bytes of the paths of sources that are asked of a far end, which travel in one head.
 pub const MAX_ASKED_BYTES: usize = MAX_HEAD - (64 << 10);
@@ -79,8 +79,8 @@ pub const MAX_REMEMBERED: usize = 1_000_000;
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
 /// Most paths in a notice.
 pub const MAX_NOTICED: usize = 3;
-/// Longest path of an item: a source and a thousand of the longest names beneath it. Messages tell
-/// it whole.
+/// Longest path of an item in messages for people: a source and a thousand of the longest names
+/// beneath it.
 pub const MAX_SHOWN_PATH: usize = MAX_PATH + 1024 * (1 + MAX_NAME);
 /// Longest measurement, in nanoseconds: a day.
 pub const MAX_MEASURE_NANOS: u64 = 86_400 * 1_000_000_000;
@@ -92,5 +92,5 @@ pub const MAX_SAMPLES: usize = 4096;
 pub const MAX_BINS: usize = 4 << 20;
 /// Most milliseconds of arrivals in one message.
 pub const MAX_ARRIVALS: usize = 64 << 10;
-/// Most things that go wrong with one measurement and are told.
+/// Most errors that are reported for one measurement.
 pub const MAX_MEASURE_ERRORS: usize = 256;

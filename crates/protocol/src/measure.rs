@@ -1,4 +1,4 @@
-//! The messages between the two ends of a measurement: the order, and what is sent over the control
+//! Messages between the two ends of a measurement: the request, and the messages over its control
 //! link.
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //! far sender → near Sent
 //! ```
 //!
-//! The data connections carry zeros in clear; everything that is believed travels over the control
-//! link. The zeros before `Go` are a near sender's run-up and do not count: where the kernel's slow
-//! start must do, it gains a round trip by them.
+//! The data connections carry zeros in clear text; everything that is relied on travels over the
+//! control link. The zeros before `Go` are the run-up of a near sender and do not count: where the
+//! rate comes from the kernel's slow start, they save one round trip.
 
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
@@ -25,10 +25,10 @@ use crate::limits::{
 };
 use crate::ports::Ports;
 
-/// Told over the control link, one for each data connection.
+/// Token of one data connection, transmitted over the control link.
 pub type Token = [u8; 32];
 
-/// What a data connection begins with: it was made by whom the control link belongs to.
+/// First bytes of a data connection, which prove that its maker has the control link.
 pub type Proof = [u8; 32];
 
 /// The proof that one knows the token: its BLAKE3 digest. Not the token itself: the far end, which
@@ -44,14 +44,14 @@ pub const DATA_MAGIC: [u8; 5] = *b"icdcm";
 /// Bytes of its beginning: magic, proof, length of the run-up.
 pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Proof>() + 2;
 
-/// What shall be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The far end sends, instead of the near one.
     pub reverse: bool,
     /// End this long after the first byte has arrived, in nanoseconds.
     pub nanos: u64,
-    /// End after so many bytes, those of all connections together.
+    /// End after this many bytes, over all connections together.
     pub bytes: Option<ByteCount>,
     /// Number of data connections.
     pub streams: u8,
@@ -62,24 +62,24 @@ pub struct Order {
     /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
     /// autotuning.
     pub window: Option<ByteCount>,
-    /// Ports for the far end to listen on besides. A connection there has its buffers and its congestion control from the beginning. `None` if
-    /// the port of the control link will do.
+    /// Ports for the far end to listen on besides. A connection there has its buffers and its
+    /// congestion control from the beginning. `None` if the port of the control link will do.
     pub ports: Option<Ports>,
 }
 
-/// What is said over the control link of a measurement.
+/// Messages over the control link of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ControlMessage {
     /// The far end expects the data connections.
     Ready {
-        /// Where it listens besides the port of the control link; 0 if it does not.
+        /// Port of its own for data connections, besides that of the control link; 0 for none.
         port: u16,
         /// One per connection.
         tokens: Vec<Token>,
     },
     /// The receiver is ready for the data.
     Go,
-    /// What the far sender's kernel said of its connections.
+    /// Kernel statistics of the far sender's connections.
     Samples(Vec<Sample>),
     /// The receiver has stopped counting.
     Received(Received),
@@ -94,7 +94,7 @@ pub enum ControlMessage {
 pub struct Sample {
     /// Number of the connection, from 0.
     pub stream: u8,
-    /// When, in nanoseconds since the sender began.
+    /// Time since the sender began, in nanoseconds.
     pub at_nanos: u64,
     /// Smoothed round-trip time.
     pub rtt_nanos: u64,
@@ -112,7 +112,7 @@ pub struct Sample {
     pub bytes_acked: u64,
 }
 
-/// What has arrived.
+/// Results of the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// Bytes of data.
@@ -122,17 +122,17 @@ pub struct Received {
     /// The arrivals are those of packets at the device; else the times at which data was read from
     /// the sockets.
     pub packets: bool,
-    /// Number of milliseconds with arrivals that are told.
+    /// Number of milliseconds with arrivals that are reported.
     pub bins: u32,
     /// Receive buffers that the kernel granted, where they were asked for.
     pub window: u64,
-    /// What went wrong, and what the numbers lack.
+    /// Errors of the measurement, which make the numbers incomplete.
     pub errors: Vec<String>,
-    /// What is to be known about the numbers.
+    /// Remarks about the numbers.
     pub notices: Vec<String>,
 }
 
-/// How the sender fared.
+/// Results of the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// Congestion control in use.
@@ -153,9 +153,9 @@ pub struct Sent {
     pub receive_window_nanos: u64,
     /// The part of `busy_nanos` in which the send buffer was too small.
     pub send_buffer_nanos: u64,
-    /// What went wrong.
+    /// Errors of the measurement.
     pub errors: Vec<String>,
-    /// What is to be known about the numbers.
+    /// Remarks about the numbers.
     pub notices: Vec<String>,
 }
 

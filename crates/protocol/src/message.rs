@@ -8,7 +8,8 @@
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! Only `Block`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`] before anything is allocated.
+//! Only `Block`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`]
+//! before anything is allocated.
 
 use std::ops::Range;
 
@@ -61,20 +62,21 @@ pub enum Message {
     },
     /// Something that was found but cannot be announced as an entry.
     Problem(Problem),
-    /// What the scan found so far; the last one has `complete`.
+    /// Totals of the scan so far; the last one has `complete`.
     Totals(Totals),
     /// Nothing more will be announced and every wanted byte has been sent.
     End,
     /// Last message of the sender, after every item is accounted for.
     Goodbye(Goodbye),
 
-    /// First message of the receiver. Said once more, it asks whether the sender is still there.
+    /// First message of the receiver. A further one asks whether the sender is still connected.
     Ready(Ready),
-    /// Chaining values of blocks that an earlier run left durable, before the `Wants` that names the file.
+    /// Chaining values of blocks that an earlier run left durable, before the `Wants` that names
+    /// the file.
     Held(Held),
-    /// What the receiver wants of the entries `first..first + answers.len()`.
+    /// Requests of the receiver for the entries `first..first + answers.len()`.
     Wants(Wants),
-    /// A block that was held is not what the journal promised: send it after all.
+    /// A block that was held does not match the journal: transmit it.
     Resend {
         /// The file.
         id: EntryId,
@@ -83,37 +85,37 @@ pub enum Message {
     },
     /// Items that are published under their final names, or failed.
     Done(Vec<Done>),
-    /// State of the receiver, several times a second; also its sign of life.
+    /// State of the receiver, several times a second; also its keepalive.
     Feedback(Feedback),
 
-    /// Sign of life of a sender that has nothing else to say.
+    /// Keepalive of a sender that has nothing else to send.
     Ping,
     /// The user asked to stop; the receiver makes durable what it has and answers likewise.
     Interrupt,
-    /// The session cannot go on.
+    /// The session fails.
     Abort(Refusal),
 
     /// Over a started far side's standard streams: who may connect.
     Bootstrap(Bootstrap),
-    /// Answer to `Bootstrap`: where to connect.
+    /// Answer to `Bootstrap`: the port to connect to.
     Listening(Listening),
     /// An event of a transfer that this end drives for another: a JSON object.
     Relay(Vec<u8>),
-    /// Said between the two ends of a measurement.
+    /// A message between the two ends of a measurement.
     Measure(measure::ControlMessage),
-    /// What the sender's TCP goes by, before its `Begin`.
+    /// Congestion control that the sender's TCP uses, before its `Begin`.
     Congestion(Congestion),
 
     /// The sender's answer to every `Ready`: it is still there.
     Confirmed,
-    /// A connection after the first has ended at this end before the session. Each end says so
-    /// once of each, on the first connection; a receiver also when the sender has, whether or not
-    /// it knows the connection. The sender transmits again what did not arrive.
+    /// A connection after the first has ended at this end, before the session. Each end sends this
+    /// once for each, on the first connection; a receiver also after the sender has, whether or not
+    /// it knows the connection. The sender retransmits what did not arrive.
     Left {
         /// Its number, see [`Job::Join`].
         connection: u8,
-        /// Frames of data (`Block`, `Part`, `Pack`, `FileEnd`) that were handed to it by the sender, or
-        /// that arrived over it at the receiver.
+        /// Data frames (`Block`, `Part`, `Pack`, `FileEnd`) that the sender handed to it, or that
+        /// arrived over it at the receiver.
         frames: u64,
     },
 
@@ -122,41 +124,42 @@ pub enum Message {
     ConnectBack(ConnectBack),
     /// Answer to `ConnectBack`, if that cannot be done.
     NotConnected {
-        /// Which one.
+        /// Number of the connection.
         number: u32,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 
-    /// From a sender that the other end has connected to: the path needs so many connections, the
-    /// first included. The receiver makes them unless its user has named a number.
+    /// From a sender that the other end has connected to: number of connections that the path
+    /// needs. The receiver makes them unless its user has set a number.
     Connections {
         /// Number of connections.
         wanted: u8,
     },
 
-    /// A part of a block, the others of which may come over other connections. All parts of one
-    /// tell the same of it; a part that has come before means nothing.
+    /// A part of a block, whose other parts may travel over other connections. All parts of a block
+    /// have the same header except for their number; a duplicate is ignored.
     Part(Part),
 
     /// Notice of items that have not failed, as far as they have come.
     Notice(Notice),
 
-    /// Before a [`Begin`](Self::Begin) that has no room for them: sources, ahead of its own.
+    /// Sources ahead of those in a [`Begin`](Self::Begin) that has no room for all.
     Sources(Vec<Source>),
 
-    /// Behind [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`]: the rate above which
-    /// this end lets no session of the key go.
+    /// Behind [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`]: the rate
+    /// above which this end lets no session of the key go.
     MaxRate {
         /// Not zero.
         bytes_per_second: u64,
     },
 
-    /// Another process writes what the receiver is to write; `None` when it is not waited for any more.
+    /// Another process writes what the receiver is to write; `None` when it is not waited for any
+    /// more.
     Running(Option<Running>),
 
-    /// Where the receiver has placed the source, for further sessions of the run: what lies there then depends on
-    /// this one, and on others.
+    /// Place that the receiver has given the source, for further sessions of the run: the
+    /// destination then contains what this and other sessions have written.
     Placed(Place),
 }
 
@@ -218,7 +221,7 @@ impl Message {
 pub struct Congestion {
     /// The kernel's name of it.
     pub name: String,
-    /// Why it is not the one that was asked for; empty if it is.
+    /// Reason for which it is not the one that was requested; empty if it is.
     pub instead: String,
 }
 
@@ -236,16 +239,16 @@ pub struct Begin {
 pub struct Source {
     /// Last component of the path.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: SourceKind,
-    /// Tells it from all others on the same running kernel, where that is known.
+    /// Identity that is unique on the running kernel, where it is known.
     pub identity: Option<Identity>,
 }
 
 /// Identity of a file or directory to ends on the same running kernel; nothing to others.
 pub type Identity = [u8; 16];
 
-/// What a source is.
+/// Kind of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceKind {
     /// A file, a link or anything else that is not a directory.
@@ -256,10 +259,10 @@ pub enum SourceKind {
     Contents,
 }
 
-/// Where an entry lives.
+/// Parent of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Parent {
-    /// It is the source of this number itself.
+    /// None: it is the source of this number itself.
     Source(u32),
     /// In the directory with this id.
     Directory(EntryId),
@@ -270,11 +273,12 @@ pub enum Parent {
 pub struct Entry {
     /// Consecutive number.
     pub id: EntryId,
-    /// Where it lives.
+    /// Its parent.
     pub parent: Parent,
-    /// One component: any bytes but `/` and NUL; not empty, `.` or `..`. Empty for `Parent::Source`.
+    /// One component: any bytes but `/` and NUL; not empty, `.` or `..`. Empty for
+    /// `Parent::Source`.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its type and what belongs to that.
     pub kind: EntryKind,
     /// Permission bits (lower 12 bits).
     pub mode: u16,
@@ -288,7 +292,7 @@ pub struct Entry {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A regular file.
@@ -306,12 +310,12 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink {
-        /// What it points to, uninterpreted.
+        /// Target of the link, uninterpreted.
         target: Vec<u8>,
     },
     /// A further name of a file announced before.
     HardLink {
-        /// That file.
+        /// The file.
         to: EntryId,
         /// Length of the file in bytes.
         size: u64,
@@ -322,7 +326,7 @@ pub enum EntryKind {
     },
 }
 
-/// Head of a block. The payload is the data of `ranges`; what lies between is zero.
+/// Head of a block. The payload is the data of `ranges`; the gaps between them are zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockHeader {
     /// The file.
@@ -373,15 +377,15 @@ pub struct PackItem {
 /// Something that the sender leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Where: path as the sender shows it.
+    /// Path, as the sender shows it.
     pub path: Vec<u8>,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// It counts as an error (unreadable, a device node, …); otherwise it is left out on purpose.
     pub error: bool,
 }
 
-/// What the scan found.
+/// Totals of the scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Entries of any kind.
@@ -405,7 +409,7 @@ pub struct Goodbye {
     pub retransmitted_segments: u64,
     /// Items that failed at the sender.
     pub failed: u64,
-    /// Where the sender's time went, in nanoseconds, by stage name.
+    /// Time of the sender by stage, in nanoseconds.
     pub limited_by: Vec<(String, u64)>,
 }
 
@@ -438,7 +442,7 @@ pub struct Wants {
     pub answers: Vec<Want>,
 }
 
-/// What the receiver wants of one entry.
+/// Request of the receiver for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
     /// All of it (for a directory or link: it will be made, nothing to send).
@@ -447,16 +451,18 @@ pub enum Want {
     Rest,
     /// Nothing: it is published with this digest, by this run or compared just now.
     Have(FileDigest),
-    /// Nothing: an earlier run published it with this digest; not read since, but its size and time are right.
+    /// Nothing: an earlier run published it with this digest; not read since, but its size and time
+    /// are right.
     TakenOver(FileDigest),
     /// Nothing: equal size and time, and the user asked to [skip](Existing::SkipEqual) such files.
     Skip,
-    /// Nothing: it failed; a `Done` tells why.
+    /// Nothing: it failed; `Done` has the reason.
     Failed,
     /// All of a hard link for which [`All`](Self::All) was answered before: it cannot be made, and
     /// becomes a file of its own.
     Contents,
-    /// Nothing: what is there was modified later, and the user asked to [keep](Existing::Update) it.
+    /// Nothing: what is there was modified later, and the user asked to [keep](Existing::Update)
+    /// it.
     Keep,
 }
 
@@ -471,17 +477,17 @@ pub struct Feedback {
     pub ring_used: u32,
     /// Blocks of the ring.
     pub ring_blocks: u32,
-    /// Mean rate at which the disk took what waited over its last two seconds of work, bytes per second; `None` while
-    /// it is not known.
+    /// Mean rate at which the disk took data over its last two seconds of work, in bytes per
+    /// second; `None` while it is unknown.
     pub write_rate: Option<u64>,
 }
 
-/// Why a request or a session was refused.
+/// Refusal of a request or of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Kind, for the exit code and for what the client does next.
     pub kind: RefusalKind,
-    /// What, where and what to do.
+    /// Sentence for the user: what, where and what to do.
     pub reason: String,
 }
 

@@ -1,16 +1,16 @@
-//! Notices: an end tells the other one of many items at once that have not failed, for the user.
+//! Notices: one message about many items that have not failed, for the user of the other end.
 
 use serde::{Deserialize, Serialize};
 
-/// Number of items of one session that met something, and the first ones. A later one of the same kind
-/// replaces an earlier one.
+/// Number of items of one session that met something, and the first ones. A later one of the same
+/// kind replaces an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// What they met.
+    /// The event that they have in common.
     pub kind: NoticeKind,
     /// Number of items, at least as many as are named.
     pub count: u64,
-    /// Paths of the first ones, as the telling end shows them.
+    /// Paths of the first ones, as the sending end of this message shows them.
     pub first: Vec<Vec<u8>>,
 }
 

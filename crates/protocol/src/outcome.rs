@@ -1,4 +1,4 @@
-//! How items end: the messages by which either end tells the other.
+//! Ends of items: the messages by which either end reports them to the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct FileEnd {
     pub outcome: Result<FileDigest, GivenUp>,
 }
 
-/// Why the sender gives an item up.
+/// Reason for which the sender gives an item up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
     /// Sentence for the user.

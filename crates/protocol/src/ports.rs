@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// Ports of which one is to be listened on. Encoded as the lowest and the highest; two zeros stand for any.
+/// Range of ports of which one is to be listened on. Encoded as the lowest and the highest; two
+/// zeros are any port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u16, u16)", into = "(u16, u16)")]
 pub enum Ports {
@@ -45,7 +46,7 @@ impl Ports {
         }
     }
 
-    /// Whether it holds a port at least, and not 0.
+    /// Whether the range is not empty and does not contain 0.
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.range().is_none_or(|range| *range.start() > 0 && !range.is_empty())

@@ -14,7 +14,7 @@ use crate::version::Features;
 pub struct Request {
     /// The run that this connection belongs to; a newer connection with the same id ends the older.
     pub transfer: TransferId,
-    /// Those of the connecting end.
+    /// Features of the connecting end.
     pub features: Features,
     /// Kind of work.
     pub job: Job,
@@ -47,9 +47,9 @@ pub enum Job {
     },
     /// Connect to another far end and send it `sources`; events come back as `Relay`.
     Drive(Box<Drive>),
-    /// Tell the public key that this end will use for a `Drive` under this transfer id.
+    /// Give the public key that this end will use for a `Drive` with this transfer id.
     DriveKey,
-    /// Send or receive zeros and tell how they travel.
+    /// Send or receive zeros and report how they travel.
     Measure(measure::Order),
 }
 
@@ -60,14 +60,14 @@ pub enum Transfer {
     Receive {
         /// Path as the user wrote it, relative to the root that the key is confined to.
         destination: Vec<u8>,
-        /// How.
+        /// Options of the receiving end.
         options: ReceiveOptions,
     },
     /// Send `sources`.
     Send {
         /// Paths as the user wrote them.
         sources: Vec<Vec<u8>>,
-        /// How.
+        /// Options of the sending end.
         options: SendOptions,
     },
 }
@@ -112,13 +112,13 @@ pub struct Drive {
     pub key: [u8; 32],
     /// Paths that are sent.
     pub sources: Vec<Vec<u8>>,
-    /// By which route.
+    /// Route of the connections between the far ends.
     pub route: DriveRoute,
     /// Ports to listen on for the other far end.
     pub ports: Ports,
     /// Options of the sending end.
     pub send: SendOptions,
-    /// Where to, on the listening host.
+    /// Destination on the listening host.
     pub destination: Vec<u8>,
     /// Options of the receiving end.
     pub receive: ReceiveOptions,
@@ -137,7 +137,7 @@ pub struct SendOptions {
     pub congestion: Option<String>,
     /// Number of TCP connections, from 1; `None` for as many as the path needs.
     pub streams: Option<u8>,
-    /// Only tell what would be sent.
+    /// Only report what would be sent.
     pub dry_run: bool,
     /// Read through the page cache instead of by Direct I/O.
     pub buffered: bool,
@@ -148,7 +148,8 @@ pub struct SendOptions {
 /// Options of the receiving end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveOptions {
-    /// Read every file back from the medium before it is published, and those that an earlier run has published.
+    /// Read every file back from the medium before it is published, and those that an earlier run
+    /// has published.
     pub verify: bool,
     /// Use what earlier runs left behind.
     pub resume: bool,
@@ -162,18 +163,18 @@ pub struct ReceiveOptions {
     pub preserve: Preserve,
     /// Size of the ring of blocks between socket and disk; `None` for the default.
     pub ring: Option<ByteCount>,
-    /// Only tell what would be received.
+    /// Only report what would be received.
     pub dry_run: bool,
     /// Write through the page cache instead of by Direct I/O.
     pub buffered: bool,
     /// Write nothing.
     pub diskless: Option<Diskless>,
-    /// Where an earlier session of the same run has placed the source; `None` in the first one.
+    /// Place that an earlier session of the run has given the source; `None` in the first one.
     pub place: Option<Place>,
 }
 
-/// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on whether the
-/// destination is there.
+/// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
+/// whether the destination is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// The destination becomes the copy.
@@ -191,12 +192,12 @@ pub enum Existing {
     /// It stays if it has equal size and modification time, and a symbolic link if it has an equal
     /// target; attributes that differ are set.
     SkipEqual,
-    /// As `SkipEqual`, and a regular file whose modification time is later stays as it is.
+    /// As `SkipEqual`; in addition, a regular file whose modification time is later is kept.
     Update,
 }
 
-/// A copy without its disks, by which everything else is measured. All options are the defaults but for
-/// rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
+/// A copy without its disks, by which everything else is measured. All options are the defaults but
+/// for rate, congestion control and connections, and nothing is preserved ([`Preserve::NOTHING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diskless {
     /// Length of the data, in bytes.

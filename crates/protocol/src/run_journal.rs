@@ -1,4 +1,4 @@
-//! Journal of a whole unfinished run: what is published already, and where unfinished files lie.
+//! Journal of a whole unfinished run: published items, and locations of unfinished files.
 //!
 //! ```text
 //! header (one slot)                         record (one or more slots of 64 bytes)
@@ -14,9 +14,9 @@
 //! check = first 8 bytes of BLAKE3, keyed by it, of the rest of the header, or of the record with its padding
 //! ```
 //!
-//! A damaged record costs itself only: the next one is looked for at the next slot. What a run may
-//! remember is bounded: [`MAX_REMEMBERED`] published items, the first ones, 50 bytes each, and
-//! [`MAX_REMEMBERED_PATHS`] bytes of directory paths. What is forgotten is done again.
+//! A damaged record is lost alone: the next one is looked for at the next slot. The memory of a run
+//! is bounded: [`MAX_REMEMBERED`] published items, the first ones, 50 bytes each, and
+//! [`MAX_REMEMBERED_PATHS`] bytes of directory paths. Whatever is forgotten is done again.
 
 use std::collections::HashMap;
 
@@ -42,9 +42,9 @@ pub type ItemKey = [u8; 16];
 /// The part of a staging name that differs from one unfinished file to another.
 pub type StagingId = [u8; 8];
 
-/// Key of the item at `path` below the destination whose source is in state `version`, and which shows
-/// the time of modification `shown` there: seconds since 1970, and nanoseconds. The time is in the key so
-/// that a file that was altered since is not found, whatever the file system keeps of times.
+/// Key of the item at `path` below the destination whose source is in state `version`, and which
+/// shows the time of modification `shown` there: seconds since 1970, and nanoseconds. With the time
+/// in the key, a file that was changed since is not found, whatever precision the file system has.
 #[must_use]
 pub fn item_key(path: &[u8], version: &[u8; 16], shown: (i64, u32)) -> ItemKey {
     let mut hasher = blake3::Hasher::new_derive_key("icdc 2 item of a run");
@@ -60,7 +60,7 @@ pub fn item_key(path: &[u8], version: &[u8; 16], shown: (i64, u32)) -> ItemKey {
 pub enum Record<'a> {
     /// A file is published under its final name, and durable.
     Published {
-        /// Which.
+        /// Key of the item.
         key: ItemKey,
         /// Digest of its contents.
         digest: FileDigest,
@@ -91,17 +91,17 @@ pub struct RunJournal {
     seal: Seal,
 }
 
-/// What a journal gave back.
+/// Contents of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// What is published.
+    /// The published items.
     pub published: Published,
-    /// Unfinished files that may lie about, by name, with the paths of their directories.
+    /// Unfinished files that may exist, by name, with the paths of their directories.
     pub staged: HashMap<StagingId, Vec<u8>>,
-    /// Bytes up to the end of the last good record: the journal is cut there before it is
-    /// continued. 0 if it is of no use and must be begun anew.
+    /// Length in bytes up to the end of the last good record, at which the journal is cut before it
+    /// is continued. 0 if it is useless and must be created anew.
     pub valid_length: u64,
-    /// Good records that were not remembered for want of room.
+    /// Good records that were dropped because a limit was reached.
     pub forgotten: u64,
     /// The run of the last session.
     pub last_run: Option<TransferId>,
@@ -121,7 +121,7 @@ impl Published {
         self.find(key).map(|(_, digest, _)| *digest)
     }
 
-    /// Whether it was the run of the last session that published the item.
+    /// Whether the run of the last session published the item.
     #[must_use]
     pub fn is_of_last_run(&self, key: &ItemKey) -> bool {
         self.find(key).is_some_and(|(_, _, last)| *last)
@@ -260,7 +260,7 @@ impl RunJournal {
 enum Found<'a> {
     Record(Record<'a>, usize),
     Damaged,
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Short,
 }
 
@@ -293,7 +293,7 @@ pub struct Reader<'a> {
     journal: &'a RunJournal,
     /// Bytes that are not understood yet: less than the longest record.
     pending: Vec<u8>,
-    /// Where `pending` starts in the journal.
+    /// Position in the journal at which `pending` starts.
     position: u64,
     parsed: Parsed,
     path_bytes: usize,
@@ -315,13 +315,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the journal is not of this run, so that reading on is of no use.
+    /// Whether the journal belongs to another run, so that the rest need not be read.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         self.position > 0 && self.parsed.valid_length == 0
     }
 
-    /// What the journal gave.
+    /// The contents of the journal.
     #[must_use]
     pub fn finish(mut self) -> Parsed {
         let pending = std::mem::take(&mut self.pending);
@@ -337,9 +337,9 @@ impl Reader<'_> {
         self.parsed
     }
 
-    /// Takes what can be told from `bytes`; returns how many bytes that were. At the `end` of the
-    /// journal a record that claims to go on is damaged, and others may follow within what it
-    /// claims.
+    /// Parses the complete records in `bytes`; returns the number of bytes used. At the `end` of
+    /// the journal a record that claims to be longer is damaged, and others may follow within the
+    /// length that it claims.
     fn take(&mut self, bytes: &[u8], end: bool) -> usize {
         let mut used = 0;
         while !self.is_foreign() {

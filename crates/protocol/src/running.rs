@@ -19,10 +19,10 @@ pub struct Running {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfRunning {
-    /// Its end is waited for, and what it has published is taken over.
+    /// Wait for its end, and take over what it has published.
     #[default]
     Wait,
-    /// Nothing is copied, and that is no failure.
+    /// Copy nothing, and succeed.
     Skip,
     /// Nothing is copied, and that is a failure.
     Fail,

@@ -1,7 +1,7 @@
 //! Check values of journal records: BLAKE3 keyed by the journal's header, cut to 8 bytes.
 //!
-//! They tell damage and foreign records from one's own (one in 2^64 slips through). They are no
-//! defence against someone who can write to the journal: the key follows from the header.
+//! They distinguish valid records from damaged and foreign ones (one in 2^64 is missed). They are
+//! no defence against a writer of the journal: the key follows from the header.
 
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use blake3::{Hasher, KEY_LEN};

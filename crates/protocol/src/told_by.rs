@@ -8,7 +8,8 @@ use crate::message::{Congestion, FileEnd, Message, Problem, Refusal};
 use crate::validate::clip;
 
 impl Message {
-    /// This message as it came from an end on `host`, which begins every reason and sentence in it.
+    /// This message as received from an end on `host`, whose name is put before every reason and
+    /// sentence in it.
     #[must_use]
     pub fn told_by(mut self, host: &str) -> Self {
         match &mut self {
@@ -16,15 +17,15 @@ impl Message {
             Self::Problem(Problem { path, error: false, .. }) => {
                 path.splice(..0, format!("{host}: ").into_bytes());
             }
-            // It is told as a part of a sentence that names the host.
+            // It becomes a part of a sentence that names the host.
             Self::NotConnected { .. } => {}
             message => texts(message, &mut |text| begin(text, host)),
         }
         self
     }
 
-    /// This message with texts and paths for people that are no longer than another end takes: the name of an item
-    /// in the text of its error may have any length.
+    /// This message with texts and paths for people that are no longer than another end takes: the
+    /// name of an item in the text of its error may have any length.
     pub(crate) fn within_limits(&self) -> Cow<'_, Self> {
         // Most messages have none, and are not copied.
         let is_for_people = match self {
@@ -74,7 +75,7 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
 }
 
 fn begin(text: &mut String, host: &str) {
-    // It may go on to the other end.
+    // It may be forwarded to the other end.
     *text = clip(format!("{host}: {text}"));
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use crate::measure::{Received, Sent};
     use crate::message::{Done, GivenUp, RefusalKind};
 
-    /// Every message with a text that begins with the host of the end that told it.
+    /// Every message with a text that begins with the name of the host that sent it.
     fn messages(reason: &str) -> [Message; 8] {
         let text = || reason.to_owned();
         let refusal = || Refusal::new(RefusalKind::Path, text());

@@ -1,8 +1,8 @@
-//! What a message must keep to before it is believed.
+//! Rules that a message must keep before it is accepted.
 //!
-//! Every bound of [`crate::limits`] and everything that can be told from one message alone. What
-//! needs the course of the session (ids that go on where the last message ended, directories that
-//! are open, sizes that match what was announced) is checked where that state is kept.
+//! Every bound of [`crate::limits`] and every rule that concerns one message alone. Rules about the
+//! course of the session (consecutive ids, open directories, sizes as announced) are checked where
+//! that state is kept.
 
 mod job;
 mod names;
@@ -102,10 +102,10 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
     in_message(name, None, outcome.and_then(|()| require_no_payload(payload_length)))
 }
 
-/// Checks a job before it is asked for, by what the other end will check.
+/// Checks a job before it is requested, with the rules of the other end.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// The broken rule.
 pub fn job(job: &Job) -> Result<(), &'static str> {
     job::job(job)
 }

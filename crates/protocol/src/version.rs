@@ -1,6 +1,7 @@
-//! Which versions of the protocol an end speaks, and which features it has beyond that.
+//! Versions of the protocol that an end speaks, and its features beyond them.
 //!
-//! Version. An end speaks every version of a range `[l, h]`. Two ends use the highest that both have:
+//! Version. An end speaks every version of a range `[l, h]`. Two ends use the highest that both
+//! have:
 //!
 //! ```text
 //! v = min(h₁, h₂)  if that is ≥ max(l₁, l₂); otherwise there is none, and the end with the smaller h is
@@ -12,14 +13,14 @@
 //! | TLS | the client's ALPN names: `icdc/h` … `icdc/l`, last `icdc` | the server takes the highest of them that it has too; `icdc` where that is none: each end then sends the line `ICDC-VERSIONS l-h` and closes |
 //! | streams of a far side that ssh started | by the near end in [`Bootstrap`](crate::message::Bootstrap), by the far end in the lines `ICDC-VERSIONS l-h` and `ICDC-FAR-END l` | each end computes v; the near end tells where there is none |
 //!
-//! The second line alone is what an end says, and understands, that has one version only.
+//! An end that has one version only sends and understands the second line alone.
 //!
-//! Features. What an end of version v need not have is a bit: F₁ and F₂ are exchanged by the first message
-//! of each end (`Bootstrap` and `Listening`, `Request` and `Accepted`), and what is not in F₁ ∩ F₂ is not
-//! used. Bits that an end does not know mean nothing to it.
+//! Features. Anything optional in version v is a bit: F₁ and F₂ are exchanged in the first message
+//! of each end (`Bootstrap` and `Listening`, `Request` and `Accepted`), and only the features in F₁
+//! ∩ F₂ are used. Unknown bits are ignored.
 //!
-//! The same in every version: the ALPN names, the two lines, `Bootstrap`, `Listening`, and `Refused` as the
-//! answer to a `Bootstrap`. What is new there is a feature.
+//! Equal in every version: the ALPN names, the two lines, `Bootstrap`, `Listening`, and `Refused`
+//! as the answer to a `Bootstrap`. Anything new in these is a feature.
 
 use std::fmt;
 
@@ -29,9 +30,9 @@ use crate::{MIN_VERSION, VERSION};
 
 /// Begins the ALPN name of a version, and is what precedes its number in messages.
 const NAME: &str = "icdc/";
-/// ALPN name by which two ends without a common version tell each other so.
+/// ALPN name of the handshake by which two ends learn that they have no common version.
 pub const NONE_IN_COMMON: &[u8] = b"icdc";
-/// Begins the line that tells a range.
+/// Prefix of the line with a range of versions.
 const LINE: &str = "ICDC-VERSIONS ";
 /// Longest such line in bytes, its end included.
 pub const LONGEST_LINE: usize = 40;
@@ -46,7 +47,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this release speaks.
+    /// Versions of this release.
     pub const OURS: Self = Self { lowest: MIN_VERSION, highest: VERSION };
 
     /// From `lowest` to `highest`, both included; `None` if that is no range, or a very long one.
@@ -93,7 +94,7 @@ impl Versions {
         Self::new(versions().min()?, versions().max()?)
     }
 
-    /// The line that tells it, its end included.
+    /// The line with this range, newline included.
     #[must_use]
     pub fn line(self) -> String {
         format!("{LINE}{}-{}\n", self.lowest, self.highest)
@@ -106,7 +107,7 @@ impl Versions {
         Self::new(number(lowest)?, number(highest)?)
     }
 
-    /// Which end is to be upgraded so that there is a common version.
+    /// Remedy for two ends without a common version: the end to upgrade.
     #[must_use]
     pub fn remedy(self, theirs: Self) -> &'static str {
         if self.highest < theirs.highest { "upgrade icdc on this host" } else { "upgrade icdc there" }
@@ -145,9 +146,10 @@ impl Features {
     pub const DISKLESS: Self = Self(1);
     /// The receiver puts blocks together from parts ([`Part`](crate::message::Part)).
     pub const PARTS: Self = Self(1 << 1);
-    /// The end that asks is told of the limit of its key's rate ([`MaxRate`](crate::Message::MaxRate)).
+    /// The end that requests accepts the limit of its key's rate
+    /// ([`MaxRate`](crate::Message::MaxRate)).
     pub const MAX_RATE: Self = Self(1 << 2);
-    /// What this release has.
+    /// Features of this release.
     pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0);
 
     /// The set of these bits, whatever they mean.
@@ -162,19 +164,20 @@ impl Features {
         self.0
     }
 
-    /// Whether it has all of `others`.
+    /// Whether all of `others` are among these.
     #[must_use]
     pub fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Those that either has.
+    /// Features in either set.
     #[must_use]
     pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Where it lacks something of `needed`: what an end with these features cannot do, and what to do.
+    /// If one of `needed` is missing here: what an end with these features cannot do, and the
+    /// remedy.
     #[must_use]
     pub fn lacking(self, needed: Self) -> Option<&'static str> {
         let known = [

@@ -1,4 +1,4 @@
-//! Where a relayed connection shall lead.
+//! Destination of a relayed connection.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -72,7 +72,7 @@ impl From<SocketAddr> for Destination {
 }
 
 impl HostName {
-    /// Takes a name as it stands.
+    /// A name without any normalization.
     ///
     /// # Errors
     /// [`DestinationError::Host`] with what was given.

@@ -1,4 +1,5 @@
-//! What relays, SOCKS clients and destinations say to each other before the first byte of data.
+//! Headers and handshakes between relays, SOCKS clients and destinations, before the first byte of
+//! data.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | [`socks5_client`] | the client's side of it |
 //! | [`proxy_v2`] | the PROXY protocol, version 2, which tells a destination who its client is |
 //!
-//! Parsers take what has arrived so far and say how much of it they have used; what they hold is
-//! bounded.
+//! Parsers take the bytes that have arrived so far and return how many they have used; their memory
+//! is bounded.
 
 mod destination;
 pub mod peer;

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use super::{Destination, Front, Host, HostName};
 
-/// A header begins with these; the last letter is the version.
+/// First bytes of a header; the last letter is the version.
 const MAGIC: [u8; 8] = *b"icdcrly1";
 /// Longest header in bytes, the magic included.
 pub const MAX_HEADER: usize = 10 + 1 + (2 + 255 + 2) + 19 + 1 + 8 * MAX_HOPS;
@@ -35,14 +35,14 @@ const NAME: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RelayId(pub u64);
 
-/// What a relay tells the next one.
+/// Header from a relay to the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the connection shall lead.
+    /// Destination of the connection.
     pub destination: Destination,
-    /// Who opened it.
+    /// Address of the client.
     pub client: SocketAddr,
-    /// The destination must be a public address: the client came by SOCKS, and nobody allowed it
+    /// The destination must be a public address: the client came by SOCKS, and no rule allows it
     /// more.
     pub public_only: bool,
     /// The relays passed so far.
@@ -81,10 +81,11 @@ impl Header {
         header
     }
 
-    /// Reads a header and tells how many bytes it took; `None` if it has not arrived completely.
+    /// Decodes a header; gives it and its length in bytes, or `None` if it has not arrived
+    /// completely.
     ///
     /// # Errors
-    /// See [`HeaderError`]; told as soon as the bytes show it.
+    /// See [`HeaderError`]; returned as soon as the bytes show it.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, HeaderError> {
         let shown = bytes.len().min(MAGIC.len());
         if bytes[..shown] != MAGIC[..shown] {
@@ -146,7 +147,7 @@ fn decode_place(body: &mut Front<'_>) -> Option<Destination> {
     Destination::new(host, body.port()?).ok()
 }
 
-/// What became of a connection, as the relay behind tells the one before.
+/// Outcome of a connection, as reported to the relay before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The destination has accepted.
@@ -163,7 +164,7 @@ pub enum Verdict {
     TimedOut,
     /// The name has no address.
     UnknownName,
-    /// The relay has no room, or is going.
+    /// The relay is at its limit, or is shutting down.
     Busy,
 }
 

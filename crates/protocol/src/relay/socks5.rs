@@ -30,7 +30,7 @@ pub(super) const IPV6: u8 = 4;
 const BAD_COMMAND: u8 = 7;
 const BAD_ADDRESS: u8 = 8;
 
-/// Where a handshake is.
+/// State of a handshake.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     needs_login: bool,
@@ -44,20 +44,20 @@ enum Stage {
     Request,
 }
 
-/// What follows from what has arrived.
+/// Next step after the bytes that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing yet.
     More,
-    /// So many bytes are done with, and this is to be sent.
+    /// Drop this many bytes, and send this answer.
     Answer(usize, Vec<u8>),
-    /// So many bytes held a login: tell [`Handshake::login`] whether it is right.
+    /// This many bytes held a login: pass the result of checking it to [`Handshake::login`].
     Login(usize, Login),
-    /// So many bytes held the request; [`reply`] answers it.
+    /// This many bytes held the request; [`reply`] makes the answer.
     Request(usize, Destination),
 }
 
-/// What a client shows.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// Name, 0 to 255 bytes.
@@ -72,13 +72,13 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A handshake that cannot go on.
+/// A handshake that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what}")]
 pub struct SocksError {
-    /// Why.
+    /// The reason.
     pub what: String,
-    /// What the client is told before the connection is closed.
+    /// Answer to the client before the connection is closed.
     pub answer: Vec<u8>,
 }
 
@@ -93,10 +93,10 @@ impl Handshake {
         Self { needs_login, stage: Stage::Methods }
     }
 
-    /// Looks at what has arrived and is not done with.
+    /// Parses the bytes that have arrived and were not dropped.
     ///
     /// # Errors
-    /// What is no SOCKS 5, or is not served.
+    /// If it is not SOCKS 5, or not supported.
     pub fn advance(&mut self, arrived: &[u8]) -> Result<Step, SocksError> {
         let mut front = Front::new(arrived);
         let step = match self.stage {

@@ -1,5 +1,5 @@
-//! The client's side of SOCKS 5 (RFC 1928, RFC 1929; the messages are in [`socks5`](super::socks5)),
-//! sans-I/O.
+//! The client's side of SOCKS 5 (RFC 1928, RFC 1929; the messages are in
+//! [`socks5`](super::socks5)), sans-I/O.
 //!
 //! [`Client::new`] gives what to send first. From then on the caller reads the bytes that
 //! [`Client::missing`] asks for, and no others: what follows them is the destination's.
@@ -28,7 +28,7 @@ enum Stage {
     Reply,
 }
 
-/// What follows from what has arrived.
+/// Next step after the bytes that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Read [`Client::missing`] bytes more.
@@ -39,13 +39,13 @@ pub enum Progress {
     Connected,
 }
 
-/// Why a proxy does not lead to the destination.
+/// Reason for which a proxy does not connect to the destination.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// Something else speaks.
+    /// The other end does not speak SOCKS 5.
     #[error("what answers there does not speak SOCKS 5: its first byte is {0}")]
     NotSocks(u8),
-    /// It wants a login, and there is none.
+    /// It requires a login, and there is none.
     #[error("it wants a user and a password, and none are given")]
     WantsLogin,
     /// It accepts no method of authentication that is offered.
@@ -54,13 +54,13 @@ pub enum ClientError {
     /// User or password are wrong.
     #[error("it does not accept the user and the password")]
     WrongLogin,
-    /// User or password cannot be told to it.
+    /// User or password cannot be encoded.
     #[error("user and password have at most {MAX_WORD} bytes each, the user one at least")]
     BadLogin,
     /// It does not connect to the destination.
     #[error("it answers: {0}")]
     Refused(String),
-    /// What it says makes no sense.
+    /// Its answer is malformed.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
 }
@@ -84,7 +84,7 @@ impl Client {
     pub fn missing(&self) -> usize {
         let whole = match (self.stage, self.received.as_slice()) {
             (Stage::Method | Stage::Login, _) => 2,
-            // Up to the first byte of the address, which says how long a name is.
+            // Up to the first byte of the address, which is the length of a name.
             (Stage::Reply, [_, _, _, kind, first, ..]) => match *kind {
                 IPV4 => 4 + 4 + 2,
                 IPV6 => 4 + 16 + 2,
@@ -192,7 +192,8 @@ mod tests {
         Some(Login { user: "anna".into(), password: password.into() })
     }
 
-    /// A client and the server of this crate; what the server understood, or why the client gave up.
+    /// A client and the server of this crate; what the server understood, or why the client gave
+    /// up.
     fn talk(client: Option<Login>, needs_login: bool, verdict: Verdict) -> Result<Destination, ClientError> {
         let (mut client, mut sent) = Client::new(destination("db.example.org:5432"), client)?;
         let mut server = Handshake::new(needs_login);

@@ -91,7 +91,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
-    // Whoever may only measure has nothing else done.
+    // An end that may only measure does nothing else.
     let own = ReceiveOptions { diskless: options.diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     require(*options == own, WITHOUT_DISKS)
 }

@@ -1,4 +1,4 @@
-//! Rules that several messages share, and how the outcome of a rule is told.
+//! Rules that several messages share, and their results.
 
 use crate::limits::MAX_TEXT;
 
