@@ -1,5 +1,5 @@
-//! When TCP segments of one port arrive at this host, and how much data they carry: the kernel's
-//! stamps and the heads of the packets, nothing else.
+//! Arrival times and data lengths of TCP segments of one port at this host, from the kernel's
+//! stamps and the first bytes of the packets.
 //!
 //! ```text
 //! device → (bridge, bond, VLAN) → filter: TCP, one port → ring of heads → the rest of the stack
@@ -7,8 +7,8 @@
 //!
 //! A cooked socket (`SOCK_DGRAM`, packet(7)) for one IP protocol sees each packet once, at the
 //! device that hands it to IP, and none that is sent. The kernel fills a ring ([`MappedRing`]) with
-//! the first [`HEAD`] bytes; whoever reads it every few milliseconds makes no system call. What
-//! arrives while no slot is free is counted ([`Capture::overflow`]).
+//! the first [`HEAD`] bytes; a reader that polls it every few milliseconds makes no system call.
+//! Packets that arrive while no slot is free are counted ([`Capture::overflow`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -29,23 +29,23 @@ const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 
 const ANY_DEVICE: &str = "any";
 const TCP: u8 = 6;
 
-/// Which segments are captured.
+/// Segments to capture, by port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Those that come from this port.
+    /// Segments from this port.
     Source(u16),
-    /// Those that go to this port.
+    /// Segments to this port.
     Destination(u16),
 }
 
 /// A segment that has arrived; several that the kernel has joined (GRO) are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// When.
+    /// Time of arrival.
     pub at: Time,
-    /// From where.
+    /// Address of the sender.
     pub source: SocketAddr,
-    /// Port that it goes to.
+    /// Destination port.
     pub destination_port: u16,
     /// Data in it, without headers.
     pub data: ByteCount,
@@ -96,21 +96,21 @@ impl Capture {
 fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     let word = |at: usize| Some(u32::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)));
     let version = head.first()? >> 4;
-    let (source, transport, told, protocol): (IpAddr, usize, u32, u8) = match version {
+    let (source, transport, total, protocol): (IpAddr, usize, u32, u8) = match version {
         4 => {
             let source = Ipv4Addr::from(<[u8; 4]>::try_from(head.get(12..16)?).ok()?);
             (source.into(), usize::from(head[0] & 0x0f) * 4, word(2)?, *head.get(9)?)
         }
         6 => {
             let source = Ipv6Addr::from(<[u8; 16]>::try_from(head.get(8..24)?).ok()?);
-            // Zero stands for a packet that is too long for the field.
-            let told = word(4)?;
-            (source.into(), 40, if told == 0 { 0 } else { told + 40 }, *head.get(6)?)
+            // Zero means that the packet is too long for the field.
+            let total = word(4)?;
+            (source.into(), 40, if total == 0 { 0 } else { total + 40 }, *head.get(6)?)
         }
         _ => return None,
     };
     // A short packet may be padded, and then its own word counts.
-    let length = if told == 0 { length } else { told.min(length) };
+    let length = if total == 0 { length } else { total.min(length) };
     let headers = transport as u32 + u32::from(*head.get(transport + 12)? >> 4) * 4;
     let source = SocketAddr::new(source, word(transport)? as u16);
     let data = length.checked_sub(headers)?;

@@ -1,4 +1,4 @@
-//! `CLOCK_MONOTONIC`, in which all times of this crate are told, and waiting by it.
+//! `CLOCK_MONOTONIC`, the clock of all times in this crate, and waiting by it.
 
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -13,7 +13,7 @@ pub fn now() -> Time {
 pub fn sleep_until(due: Time) {
     let due =
         Timespec { tv_sec: (due.as_nanos() / 1_000_000_000) as i64, tv_nsec: (due.as_nanos() % 1_000_000_000) as _ };
-    // The caller looks at the clock again in any case.
+    // The caller reads the clock again in any case.
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &due);
 }
 
@@ -22,19 +22,18 @@ fn of(clock: ClockId) -> Time {
     Time::ORIGIN + Span::from_secs(since.tv_sec as u64) + Span::from_nanos(since.tv_nsec as u64)
 }
 
-/// Readings of the two clocks that took no longer than this belong together.
+/// Longest time for readings of the two clocks to count as simultaneous.
 const AT_ONCE: Span = Span::from_micros(2);
-/// So often they are read at most to get such.
+/// Most attempts at simultaneous readings.
 const TRIES: usize = 16;
 
-/// Turns stamps of `CLOCK_REALTIME`, which the kernel gives, into `CLOCK_MONOTONIC`, with the
-/// distance of the two clocks at the moment: a step of the date shifts only what is stamped while
-/// it happens.
+/// Converts the kernel's stamps of `CLOCK_REALTIME` into `CLOCK_MONOTONIC` by the present distance
+/// of the two clocks: a step of the date shifts only packets that are stamped while it happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromDate {
     /// Date less monotonic time, in nanoseconds.
     distance: u64,
-    /// When they were read.
+    /// Time of the readings.
     read: Time,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a device.
+//! Errors of a device.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub struct PacketError {
     pub call: &'static str,
     /// Name of the device.
     pub device: String,
-    /// What the kernel said.
+    /// Error of the system call.
     pub cause: io::Error,
 }
 

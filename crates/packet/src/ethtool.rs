@@ -95,7 +95,7 @@ pub fn speed(device: &str) -> Result<Option<Rate>, PacketError> {
     Ok(known.then(|| Rate::from_bits_per_second(megabits * 1_000_000)))
 }
 
-/// As [`exchange`]; false if the driver does not know the command.
+/// Like [`exchange`]; false if the driver does not support the command.
 fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<bool, PacketError> {
     match exchange(device, words) {
         Ok(()) => Ok(true),
@@ -104,8 +104,8 @@ fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<boo
     }
 }
 
-/// Hands a command, which is the first of `words`, and what belongs to it to the driver, and gets
-/// its answer in its place. There must be as many words as the command's structure has.
+/// Passes a command, which is the first of `words`, with its parameters to the driver, which
+/// replaces them by its answer. There must be as many words as the command's structure has.
 pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<(), PacketError> {
     if device.len() >= libc::IFNAMSIZ {
         return Err(PacketError::new(CALL, device, std::io::Error::from_raw_os_error(libc::ENODEV)));

@@ -4,21 +4,21 @@
 //! |---|---|
 //! | frames in, with the kernel's time stamps, in a ring that the kernel shares | [`Ring`] |
 //! | frames out, many by one system call | [`Outlet`] |
-//! | what a device may leave to its peer (segmentation, checksums) | [`offloads`] |
+//! | work that a device may leave to its peer (segmentation, checksums) | [`offloads`] |
 //! | the header that says so, frame by frame | [`Offload`] |
-//! | what else a device's driver tells (flow control, rings) | [`ethtool`] |
+//! | other properties from the device driver (flow control, rings) | [`ethtool`] |
 //! | packets of many segments: their frames, and cutting some out | [`Superpacket`] |
 //! | a device whose other end is this process | [`Tap`] |
-//! | what neighbours answer when they are asked for their addresses | [`Neighbours`] |
-//! | when the segments of one TCP port arrive | [`Capture`] |
-//! | the clock that stamps are told in | [`clock`] |
+//! | answers of neighbours to requests for their addresses | [`Neighbours`] |
+//! | arrival times of the segments of one TCP port | [`Capture`] |
+//! | the clock of the time stamps | [`clock`] |
 //! | datagrams that the kernel cuts from larger pieces | [`datagrams`] |
-//! | which threads run first | [`precedence`] |
+//! | real-time priority of threads | [`precedence`] |
 //!
-//! A frame in a [`Ring`] stays where the kernel put it until it is given back: an emulator that
-//! delays packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a
-//! device `CAP_NET_ADMIN`, in the network namespace of the calling thread; anybody may ask what a
-//! device is like.
+//! A frame in a [`Ring`] stays in the kernel's slot until it is given back: an emulator that delays
+//! packets needs no other memory for them. Frames need `CAP_NET_RAW`, and changes of a device
+//! `CAP_NET_ADMIN`, in the network namespace of the calling thread; reading a device's properties
+//! needs no privilege.
 
 mod capture;
 pub mod clock;

@@ -8,8 +8,8 @@
 //!     ▲ oldest not given back      ▲ next to be filled
 //! ```
 //!
-//! A slot begins with its status, which says whose it is. The kernel fills slots in turn as long as
-//! the next one is its own; one that is not makes it drop what arrives, which
+//! A slot begins with its status, which tells whether the kernel or this process owns it. The
+//! kernel fills slots in turn as long as it owns the next one; otherwise it drops packets, which
 //! [`MappedRing::overflow`] counts. Slots may be given back in any order. A packet is copied once,
 //! in the sender's context, with the time at which it was sent.
 
@@ -25,7 +25,7 @@ use crate::{PacketError, socket};
 /// the bit.
 const TAKEN: u32 = 1 << 20;
 
-/// Where the slots are. All lengths are in bytes.
+/// Layout of the ring. All lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Length of a slot, a multiple of 16.
@@ -59,7 +59,7 @@ impl Layout {
 /// A slot that the kernel has filled.
 pub(crate) struct Filled {
     pub(crate) index: usize,
-    /// What the kernel tells of the packet.
+    /// The kernel's header of the packet.
     pub(crate) header: libc::tpacket2_hdr,
 }
 
@@ -129,8 +129,8 @@ impl MappedRing {
     pub(crate) fn bytes(&self, index: usize, start: usize, length: usize) -> &[u8] {
         let start = start.min(self.layout.slot);
         let length = length.min(self.layout.slot - start);
-        // SAFETY: the range lies within the slot, and the kernel does not write there until the
-        // slot is given back, which needs the ring exclusively.
+        // SAFETY: the range is within the slot, and the kernel does not write there until the slot
+        // is given back, which needs the ring exclusively.
         unsafe { std::slice::from_raw_parts(self.at(index).add(start).as_ptr(), length) }
     }
 

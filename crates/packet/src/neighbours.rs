@@ -1,5 +1,5 @@
-//! What a network's neighbours answer when they are asked for their hardware addresses: ARP replies
-//! (RFC 826) and neighbour advertisements (RFC 4861), as they arrive at a device.
+//! Answers of a network's neighbours to requests for their hardware addresses: ARP replies (RFC
+//! 826) and neighbour advertisements (RFC 4861), as they arrive at a device.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

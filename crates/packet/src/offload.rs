@@ -1,4 +1,4 @@
-//! What a frame leaves to be done by whoever puts it on a wire: `struct virtio_net_hdr`
+//! Work on a frame that is left to the device which transmits it: `struct virtio_net_hdr`
 //! (linux/virtio_net.h).
 
 /// Length of the header before each frame.
@@ -38,13 +38,13 @@ impl Offload {
         Some(Self(*bytes.first_chunk()?))
     }
 
-    /// As it goes before a frame.
+    /// The header's bytes, as they precede a frame.
     #[must_use]
     pub fn bytes(self) -> [u8; LENGTH] {
         self.0
     }
 
-    /// What the packet is to be cut into.
+    /// Segmentation that is left to be done.
     pub(crate) fn segmentation(self) -> Segmentation {
         match self.0[1] & !GSO_ECN {
             GSO_NONE => Segmentation::None,
@@ -59,12 +59,12 @@ impl Offload {
         usize::from(u16::from_ne_bytes([self.0[4], self.0[5]]))
     }
 
-    /// Where the header that carries the checksum begins, if the checksum is left to be computed.
+    /// Offset of the header that carries the checksum, if the checksum is left to be computed.
     pub(crate) fn checksum_start(self) -> Option<usize> {
         (self.0[0] & NEEDS_CHECKSUM != 0).then(|| usize::from(u16::from_ne_bytes([self.0[6], self.0[7]])))
     }
 
-    /// The same for a packet of one frame.
+    /// This header for a packet of one frame.
     #[must_use]
     pub fn unsegmented(mut self) -> Self {
         self.0[1..6].fill(0);

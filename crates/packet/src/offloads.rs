@@ -1,4 +1,4 @@
-//! What a device leaves to others (`ethtool -k`).
+//! Offloads of a device (`ethtool -k`).
 
 use crate::{PacketError, ethtool};
 
@@ -9,7 +9,7 @@ pub enum Feature {
     TcpSegmentation,
     /// The stack cuts them just before the device (GSO).
     GenericSegmentation,
-    /// What arrives is put together again (GRO).
+    /// The stack joins segments that arrive (GRO).
     GenericReceive,
 }
 
@@ -30,7 +30,8 @@ pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> 
     ethtool::exchange(device, &mut [feature.command() + 1, u32::from(on)])
 }
 
-/// Whether `device` in this thread's network namespace has a feature switched on. Anybody may ask.
+/// Whether `device` in this thread's network namespace has a feature switched on. Needs no
+/// privilege.
 pub fn get(device: &str, feature: Feature) -> Result<bool, PacketError> {
     let mut words = [feature.command(), 0];
     ethtool::exchange(device, &mut words)?;

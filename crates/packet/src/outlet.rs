@@ -18,11 +18,11 @@ pub struct Outlet {
     vectors: Vec<libc::iovec>,
 }
 
-/// What became of packets.
+/// Result of sending packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// So many of the first ones went out. Fewer than all means that the device had no room for
-    /// more: they may be tried again.
+    /// Number of packets sent, from the first on. Fewer than all means that the device had no room
+    /// for more: they may be tried again.
     pub packets: usize,
     /// The one after these is of a kind that the device will never take.
     pub refused: bool,

@@ -1,9 +1,10 @@
-//! Which threads run first: those that move packets are late by whatever keeps them waiting.
+//! Real-time priority of threads that move packets, which would otherwise be late.
 
 use std::io;
 
 /// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own
-/// of that kind have 50. It needs root or `RLIMIT_RTPRIO`. What the thread starts has none.
+/// real-time threads have 50. Needs root or `RLIMIT_RTPRIO`. Threads that it starts do not inherit
+/// it.
 pub fn take(priority: u8) -> io::Result<()> {
     schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }

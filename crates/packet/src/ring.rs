@@ -1,11 +1,11 @@
-//! Frames of a device in a ring that the kernel fills, in which they may stay.
+//! Frames of a device in a ring that the kernel fills, in which they can be kept.
 //!
 //! ```text
 //! slot: tpacket2_hdr · sockaddr_ll · virtio_net_hdr · frame
 //! ```
 //!
-//! Whoever delays frames needs no other memory for them: slots may be given back in any order, and
-//! what arrives while the next one is still out is counted ([`Ring::overflow`]).
+//! A program that delays frames needs no other memory for them: slots may be given back in any
+//! order. Frames that arrive while the next slot is still in use are counted ([`Ring::overflow`]).
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -24,7 +24,7 @@ const ALIGNMENT: usize = 16;
 /// Sizes of blocks to choose from.
 const BLOCKS: [usize; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
-/// How a ring is laid out.
+/// Layout of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry(Layout);
 
@@ -64,20 +64,20 @@ fn waste(block: usize, slot: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     index: u32,
-    /// Where the header of the frame's offloads begins, in the slot.
+    /// Offset in the slot of the header of the frame's offloads.
     start: u16,
 }
 
 /// A frame that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Where it is.
+    /// Slot that holds it.
     pub slot: Slot,
-    /// When it was sent into the device.
+    /// Time at which it was sent into the device.
     pub at: Time,
     /// Its length, Ethernet header included.
     pub length: usize,
-    /// What its sender left to be done.
+    /// Work that its sender left to the device.
     pub offload: Offload,
     /// It was longer than a slot and the rest is lost.
     pub truncated: bool,
@@ -113,7 +113,7 @@ impl Ring {
         limit
     }
 
-    /// How it is laid out.
+    /// Layout of the ring.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         Geometry(self.slots.layout())
@@ -125,7 +125,8 @@ impl Ring {
         &self.frame_with_offload(slot, length)[offload::LENGTH..]
     }
 
-    /// What an [`Outlet`](crate::Outlet) sends: the header of its offloads and the frame.
+    /// The header of the frame's offloads and the frame, as an [`Outlet`](crate::Outlet) sends
+    /// them.
     #[must_use]
     pub fn frame_with_offload(&self, slot: Slot, length: usize) -> &[u8] {
         self.slots.bytes(slot.index as usize, usize::from(slot.start), offload::LENGTH + length)

@@ -17,12 +17,12 @@ pub(crate) fn open_cooked(device: &str) -> Result<OwnedFd, PacketError> {
 }
 
 fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
-    // SAFETY: socket takes three integers; the descriptor it gives belongs to nobody else.
+    // SAFETY: socket takes three integers; the descriptor that it returns has no other owner.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(PacketError::last("socket(AF_PACKET)", device));
     }
-    // SAFETY: fd is open and owned by nobody.
+    // SAFETY: fd is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -74,27 +74,28 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
 /// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h, 4.20).
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
-/// What this host sends is not received.
+/// Excludes packets that this host sends.
 pub(crate) fn ignore_outgoing(fd: &OwnedFd, device: &str) -> Result<(), PacketError> {
     set(fd, device, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1_i32, "setsockopt(PACKET_IGNORE_OUTGOING)")
 }
 
-/// Packets that found no room, since the last call: the kernel forgets what it has told.
+/// Number of packets dropped for lack of room since the last call: the kernel resets the counter
+/// when it is read.
 pub(crate) fn drops(fd: &OwnedFd, device: &str) -> Result<u64, PacketError> {
-    let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-    let mut length = size_of_val(&told) as libc::socklen_t;
-    // SAFETY: pointer and length describe `told`, which the kernel fills.
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut length = size_of_val(&statistics) as libc::socklen_t;
+    // SAFETY: pointer and length describe `statistics`, which the kernel fills.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
             libc::SOL_PACKET,
             libc::PACKET_STATISTICS,
-            (&raw mut told).cast(),
+            (&raw mut statistics).cast(),
             &raw mut length,
         )
     };
     if result == 0 {
-        Ok(u64::from(told.tp_drops))
+        Ok(u64::from(statistics.tp_drops))
     } else {
         Err(PacketError::last("getsockopt(PACKET_STATISTICS)", device))
     }

@@ -1,5 +1,5 @@
-//! Packets that stand for many frames (TCP and UDP segmentation offload): which frames they are,
-//! and how a run of those frames looks as a packet of its own.
+//! Packets that consist of many frames (TCP and UDP segmentation offload): their frames, and
+//! packets made of some of these.
 //!
 //! ```text
 //! Ethernet · IP · TCP │ segment 0 │ segment 1 │ … │ last (may be shorter)
@@ -40,8 +40,7 @@ pub struct Superpacket {
 }
 
 impl Superpacket {
-    /// The frames that `frame` stands for; `None` if it is just one, or in a form that this crate
-    /// does not know.
+    /// Parses `frame`; `None` if it is just one frame, or in an unknown form.
     #[must_use]
     pub fn parse(frame: &[u8], offload: Offload) -> Option<Self> {
         let tcp = match offload.segmentation() {
@@ -66,7 +65,7 @@ impl Superpacket {
         (known && payload > segment).then_some(Self { offload, ip, version, transport, tcp, headers, payload, segment })
     }
 
-    /// How many frames it stands for; 2 or more.
+    /// Number of its frames; 2 or more.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.payload.div_ceil(self.segment)
@@ -78,8 +77,7 @@ impl Superpacket {
         self.headers + self.segment.min(self.payload.saturating_sub(index * self.segment))
     }
 
-    /// The packet that stands for some of the frames of `frame`, preceded by the header of its
-    /// offloads.
+    /// A packet made of some of the frames of `frame`, preceded by the header of its offloads.
     #[must_use]
     pub fn cut(&self, frame: &[u8], frames: Range<usize>) -> Vec<u8> {
         let mut packet = Vec::new();
@@ -87,7 +85,7 @@ impl Superpacket {
         packet
     }
 
-    /// The same into memory that is there, in place of what was in it.
+    /// Like [`cut`](Self::cut), into existing memory, whose contents it replaces.
     pub fn cut_into(&self, packet: &mut Vec<u8>, frame: &[u8], frames: Range<usize>) {
         let (first, last) = (frames.start * self.segment, (frames.end * self.segment).min(self.payload));
         let one = last - first <= self.segment;
@@ -135,9 +133,9 @@ impl Superpacket {
         }
     }
 
-    /// What is to be completed is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200
-    /// section 8.1), of which only the length is another one; its destination is that of a routing
-    /// header where there is one.
+    /// The partial checksum is the sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section
+    /// 8.1), of which only the length differs; its destination is that of a routing header where
+    /// there is one.
     fn mend_checksum(&self, frame: &mut [u8]) {
         let whole = folded((self.headers - self.transport + self.payload) as u32);
         let length = folded((frame.len() - self.transport) as u32);

@@ -1,10 +1,10 @@
-//! A network device whose other end is this process (tun.txt, `IFF_TAP`): what hosts send into it
-//! is read here, packet by packet.
+//! A network device whose other end is this process (tun.txt, `IFF_TAP`): packets that the host
+//! sends into it are read here.
 //!
-//! The device goes when the descriptor is closed, however this process ends, and with it all routes
-//! that lead into it. Hosts leave to it what they leave to a network card, where the kernel can
-//! tell so: segmentation and checksums. What is read may be a [`Superpacket`](crate::Superpacket),
-//! and begins with its [`Offload`].
+//! The device is removed when the descriptor is closed, however this process ends, and with it all
+//! routes that lead into it. The host leaves segmentation and checksums to it, as to a network
+//! card. What is read may be a [`Superpacket`](crate::Superpacket), and begins with its
+//! [`Offload`].
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -89,8 +89,8 @@ impl Tap {
         }
     }
 
-    /// Lets the host receive a frame from the device. One for which it has no room now is lost, as
-    /// on any device.
+    /// Passes a frame to the host. One for which it has no room at the moment is lost, as on any
+    /// device.
     pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
         // With nothing left to be done.
         let header = [0; Offload::LENGTH];

@@ -9,10 +9,10 @@
 use icdc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
-/// What a path is like from some time on.
+/// New properties of a path from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// That time, since the first frame arrived.
+    /// Time of the change, since the first frame arrived.
     pub after: Span,
     /// Rate of the bottleneck, in bits on the wire.
     pub rate: Rate,

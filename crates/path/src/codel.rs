@@ -47,7 +47,7 @@ impl Default for Parameters {
 #[derive(Clone, Debug)]
 pub struct Codel {
     parameters: Parameters,
-    /// When packets will have waited too long for an interval.
+    /// Time at which the sojourn times will have exceeded the target for an interval.
     above_from: Option<Time>,
     /// Drops of the present or the last dropping state, and how many it began with.
     count: u32,
@@ -79,8 +79,8 @@ impl Codel {
         self.parameters.marks
     }
 
-    /// Whether a packet is dropped, or marked, that leaves at `now` after having waited for
-    /// `sojourn`; packets come in the order in which they leave.
+    /// Whether a packet that leaves at `now` after a sojourn time of `sojourn` is dropped or
+    /// marked; packets come in the order in which they leave.
     pub fn drops(&mut self, now: Time, sojourn: Span) -> bool {
         let is_above = self.is_above(now, sojourn);
         if self.is_dropping {

@@ -45,7 +45,7 @@ impl Delay {
         self.is_catching_up = true;
     }
 
-    /// When what departed at `departure` is delivered.
+    /// Delivery time of a packet that departed at `departure`.
     pub fn deliver(&mut self, departure: Time) -> Time {
         let mut due = departure + self.delay;
         if !self.jitter.is_zero() {

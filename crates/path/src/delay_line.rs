@@ -1,4 +1,4 @@
-//! What is on its way: packets and the times at which they are due, first in, first out.
+//! Packets in transit with their delivery times, first in, first out.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ impl<P> DelayLine<P> {
         self.waiting.push_back((due, packet));
     }
 
-    /// When the next packet is due.
+    /// Delivery time of the next packet.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         self.waiting.front().map(|(due, _)| *due)
@@ -36,7 +36,7 @@ impl<P> DelayLine<P> {
         self.waiting.pop_front()
     }
 
-    /// How many packets are on their way.
+    /// Number of packets in transit.
     #[must_use]
     pub fn held(&self) -> usize {
         self.waiting.len()

@@ -10,12 +10,12 @@ use crate::input_port::Reception;
 use crate::loss::Loss;
 use crate::{Change, Delay, DropTail, Frame, InputPort, Settings, SettingsError};
 
-/// What becomes of a frame.
+/// Outcome of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives at the far end at this time.
+    /// Arrives at the far end at this time.
     Delivered(Time),
-    /// So it does, and carries a mark that says "congested".
+    /// Arrives at the far end at this time, marked as having met congestion.
     Marked(Time),
     /// The path loses it.
     Lost,
@@ -28,7 +28,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// When it arrives at the far end, if it does.
+    /// Time of arrival at the far end, if it arrives.
     #[must_use]
     pub fn due(self) -> Option<Time> {
         match self {
@@ -38,8 +38,8 @@ impl Fate {
     }
 }
 
-/// What happened so far, in frames and in bytes on the wire. Every frame that was offered is in
-/// exactly one of the other counts; those that are marked are delivered, too.
+/// Counters in frames and in bytes on the wire. Every frame that was offered is in exactly one of
+/// the other counts; those that are marked are delivered, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Frames that arrived.
@@ -73,9 +73,9 @@ pub struct Direction {
     codel: Option<Codel>,
     delay: Delay,
     counters: Counters,
-    /// Those to come.
+    /// Changes that are still to come.
     changes: VecDeque<Change>,
-    /// When the first frame arrived.
+    /// Arrival time of the first frame.
     begun: Option<Time>,
     is_cut: bool,
 }
@@ -98,7 +98,8 @@ impl Direction {
         })
     }
 
-    /// What becomes of a frame that arrives at `now`; times must not decrease from call to call.
+    /// Decides the outcome of a frame that arrives at `now`; times must not decrease from call to
+    /// call.
     pub fn offer(&mut self, now: Time, frame: Frame) -> Fate {
         let begun = *self.begun.get_or_insert(now);
         while let Some(&change) = self.changes.front().filter(|change| now >= begun + change.after) {
@@ -169,7 +170,7 @@ impl Direction {
         self.bottleneck.queued(now)
     }
 
-    /// How long a frame that is sent at `now` waits for the host's line; zero without one.
+    /// Time that a frame sent at `now` waits for the host's line; zero without one.
     #[must_use]
     pub fn line_backlog(&self, now: Time) -> Span {
         self.port.backlog(now)
@@ -181,7 +182,7 @@ impl Direction {
         self.codel.as_ref().is_some_and(Codel::marks)
     }
 
-    /// What happened so far.
+    /// Counters since the beginning.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

@@ -37,13 +37,13 @@ impl DropTail {
         self.transmitter.backlog(now) + wire_length <= self.limit
     }
 
-    /// How long a frame that arrives at `now` waits before its first bit leaves.
+    /// Time that a frame arriving at `now` waits before its first bit leaves.
     #[must_use]
     pub fn wait(&self, now: Time) -> Span {
         self.transmitter.backlog_time(now)
     }
 
-    /// Another rate from `now` on, see [`Transmitter::change_rate`].
+    /// Changes the rate from `now` on, see [`Transmitter::change_rate`].
     ///
     /// # Panics
     /// If the rate is zero.

@@ -12,7 +12,7 @@ use icdc_units::{Rate, Span, Time};
 
 use crate::{Frame, Transmitter};
 
-/// What may wait for the line, in time.
+/// Longest wait for the line; frames beyond it are dropped.
 const LONGEST_WAIT: Span = Span::from_millis(100);
 
 /// See the module's description.
@@ -21,10 +21,10 @@ pub struct InputPort {
     line: Option<Transmitter>,
 }
 
-/// What becomes of a frame at the port.
+/// Outcome of a frame at the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// It has been received, at this time.
+    /// Received at this time.
     Received(Time),
     /// A gap frame: charged to the line, and gone.
     Gap,
@@ -42,13 +42,13 @@ impl InputPort {
         Self { line: rate.map(Transmitter::new) }
     }
 
-    /// How long a frame that is sent at `now` waits for the line.
+    /// Time that a frame sent at `now` waits for the line.
     #[must_use]
     pub fn backlog(&self, now: Time) -> Span {
         self.line.as_ref().map_or(Span::ZERO, |line| line.backlog_time(now))
     }
 
-    /// What becomes of a frame sent at `now`.
+    /// Decides the outcome of a frame sent at `now`.
     pub fn receive(&mut self, now: Time, frame: Frame) -> Reception {
         let Some(line) = &mut self.line else {
             return Reception::Received(now);

@@ -1,5 +1,5 @@
-//! What one direction of a long path does to packets: it loses some, queues them before a
-//! bottleneck, drops what the queue cannot take, and delays the rest.
+//! Model of one direction of a long path: it loses some packets, queues the others before a
+//! bottleneck, drops those that the queue has no room for, and delays the rest.
 //!
 //! ```text
 //! arrival ─► input port ─► loss ─► bottleneck ─► delay ─► delivery
@@ -16,12 +16,12 @@
 //! | a queue that is kept short | [`codel`] |
 //! | delay, jitter without reordering | [`Delay`] |
 //! | all of them in order, with counters | [`Direction`] |
-//! | what becomes different while it runs | [`Change`] |
+//! | changes in the course of time | [`Change`] |
 //! | packets that wait for their time | [`DelayLine`] |
 //!
-//! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in
-//! and the time of delivery, or the reason why there is none, comes out. The live emulator passes
-//! the kernel's arrival stamps, the simulator its virtual time; the decisions are the same.
+//! Nothing here reads a clock, sends a packet or allocates per packet: the time of arrival goes in,
+//! and the time of delivery, or the reason for a loss, comes out. The live emulator passes the
+//! kernel's arrival stamps, the simulator its virtual time; the decisions are identical.
 //!
 //! ```
 //! use icdc_path::{Direction, Fate, Frame, Settings};
@@ -85,7 +85,7 @@ impl Frame {
         Self { length, gap: true, ecn_capable: false }
     }
 
-    /// What the wire is charged for it.
+    /// Length that the frame takes on the wire, overhead included.
     pub fn wire_length(self) -> ByteCount {
         self.length + WIRE_OVERHEAD
     }

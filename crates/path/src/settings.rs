@@ -1,4 +1,4 @@
-//! What one direction of a path is like, checked before anything is built from it.
+//! Properties of one direction of a path, checked before anything is built from them.
 
 use icdc_units::{ByteCount, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Settings {
     pub mtu: ByteCount,
     /// From which all randomness follows.
     pub seed: u64,
-    /// What becomes different later, in the order of time.
+    /// Changes in the course of time, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -60,28 +60,28 @@ impl Default for Settings {
     }
 }
 
-/// Why no path can be like this.
+/// Reason for which settings are invalid.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// A rate of zero or one beyond [`MAX_RATE`].
     #[error("{what} of {rate} cannot be emulated: give 8bit to {MAX_RATE}")]
     Rate {
-        /// Which of them.
+        /// The rate that is meant.
         what: &'static str,
-        /// What was asked for.
+        /// The given rate.
         rate: Rate,
     },
     /// Delay and jitter together beyond [`MAX_DELAY`].
     #[error("a one-way delay of {delay} (jitter included) is too long: give {MAX_DELAY} at most")]
     Delay {
-        /// What was asked for.
+        /// The given delay.
         delay: Span,
     },
     /// The queue cannot take a single frame.
     #[error("a queue of {queue} cannot hold one frame: with this MTU give {least} or more")]
     Queue {
-        /// What was asked for.
+        /// The given limit.
         queue: ByteCount,
         /// Wire length of the largest frame.
         least: ByteCount,
@@ -145,7 +145,7 @@ impl Settings {
         on_wire.scaled(largest - WIRE_OVERHEAD.as_u64(), largest)
     }
 
-    /// Whether a path can be like this.
+    /// Checks the settings.
     pub fn check(&self) -> Result<(), SettingsError> {
         for (what, rate) in [("a bottleneck", Some(self.rate)), ("a line", self.line_rate)] {
             if let Some(rate) = rate.filter(|rate| rate.as_bytes_per_second() == 0 || *rate > MAX_RATE) {

@@ -33,8 +33,8 @@ impl Transmitter {
         Self { rate, free: Time::ORIGIN, rest: 0 }
     }
 
-    /// Sends at another rate from `now` on. What waits then takes its time anew for those that come
-    /// behind it; its own departures have been told.
+    /// Changes the rate from `now` on. The backlog takes its time at the new rate for packets
+    /// behind it; the departure times of its own packets were returned already and stay.
     ///
     /// # Panics
     /// If the rate is zero.
@@ -44,13 +44,13 @@ impl Transmitter {
         self.send(now, waiting);
     }
 
-    /// How long a frame that arrives at `now` waits before its first bit leaves.
+    /// Time that a frame arriving at `now` waits before its first bit leaves.
     #[must_use]
     pub fn backlog_time(&self, now: Time) -> Span {
         self.free - now
     }
 
-    /// What has been accepted and is not yet on the wire at `now`, the rest of the frame in
+    /// Bytes that were accepted and are not on the wire at `now`, the rest of the frame in
     /// transmission included. Rounded up.
     #[must_use]
     pub fn backlog(&self, now: Time) -> ByteCount {

@@ -16,14 +16,14 @@ use icdc_units::{ByteCount, Span, Time};
 /// Arrivals beyond this many in a window are not kept; the window's burstiness is then unknown.
 const MAX_ARRIVALS: usize = 4_000_000;
 
-/// What one window showed.
+/// Measurements of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When it began.
+    /// Start of the window.
     pub start: Time,
-    /// How long it was.
+    /// Length of the window.
     pub length: Span,
-    /// What arrived in it.
+    /// Bytes that arrived in it.
     pub bytes: ByteCount,
     /// Longest virtual queue.
     pub burst: ByteCount,

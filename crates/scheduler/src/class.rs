@@ -1,4 +1,4 @@
-//! What classes are like, and which trees of them can be.
+//! Settings of classes, and the rules for trees of them.
 
 use icdc_units::Rate;
 use thiserror::Error;
@@ -12,13 +12,14 @@ pub struct ClassSettings {
     pub name: String,
     /// The class that it is part of; `None`: of the line itself.
     pub parent: Option<String>,
-    /// What it gets whenever it has something to send; `None`: only what others leave.
+    /// Guaranteed rate; `None`: only bandwidth that others leave.
     pub rate: Option<Rate>,
     /// The most that it may have; `None`: its rate, or all that others leave if it has none.
     pub ceiling: Option<Rate>,
-    /// How its frames wait.
+    /// Queue of its frames.
     pub queue: QueueSettings,
-    /// Which frames belong to it. The first filter that fits decides, in the order of classes.
+    /// Filters that select its frames. The first filter that matches decides, in the order of
+    /// classes.
     pub filters: Vec<Filter>,
 }
 
@@ -38,7 +39,7 @@ impl Placed {
         if self.is_leaf { *ceiling } else { ceiling.or(*rate) }
     }
 
-    /// Whether it may have more than its rate.
+    /// Whether it may exceed its rate.
     pub(super) fn borrows(&self) -> bool {
         match (self.settings.rate, self.settings.ceiling) {
             (None, _) => true,
@@ -48,51 +49,51 @@ impl Placed {
     }
 }
 
-/// Why classes cannot be.
+/// Reason for which a tree of classes is invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// None at all.
+    /// There is no class.
     #[error("there is no class")]
     Empty,
-    /// Nothing to call it by, or another has the name.
+    /// A class has no name, or the name of another.
     #[error("class {0:?}: every class has a name of its own")]
     Name(String),
-    /// It names a class that does not come before it.
+    /// Its parent is not a class before it.
     #[error("class {name}: its parent {parent:?} is no class before it")]
     Parent {
         /// The class.
         name: String,
-        /// What it names.
+        /// The given parent.
         parent: String,
     },
     /// Filters sort frames into leaves.
     #[error("class {0}: it has classes of its own, so its filters belong to them")]
     FiltersAboveLeaves(String),
-    /// Nothing can ever be sent, or less than promised.
+    /// Its ceiling is less than its rate.
     #[error("class {name}: a ceiling of {ceiling} is less than its rate of {rate}")]
     Ceiling {
         /// The class.
         name: String,
-        /// What it is promised.
+        /// Its rate.
         rate: Rate,
-        /// What it may have.
+        /// Its ceiling.
         ceiling: Rate,
     },
-    /// A rate of nothing.
+    /// Its rate is below the least.
     #[error("class {0}: the least rate is {LEAST_RATE}")]
     Slow(String),
-    /// More is promised than there is.
+    /// The rates of the children exceed the rate of the parent.
     #[error("child rates of {within} sum to {promised}, exceeding its {available}: lower their rates")]
     Sum {
         /// A class, or the line.
         within: String,
         /// Sum of the rates.
         promised: Rate,
-        /// What there is.
+        /// Rate of the parent.
         available: Rate,
     },
-    /// The class for what no filter fits is none of the leaves.
+    /// The default class is not a leaf.
     #[error("the default class {0:?} is no class without classes of its own")]
     Default(String),
 }
@@ -160,7 +161,7 @@ impl Tree {
         self.classes.iter().map(|class| class.parent)
     }
 
-    /// The class of a frame with these headers; `None` stands for one without IP.
+    /// Index of the class of a frame with these headers; `None` is a frame without IP.
     #[must_use]
     pub fn class_of(&self, headers: Option<&Headers>) -> usize {
         let fitting = headers.and_then(|headers| {

@@ -2,8 +2,8 @@
 
 use icdc_units::{ByteCount, Rate};
 
-/// Says from which position on the line the next frame may leave, so that what leaves is `rate` of
-/// a line of `line`.
+/// Computes the position on the line from which the next frame may leave, so that the class gets
+/// `rate` of a line of `line`.
 #[derive(Clone, Debug)]
 pub(super) struct ByteClock {
     line: u64,
@@ -20,19 +20,19 @@ impl ByteClock {
         Self { line, rate, due: position.as_u64(), rest: 0 }
     }
 
-    /// From which position on.
+    /// Position from which the next frame may leave.
     pub(super) fn due(&self) -> u64 {
         self.due
     }
 
-    /// What has not been used up to `position` is lost.
+    /// Drops the credit for what was not used up to `position`.
     pub(super) fn not_before(&mut self, position: u64) {
         if self.due < position {
             (self.due, self.rest) = (position, 0);
         }
     }
 
-    /// How far the line goes while the class sends `bytes`, rounded down.
+    /// Bytes that pass on the line while the class sends `bytes`, rounded down.
     pub(super) fn stretch(&self, bytes: u64) -> u64 {
         u64::try_from(u128::from(bytes) * u128::from(self.line) / u128::from(self.rate)).unwrap_or(u64::MAX)
     }

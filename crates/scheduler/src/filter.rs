@@ -1,4 +1,4 @@
-//! Which frames a class is about.
+//! Filters that select the frames of a class.
 
 use std::ops::RangeInclusive;
 
@@ -12,9 +12,9 @@ pub struct Filter {
     pub to: Option<Prefix>,
     /// Addresses that it comes from.
     pub from: Option<Prefix>,
-    /// What IP carries: 6 for TCP, 17 for UDP.
+    /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: Option<u8>,
-    /// Ports that it goes to.
+    /// Destination ports.
     pub ports: Option<RangeInclusive<u16>>,
     /// Ports that it comes from.
     pub source_ports: Option<RangeInclusive<u16>>,
@@ -23,7 +23,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether it fits.
+    /// Whether the headers match.
     #[must_use]
     pub fn fits(&self, headers: &Headers) -> bool {
         let in_range = |range: &Option<RangeInclusive<u16>>, port: Option<u16>| {
@@ -37,7 +37,7 @@ impl Filter {
             && in_range(&self.ports, headers.ports.map(|(_, destination)| destination))
     }
 
-    /// Whether a packet can fit both.
+    /// Whether a packet can match both.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         fn apart<T>(a: Option<&T>, b: Option<&T>, meet: impl Fn(&T, &T) -> bool) -> bool {

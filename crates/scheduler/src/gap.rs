@@ -1,5 +1,5 @@
 //! Gaps as frames: PAUSE frames with a pause time of zero (IEEE 802.3 annex 31B), which every
-//! switch drops at its input port and which stop nobody.
+//! switch drops at its input port and which pause no sender.
 
 use icdc_units::ByteCount;
 

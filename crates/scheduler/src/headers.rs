@@ -1,15 +1,15 @@
-//! What filters look at in an Ethernet frame, and the mark that says "congested" (RFC 3168).
+//! Headers of an Ethernet frame that filters match, and the ECN mark (RFC 3168).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The part of a packet's headers that filters may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Headers {
-    /// Where it comes from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
-    /// Number of what IP carries: 6 for TCP, 17 for UDP.
+    /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: u8,
     /// Ports, of source and destination; `None` where there are none, as in all fragments but the
     /// first.
@@ -85,10 +85,10 @@ fn network(frame: &[u8]) -> Option<(u16, usize)> {
     Some((word(at)?, at + 2))
 }
 
-/// What an IPv6 packet carries behind its extension headers (RFC 8200), with its data unless that
-/// is a later fragment.
+/// Protocol number and data behind an IPv6 packet's extension headers (RFC 8200); no data if it is
+/// a later fragment.
 fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
-    // More extensions than that are nobody's.
+    // No ordinary packet has more extension headers.
     for _ in 0..8 {
         let Some(header) = data.first_chunk::<8>() else { return (next, Some(data)) };
         let length = match next {
@@ -106,8 +106,7 @@ fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     (next, None)
 }
 
-/// Whether an Ethernet frame is what neighbours say to find each other: ARP, or neighbour discovery
-/// (RFC 4861).
+/// Whether an Ethernet frame belongs to neighbour discovery: ARP or RFC 4861.
 #[must_use]
 pub fn is_of_neighbours(frame: &[u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };

@@ -10,27 +10,27 @@
 //! a class that had nothing to send:                   due ← max(due, position)       nothing is saved up
 //! ```
 //!
-//! Whoever drives it moves `position`: by what it sends, by gap frames that fill the line, or by
-//! the clock. The next frame is, in this order: of the classes with a rate that are due the one
-//! whose next full frame would be due soonest after this one; of those that may take more than
-//! their rate, or that have none, the one that has had least, as far as the ceilings above it
-//! allow; else a gap up to the next position at which something is due.
+//! The caller moves `position`: by the frames that it sends, by gap frames that fill the line, or
+//! by the clock. The next frame is, in this order: of the due classes with a rate, that of the one
+//! whose next full frame would be due soonest after this one; of the classes that may exceed their
+//! rate or have none, that of the one that has had least, as far as the ceilings above it allow;
+//! else there is a gap up to the next position at which a class is due.
 //!
 //! | part | file |
 //! |---|---|
 //! | a class's clock | `clock` |
-//! | what classes are like, and which trees cannot be | [`ClassSettings`], [`Tree`] |
-//! | which class a frame belongs to | [`Filter`], on [`Headers`] |
-//! | a class's frames that wait: byte limit, drop-tail, marking, CoDel | `queue` |
-//! | the classes of flows that came lately | `recent` |
+//! | settings of classes, and the rules for trees of them | [`ClassSettings`], [`Tree`] |
+//! | filters that select the class of a frame | [`Filter`], on [`Headers`] |
+//! | the queue of a class: byte limit, drop-tail, marking, CoDel | `queue` |
+//! | cache of the classes of recent flows | `recent` |
 //! | the order of all that | [`Scheduler`] |
 //! | gaps as frames | [`gap_frames`] |
-//! | how bursty traffic is, in the papers' measure | [`Burstiness`] |
+//! | burstiness of traffic, as the papers measure it | [`Burstiness`] |
 //!
 //! Lengths are those on the wire: the Ethernet frame and 24 bytes. PSPacer counts 20 bytes less,
-//! and serves the highest rate first among the classes that are due. So do we among classes that
-//! became due together (WF2Q, Bennett and Zhang, 1996): a fast class notices a frame's delay most.
-//! A slow one that has waited for most of its own interval goes before it.
+//! and serves the highest rate first among the classes that are due. This is also done here among
+//! classes that became due together (WF2Q, Bennett and Zhang, 1996): a fast class notices a frame's
+//! delay most. A slow one that has waited for most of its own interval goes before it.
 
 #![forbid(unsafe_code)]
 

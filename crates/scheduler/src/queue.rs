@@ -1,30 +1,31 @@
-//! The frames of one class that wait for their turn, in order.
+//! The queue of one class.
 //!
-//! A paced class is a bottleneck, and its queue must not become a bloated one. What does not fit
-//! into the limit is dropped as it comes (drop-tail). Beyond that, ECN-capable packets are marked
-//! from some length on (RFC 3168, a step as in RFC 8257), or `CoDel` (RFC 8289) looks at how long
-//! packets have waited: from the first time at which all of an `interval` waited longer than
+//! A paced class is a bottleneck, and its queue must not become bloated. Frames beyond the limit
+//! are dropped on arrival (drop-tail). In addition, ECN-capable packets are marked from a given
+//! queue length on (RFC 3168, a step as in RFC 8257), or `CoDel` (RFC 8289) watches the time that
+//! packets have waited: once all of an `interval` have waited longer than `target`, it marks or
+//! drops one, then the next after `interval / √count`.
 //! `target`, it marks or drops one, then the next after `interval / √count`.
 
 use std::collections::VecDeque;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// How a class's frames wait.
+/// Settings of a class's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
     /// Bytes on the wire that may wait.
     pub limit: ByteCount,
-    /// What is done before the limit is reached.
+    /// Queue management below the limit.
     pub discipline: Discipline,
 }
 
-/// What is done to a queue that grows, before its limit is reached.
+/// Queue management below the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// Nothing.
     DropTail,
-    /// ECN-capable packets are marked when so much waits before them.
+    /// ECN-capable packets are marked when this many bytes are queued before them.
     Mark(ByteCount),
     /// See the module's description. The target is at least the time of two full frames at the
     /// class's rate.
@@ -49,7 +50,7 @@ pub(super) const FULL_FRAME: ByteCount = ByteCount::new(1538);
 /// A frame to be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting<Packet> {
-    /// Whatever stands for it.
+    /// The packet, in the caller's form.
     pub packet: Packet,
     /// Its length on the wire.
     pub length: ByteCount,
@@ -61,7 +62,7 @@ pub struct Waiting<Packet> {
 pub(super) struct Taken<Packet> {
     pub(super) packet: Packet,
     pub(super) length: ByteCount,
-    /// It is to be marked.
+    /// The frame has to be marked.
     pub(super) mark: bool,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct LeafQueue<Packet> {
     packets: VecDeque<Queued<Packet>>,
     bytes: ByteCount,
     codel: CoDel,
-    /// Packets that `CoDel` has dropped and nobody has asked for yet.
+    /// Packets dropped by `CoDel` since they were last asked for.
     dropped: u64,
 }
 
@@ -90,7 +91,7 @@ impl<Packet> LeafQueue<Packet> {
         queue
     }
 
-    /// What comes from now on waits like this.
+    /// Changes the settings for frames that arrive from now on.
     pub(super) fn change(&mut self, settings: QueueSettings, rate: Option<Rate>) {
         self.settings = settings;
         if let Discipline::CoDel { target, interval } = settings.discipline {
@@ -108,8 +109,7 @@ impl<Packet> LeafQueue<Packet> {
         self.bytes
     }
 
-    /// Takes a frame in; false if there is no room for it. One frame always fits into an empty
-    /// queue.
+    /// Queues a frame; false if there is no room for it. One frame always fits into an empty queue.
     pub(super) fn push(&mut self, now: Time, waiting: Waiting<Packet>) -> bool {
         if !self.is_empty() && self.bytes + waiting.length > self.settings.limit {
             return false;
@@ -169,7 +169,8 @@ impl<Packet> LeafQueue<Packet> {
 struct CoDel {
     target: Span,
     interval: Span,
-    /// When waiting will have been too long for an interval; `None` while it is not too long.
+    /// Time at which the sojourn times will have exceeded the target for an interval; `None` while
+    /// they do not.
     above_until: Option<Time>,
     dropping: bool,
     next: Time,
@@ -178,8 +179,8 @@ struct CoDel {
 }
 
 impl CoDel {
-    /// Whether the frame that leaves at `now` after having waited `sojourn` is to be marked or
-    /// dropped; `left` is what waits behind it.
+    /// Whether the frame that leaves at `now` after a sojourn time of `sojourn` is to be marked or
+    /// dropped; `left`: bytes behind it.
     fn is_too_late(&mut self, now: Time, sojourn: Span, left: ByteCount) -> bool {
         let is_above = self.has_been_above(now, sojourn, left);
         if self.dropping {

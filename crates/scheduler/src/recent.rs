@@ -1,5 +1,5 @@
-//! The classes of packets like those that came lately, so that filters are asked once for each
-//! flow: with a thousand of them, asking all for every frame would cost more than all else.
+//! Cache of the classes of recent packets, so that filters are evaluated once per flow: with a
+//! thousand filters, evaluating all for every frame would cost more than everything else.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,7 +8,7 @@ use super::Headers;
 /// Flows that are remembered.
 const PLACES: usize = 4096;
 
-/// What a filter looks at, and the class that it led to; each has one place, which the latest has.
+/// Headers and the class to which filters led; the latest packet overwrites the others of its slot.
 pub(super) struct Recent {
     places: Vec<Option<(Headers, usize)>>,
     hasher: RandomState,
@@ -19,7 +19,7 @@ impl Recent {
         Self { places: vec![None; PLACES], hasher: RandomState::new() }
     }
 
-    /// The class of a packet with these headers, which `ask` tells if it is not remembered.
+    /// The class of a packet with these headers, which is computed by `ask` if it is not cached.
     pub(super) fn class_of(&mut self, headers: &Headers, ask: impl FnOnce() -> usize) -> usize {
         let place = &mut self.places[self.hasher.hash_one(headers) as usize % PLACES];
         match place {

@@ -1,4 +1,4 @@
-//! What leaves next.
+//! The scheduler: which frame leaves next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,31 +10,31 @@ use super::queue::{FULL_FRAME, LeafQueue, Waiting};
 use super::recent::Recent;
 use super::{ClassSettings, Headers, Tree};
 
-/// A ceiling that had less than it allows may make up for so many bytes on the wire: two full
-/// frames.
+/// Credit of a ceiling that was not used up, in bytes on the wire: two full frames.
 const SLACK: u64 = 2 * FULL_FRAME.as_u64();
 
-/// What is to be done next.
+/// Next step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<Packet> {
     /// This frame leaves. The position has moved by its length.
     Send {
         /// Its class.
         class: usize,
-        /// What stands for it.
+        /// The packet, in the caller's form.
         packet: Packet,
         /// Its length on the wire.
         length: ByteCount,
         /// It has to be marked as having met congestion.
         mark: bool,
     },
-    /// Nothing may leave for so many bytes; [`Scheduler::advance`] says that they have passed.
+    /// No frame may leave for this many bytes; [`Scheduler::advance`] reports that they have
+    /// passed.
     Gap(ByteCount),
     /// Nothing waits.
     Idle,
 }
 
-/// What has happened in one class.
+/// Counters of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
     /// Frames that have left.
@@ -48,17 +48,17 @@ pub struct ClassCounters {
 }
 
 struct Class<Packet> {
-    /// Of leaves with a rate.
+    /// Only leaves with a rate have one.
     clock: Option<ByteClock>,
     ceiling: Option<ByteClock>,
-    /// How far the line goes from one full frame of the clock to the next.
+    /// Bytes on the line from one full frame of the clock to the next.
     turn: u64,
     parent: Option<usize>,
     borrows: bool,
     queue: LeafQueue<Packet>,
     /// It has an entry in one of the heaps.
     is_timed: bool,
-    /// What it has had beyond its rate, to share that evenly.
+    /// Bytes sent beyond its rate, which are shared evenly.
     borrowed: u64,
     counters: ClassCounters,
 }
@@ -71,10 +71,10 @@ pub struct Scheduler<Packet> {
     /// Leaves with a rate that have something to send, by when they are due. Entries may be out of
     /// date.
     timed: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those that are due, by when a full frame after the next would be. Entries may be out of
-    /// date.
+    /// Leaves that are due, by the position at which a full frame after the next would be due.
+    /// Entries may be out of date.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
-    /// So far before its position a frame may leave.
+    /// Bytes by which a frame may leave before its position.
     early: u64,
     recent: Recent,
     /// Leaves that may borrow and have something to send.
@@ -115,9 +115,9 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// The same with frames that may leave so far before they are due, where the line would
-    /// otherwise have a shorter gap: the clocks are charged as ever, so rates stay what they are
-    /// and a burst grows by `early · rate / line` at most.
+    /// A scheduler whose frames may leave this many bytes before they are due, where the line would
+    /// otherwise have a shorter gap: the clocks are charged as before, so that rates stay equal and
+    /// a burst grows by `early · rate / line` at most.
     #[must_use]
     pub fn with_early(self, early: ByteCount) -> Self {
         Self { early: early.as_u64(), ..self }
@@ -159,12 +159,12 @@ impl<Packet> Scheduler<Packet> {
         ByteCount::new(self.position)
     }
 
-    /// So many bytes have passed on the line without a frame of ours.
+    /// Reports that this many bytes have passed on the line without a frame of this scheduler.
     pub fn advance(&mut self, bytes: ByteCount) {
         self.position += bytes.as_u64();
     }
 
-    /// The class of a frame with these headers; `None` stands for one without IP.
+    /// Index of the class of a frame with these headers; `None` is a frame without IP.
     pub fn class_of(&mut self, headers: Option<&Headers>) -> usize {
         let Self { tree, recent, .. } = self;
         match headers {
@@ -186,7 +186,7 @@ impl<Packet> Scheduler<Packet> {
         true
     }
 
-    /// What is to be done next, at `now`: time matters to how long frames have waited only.
+    /// The next step at `now`; the time only determines how long frames have waited.
     pub fn next(&mut self, now: Time) -> Step<Packet> {
         loop {
             let due = self.sort_out_due();
@@ -203,9 +203,9 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// Goes on with other classes. Frames that wait stay in the class of their name, or go to that
-    /// for what no filter fits; none is lost, though queues may be longer than their new limits for
-    /// a while. Counters of classes that stay go on.
+    /// A scheduler with other classes. Waiting frames stay in the class of their name, or move to
+    /// the default class; none is lost, though queues may exceed their new limits for a while.
+    /// Counters of classes that stay are kept.
     #[must_use]
     pub fn with(mut self, now: Time, tree: Tree) -> Self {
         let mut next = Self::new(tree).with_early(ByteCount::new(self.early));
@@ -271,7 +271,7 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// Of the leaves that are due, the one that would soonest be late by a frame.
+    /// The due leaf that would soonest be late by a frame.
     fn most_urgent(&mut self) -> Option<usize> {
         while let Some(Reverse((_, index))) = self.ready.pop() {
             let class = &mut self.classes[index];

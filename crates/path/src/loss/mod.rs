@@ -1,4 +1,4 @@
-//! Which packets a path loses for reasons other than a full queue.
+//! Packet loss for reasons other than a full queue.
 //!
 //! [`Model`] is the description, [`Loss`] the running process. Every process is a function of its
 //! seed and of the number of packets offered, of nothing else: a run can be repeated.
@@ -13,7 +13,7 @@ pub use burst::Burst;
 pub use listed::Listed;
 pub use random::Random;
 
-/// How packets are lost.
+/// Model of packet loss.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Model {
     /// None is.

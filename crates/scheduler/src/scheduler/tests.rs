@@ -129,8 +129,8 @@ fn burst(left: &[Left], class: usize, share: f64) -> f64 {
     longest / 1538.0
 }
 
-/// A frame may be late by its own interval and another's frame, and early by what the scheduler is
-/// told.
+/// A frame may be late by its own interval and another's frame, and early by the given number of
+/// bytes.
 #[test]
 fn classes_burst_by_two_frames_beside_others_of_all_rates() {
     let line = 1_000_000_000;
