@@ -27,11 +27,11 @@ enum Ebpf {
 /// A value of an algorithm that can be set before it is loaded or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// As in the C file.
+    /// Name in the C file.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Description with the unit.
     pub help: &'static str,
-    /// Value when nothing is said.
+    /// Default value.
     pub initial: i64,
     /// Lowest value allowed.
     pub lowest: i64,
@@ -39,7 +39,7 @@ pub struct Parameter {
     pub highest: i64,
 }
 
-/// Why a parameter cannot be set.
+/// Reason for which a parameter cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ParameterError {
     /// The algorithm does not have it.
@@ -47,9 +47,9 @@ pub enum ParameterError {
     Unknown {
         /// Name of the algorithm.
         algorithm: &'static str,
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What there is.
+        /// The known parameters.
         known: String,
     },
     /// Outside of what the algorithm can do with.
@@ -59,7 +59,7 @@ pub enum ParameterError {
         algorithm: &'static str,
         /// Name of the parameter.
         name: &'static str,
-        /// What was asked for.
+        /// The given value.
         value: i64,
         /// Lowest value allowed.
         lowest: i64,
@@ -126,7 +126,7 @@ static ALL: [Algorithm; 9] = [
 ];
 
 impl Algorithm {
-    /// What the kernel calls it: `icdc_NAME` when it is loaded by us, else its own name.
+    /// Name in the kernel: `icdc_NAME` for an algorithm that icdc loads, else its own name.
     #[must_use]
     pub fn kernel_name(&self) -> String {
         match self.ebpf {
@@ -138,12 +138,13 @@ impl Algorithm {
     /// Whether this build has its eBPF object.
     ///
     /// # Errors
-    /// Why there is none, as a sentence for users.
+    /// The reason for which there is none, as a sentence for users.
     pub fn has_object(&self) -> Result<(), &'static str> {
         self.objects().map(|_| ())
     }
 
-    /// Its eBPF object: one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in `.rodata`.
+    /// Its eBPF object: one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in
+    /// `.rodata`.
     ///
     /// # Errors
     /// As [`has_object`](Self::has_object).
@@ -151,8 +152,8 @@ impl Algorithm {
         self.objects().map(|(plain, _)| plain.unpack())
     }
 
-    /// The same, named `icdct_NAME` in the kernel, with a [`TraceRecord`](crate::TraceRecord) of
-    /// each operation in the ring buffer `icdc_trace`.
+    /// Its eBPF object for tracing: named `icdct_NAME` in the kernel, with a
+    /// [`TraceRecord`](crate::TraceRecord) of each operation in the ring buffer `icdc_trace`.
     ///
     /// # Errors
     /// As [`has_object`](Self::has_object).

@@ -9,10 +9,10 @@
 //! | one simulated connection's algorithm | [`native::Connection`] |
 //! | what an algorithm did in the kernel, and whether the native build does the same | [`TraceRecord`], [`native::Replay`] |
 //!
-//! The C sources are under MIT or GPL 2.0: the kernel lends its functions only to programs under a
+//! The C sources are under MIT or GPL 2.0: the kernel offers its functions only to programs under a
 //! license that is compatible with the GPL. Building the eBPF objects takes clang 12 or newer
-//! (`CLANG` names another); without it, or with `ICDC_WITHOUT_EBPF=1`, [`Algorithm::object`] says
-//! why there is none.
+//! (`CLANG` names another); without it, or with `ICDC_WITHOUT_EBPF=1`, [`Algorithm::object`]
+//! returns the reason.
 //!
 //! ```
 //! use icdc_cc::{find, native::Connection};

@@ -1,4 +1,4 @@
-//! What the tracing build of an algorithm says of each operation in the kernel.
+//! Trace records of the tracing build of an algorithm, one for each operation in the kernel.
 
 /// Record of the ring buffer `icdc_trace`, as `c/trace.h` has it; units as in `c/kernel.h`.
 #[repr(C)]
@@ -35,7 +35,7 @@ pub struct TraceRecord {
     pub after: TraceState,
 }
 
-/// What an operation may change.
+/// State that an operation may change.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the kernel's, described in c/kernel.h")]

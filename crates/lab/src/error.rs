@@ -19,9 +19,9 @@ pub enum LabError {
         "the path needs {needed} of memory for its packets, and {available} are free: lower --rate, --rtt or --queue"
     )]
     Memory {
-        /// What it needs.
+        /// Memory that the lab needs.
         needed: ByteCount,
-        /// What there is.
+        /// Memory that is available.
         available: ByteCount,
     },
     /// A name that cannot be part of a namespace's name.
@@ -40,7 +40,7 @@ pub enum LabError {
         /// Names of those that are there.
         others: Vec<String>,
     },
-    /// Its wire has died.
+    /// The wire process has died.
     #[error(
         "the wire of the lab {0} has died: `icdc lab down --name {0}` clears what is left; the last line of its log: {1}"
     )]
@@ -63,7 +63,7 @@ pub enum LabError {
     Program {
         /// The program and its arguments.
         program: String,
-        /// What it wrote to its standard error.
+        /// Its standard error.
         output: String,
     },
     /// Neither root nor allowed to make a user namespace.
@@ -80,7 +80,7 @@ pub enum LabError {
     /// A file.
     #[error("cannot {what}: {cause}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
         /// The error of the kernel.
         cause: io::Error,

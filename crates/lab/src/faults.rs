@@ -1,4 +1,4 @@
-//! What the machine, not the path, did to packets.
+//! Faults of the machine that affect packets, as opposed to the path's.
 
 use icdc_units::Span;
 
@@ -33,16 +33,17 @@ fn faults_but(page: &Page, is_forgiven: impl Fn(Heading, Gauge) -> bool) -> Vec<
     faults
 }
 
-/// Why a measurement must not be used, if so: losses that the machine caused, packets that crossed
-/// otherwise than the mode says, or one packet in a thousand later than `tolerance`.
+/// Reason for which a measurement is invalid, if it is: losses that the machine caused, packets
+/// that crossed otherwise than the mode says, or more than one packet in a thousand later than
+/// `tolerance`.
 #[must_use]
 pub fn spoilt(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     faults(page).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
 }
 
-/// As [`spoilt`], for programs that send far more than the path carries: packets that found the
-/// ring full are forgiven where the queue dropped at least as many. What waits in a full ring is
-/// many times what the queue holds, so the queue had dropped those packets as well.
+/// Like [`spoilt`], for programs that send far more than the path carries: packets lost because the
+/// ring was full are tolerated where the queue dropped at least as many. A full ring holds many
+/// times what the queue does, so the queue would have dropped those packets as well.
 #[must_use]
 pub fn spoilt_but_for_bursts(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     let is_burst = |heading, gauge| {
@@ -52,7 +53,7 @@ pub fn spoilt_but_for_bursts(page: &Page, settings: &Settings, tolerance: Span) 
     faults_but(page, is_burst).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
 }
 
-/// Packets that did not cross as the mode or the delay says.
+/// Reason in terms of packets that did not cross as the mode or the delay says.
 fn mishandled(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     for heading in Heading::BOTH {
         if settings.mode == Mode::Exact && page.gauge(heading, Gauge::Superpackets) > 0 {

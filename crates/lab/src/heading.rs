@@ -1,6 +1,6 @@
 //! The two directions of a lab's path.
 
-/// Which direction packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heading {
     /// From host a to host b.

@@ -22,7 +22,8 @@ pub(crate) const PORT_B: &str = "port-b";
 /// A buffer of TCP is at most this (`int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 
-/// By then the hosts have sent what their devices send by themselves when they come up.
+/// Time after which the hosts have sent whatever their devices send by themselves when they come
+/// up.
 const SETTLING: Span = Span::from_millis(60);
 
 struct Address {
@@ -80,7 +81,7 @@ fn configure_host(
 ) -> Result<(), LabError> {
     let ipv6 = has_ipv6();
     for name in ["all", "default", DEVICE].into_iter().filter(|_| ipv6) {
-        // Addresses are usable at once, and nobody asks for routers.
+        // Addresses are usable at once, and the hosts send no router solicitations.
         write(&format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
         write(&format!("/proc/sys/net/ipv6/conf/{name}/router_solicitations"), "0")?;
         // The groups that IPv6 joins are announced at once instead of within a second.
@@ -132,7 +133,7 @@ fn acknowledge_each(own: &Address, ipv6: bool) -> Result<(), LabError> {
     program::ip(&["-batch", "-"], &commands)
 }
 
-/// Whether a process is on a host of a lab, by the addresses there.
+/// Whether a process is on a host of a lab, judged by the addresses there.
 pub(crate) fn is_host(process: u32) -> bool {
     let routes = fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap_or_default();
     ADDRESSES.iter().any(|address| routes.lines().any(|line| line.ends_with(&format!("-- {}", address.ipv4))))

@@ -18,20 +18,20 @@ use crate::namespaces::Host;
 use crate::process::{self, Process};
 use crate::record::LabRecord;
 use crate::settings::Settings;
-use crate::wire::order::{Answer, Order};
 use crate::wire::page::Page;
+use crate::wire::request::{Answer, Request};
 use crate::{machine, placement, registry, teardown, wire};
 
-/// A lab that stands.
+/// A running lab.
 pub struct Lab {
-    /// What is noted of it.
+    /// Its record.
     pub record: LabRecord,
     directory: PathBuf,
 }
 
 impl Lab {
-    /// Makes a lab that stays until it is taken down. `program` is the icdc that runs the wire (by
-    /// its `lab wire`).
+    /// Makes a lab that stays until it is taken down. `program`: the icdc binary that runs the wire
+    /// (by its `lab wire`).
     pub fn up(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
         Self::make(name, settings, program, None)
     }
@@ -66,7 +66,7 @@ impl Lab {
     ) -> Result<Self, LabError> {
         let user_namespace = !may_administer();
         machine::change(settings);
-        let order = Order {
+        let request = Request {
             name: name.to_owned(),
             directory: directory.to_owned(),
             settings: settings.clone(),
@@ -79,7 +79,7 @@ impl Lab {
         command.args(["lab", "wire"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
         let mut wire = command.spawn().map_err(|error| LabError::io(format!("run {}", program.display()), error))?;
         let mut stdin = wire.stdin.take().expect("piped");
-        let text = serde_json::to_vec(&order).expect("plain data");
+        let text = serde_json::to_vec(&request).expect("plain data");
         stdin.write_all(&text).map_err(|error| LabError::io("tell the wire what to build", error))?;
         drop(stdin);
         let mut line = String::new();
@@ -117,7 +117,7 @@ impl Lab {
             .map_err(|error| LabError::io("read the page of the wire", error))
     }
 
-    /// Where files about it are kept, as long as it stands.
+    /// Directory of its files, which exists as long as the lab.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -136,8 +136,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Moves the calling thread into one of the hosts: what it starts from now on, and every socket
-    /// that it opens, is there.
+    /// Moves the calling thread into one of the hosts: programs that it starts and sockets that it
+    /// opens from now on are there.
     pub fn enter(&self, host: Host) -> Result<(), LabError> {
         let open =
             |path: &Path| File::open(path).map_err(|error| LabError::io(format!("open {}", path.display()), error));
@@ -145,7 +145,7 @@ impl Lab {
         let network = open(&self.record.namespaces[host as usize].0)?;
         if self.record.user_namespace {
             let user = open(Path::new(&format!("/proc/{}/ns/user", self.record.wire.id)))?;
-            // Whoever is there already may not enter it again.
+            // A process may not enter the user namespace that it is in.
             let inode = |file: &File| file.metadata().map(|metadata| metadata.ino()).ok();
             if inode(&user) != inode(&open(Path::new("/proc/self/ns/user"))?) {
                 move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User)).map_err(moved)?;

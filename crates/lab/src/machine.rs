@@ -3,9 +3,9 @@
 //!
 //! `net.core.netdev_max_backlog` limits the packets that wait for a host's work. Its default of
 //! 1000 packets is 12 ms at 1 Gbit/s: a host that does not get to run for longer would lose packets
-//! that the path delivered. Stock hosts (see [`Settings::stock`]) need the limits of buffers that an
-//! application asks for, and a namespace may only take an algorithm as its default that everybody
-//! may use.
+//! that the path delivered. Stock hosts (see [`Settings::stock`]) need the limits of buffers that
+//! an application asks for, and a namespace may only take an algorithm as its default that
+//! everybody may use.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::settings::Settings;
 const BACKLOG: u64 = 200_000;
 /// Bytes, Linux' default (socket(7)).
 const STOCK_BUFFER: u64 = 212_992;
-/// What everybody may use where CUBIC is the default.
+/// Algorithms that Linux allows unprivileged programs where CUBIC is the default.
 const STOCK_ALGORITHMS: &str = "reno cubic";
 
 /// A file below `/proc/sys/net`, and what a lab writes there, given the settings of the lab and the
@@ -51,7 +51,7 @@ impl MachineSetting {
         PathBuf::from("/proc/sys/net").join(self.file)
     }
 
-    /// Where the value of before is kept.
+    /// Path of the file that keeps the previous value.
     fn memo(&self) -> Option<PathBuf> {
         let (_, name) = self.file.split_once('/')?;
         Some(registry::directory().ok()?.parent()?.join(name))
@@ -79,8 +79,8 @@ impl MachineSetting {
     }
 }
 
-/// Changes what the lab needs, where that is allowed; what the wire's devices drop for want of it is
-/// counted in any case.
+/// Changes what the lab needs, where that is allowed; what the wire's devices drop for want of it
+/// is counted in any case.
 pub(crate) fn change(settings: &Settings) {
     ALL.iter().for_each(|setting| setting.change(settings));
 }

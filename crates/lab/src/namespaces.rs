@@ -33,7 +33,7 @@ pub enum Host {
     A,
     /// The second host.
     B,
-    /// What is between them.
+    /// The process between them.
     Wire,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn name(lab: &str, host: Host) -> String {
     }
 }
 
-/// Where a namespace of this name is found.
+/// Path of a named namespace.
 pub(crate) fn place_of(name: &str) -> PathBuf {
     PathBuf::from("/run/netns").join(name)
 }

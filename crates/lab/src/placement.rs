@@ -1,4 +1,4 @@
-//! Which processors the wire and the hosts run on.
+//! Placement of the wire and the hosts on processors.
 
 use std::io;
 

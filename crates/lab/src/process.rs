@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-/// How long a process may take to end when it is asked to.
+/// Time limit for a process to end when it is asked to.
 const PATIENCE: Span = Span::from_secs(3);
 
 /// A process that cannot be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub id: u32,
-    /// When it began, in clock ticks since the machine did.
+    /// Its start, in clock ticks since boot.
     pub started: u64,
 }
 
@@ -39,7 +39,7 @@ impl Process {
         Some(Self { id, started: started(id)? })
     }
 
-    /// Whether it still runs.
+    /// Whether it is running.
     #[must_use]
     pub fn is_alive(self) -> bool {
         started(self.id) == Some(self.started)

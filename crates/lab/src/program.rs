@@ -23,7 +23,7 @@ pub fn run(program: &'static str, package: &'static str, arguments: &[&str], inp
     command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends without reading says why on its standard error.
+        // A program that ends without reading prints the reason on its standard error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let ended = child.wait_with_output().map_err(failed)?;

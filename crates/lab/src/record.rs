@@ -1,5 +1,5 @@
-//! What a lab that stands is like: `lab.json` in the lab's directory, written by its wire and read
-//! by all other commands.
+//! The record of a running lab: `lab.json` in the lab's directory, written by its wire and read by
+//! all other commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::settings::Settings;
 
 const FILE: &str = "lab.json";
 
-/// A lab that stands.
+/// The record of a running lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabRecord {
     /// Its name.
     pub name: String,
-    /// What it is like.
+    /// Its settings.
     pub settings: Settings,
     /// The process that is its path.
     pub wire: Process,
-    /// Whether it lives in a user namespace of its own.
+    /// It has a user namespace of its own.
     pub user_namespace: bool,
     /// Path and inode of the namespaces of host a, host b and the wire.
     pub namespaces: [(PathBuf, u64); 3],
@@ -38,7 +38,7 @@ impl LabRecord {
             .map_err(|error| LabError::io(format!("write {}", path.display()), error))
     }
 
-    /// Reads the record of a lab; `None` if it never came to stand.
+    /// Reads the record of a lab; `None` if the lab was never complete.
     pub(crate) fn load(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(directory.join(FILE)).ok()?).ok()
     }

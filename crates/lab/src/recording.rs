@@ -1,4 +1,4 @@
-//! What crossed one direction of a lab's path, millisecond by millisecond, as series for reports.
+//! Series of one direction of a lab's path, by milliseconds, for reports.
 
 use icdc_report::{Plot, Series, Stroke, Uniform, Unit, reduce, views};
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -16,7 +16,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What the page still has of one direction, or of its last `most`.
+    /// The series of one direction that the page still has, or the last `most` of them.
     #[must_use]
     pub fn of(page: &Page, heading: Heading, most: Span) -> Self {
         let number = |nanos: u64| nanos / BIN.as_nanos();
@@ -43,7 +43,7 @@ impl Recording {
         Uniform::rates(self.begun - origin, BIN, self.bins.iter().map(|bin| bin.delivered.as_u64() as i64).collect())
     }
 
-    /// The same without what was before `origin`.
+    /// This recording without everything before `origin`.
     #[must_use]
     pub fn since(mut self, origin: Time) -> Self {
         let before = (origin - self.begun).as_nanos().div_ceil(BIN.as_nanos()) as usize;
@@ -59,7 +59,7 @@ impl Recording {
         self.plots_from(self.begun, settings)
     }
 
-    /// The same over the time since `origin`, which is not after the first millisecond.
+    /// Plots of the time since `origin`, which is not after the first millisecond.
     #[must_use]
     pub fn plots_from(&self, origin: Time, settings: &icdc_path::Settings) -> Vec<Plot> {
         let start = self.begun - origin;
@@ -104,7 +104,7 @@ impl Recording {
         })
     }
 
-    /// When that millisecond began.
+    /// Start of the first millisecond of data, see [`data_begins`](Self::data_begins).
     #[must_use]
     pub fn data_began(&self, largest_frame: ByteCount) -> Time {
         self.begun + BIN * self.data_begins(largest_frame) as u64
@@ -178,7 +178,7 @@ impl Recording {
         sums.into_iter().position(|bytes| bytes / (BIN * length) >= rate).map(|index| BIN * (index as u64 + 1))
     }
 
-    /// What the path delivered in the `window` milliseconds that end with each one.
+    /// Bytes that the path delivered in the `window` milliseconds that end with each one.
     fn moving_sums(&self, window: usize) -> Vec<ByteCount> {
         let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.delivered.as_u64()).collect();
         reduce::moving_sums(&bytes, window).map(|sum| ByteCount::new(sum as u64)).collect()

@@ -22,11 +22,11 @@ pub(crate) const LOG: &str = "log";
 /// File of the list of frames.
 pub const FRAMES: &str = "frames";
 
-/// Tells programs on a host of a lab where labs are noted: inside a user namespace everybody is
-/// root.
+/// Name of the variable that gives programs on a host of a lab the directory of labs: in a user
+/// namespace every user is root.
 pub(crate) const DIRECTORY_VARIABLE: &str = "ICDC_LABS";
 
-/// Tells programs on a host of a lab which lab that is.
+/// Name of the variable that gives programs on a host of a lab the lab's name.
 pub const NAME_VARIABLE: &str = "ICDC_LAB";
 
 /// The directory of all labs of this user.
@@ -61,7 +61,7 @@ pub(crate) fn reserve(name: &str) -> Result<PathBuf, LabError> {
     }
 }
 
-/// The directory of a lab that may stand.
+/// The directory of a lab, which may have ended.
 pub(crate) fn find(name: &str) -> Result<PathBuf, LabError> {
     check_name(name)?;
     let own = directory()?.join(name);

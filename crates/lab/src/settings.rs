@@ -1,4 +1,4 @@
-//! What a lab is like.
+//! Settings of a lab.
 
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
@@ -11,7 +11,7 @@ use crate::heading::Heading;
 const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
 /// Least TCP buffer that the hosts may have (`SOCK_MIN_RCVBUF`, rounded up).
 pub const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
-/// What the system has by default as the largest buffers (tcp(7)).
+/// Linux's default for the largest receive buffer (tcp(7)).
 pub const USUAL_RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(6);
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 
@@ -22,48 +22,50 @@ pub struct Settings {
     pub forward: icdc_path::Settings,
     /// From host b to host a.
     pub backward: icdc_path::Settings,
-    /// How packets cross.
+    /// Mode in which packets cross.
     pub mode: Mode,
-    /// How large the hosts' TCP buffers may grow.
+    /// Limits of the hosts' TCP buffers.
     pub buffers: Buffers,
-    /// When the hosts acknowledge; `None`: as their mode brings it about, by every second packet or
-    /// by the batch.
+    /// Acknowledgement policy of the hosts; `None`: that of their mode, every second packet or once
+    /// per batch.
     #[serde(default)]
     pub acknowledge: Option<Acknowledge>,
-    /// The hosts' TCP asks for marks in place of drops (RFC 3168); whether the path gives any is the
-    /// directions' own setting.
+    /// The hosts' TCP asks for marks in place of drops (RFC 3168); whether the path gives any is
+    /// the directions' own setting.
     #[serde(default)]
     pub ecn: bool,
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
-    /// What runs on the hosts may use the wire's processors too, behind the wire: costs punctuality,
-    /// and gives hosts whose programs need more than a processor what a small machine has.
+    /// Programs on the hosts may use the wire's processors too, behind the wire: costs punctuality,
+    /// and suits small machines whose programs need more than the other processors.
     #[serde(default)]
     pub share_processors: bool,
-    /// Hosts as Debian and Ubuntu ship them, whatever this machine is like: TCP buffers up to 6 MiB
-    /// and 4 MiB, in place of `buffers`; 208 KiB for whoever asks for a size; CUBIC.
+    /// Hosts as Debian and Ubuntu configure them, whatever the settings of this machine: TCP
+    /// buffers up to 6 MiB and 4 MiB, in place of `buffers`; 208 KiB for programs that set a size;
+    /// CUBIC.
     #[serde(default)]
     pub stock: bool,
-    /// So many frames that host a sends are listed one by one, for scenarios that look at each.
+    /// Number of frames sent by host a that are listed one by one, for scenarios that examine each.
     #[serde(default)]
     pub listed: u64,
 }
 
-/// How large the hosts' TCP buffers may grow.
+/// Limits of the hosts' TCP buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// As large as the path needs, and never smaller than usual.
+    /// What the path needs, and never less than Linux's default.
     #[default]
     Fitting,
     /// To this size, which may be less than the path needs.
     AtMost(ByteCount),
-    /// As large as the system lets them.
+    /// The limits of this machine.
     Untouched,
 }
 
-/// When a host acknowledges what arrives in order, once its receive window has stopped growing.
+/// Acknowledgement policy of a host for packets in order, once its receive window has stopped
+/// growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
@@ -75,7 +77,7 @@ pub enum Acknowledge {
     Batch,
 }
 
-/// How packets cross the path.
+/// Mode in which packets cross the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -87,7 +89,7 @@ pub enum Mode {
 }
 
 impl Settings {
-    /// The same path both ways, but for the loss: of what comes back nothing is lost.
+    /// Equal paths both ways, except that the return path loses nothing.
     #[must_use]
     pub fn symmetric(forward: icdc_path::Settings) -> Self {
         let backward = icdc_path::Settings { loss: Model::None, ..forward.clone() };
@@ -107,7 +109,7 @@ impl Settings {
         }
     }
 
-    /// When the hosts acknowledge.
+    /// Acknowledgement policy of the hosts.
     #[must_use]
     pub fn acknowledgements(&self) -> Acknowledge {
         self.acknowledge.unwrap_or(match self.mode {
@@ -116,7 +118,7 @@ impl Settings {
         })
     }
 
-    /// What one direction is like.
+    /// Settings of one direction.
     #[must_use]
     pub fn direction(&self, heading: Heading) -> &icdc_path::Settings {
         match heading {
@@ -131,7 +133,7 @@ impl Settings {
         self.forward.delay + self.backward.delay
     }
 
-    /// What fills the path: the faster rate times the round trip.
+    /// Bandwidth-delay product: the faster rate times the round trip.
     #[must_use]
     pub fn bandwidth_delay(&self) -> ByteCount {
         self.forward.rate.max(self.backward.rate) * self.round_trip()

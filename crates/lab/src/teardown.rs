@@ -29,8 +29,8 @@ pub(crate) fn clear(directory: &Path) -> Result<(), LabError> {
         inodes.extend(&noted);
     }
     end(if wire.is_none() && named.is_empty() {
-        // Nothing holds them any more, so their numbers may be those of other namespaces by now: a
-        // look inside decides.
+        // No process holds them any more, so that their numbers may be those of other namespaces by
+        // now: their addresses decide.
         inhabitants(&noted).into_iter().filter(|process| hosts::is_host(process.id)).collect()
     } else {
         inhabitants(&inodes)

@@ -1,4 +1,4 @@
-//! Whether what crossed a lab may be believed.
+//! Verdict on the validity of measurements in a lab.
 
 use std::fmt;
 
@@ -8,44 +8,45 @@ use crate::faults::spoilt;
 use crate::settings::Settings;
 use crate::wire::page::Page;
 
-/// How late one packet in a thousand may be where windows of a millisecond are shown: a hundredth
-/// of the round trip, or this.
+/// Least tolerance for the lateness of one packet in a thousand where windows of a millisecond are
+/// shown; otherwise a hundredth of the round trip.
 const LEAST_FOR_MILLISECONDS: Span = Span::from_millis(1);
-/// The same where means of a second and longer are: a twentieth of the round trip, or this.
+/// Least tolerance where means of a second and longer are shown; otherwise a twentieth of the round
+/// trip.
 const LEAST_FOR_MEANS: Span = Span::from_millis(5);
 
-/// How late one packet in a thousand may be for windows of a millisecond.
+/// Tolerance for the lateness of one packet in a thousand in windows of a millisecond.
 #[must_use]
 pub fn tolerance_of_milliseconds(round_trip: Span) -> Span {
     LEAST_FOR_MILLISECONDS.max(round_trip / 100)
 }
 
-/// The same for means of a second and longer: they change by less than the share of time in which
+/// Tolerance for means of a second and longer, which change by less than the share of time in which
 /// packets were late.
 #[must_use]
 pub fn tolerance_of_means(round_trip: Span) -> Span {
     LEAST_FOR_MEANS.max(round_trip / 20)
 }
 
-/// What the emulator's lateness and losses leave of what it shows.
+/// Verdict on measurements, given the emulator's lateness and losses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Everything may be used.
     Valid,
     /// Means of a second and longer may be used.
     MeansOnly {
-        /// Why not more.
+        /// The reason.
         because: String,
     },
     /// Nothing may be used.
     Invalid {
-        /// Why not.
+        /// The reason.
         because: String,
     },
 }
 
 impl Verdict {
-    /// Of everything that has crossed since the lab was made.
+    /// Verdict on everything that has crossed since the lab was made.
     #[must_use]
     pub fn of(page: &Page, settings: &Settings) -> Self {
         let round_trip = settings.round_trip();
@@ -58,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// In a word, for JSON: `valid`, `means_only`, `invalid`.
+    /// Identifier for JSON: `valid`, `means_only`, `invalid`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -68,7 +69,7 @@ impl Verdict {
         }
     }
 
-    /// Why it is not valid.
+    /// Reason for which it is not valid.
     #[must_use]
     pub fn because(&self) -> Option<&str> {
         match self {

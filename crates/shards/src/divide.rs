@@ -1,9 +1,9 @@
-//! Which items a shard has: about equal costs, neighbours together.
+//! Division of items into shards of about equal cost, with neighbours together.
 //!
-//! A file costs its bytes and what a file costs that has none. Names of one file stay together, so
-//! that they can be links. What is large beside a shard goes to whichever shard has the least so
-//! far, the largest first; the rest is dealt out in scan order, to each shard until it has its
-//! share. So no shard has more above the average than its largest piece.
+//! The cost of a file is its bytes and a constant per file. Names of one file stay together, so
+//! that they can be links. Pieces that are large beside a shard go to the shard with the least cost
+//! so far, the largest first; the rest is dealt out in scan order, to each shard until it has its
+//! share. So no shard exceeds the average by more than its largest piece.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -12,13 +12,13 @@ use icdc_disk::tree::Incarnation;
 use icdc_transfer::sender::selection::SelectedState;
 use icdc_transfer::sender::survey::Surveyed;
 
-/// What a file costs besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
+/// Cost of a file besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
 /// while a file is opened, written, made durable and named.
 const FILE: u128 = 64 << 10;
 /// A piece is large that takes more than this part of a shard.
 const LARGE: u128 = 8;
 
-/// Divides all `items` but directories into so many `shards` (at least one): their places,
+/// Divides all `items` but directories into `shards` (at least one) lists of their indices,
 /// ascending. Shards may be empty.
 #[must_use]
 pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
@@ -55,7 +55,7 @@ pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
     parts.into_iter().map(in_order).collect()
 }
 
-/// What is not divided: a file with all its names, or anything else.
+/// A unit of the division: a file with all its names, or another item.
 struct Piece {
     cost: u128,
     places: Vec<usize>,
@@ -80,7 +80,7 @@ fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     pieces
 }
 
-/// The level to which `rest` fills up parts that have so much.
+/// The level to which `rest` fills up parts with these amounts.
 fn level(mut parts: Vec<u128>, rest: u128) -> u128 {
     parts.sort_unstable();
     let mut below = 0;

@@ -14,7 +14,7 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     // What a process of this number has left that was killed.
     let _ = fs::remove_file(&aside);
     let written = (|| {
-        // For nobody else, whatever the umask is.
+        // Readable by the owner only, whatever the umask is.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.sync_all()?;
@@ -27,7 +27,7 @@ pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Whether a file is one that [`write_whole`] was about to put into the place of `name`.
+/// Whether `file` is the name of a temporary file of [`write_whole`] for `name`.
 pub(crate) fn is_aside(file: &[u8], name: &str) -> bool {
     file.strip_prefix(b".").and_then(|file| file.strip_prefix(name.as_bytes())).is_some_and(|end| end.starts_with(b"."))
 }
@@ -37,7 +37,7 @@ pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The contents of `path`, which has at most so many bytes.
+/// The contents of `path`; an error if they exceed `most` bytes.
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

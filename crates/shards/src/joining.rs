@@ -1,4 +1,4 @@
-//! What the results of shards make together: which items are done, and one digest of the whole.
+//! The joint result of shards: the items that are done, and one digest of the whole.
 
 use icdc_protocol::digest::TreeHasher;
 use icdc_protocol::message::Digest;
@@ -10,14 +10,14 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Of so many items, none of which is done.
+    /// A result of `items` items, none of which is done.
     #[must_use]
     pub fn new(items: usize) -> Self {
         Self { digests: vec![None; items] }
     }
 
-    /// Takes in what became of the items at these places. What was done once stays so, whatever a
-    /// later attempt says.
+    /// Adds the results of the items at these places. An item that is done stays so, whatever a
+    /// later attempt reports.
     pub fn take_in(&mut self, places: &[u64], digests: &[Option<Digest>]) {
         for (place, digest) in places.iter().zip(digests) {
             if let (Some(slot), Some(digest)) = (self.digests.get_mut(*place as usize), digest) {

@@ -27,13 +27,13 @@ pub struct List {
     pub items: Vec<Selected>,
 }
 
-/// Why a list cannot be used.
+/// Reason for which a list cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// Of another kind, or damaged.
+    /// It is damaged, or not a list.
     #[error("is damaged, or no list of a shard")]
     Damaged,
-    /// Of another plan or shard.
+    /// It belongs to another plan or shard.
     #[error("is of another plan or shard")]
     Foreign,
 }

@@ -1,30 +1,30 @@
-//! The file of what became of a shard: a line of JSON, then a line for each item of its list, in
-//! their order: the item's digest in hex, or `-` where it is not there as planned.
+//! The result file of a shard: a line of JSON, then a line for each item of its list, in their
+//! order: the item's digest in hex, or `-` if it is not present as planned.
 
 use std::fmt::Write as _;
 
 use icdc_protocol::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// What became of a shard.
+/// Result of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Who copied it, and when.
+    /// Host and process that copied it, and the time.
     pub note: Note,
     /// Digests of its items, in the order of its list; `None` for those that are not done.
     pub digests: Vec<Option<Digest>>,
 }
 
-/// Who copied a shard, and when.
+/// Host and process that copied a shard, and the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Digest of the list, in hex: of no other one does this tell.
+    /// Digest of the list, in hex; the note holds for no other list.
     pub list: String,
     /// Name of the host.
     pub host: String,
     /// Process.
     pub pid: u32,
-    /// When it began or ended, in seconds since 1970.
+    /// Time of the begin or the end, in seconds since 1970.
     pub at: u64,
 }
 
@@ -48,7 +48,7 @@ impl Outcome {
         text
     }
 
-    /// Of a list of so many items; `None` if it makes no sense.
+    /// Parses the result of a list of `items` items; `None` if it is malformed.
     pub(crate) fn decode(text: &str, items: u64) -> Option<Self> {
         let mut lines = text.lines();
         let note = serde_json::from_str(lines.next()?).ok()?;

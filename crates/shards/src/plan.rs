@@ -1,16 +1,16 @@
 //! The directory of a plan.
 //!
 //! ```text
-//! plan.json            what is copied, how, and which lists there are
+//! plan.json            sources, destination, options, and the digests of the lists
 //! lists/N-DIGEST       items of shard N
 //! lists/directories-…  all directories, for the join
-//! results/N.begun      who began shard N last
-//! results/N            what became of it
+//! results/N.begun      host and process that began shard N last
+//! results/N            its result
 //! ```
 //!
-//! `plan.json` is written last, and again when a join plans anew what failed. It has the digest of
-//! each list, which is part of the list's name as well: a list is what was planned or is refused,
-//! and two joins at a time do not write the same one.
+//! `plan.json` is written last, and again when a join plans failed items again. It has the digest
+//! of each list, which is part of the list's name as well: a list that is not as planned is
+//! refused, and two concurrent joins do not write the same one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -58,11 +58,11 @@ const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Plan {
     directory: PathBuf,
-    /// What it says.
+    /// The parsed file.
     pub text: PlanText,
 }
 
-/// What `plan.json` says.
+/// Contents of `plan.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanText {
     format: u32,
@@ -71,7 +71,7 @@ pub struct PlanText {
     pub version: String,
     /// Host that planned.
     pub host: String,
-    /// When, in seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub made: u64,
     /// Sources as absolute paths.
     pub sources: Vec<String>,
@@ -79,9 +79,9 @@ pub struct PlanText {
     pub destination: String,
     /// Patterns of what is left out.
     pub exclude: Vec<String>,
-    /// What is preserved besides the data.
+    /// Metadata that is preserved.
     pub preserve: Preserve,
-    /// What all shards together may send; `None` for no limit.
+    /// Rate limit of all shards together; `None` for no limit.
     pub rate: Option<Rate>,
     /// Items in all, directories included.
     pub items: u64,
@@ -89,7 +89,8 @@ pub struct PlanText {
     pub left_out: u64,
     directories: ListText,
     shards: Vec<ListText>,
-    /// So many of the shards were joined once: what failed of them is part of the others, or gone.
+    /// Number of the first shards that were joined once: their failed items are in later shards, or
+    /// gone.
     replanned: u32,
 }
 
@@ -104,7 +105,7 @@ pub struct ListText {
     digest: String,
 }
 
-/// What is planned.
+/// Request for a plan.
 pub struct Order {
     /// Sources as absolute paths.
     pub sources: Vec<String>,
@@ -112,9 +113,9 @@ pub struct Order {
     pub destination: String,
     /// Patterns of what is left out.
     pub exclude: Vec<String>,
-    /// What is preserved besides the data.
+    /// Metadata that is preserved.
     pub preserve: Preserve,
-    /// What all shards together may send; `None` for no limit.
+    /// Rate limit of all shards together; `None` for no limit.
     pub rate: Option<Rate>,
     /// Number of shards, from 1.
     pub shards: u32,
@@ -122,15 +123,15 @@ pub struct Order {
     pub left_out: u64,
 }
 
-/// Why a plan cannot be made or used.
+/// Reason for which a plan cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The file system's reason.
     #[error("{}: {error}", path.display())]
     File {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// There is no plan.
@@ -142,43 +143,43 @@ pub enum PlanError {
     /// `plan.json` is no plan.
     #[error("{}: this is no plan: {reason}", path.display())]
     Text {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Of a release with other files.
+    /// Written by a release with another format.
     #[error("{}: the plan was made by icdc {version}, whose plans have format {format}; this icdc reads format {FORMAT}; plan again with this icdc, or use icdc {version} on every host", path.display())]
     Format {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Who wrote it.
+        /// Release that wrote it.
         version: String,
-        /// What it wrote.
+        /// Its format.
         format: u32,
     },
     /// Others may have written it.
     #[error("{}: the plan belongs to user {owner}, or others may write to it; plans tell what is copied where, so use your own: chmod -R go-w {}", path.display(), path.display())]
     NotOwn {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
     },
     /// A list is not what was planned.
     #[error("{}: the list {error}; plan again", path.display())]
     List {
-        /// Where.
+        /// Path of the list.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: ListError,
     },
     /// A source is not on this host.
     #[error("{place}: this source cannot be found here ({error}); join on a host that has the sources")]
     NoSource {
-        /// As planned.
+        /// Path of the item, as planned.
         place: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// There is no room for more shards.
@@ -189,30 +190,30 @@ pub enum PlanError {
     /// There is no such shard.
     #[error("the plan has shards 0 to {}, and none of number {number}", shards - 1)]
     NoShard {
-        /// What was asked for.
+        /// The given number.
         number: u32,
-        /// How many there are.
+        /// Number of shards in the plan.
         shards: u32,
     },
 }
 
-/// What is known of a shard.
+/// State of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardState {
-    /// Nobody has begun it.
+    /// Not begun.
     Planned,
-    /// Somebody has begun it, and nothing tells how it ended.
+    /// Begun, without a result.
     Begun(Note),
-    /// It was copied: so many of its items are not done.
+    /// Copied.
     Copied {
-        /// By whom.
+        /// Host and process that copied it.
         note: Note,
         /// Items that are not done.
         failed: u64,
     },
-    /// It was copied, and what failed of it is part of later shards.
+    /// Copied; its failed items are part of later shards.
     Replanned {
-        /// By whom.
+        /// Host and process that copied it.
         note: Note,
         /// Items that failed.
         failed: u64,
@@ -227,7 +228,7 @@ impl ShardState {
     }
 }
 
-/// What was planned again.
+/// Result of planning failed items again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replanned {
     /// The new shards.
@@ -325,7 +326,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes a list of items of which so many `bytes` are to be sent.
+    /// Writes a list of items, of which `bytes` are to be sent.
     fn write_list(
         &self,
         name: &str,
@@ -383,7 +384,7 @@ impl Plan {
         self.text.shards.len() as u32
     }
 
-    /// What is in each shard.
+    /// The lists of the shards.
     #[must_use]
     pub fn lists(&self) -> &[ListText] {
         &self.text.shards
@@ -410,7 +411,7 @@ impl Plan {
         if is_within { Ok(list) } else { Err(PlanError::List { path, error: ListError::Damaged }) }
     }
 
-    /// What a run of shard `number` copies.
+    /// The items that a run of shard `number` copies.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -419,7 +420,7 @@ impl Plan {
         self.select(list, number)
     }
 
-    /// What the run copies by which a join gives directories their attributes.
+    /// The directories to which a join's run gives their attributes.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -451,12 +452,12 @@ impl Plan {
         write_whole(&path, &[&text]).map_err(|error| PlanError::File { path, error })
     }
 
-    /// Shows that the process which has begun shard `number` is at work; tells how many shards are
-    /// being copied, this one included.
+    /// Marks the process that has begun shard `number` as alive; returns the number of shards that
+    /// are being copied, this one included.
     ///
-    /// Processes are compared by the times that the file system gives their notes, so clocks of
-    /// hosts do not matter. Notes are opened, because what a network file system has in mind of a
-    /// file may be old until then.
+    /// Processes are compared by the times that the file system gives their notes, so that the
+    /// hosts' clocks do not matter. Notes are opened because a network file system's cached
+    /// attributes may be old until then.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -497,8 +498,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What is known of shard `number`. A result of another list, or one that makes no sense, is
-    /// none.
+    /// State of shard `number`. A result of another list, or a malformed one, is ignored.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -526,7 +526,7 @@ impl Plan {
         Ok(outcome.filter(|outcome| outcome.note.list == list.digest))
     }
 
-    /// What the results of all shards make together.
+    /// Joins the results of all shards.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -565,7 +565,7 @@ impl Plan {
         Ok(left)
     }
 
-    /// What is not done of the shards so far is not waited for any more.
+    /// Stops waiting for the items of the shards so far that are not done.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -574,8 +574,8 @@ impl Plan {
         self.write()
     }
 
-    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those that
-    /// are gone from the sources are counted.
+    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those
+    /// that are gone from the sources are counted.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -591,7 +591,7 @@ impl Plan {
                 if joining.is_done(place) || failed.contains_key(&place) {
                     continue;
                 }
-                match self.look(&selected)? {
+                match self.inspect(&selected)? {
                     Some(item) => drop(failed.insert(place, item)),
                     None => drop(gone.insert(place)),
                 }
@@ -618,7 +618,7 @@ impl Plan {
         Ok(replanned)
     }
 
-    /// Where an item is.
+    /// Path of an item on this host.
     fn path_of(&self, selected: &Selected) -> Option<PathBuf> {
         let source = Path::new(self.text.sources.get(selected.source as usize)?);
         Some(match selected.path.as_slice() {
@@ -627,8 +627,7 @@ impl Plan {
         })
     }
 
-    /// What the file system tells of an item; `None` if it is gone. Paths may be longer than a
-    /// system call takes.
+    /// Attributes of an item; `None` if it is gone. Paths may be longer than a system call takes.
     fn find(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, PlanError> {
         match self.walk_to(selected) {
             Ok(found) => Ok(found),
@@ -664,9 +663,9 @@ impl Plan {
         Ok(None)
     }
 
-    /// An item as it is now; `None` if it is gone, or something else has its name that is not
+    /// The present state of an item; `None` if it is gone, or has become something that is not
     /// planned as an item of a shard.
-    fn look(&self, selected: &Selected) -> Result<Option<Surveyed>, PlanError> {
+    fn inspect(&self, selected: &Selected) -> Result<Option<Surveyed>, PlanError> {
         let is_item = |(found, _): &(Stat, _)| matches!(found.kind, Kind::File | Kind::Symlink);
         let Some((found, linked)) = self.find(selected)?.filter(is_item) else { return Ok(None) };
         let data = data_of(&found, self.text.preserve.sparse);
@@ -675,7 +674,7 @@ impl Plan {
     }
 }
 
-/// Refuses what is not there, belongs to somebody else, or can be written by others.
+/// Refuses a file that does not exist, belongs to another user, or can be written by others.
 fn check_own(path: &Path) -> Result<(), PlanError> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

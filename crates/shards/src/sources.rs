@@ -1,4 +1,4 @@
-//! What a plan is of: paths on this host, and everything beneath them.
+//! The sources of a plan: paths on this host, and everything beneath them.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //! A flow's packets and acknowledgements are each on their way in order, so the next event of a
 //! flow is the first of two queues or of a few timers, and the next event of all is the least over
 //! the flows. Nothing else is sorted. Events of one instant happen in the order of the flows and,
-//! within a flow, in the order of [`Happening`].
+//! within a flow, in the order of [`Event`].
 
 use std::collections::BTreeMap;
 
@@ -25,9 +25,9 @@ use crate::simulation::{Flow, Simulation, SimulationError};
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
 /// Ethernet, IPv4 and TCP headers, time stamps.
 const ACK_FRAME: ByteCount = ByteCount::new(66);
-/// The same with one block of selective acknowledgement.
+/// Length of an acknowledgement with one block of selective acknowledgement, on the wire.
 const SACK_FRAME: ByteCount = ByteCount::new(78);
-/// What may wait below TCP (TCP small queues): a millisecond at the line's rate.
+/// Limit of the queue below TCP (TCP small queues): one millisecond at the line's rate.
 const BELOW_TCP: Span = Span::from_millis(1);
 
 /// Runs `simulation`, watched by `observer`.
@@ -54,12 +54,12 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
 struct Engine<'o, O> {
     lanes: Vec<Lane>,
     /// The next event of each lane.
-    due: Vec<(Time, Happening)>,
+    due: Vec<(Time, Event)>,
     forward: Direction,
     backward: Direction,
     frame: Frame,
     has_line: bool,
-    /// Of the applications that steer a bundle.
+    /// Controllers of the applications that steer a bundle, by its number.
     controllers: BTreeMap<u8, Controller>,
     observer: &'o mut O,
 }
@@ -67,8 +67,9 @@ struct Engine<'o, O> {
 /// Nothing waits for the receiver's disk.
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// A controller of an application that steers its connections as one. What it does for the number
-/// [`controller::FIRST`] alone, to look for processors and to end who is slow, is never asked of it here.
+/// A controller of an application that steers its connections as one. Its actions for the number
+/// [`controller::FIRST`] alone, which count processors and retire slow connections, are not
+/// requested here.
 fn steered_as_one() -> Controller {
     let setup = controller::Setup {
         is_local: false,
@@ -92,21 +93,21 @@ struct Lane {
     extra_delay: Span,
     pauses: Pauses,
     start: Time,
-    /// What it takes to be opened.
+    /// Time that it takes to be opened.
     opening: Span,
     phase: Phase,
     bundle: Option<u8>,
-    /// When the application looks next.
-    look: Time,
-    /// When the application ends.
+    /// Time of the application's next tick.
+    next_tick: Time,
+    /// Time at which the application ends.
     stop: Time,
-    /// When the line has room again.
+    /// Time at which the line has room again.
     line: Time,
     lost: u64,
     dropped: u64,
     arrived: u64,
     finished: Option<Time>,
-    /// When the application got its last packet.
+    /// Time at which the application got its last packet.
     last_read: Time,
 }
 
@@ -117,16 +118,16 @@ enum Phase {
     Done,
 }
 
-/// What can happen to a flow, in the order in which it does at one instant.
+/// Events of a flow, in the order in which they are handled at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Happening {
+enum Event {
     Start,
     Stop,
     Arrival,
     ReceiverTimer,
     Acknowledgement,
     SenderTimer,
-    Look,
+    Tick,
 }
 
 impl Lane {
@@ -160,7 +161,7 @@ impl Lane {
             opening: round_trip * OPENING,
             phase: Phase::Waiting,
             bundle,
-            look: if bundle.is_some() && !flow.is_spare { Time::ORIGIN + flow.start } else { Time::MAX },
+            next_tick: if bundle.is_some() && !flow.is_spare { Time::ORIGIN + flow.start } else { Time::MAX },
             stop: flow.stop.map_or(Time::MAX, |stop| Time::ORIGIN + stop),
             line: Time::MAX,
             lost: 0,
@@ -171,9 +172,9 @@ impl Lane {
         })
     }
 
-    /// What happens next, and when; at the end of time if nothing does.
-    fn next(&self) -> (Time, Happening) {
-        use Happening::{Acknowledgement, Arrival, Look, ReceiverTimer, SenderTimer, Start, Stop};
+    /// The next event with its time; [`Time::MAX`] if there is none.
+    fn next(&self) -> (Time, Event) {
+        use Event::{Acknowledgement, Arrival, ReceiverTimer, SenderTimer, Start, Stop, Tick};
         let mut next = match self.phase {
             Phase::Waiting => return (self.start, Start),
             Phase::Running => (self.stop, Stop),
@@ -190,7 +191,7 @@ impl Lane {
         consider(pauses.acknowledgement(self.acknowledgements.next_due().unwrap_or(Time::MAX)), Acknowledgement);
         if self.phase == Phase::Running {
             consider(pauses.sender(self.sender.wake().min(self.line)), SenderTimer);
-            consider(pauses.sender(self.look), Look);
+            consider(pauses.sender(self.next_tick), Tick);
         }
         next
     }
@@ -200,14 +201,14 @@ impl<O: Observer> Engine<'_, O> {
     /// Runs until `end` or until nothing happens any more; returns when that was.
     fn run(&mut self, end: Time) -> Time {
         let interval = self.observer.interval().max(Span::from_nanos(1));
-        let mut look = Time::ORIGIN;
+        let mut sample = Time::ORIGIN;
         let mut now = Time::ORIGIN;
         loop {
             let index = self.first();
             let (at, what) = self.due[index];
-            while look <= at.min(end) && look < Time::MAX && at < Time::MAX {
-                self.look(look);
-                look += interval;
+            while sample <= at.min(end) && sample < Time::MAX && at < Time::MAX {
+                self.sample(sample);
+                sample += interval;
             }
             if at > end {
                 return if at == Time::MAX { now } else { end };
@@ -229,7 +230,7 @@ impl<O: Observer> Engine<'_, O> {
         first
     }
 
-    fn look(&mut self, at: Time) {
+    fn sample(&mut self, at: Time) {
         // When the last of what the line has taken will have arrived: the queue knows of it
         // already.
         self.observer.queue(at, self.forward.queued(at + self.forward.line_backlog(at)));
@@ -240,43 +241,43 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    fn step(&mut self, index: usize, now: Time, what: Happening) {
+    fn step(&mut self, index: usize, now: Time, what: Event) {
         let lane = &mut self.lanes[index];
         match what {
-            Happening::Start => {
+            Event::Start => {
                 lane.phase = Phase::Running;
                 lane.sender.start(now);
                 self.send(index, now);
             }
-            Happening::Stop => {
+            Event::Stop => {
                 lane.stop = Time::MAX;
                 lane.sender.stop();
                 self.finish(index, now);
             }
-            Happening::Arrival => self.arrive(index, now),
-            Happening::ReceiverTimer => self.acknowledge(index, now),
-            Happening::Acknowledgement => {
+            Event::Arrival => self.arrive(index, now),
+            Event::ReceiverTimer => self.acknowledge(index, now),
+            Event::Acknowledgement => {
                 if let Some((_, ack)) = lane.acknowledgements.pop_due(now) {
                     lane.sender.acknowledge(now, &ack, &mut lane.reports);
                     self.finish(index, now);
                     self.send(index, now);
                 }
             }
-            Happening::SenderTimer => {
+            Event::SenderTimer => {
                 lane.sender.expire(now);
                 self.send(index, now);
             }
-            Happening::Look => {
+            Event::Tick => {
                 let next = match lane.bundle {
                     Some(number) => self.steer(number, now),
                     None => Time::MAX,
                 };
-                self.lanes[index].look = next;
+                self.lanes[index].next_tick = next;
             }
         }
     }
 
-    /// An application looks at the flows of its bundle; returns when it looks next.
+    /// Handles a tick of the application that steers a bundle; returns the time of the next.
     fn steer(&mut self, number: u8, now: Time) -> Time {
         let of_bundle = |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running;
         let connections: Vec<_> = (self.lanes.iter().enumerate())
@@ -295,7 +296,7 @@ impl<O: Observer> Engine<'_, O> {
         next
     }
 
-    /// Opens so many of the bundle's spare flows, one after the other.
+    /// Opens `missing` of the bundle's spare flows, one after the other.
     fn open(&mut self, number: u8, missing: usize, now: Time) {
         let is_spare = |lane: &Lane| lane.bundle == Some(number) && lane.start == Time::MAX;
         let spares = self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing);

@@ -1,4 +1,4 @@
-//! Which packets a receiver has: a number below which none is missing, and a ring of bits above.
+//! Packets that a receiver holds: a number below which none is missing, and a ring of bits above.
 
 /// See the module's description.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Held {
         self.end > self.next
     }
 
-    /// Takes a packet in; tells whether it is new.
+    /// Takes a packet in; returns whether it is new.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         if number < self.next {
             return false;
@@ -78,7 +78,7 @@ impl Held {
         let mut words = vec![0; needed.next_power_of_two()];
         let (old, new) = (self.words.len() - 1, words.len() - 1);
         for word in self.next / 64..=self.end / 64 {
-            // The end may lie in a word that is not there yet.
+            // The end may be in a word that does not exist yet.
             if (word - self.next / 64) as usize <= old {
                 words[word as usize & new] = self.words[word as usize & old];
             }

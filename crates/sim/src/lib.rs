@@ -1,5 +1,5 @@
-//! TCP flows over a long fat path in virtual time: deterministic, and far past the machine that it
-//! runs on.
+//! TCP flows over a long fat path in virtual time: deterministic, and much faster paths than the
+//! machine that it runs on could carry.
 //!
 //! ```text
 //!  sender ─ poll ─► line ─► path::Direction ─► delay line ─► receiver
@@ -10,12 +10,12 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | what is simulated | [`Simulation`], [`Flow`] |
+//! | settings | [`Simulation`], [`Flow`] |
 //! | the loop over events | [`simulate`] |
 //! | scoreboard, loss detection, recovery, timers, pacing | `sender/` |
 //! | acknowledgements, receive window | `receiver.rs`, `held.rs` |
-//! | hosts that do not run for a while | `pauses.rs` |
-//! | who watches | [`Observer`]; [`Recorder`] keeps series |
+//! | pauses of hosts | `pauses.rs` |
+//! | observers | [`Observer`]; [`Recorder`] keeps series |
 //! | totals | [`Outcome`] |
 //!
 //! The model is Linux 6's TCP by packets of one size, driven by the algorithms of `icdc-cc` as the

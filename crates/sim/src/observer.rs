@@ -1,14 +1,14 @@
-//! Who watches a simulation.
+//! Observers of a simulation.
 
 use icdc_path::Fate;
 use icdc_units::{ByteCount, Span, Time};
 
 use crate::sender::SenderState;
 
-/// Is told what happens, in the order of time. Every method does nothing unless it is implemented.
-/// Flows are numbered from 0.
+/// Gets the events of a simulation, in the order of time. Every method does nothing unless it is
+/// implemented. Flows are numbered from 0.
 pub trait Observer {
-    /// How often [`Self::queue`] and [`Self::state`] are called.
+    /// Interval at which [`Self::queue`] and [`Self::state`] are called.
     fn interval(&self) -> Span {
         Span::MAX
     }
@@ -16,14 +16,14 @@ pub trait Observer {
     /// A flow sends packet `number`, `again` or for the first time, and what becomes of it.
     fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, _fate: Fate) {}
 
-    /// A packet arrives at the receiver of a flow, for the first time or not, and so many packets
-    /// become the application's.
+    /// A packet arrives at the receiver of a flow; it is new or a duplicate, and the application
+    /// gets this many packets by it.
     fn arrived(&mut self, _at: Time, _flow: usize, _is_new: bool, _read: u64) {}
 
     /// Bytes on the wire that wait at the bottleneck.
     fn queue(&mut self, _at: Time, _waiting: ByteCount) {}
 
-    /// Whether the states of the flows are wanted too.
+    /// Whether [`Self::state`] is to be called too.
     fn wants_states(&self, _at: Time) -> bool {
         false
     }
@@ -32,5 +32,5 @@ pub trait Observer {
     fn state(&mut self, _at: Time, _flow: usize, _state: &SenderState) {}
 }
 
-/// Nobody.
+/// No observer.
 impl Observer for () {}

@@ -1,4 +1,4 @@
-//! What came of a simulation.
+//! Results of a simulation.
 
 use icdc_path::Counters;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -10,9 +10,9 @@ use crate::sender::SenderCounters;
 pub struct Outcome {
     /// Simulated time: until the last flow was done, or all of it.
     pub simulated: Span,
-    /// What the path did to data.
+    /// The path's counters for data.
     pub forward: Counters,
-    /// What the path did to acknowledgements.
+    /// The path's counters for acknowledgements.
     pub backward: Counters,
     /// In the order of the simulation.
     pub flows: Vec<FlowOutcome>,
@@ -21,7 +21,7 @@ pub struct Outcome {
 /// Totals of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
-    /// What its sender did.
+    /// Counters of its sender.
     pub sender: SenderCounters,
     /// Packets that the path lost.
     pub lost: u64,
@@ -37,9 +37,9 @@ pub struct FlowOutcome {
     pub delivered: u64,
     /// Their payload.
     pub bytes: ByteCount,
-    /// When it was established.
+    /// Time at which it was established.
     pub start: Time,
-    /// When its last acknowledgement arrived, if it came to its end.
+    /// Time of its last acknowledgement, if it is complete.
     pub finished: Option<Time>,
     /// Payload that the application got, by the time from the start until it had all of it, or
     /// until the end.

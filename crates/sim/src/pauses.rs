@@ -1,10 +1,10 @@
-//! When the parts of a flow stand still.
+//! Pauses of the parts of a flow.
 
 use icdc_units::Time;
 
 use crate::simulation::{Pause, Pausing};
 
-/// The pauses of a flow, by what stands still.
+/// The pauses of a flow, by the part that pauses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses {
     sender: Vec<(Time, Time)>,
@@ -31,24 +31,24 @@ impl Pauses {
         }
     }
 
-    /// When the sender does what is due at `at`.
+    /// Time at which the sender handles an event that is due at `at`.
     pub(crate) fn sender(&self, at: Time) -> Time {
         deferred(&self.sender, at)
     }
 
-    /// When the receiver does.
+    /// Time at which the receiver handles an event that is due at `at`.
     pub(crate) fn receiver(&self, at: Time) -> Time {
         deferred(&self.receiver, at)
     }
 
-    /// When the sender sees an acknowledgement that comes at `at`.
+    /// Time at which the sender handles an acknowledgement that arrives at `at`.
     pub(crate) fn acknowledgement(&self, at: Time) -> Time {
         self.sender(deferred(&self.acknowledgements, at))
     }
 }
 
-/// The end of the pause that `at` falls into, if it does. A pause may begin before the one before
-/// it has ended.
+/// The end of the pause that `at` falls into, or else `at`. A pause may begin before the one before
+/// has ended.
 fn deferred(pauses: &[(Time, Time)], at: Time) -> Time {
     pauses.iter().fold(at, |at, (begin, end)| if (*begin..*end).contains(&at) { *end } else { at })
 }

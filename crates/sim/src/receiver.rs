@@ -1,4 +1,5 @@
-//! The receiver: what it has, and when it says so (`tcp_data_queue`, `__tcp_ack_snd_check`).
+//! The receiver: packets held, and the times of acknowledgements (`tcp_data_queue`,
+//! `__tcp_ack_snd_check`).
 //!
 //! ```text
 //! in order, nothing missing   the first 16, and while the announced window grows: at once; then every second packet, or
@@ -10,8 +11,8 @@
 //! ```
 //!
 //! The application reads at once. Selective acknowledgements are modelled by [`Reports`]: an
-//! acknowledgement tells all that arrived until it left, where a real one has room for three
-//! blocks.
+//! acknowledgement covers everything that had arrived when it left, where a real one has room for
+//! three blocks.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,7 @@ const COMPRESSED_DELAY: Span = Span::from_millis(1);
 /// Window of a receiver that tunes it, at first: half of `tcp_rmem[1]`.
 const FIRST_WINDOW: ByteCount = ByteCount::new(65_536);
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
     /// First packet that is missing.
@@ -83,10 +84,10 @@ impl Reports {
     }
 }
 
-/// What became of a packet.
+/// Result of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// It had not arrived before.
+    /// The packet had not arrived before.
     pub(crate) is_new: bool,
     /// Packets that the application got by it.
     pub(crate) read: u64,
@@ -110,7 +111,7 @@ pub(crate) struct Receiver {
     compressed_delay: Span,
     duplicate: bool,
     now_due: bool,
-    /// When an acknowledgement leaves in any case.
+    /// Time at which an acknowledgement leaves at the latest.
     deadline: Time,
     duplicates: u64,
 }
@@ -150,7 +151,7 @@ impl Receiver {
         self.held.next() + self.window.announced
     }
 
-    /// When [`Self::acknowledge`] is to be asked though nothing arrives.
+    /// Time at which [`Self::acknowledge`] is to be called if nothing arrives.
     pub(crate) fn deadline(&self) -> Time {
         self.deadline
     }
@@ -256,8 +257,8 @@ impl Receiver {
 /// copied > space:  window ← 2 · copied + 16 · mss, and twice the share by which copied exceeds space;  space ← copied
 /// ```
 ///
-/// A window that grows is announced gradually, two packets more for each that arrives, and those are
-/// acknowledged at once (`tcp_grow_window`).
+/// A window that grows is announced gradually, two packets more for each that arrives, and those
+/// are acknowledged at once (`tcp_grow_window`).
 #[derive(Clone, Debug)]
 struct Window {
     size: ByteCount,
@@ -267,7 +268,7 @@ struct Window {
     round_trip: Span,
     since: Time,
     from: u64,
-    /// Packets that the sender is told of.
+    /// End of the window as announced to the sender, in packets.
     announced: u64,
 }
 
@@ -328,7 +329,7 @@ mod tests {
             Self { receiver: Receiver::new(window, acknowledgements, 1448, ROUND_TRIP), reports: Reports::default() }
         }
 
-        /// A packet arrives at so many microseconds; what is acknowledged at once.
+        /// A packet arrives at this many microseconds; returns what is acknowledged at once.
         fn arrive(&mut self, micros: u64, number: u64) -> Option<u64> {
             self.receiver.arrive(time(micros), number, &mut self.reports);
             self.ask(micros)

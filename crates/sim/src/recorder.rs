@@ -34,7 +34,7 @@ pub struct Recorder {
     end: Time,
 }
 
-/// What is kept of a flow.
+/// Series of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowRecord {
     /// Bytes of payload that arrived, each for the first time, in each step.

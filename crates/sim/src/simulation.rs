@@ -1,4 +1,4 @@
-//! What is simulated.
+//! Settings of a simulation.
 
 use icdc_cc::{Algorithm, ParameterError};
 use icdc_path::{Settings, SettingsError};
@@ -7,12 +7,12 @@ use thiserror::Error;
 
 /// IPv4 header, TCP header, and time stamps.
 const HEADERS: u64 = 20 + 20 + 12;
-/// Most flows: each event looks at all of them.
+/// Most flows; the cost of each event grows with their number.
 const MAX_FLOWS: usize = 1000;
 /// Longest additional delay of a flow, as for a path.
 const MAX_EXTRA_DELAY: Span = icdc_path::MAX_DELAY;
-/// What a packet on its way may take in the simulator: its slot on a scoreboard that doubles, in a
-/// delay line that does, and in the queues of losses.
+/// Memory of a packet in flight: its slot on a scoreboard that doubles, in a delay line that does,
+/// and in the queues of losses.
 const MEMORY_PER_PACKET: u64 = 200;
 
 /// Flows over a path.
@@ -26,9 +26,9 @@ pub struct Simulation {
     pub flows: Vec<Flow>,
     /// Time after which everything ends.
     pub duration: Span,
-    /// When receivers acknowledge.
+    /// Acknowledgement policy of the receivers.
     pub acknowledgements: Acknowledgements,
-    /// Whether the sending device cuts up what TCP hands down (TSO): paced packets then leave in
+    /// The sending device segments what TCP hands down (TSO): paced packets then leave in
     /// aggregates.
     pub segmentation: bool,
 }
@@ -40,48 +40,50 @@ pub struct Flow {
     pub algorithm: &'static Algorithm,
     /// Its parameters that differ from their initial values.
     pub parameters: Vec<(String, i64)>,
-    /// When it is established and sends its first packet.
+    /// Time at which it is established and sends its first packet, from the start of the
+    /// simulation.
     pub start: Span,
-    /// When the application ends; `None`: never.
+    /// Time at which the application ends; `None`: never.
     pub stop: Option<Span>,
-    /// What the application has to send, rounded up to whole packets; `None`: no end of it.
+    /// Bytes that the application sends, rounded up to whole packets; `None`: without end.
     pub bytes: Option<ByteCount>,
     /// Delay of its packets behind the bottleneck, in addition to the path's.
     pub extra_delay: Span,
     /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
     pub rate: Option<Rate>,
     /// The bundle that it belongs to. `icdc` runs once for all of its flows; with another algorithm
-    /// the application steers their ceilings together by [`icdc_rate::controller`]. All are from one
-    /// sending host.
+    /// the application steers their ceilings together by [`icdc_rate::controller`]. All are from
+    /// one sending host.
     pub bundle: Option<u8>,
-    /// It is opened when the application finds that its bundle needs more members, and not before.
+    /// It is opened only when the application finds that its bundle needs more members.
     pub is_spare: bool,
-    /// What its receiver takes.
+    /// Receive window.
     pub window: ReceiveWindow,
-    /// When its hosts do not run.
+    /// Pauses of its hosts.
     pub pauses: Vec<Pause>,
 }
 
-/// A time in which one part of a flow stands still, as a virtual machine does whose host has other
-/// work. What falls due meanwhile happens at its end, all at once.
+/// A pause of one part of a flow, like that of a virtual machine whose host has other work. Events
+/// that fall due meanwhile are handled at its end, all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// What stands still.
+    /// The part that pauses.
     pub of: Pausing,
-    /// When it begins, from the start of the simulation.
+    /// Its begin, from the start of the simulation.
     pub after: Span,
-    /// How long it lasts.
+    /// Its length.
     pub length: Span,
 }
 
-/// What may stand still.
+/// The parts of a flow that can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pausing {
-    /// The sending host: nothing leaves, and no acknowledgement is looked at.
+    /// The sending host: nothing is sent, and no acknowledgement is handled.
     Sender,
     /// The receiving host: nothing is acknowledged.
     Receiver,
-    /// The way back: acknowledgements wait, while the sender goes on with what it may send.
+    /// The return path: acknowledgements wait, while the sender continues with what its window
+    /// permits.
     Acknowledgements,
 }
 
@@ -105,19 +107,19 @@ impl Flow {
     }
 }
 
-/// How far a sender may run ahead of its receiver.
+/// Receive window of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveWindow {
-    /// So far from the first packet on.
+    /// Constant from the first packet on.
     Fixed(ByteCount),
-    /// 64 KiB at first, then what the receiver's kernel makes of what is read in a round trip.
+    /// 64 KiB at first, then tuned by the receiver's kernel from the bytes read in a round trip.
     Tuned {
-        /// And never more than this.
+        /// Upper limit.
         most: ByteCount,
     },
 }
 
-/// When a receiver acknowledges what comes in order.
+/// Acknowledgement policy for packets in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgements {
     /// Each packet (`quickack` of a route).
@@ -133,7 +135,7 @@ pub enum Acknowledgements {
     },
 }
 
-/// Why a simulation cannot be run.
+/// Reason for which a simulation cannot be run.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -149,15 +151,15 @@ pub enum SimulationError {
     /// A flow's own delay.
     #[error("flow {flow}: an additional delay of {delay} is too long: give {MAX_EXTRA_DELAY} at most")]
     ExtraDelay {
-        /// Which, from 1.
+        /// Number of the flow, from 1.
         flow: usize,
-        /// What was asked for.
+        /// The given delay.
         delay: Span,
     },
     /// It ends before it begins.
     #[error("flow {flow} stops at {stop}, before it starts at {start}")]
     Order {
-        /// Which, from 1.
+        /// Number of the flow, from 1.
         flow: usize,
         /// Its start.
         start: Span,
@@ -167,9 +169,9 @@ pub enum SimulationError {
     /// Nothing to send, or at no rate.
     #[error("flow {flow} has {what}: give more, or leave it out")]
     Nothing {
-        /// Which, from 1.
+        /// Number of the flow, from 1.
         flow: usize,
-        /// What is missing.
+        /// The missing setting.
         what: &'static str,
     },
     /// No time at all.
@@ -199,10 +201,10 @@ impl Simulation {
         ByteCount::new(on_wire.as_u64() / self.forward.largest_frame().as_u64() * MEMORY_PER_PACKET)
     }
 
-    /// Whether it can be simulated.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), SimulationError> {
         self.forward.check()?;
         self.backward.check()?;

@@ -22,7 +22,7 @@ pub enum CongestionState {
     Loss,
 }
 
-/// What the kernel tells an algorithm besides acknowledgements, as it numbers them.
+/// Events that the kernel reports to an algorithm besides acknowledgements, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WindowEvent {
@@ -63,7 +63,7 @@ impl WindowEvent {
 /// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the
 /// kernel would.
 pub struct Connection {
-    /// What the algorithm sees and changes.
+    /// The connection as the algorithm reads and changes it.
     pub socket: Socket,
     operations: &'static sys::Operations,
     parameters: &'static [&'static sys::Parameter],

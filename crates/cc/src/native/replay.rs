@@ -1,5 +1,4 @@
-//! What the kernel did, done again natively: the test that both builds of an algorithm are the
-//! same.
+//! Replay of a kernel trace in the native build: tests that both builds of an algorithm are equal.
 
 use thiserror::Error;
 
@@ -14,7 +13,7 @@ pub struct Replay {
     records: u64,
 }
 
-/// Where the two builds part.
+/// A difference between the two builds.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Difference {
     /// The private state changed between two records: records were lost, or belong to several
@@ -31,15 +30,15 @@ pub enum Difference {
     Operation {
         /// Number of the record, from 0.
         record: u64,
-        /// Which operation.
+        /// Name of the operation.
         operation: &'static str,
         /// State after it in the kernel.
         kernel: Box<TraceState>,
-        /// What the operation returned in the kernel.
+        /// Result of the operation in the kernel.
         kernel_result: u32,
         /// State after it here.
         native: Box<TraceState>,
-        /// What it returned here.
+        /// Result of the native operation.
         native_result: u32,
     },
     /// The record is of another version of the program.
@@ -63,10 +62,10 @@ impl Replay {
         Ok(Self { connection: Connection::new(algorithm, settings)?, records: 0 })
     }
 
-    /// Does what the record says and compares.
+    /// Executes the operation of a record and compares the results.
     ///
     /// # Errors
-    /// The first difference; after it a replay says nothing of worth.
+    /// The first difference; the results of later steps are meaningless.
     pub fn step(&mut self, record: &TraceRecord) -> Result<(), Difference> {
         let number = self.records;
         if number > 0 && self.connection.socket.icsk_ca_priv != record.before.private {

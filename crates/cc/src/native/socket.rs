@@ -1,6 +1,6 @@
 //! The simulated socket: the fields of `c/kernel.h`.
 
-/// What an algorithm sees of its connection; units as in `c/kernel.h`.
+/// A connection as an algorithm sees it; units as in `c/kernel.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs, reason = "the fields are the kernel's, described in c/kernel.h")]

@@ -3,9 +3,10 @@
 //! A processor that sleeps must be woken for the next packet. A virtual one has then to get a real
 //! one back from its host, and where others want that too it waits for milliseconds; a real one
 //! comes out of a deep sleep within a fraction of one. So a thread on each, behind everything else
-//! that wants to run (`SCHED_IDLE`), spins instead. Where the kernel shares processors out by session
-//! first (autogroup, sched(7)), that would be behind the wire's own threads only: so the wire's
-//! session is last of all, once what moves packets has real-time priority, to which that is nothing.
+//! that wants to run (`SCHED_IDLE`), spins instead. Where the kernel shares processors out by
+//! session first (autogroup, sched(7)), that would be behind the wire's own threads only: so the
+//! wire's session is last of all, once what moves packets has real-time priority, to which that is
+//! nothing.
 //!
 //! It leaves a share of the time idle. Many hosts give a virtual machine a budget of processor time
 //! per period, a little less than all of it: one that never idles is stopped for what is left of
@@ -24,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::placement;
 
-/// Time between two looks at how busy others keep the processor.
+/// Interval between measurements of the load that others put on the processor.
 const SPIN: Span = Span::from_millis(1);
 /// Share of the time that a processor is left idle.
 const IDLE: f64 = 0.15;
@@ -35,13 +36,13 @@ const SLEEP: Span = Span::from_millis(5);
 const GROUP: &str = "/proc/self/autogroup";
 const LAST: &str = "19";
 
-/// The threads. They end when the value that they look at is dropped.
+/// The threads. They end when this value is dropped.
 pub(super) struct Awake<'scope> {
     switch: &'scope Switch,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
-/// What the threads look at.
+/// State shared with the threads.
 #[derive(Debug, Default)]
 pub(super) struct Switch {
     wanted: AtomicBool,
@@ -65,7 +66,7 @@ impl<'scope> Awake<'scope> {
         }
     }
 
-    /// Whether the processors are to be kept awake from now on.
+    /// Sets whether the processors are kept awake from now on.
     pub(super) fn set(&self, wanted: bool) {
         if self.switch.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             self.wake();
@@ -114,7 +115,7 @@ fn spin() -> f64 {
     used.as_nanos() as f64 / took.as_nanos().max(1) as f64
 }
 
-/// How long to sleep after a [`SPIN`] of which this share was not taken by others, so that the
+/// Time to sleep after a [`SPIN`] of which this share was not taken by others, so that the
 /// processor idles for [`IDLE`] of the time: while this thread sleeps, others take their share too.
 fn sleep_after(free: f64) -> Span {
     let asleep = IDLE / free.max(IDLE);

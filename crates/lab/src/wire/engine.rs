@@ -1,8 +1,8 @@
-//! The loop that gives the lanes their turns and sleeps in between.
+//! The loop that runs the lanes in turn and sleeps in between.
 //!
-//! What arrives has been stamped and waits in its ring, so it need not be looked at before
-//! something could be due: at the latest after the path's shortest delay. The loop therefore wakes
-//! for deliveries, a few packets at a time, not for arrivals.
+//! A packet that arrives is stamped and waits in its ring, so that it need not be read before it
+//! could be due: at the latest after the path's shortest delay. The loop therefore wakes for
+//! deliveries, a few packets at a time, not for arrivals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,34 +13,34 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::lane::{Lane, Moved};
 use crate::settings::Mode;
 
-/// How often the loop wakes.
+/// Intervals at which the loop wakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Wakes are at least this far apart: deliveries are late by half of it on average, and a wake
     /// costs about 5 µs.
     turn: Span,
-    /// Arrivals are looked at this often at least: a host may send many times faster than the path
-    /// takes.
-    look: Span,
+    /// Longest interval between readings of the rings: a host may send many times faster than the
+    /// path carries.
+    longest: Span,
 }
 
 impl Pace {
-    /// For a path whose shortest delay this is. Packets of fast mode are 64 KiB, and what each of
-    /// them costs the receiving processor is mostly the interrupt that announces it: on a long path
-    /// they go in bunches.
+    /// Intervals for a path with this shortest delay. Packets of fast mode are 64 KiB, and most of
+    /// their cost for the receiving processor is the interrupt that announces each: on a long path
+    /// they are delivered in groups.
     pub(super) fn new(mode: Mode, shortest_delay: Span) -> Self {
         let bunch = match mode {
             Mode::Exact => 1,
             Mode::Fast => (shortest_delay.as_millis() / 20).clamp(1, 8),
         };
         let turn = Span::from_micros(50) * bunch;
-        Self { turn, look: (shortest_delay / 4).clamp(turn, turn * 4) }
+        Self { turn, longest: (shortest_delay / 4).clamp(turn, turn * 4) }
     }
 }
 
-/// How often the page is brought up to date.
+/// Interval at which the page is updated.
 const PUBLISH: Span = Span::from_millis(100);
-/// How long a path without packets sleeps at most, to notice a stop.
+/// Longest sleep without packets, after which a stop is noticed.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Runs the lanes until `stop`.
@@ -71,14 +71,14 @@ pub(super) fn run(lanes: &mut [&mut Lane], pace: Pace, stop: &AtomicBool) -> Res
 fn wait(lanes: &[&mut Lane], turn: Time, pace: Pace, busy: bool) {
     let due = lanes.iter().filter_map(|lane| lane.next_due()).min();
     if busy || due.is_some() {
-        let due = due.unwrap_or(turn + pace.look);
-        let wake = due.clamp(turn + pace.turn, turn + pace.look);
+        let due = due.unwrap_or(turn + pace.longest);
+        let wake = due.clamp(turn + pace.turn, turn + pace.longest);
         if wake > clock::now() {
             clock::sleep_until(wake);
         }
         return;
     }
     let mut polled: Vec<PollFd<'_>> = lanes.iter().map(|lane| PollFd::new(lane.ring(), PollFlags::IN)).collect();
-    // Whatever ends the wait, the rings are looked at next.
+    // Whatever ends the wait, the rings are read next.
     let _ = poll(&mut polled, Some(&IDLE));
 }

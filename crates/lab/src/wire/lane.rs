@@ -22,10 +22,10 @@ use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
 const TURN: usize = 256;
-/// A packet that fills less than this part of a slot does not keep it: there are only as many slots
-/// as full packets can be in flight.
+/// A packet that fills less than this part of a slot does not keep the slot: there are only as many
+/// slots as full packets can be in flight.
 const WASTEFUL: usize = 2;
-/// What could not be sent for so long is lost, and counted.
+/// Time after which a packet that cannot be sent is dropped, and counted.
 const PATIENCE: Span = Span::from_millis(500);
 /// Latenesses are distinguished up to this, with two significant digits.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
@@ -35,14 +35,14 @@ const BURST_WINDOW: Span = Span::from_secs(1);
 const PAUSE_DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
 const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
 
-/// How much a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moved {
-    /// There was nothing to do.
+    /// Nothing was due.
     Nothing,
     /// All that there was.
     Some,
-    /// As much as one turn may do; there may be more.
+    /// The limit of a turn; more may be due.
     Full,
 }
 
@@ -56,7 +56,7 @@ impl Moved {
     }
 }
 
-/// When a frame arrives, and whether it carries a mark that says "congested".
+/// Arrival time of a frame, and whether it carries a congestion mark (ECN).
 #[derive(Clone, Copy)]
 struct Due {
     at: Time,
@@ -65,10 +65,10 @@ struct Due {
 
 /// A packet in flight.
 enum Packet {
-    /// As it lies in the ring.
+    /// In its slot of the ring.
     Whole { slot: Slot, length: u32 },
-    /// Copied out of the ring, with the header of its offloads: what would waste a slot, what losses
-    /// left of a superpacket, or what carries a mark.
+    /// Copied out of the ring, with the header of its offloads: what would waste a slot, what
+    /// losses left of a superpacket, or what carries a mark.
     Copied(Box<[u8]>),
 }
 
@@ -112,7 +112,7 @@ impl Lane {
         &self.ring
     }
 
-    /// When the next packet is due.
+    /// Time at which the next packet is due.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.leaving.first().map(|&(due, _)| due).or_else(|| self.line.next_due())
     }
@@ -149,8 +149,8 @@ impl Lane {
             Packet::Copied(bytes) => bytes,
         }))?;
         let done = clock::now();
-        // What the device has no room for now is tried again; one that takes nothing for long must
-        // not stop everything.
+        // Packets for which the device has no room now are tried again; a device that takes nothing
+        // for long must not stop everything.
         let stuck = sent.packets == 0 && self.leaving.first().is_some_and(|&(due, _)| done - due > PATIENCE);
         let refused = usize::from(sent.refused || stuck);
         if refused > 0 {
@@ -169,7 +169,7 @@ impl Lane {
         Ok(Moved::of(sent.packets))
     }
 
-    /// Tells what happened so far.
+    /// Updates the page.
     pub(super) fn publish(&mut self) -> Result<(), PacketError> {
         if let Some(listing) = &mut self.listing {
             listing.publish();
@@ -201,7 +201,7 @@ impl Lane {
     }
 }
 
-/// What deciding about one arrival works on.
+/// State for the decision on one arrival.
 struct Passage<'a> {
     path: &'a mut Direction,
     line: &'a mut DelayLine<Packet>,
@@ -213,7 +213,7 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Whether the frame stays in its slot.
+    /// Decides on an arrival; returns whether the frame stays in its slot.
     fn take(&mut self, ring: &Ring, arrival: &Arrival) -> bool {
         if arrival.truncated {
             self.page.add(Gauge::Truncated, 1);
@@ -226,8 +226,8 @@ impl Passage<'_> {
         self.offer(frame, arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
     }
 
-    /// Every frame of it meets the path by itself; those that survive travel together, and arrive
-    /// when the last of them does. They have one header: a mark for one is a mark for all.
+    /// Passes every frame of it through the path by itself; those that survive travel together, and
+    /// arrive when the last of them does. They have one header: a mark for one is a mark for all.
     fn take_superpacket(&mut self, superpacket: Superpacket, ring: &Ring, frame: &[u8], arrival: &Arrival) -> bool {
         self.page.add(Gauge::Superpackets, 1);
         let frames = superpacket.frames();
@@ -279,7 +279,8 @@ impl Passage<'_> {
         self.line.push(due.at, Packet::Copied(packet));
     }
 
-    /// When a frame of `length` that begins like `packet` arrives at the other end, if it does.
+    /// Time of arrival, with its mark, of a frame of `length` whose headers are those of `packet`;
+    /// `None` if it is lost.
     fn offer(&mut self, packet: &[u8], length: usize, gap: bool) -> Option<Due> {
         let ecn_capable = self.path.marks() && is_ecn_capable(packet);
         let frame = Frame { length: ByteCount::new(length as u64), gap, ecn_capable };

@@ -22,11 +22,11 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 /// A frame of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// When the path had received it.
+    /// Time at which the path had received it.
     pub at: Time,
     /// Its length on the wire.
     pub length: ByteCount,
-    /// Where it goes: the IPv4 address, the last four bytes of an IPv6 address, or zero.
+    /// Destination: the IPv4 address, the last four bytes of an IPv6 address, or zero.
     pub to: u32,
 }
 
@@ -66,7 +66,7 @@ impl Listing {
     }
 }
 
-/// What has been published of a list.
+/// Reads the part of a list that is published.
 pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     let text = fs::read(path)?;
     let listed = |record: &[u8; RECORD]| {
@@ -80,7 +80,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     Ok(text.as_chunks().0.iter().map(listed).collect())
 }
 
-/// Where an Ethernet frame goes: see the module's description.
+/// Destination of an Ethernet frame, see the module's description.
 pub(super) fn destination(frame: &[u8]) -> u32 {
     let at = match frame.get(12..14) {
         Some(kind) if kind == IPV4 => 30,

@@ -1,16 +1,16 @@
 //! The wire: the process that is the path between the two hosts of a lab.
 //!
-//! - It reads an `Order` (JSON) from standard input and builds what that says.
-//! - It writes an `Answer` (JSON) to standard output: the lab stands, or why it does not.
-//! - From then on all that it counts is in the [`Page`].
-//! - It owns the lab: it makes the namespaces, and removes them when it is told to stop.
+//! - It reads a `Request` (JSON) from standard input and builds that lab.
+//! - It writes an `Answer` (JSON) to standard output: the record of the lab, or an error.
+//! - From then on all its counters are in the [`Page`].
+//! - It owns the lab: it makes the namespaces, and removes them when it is stopped.
 
 mod awake;
 mod engine;
 mod lane;
 pub mod listing;
-pub(crate) mod order;
 pub(crate) mod page;
+pub(crate) mod request;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -38,26 +38,25 @@ use awake::Awake;
 use engine::Pace;
 use lane::Lane;
 use listing::Listing;
-use order::{Answer, Order};
 use page::{Gauge, Global, LanePage, Page, Reserve};
+use request::{Answer, Request};
 
 /// Length of an Ethernet header, with room for one VLAN tag.
 const ETHERNET_HEADER: u64 = 18;
-/// Longest superpacket that the kernel makes without being asked for longer ones
-/// (`GSO_LEGACY_MAX_SIZE`).
+/// Longest superpacket that the kernel makes by default (`GSO_LEGACY_MAX_SIZE`).
 const LONGEST_SUPERPACKET: u64 = 65_536;
-/// Room for what arrives at once beside what is in flight. A host that does not get to run for
-/// 20 ms and then does its work sends so much at 10 Gbit/s; the queue will refuse most of it, but
-/// that has to be decided packet by packet.
+/// Space for a burst beside the packets in flight. A host that is not scheduled for 20 ms and then
+/// does its work sends this much at 10 Gbit/s; the queue will refuse most of it, but that has to be
+/// decided packet by packet.
 const BURST: ByteCount = ByteCount::from_mib(24);
-/// How often the devices' own counters are looked at, and whether there is traffic.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Interval at which the devices' own counters and the traffic are read.
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Builds the lab and runs its path until a signal comes. To be called by a process made for it,
 /// before any other thread is started.
 pub fn main() -> Result<(), LabError> {
-    let order = read_order()?;
-    match build(&order) {
+    let request = read_request()?;
+    match build(&request) {
         Ok(wire) => wire.run(),
         Err(error) => {
             answer(&Answer::Failed(error.to_string()));
@@ -66,7 +65,7 @@ pub fn main() -> Result<(), LabError> {
     }
 }
 
-fn read_order() -> Result<Order, LabError> {
+fn read_request() -> Result<Request, LabError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| LabError::io("read the order", error))?;
     serde_json::from_str(&text).map_err(|error| LabError::io("read the order", error.into()))
@@ -91,22 +90,22 @@ struct Wire {
     _namespaces: Namespaces,
 }
 
-fn build(order: &Order) -> Result<Wire, LabError> {
+fn build(request: &Request) -> Result<Wire, LabError> {
     // A terminal that closes is nothing to the lab.
     let _ = rustix::process::setsid();
-    let settings = &order.settings;
+    let settings = &request.settings;
     let [forward, backward] = [Direction::new(&settings.forward)?, Direction::new(&settings.backward)?];
-    let namespaces = Namespaces::create(&order.name, &order.directory, order.user_namespace)?;
+    let namespaces = Namespaces::create(&request.name, &request.directory, request.user_namespace)?;
     let processors = placement::processors();
     hosts::configure(&namespaces, settings, &wire_processors(&processors))?;
-    let (page, reserve) = Page::create(&order.directory.join(registry::PAGE), clock::now())
+    let (page, reserve) = Page::create(&request.directory.join(registry::PAGE), clock::now())
         .map_err(|error| LabError::io("make the page", error))?;
     let page = Arc::new(page);
     let devices = Devices::open(&namespaces)?;
     let listing = match settings.listed {
         0 => None,
         limit => Some(
-            Listing::create(&order.directory.join(registry::FRAMES), limit)
+            Listing::create(&request.directory.join(registry::FRAMES), limit)
                 .map_err(|error| LabError::io("make the list of frames", error))?,
         ),
     };
@@ -121,8 +120,8 @@ fn build(order: &Order) -> Result<Wire, LabError> {
         ])
     })??;
     let kept_free = if settings.share_processors { Vec::new() } else { wire_processors(&processors) };
-    let record = record(order, &namespaces, kept_free)?;
-    record.save(&order.directory)?;
+    let record = record(request, &namespaces, kept_free)?;
+    record.save(&request.directory)?;
     answer(&Answer::Ready(Box::new(record)));
     Ok(Wire {
         lanes,
@@ -131,20 +130,20 @@ fn build(order: &Order) -> Result<Wire, LabError> {
         settings: settings.clone(),
         processors,
         reserve,
-        owner: order.owner,
-        directory: order.directory.clone(),
+        owner: request.owner,
+        directory: request.directory.clone(),
         _namespaces: namespaces,
     })
 }
 
-/// What is noted of the lab for those outside this process.
-fn record(order: &Order, namespaces: &Namespaces, wire_processors: Vec<usize>) -> Result<LabRecord, LabError> {
+/// The record of the lab for other processes.
+fn record(request: &Request, namespaces: &Namespaces, wire_processors: Vec<usize>) -> Result<LabRecord, LabError> {
     let place = |host| Ok::<_, LabError>((namespaces.path(host), namespaces.inode(host)?));
     Ok(LabRecord {
-        name: order.name.clone(),
-        settings: order.settings.clone(),
+        name: request.name.clone(),
+        settings: request.settings.clone(),
         wire: Process::this(),
-        user_namespace: order.user_namespace,
+        user_namespace: request.user_namespace,
         namespaces: [place(Host::A)?, place(Host::B)?, place(Host::Wire)?],
         wire_processors,
     })
@@ -162,7 +161,7 @@ fn geometry(settings: &Settings, heading: Heading) -> Geometry {
     Geometry::within(memory, ByteCount::new(longest + ETHERNET_HEADER))
 }
 
-/// What the rings of a lab take.
+/// Memory of the rings of a lab.
 #[must_use]
 pub fn memory(settings: &Settings) -> ByteCount {
     Heading::BOTH.map(|heading| geometry(settings, heading).memory()).into_iter().sum()
@@ -183,7 +182,7 @@ fn last(processors: &[usize], count: usize) -> &[usize] {
     &processors[processors.len().saturating_sub(count)..]
 }
 
-/// Of both directions.
+/// Sum of a gauge over both directions.
 fn sum(page: &Page, gauge: Gauge) -> u64 {
     Heading::BOTH.map(|heading| page.gauge(heading, gauge)).iter().sum()
 }
@@ -237,7 +236,7 @@ impl Wire {
                     stop.store(true, Ordering::Relaxed);
                 }
                 awake.set(offered != before || sum(page, Gauge::HeldPackets) > 0);
-                let _ = poll(&mut [PollFd::new(&stopped, PollFlags::IN)], Some(&LOOK));
+                let _ = poll(&mut [PollFd::new(&stopped, PollFlags::IN)], Some(&POLL_INTERVAL));
             }
             let lanes = running.into_iter().try_for_each(|lanes| lanes.join().expect("a lane does not panic"));
             lanes.map_err(LabError::from)
@@ -249,7 +248,7 @@ impl Wire {
     }
 }
 
-/// Whether the process is gone for which the lab is.
+/// Whether the process that owns the lab is gone.
 fn is_orphan(owner: Option<Process>) -> bool {
     owner.is_some_and(|owner| !owner.is_alive())
 }

@@ -101,9 +101,10 @@ pub struct Bin {
     pub burst: ByteCount,
 }
 
-/// How far ahead deliveries are noted, where they will be; later ones are missing in the series.
+/// Time ahead for which deliveries are recorded at the time of their departure; later ones are
+/// missing in the series.
 pub(crate) const AHEAD: Span = Span::from_secs(60);
-/// How much further there is memory already.
+/// Further time ahead for which memory is populated.
 const SPARE: Span = Span::from_secs(10);
 
 /// The file, mapped.
@@ -214,12 +215,12 @@ impl Page {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < LENGTH / 8, "all words lie in the page");
-        // SAFETY: the index lies within the mapping, which is aligned to a page.
+        // SAFETY: the index is within the mapping, which is aligned to a page.
         unsafe { self.memory.add(index).as_ref() }
     }
 }
 
-/// Where the words of a bin begin.
+/// Index of the first word of a bin.
 fn bin_words(heading: Heading, number: u64) -> usize {
     let index = heading.index() as u64 * HISTORY + number % HISTORY;
     SERIES_OFFSET / 8 + index as usize * BIN_WORDS

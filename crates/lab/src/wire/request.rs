@@ -9,27 +9,27 @@ use crate::process::Process;
 use crate::record::LabRecord;
 use crate::settings::Settings;
 
-/// What to build.
+/// Request to build a lab.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
+pub(crate) struct Request {
     /// Name of the lab.
     pub(crate) name: String,
-    /// Where its state is kept; exists.
+    /// Existing directory for its state.
     pub(crate) directory: PathBuf,
-    /// What it is like.
+    /// Its settings.
     pub(crate) settings: Settings,
-    /// Whether to make a user namespace for it, for want of rights.
+    /// It needs a user namespace of its own, because rights are missing.
     pub(crate) user_namespace: bool,
     /// The process for which it is: when that ends, however it does, the lab goes. `None`: it stays
     /// until it is taken down.
     pub(crate) owner: Option<Process>,
 }
 
-/// How that went.
+/// Answer to the request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// The lab stands.
+    /// The lab is complete.
     Ready(Box<LabRecord>),
-    /// It does not, and nothing is left of it.
+    /// It failed, and nothing of it is left.
     Failed(String),
 }

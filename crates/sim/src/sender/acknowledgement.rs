@@ -1,4 +1,5 @@
-//! What an acknowledgement does: `tcp_ack`, `tcp_fastretrans_alert` and what they call.
+//! Handling of an acknowledgement: `tcp_ack`, `tcp_fastretrans_alert` and the functions that they
+//! call.
 //!
 //! Undoing a reduction is left out: a path that never reorders gives no cause, except a timeout
 //! that came too early.
@@ -12,7 +13,7 @@ use super::scoreboard::Packet;
 use super::{Sender, timer};
 use crate::receiver::{Acknowledgement, Reports};
 
-/// What one acknowledgement delivered.
+/// Packets delivered by one acknowledgement.
 #[derive(Default)]
 struct Delivered {
     /// Cumulatively acknowledged.
@@ -49,14 +50,14 @@ impl Sender {
             // time.
             restart |= self.board.outstanding() > 0 && self.board.packet(self.board.una()).sent > first;
         }
-        self.looking = false;
+        self.is_checking = false;
         if delivered.sacked || self.state != CongestionState::Open {
             self.alert(now);
         }
-        if restart && !self.looking {
+        if restart && !self.is_checking {
             self.restart_timer(now);
         }
-        self.tell(now);
+        self.update_socket(now);
         let mut sample = self.rate.sample(now, self.rtt.least());
         let newly_lost = self.lost - before.1;
         if self.algorithm.controls() {
@@ -119,8 +120,8 @@ impl Sender {
         let acked = delivered.acked.filter(|_| delivered.again.is_none());
         let mut smoothed = acked.or(delivered.sacks).map(|(first, _)| now - first);
         if let (None, Some(sent)) = (smoothed, delivered.again) {
-            // The time stamp tells which transmission arrived; the earlier one, if it is sooner
-            // than possible.
+            // The time stamp identifies the transmission that arrived; the earlier one, if it is
+            // sooner than possible.
             smoothed = Some(now - sent).filter(|rtt| *rtt >= self.rtt.least());
         }
         let latest = round_trip(now, delivered);
@@ -134,7 +135,7 @@ impl Sender {
             self.timer.retries = 0;
         }
         if delivered.advanced || delivered.sacked {
-            self.tell(now);
+            self.update_socket(now);
             let sample = AckSample {
                 pkts_acked: (self.board.una() - una_before) as u32,
                 rtt_us: latest.map_or(-1, |rtt| i32::try_from(rtt.as_micros()).unwrap_or(i32::MAX)),
@@ -191,15 +192,15 @@ impl Sender {
         let (least, smoothed) = (self.rtt.least(), self.rtt.smoothed());
         let found = self.rack.detect(now, &mut self.board, in_recovery, least, smoothed);
         self.lost += found.first + found.again;
-        self.looking = found.look_again.is_some();
-        if let Some(at) = found.look_again {
+        self.is_checking = found.check_again.is_some();
+        if let Some(at) = found.check_again {
             self.timer.set(timer::Kind::Reordering, at);
         }
         found.again
     }
 
     pub(super) fn enter_recovery(&mut self, now: Time) {
-        self.tell(now);
+        self.update_socket(now);
         if !self.is_reducing() {
             self.begin_reduction();
         }
@@ -240,7 +241,7 @@ impl Sender {
 
     /// One more loss than was seen as such: the probe repaired it, the window answers it at once.
     pub(super) fn reduce_at_once(&mut self, now: Time) {
-        self.tell(now);
+        self.update_socket(now);
         self.begin_reduction();
         self.enter(CongestionState::Reducing);
         self.finish_recovery();

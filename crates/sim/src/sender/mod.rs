@@ -56,7 +56,7 @@ pub(crate) struct Segment {
     pub(crate) again: bool,
 }
 
-/// What a sender counted.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Packets sent, retransmissions included.
@@ -88,7 +88,7 @@ pub struct SenderState {
     pub recovery: CongestionState,
 }
 
-/// What a sender is given besides its algorithm.
+/// Settings of a sender besides its algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// Packets of the application in all.
@@ -122,13 +122,13 @@ pub(crate) struct Sender {
     /// Packets found lost in all.
     lost: u64,
     /// RACK waits for what may be lost.
-    looking: bool,
+    is_checking: bool,
     /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
     usage: u64,
     probing: Probing,
     /// New packets were sent since the last pause.
     busy: bool,
-    /// When pacing lets the next packet leave.
+    /// Time at which pacing permits the next packet.
     wake: Time,
     counters: SenderCounters,
 }
@@ -157,7 +157,7 @@ impl Sender {
             packets: setup.packets,
             edge: setup.window,
             lost: 0,
-            looking: false,
+            is_checking: false,
             usage: 0,
             probing: Probing::default(),
             busy: false,
@@ -168,7 +168,7 @@ impl Sender {
 
     /// The connection is established.
     pub(crate) fn start(&mut self, now: Time) {
-        self.tell(now);
+        self.update_socket(now);
         self.algorithm.init();
     }
 
@@ -209,7 +209,7 @@ impl Sender {
         None
     }
 
-    /// Whether it is still of use: what is acknowledged needs no probe.
+    /// Whether a probe would be useful: not for a packet that is acknowledged.
     fn may_probe(&self, number: u64) -> bool {
         let (una, next) = (self.board.una(), self.board.next());
         let known = (una..next).contains(&number) && !self.board.packet(number).is_sacked();
@@ -234,7 +234,7 @@ impl Sender {
 
     fn transmit(&mut self, now: Time, number: u64) -> Segment {
         if self.board.in_flight() == 0 {
-            self.tell(now);
+            self.update_socket(now);
             self.algorithm.event(WindowEvent::TransmitStart);
         }
         let outstanding = self.board.outstanding();
@@ -289,7 +289,7 @@ impl Sender {
     }
 
     /// Brings the fields of the algorithm's socket up to date.
-    fn tell(&mut self, now: Time) {
+    fn update_socket(&mut self, now: Time) {
         let (board, socket) = (&self.board, &mut self.algorithm.socket);
         socket.tcp_mstamp = now.as_nanos() / 1000;
         socket.packets_out = board.outstanding() as u32;
@@ -303,7 +303,7 @@ impl Sender {
         socket.mdev_us = self.rtt.deviation_quarters();
     }
 
-    /// What `TCP_INFO` would tell.
+    /// The state as `TCP_INFO` reports it.
     pub(crate) fn observe(&self, now: Time) -> TcpState {
         let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
         let seen = Observation {
@@ -328,7 +328,7 @@ impl Sender {
         }
     }
 
-    /// As `SO_MAX_PACING_RATE` does: from now on at most this, paced.
+    /// Limits the rate from now on, by pacing, like `SO_MAX_PACING_RATE`.
     pub(crate) fn set_ceiling(&mut self, ceiling: Rate) {
         let socket = &mut self.algorithm.socket;
         socket.sk_max_pacing_rate = ceiling.as_bytes_per_second().max(1);

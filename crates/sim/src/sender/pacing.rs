@@ -14,7 +14,7 @@
 use icdc_cc::native::Socket;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// `sk_pacing_status` when nobody asked for pacing.
+/// `sk_pacing_status` without pacing.
 const PACING_NONE: u32 = 0;
 /// `gso_max_size`.
 const LARGEST_AGGREGATE: u64 = 65_536;
@@ -26,8 +26,7 @@ const FREE_PACKETS: u64 = 10;
 pub(super) struct Pacing {
     segmentation: bool,
     next: Time,
-    /// Of the aggregate that is leaving: when it began, time lost before, packets so far and in
-    /// all.
+    /// The aggregate that is being sent: its start, time lost before, packets so far and in total.
     start: Time,
     credit: Span,
     packets: u64,
@@ -41,7 +40,7 @@ impl Pacing {
         Self { segmentation, next: Time::ORIGIN, start: Time::ORIGIN, credit: Span::ZERO, packets: 0, most: 0, sent: 0 }
     }
 
-    /// When the next packet may leave: `None` if at once.
+    /// Time at which the next packet may leave; `None` if at once.
     pub(super) fn waits_until(&self, now: Time, socket: &Socket) -> Option<Time> {
         (self.packets == 0 && now < self.next && rate(socket).is_some()).then_some(self.next)
     }

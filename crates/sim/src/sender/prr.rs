@@ -17,7 +17,7 @@ pub(super) struct Reduction {
     out: u64,
 }
 
-/// What an acknowledgement says to the reduction.
+/// Input of the reduction from one acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     /// Packets newly delivered.

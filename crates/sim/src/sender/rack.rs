@@ -3,7 +3,7 @@
 //! ```text
 //! lost: sent before the most recently sent packet that was delivered, and now ≥ sent + rtt + window
 //! window = 0                           in recovery, or with three packets selectively acknowledged
-//!        = min(least rtt / 4, srtt)    otherwise; looked at again 2 ms after the last of them is due
+//!        = min(least rtt / 4, srtt)    otherwise; checked again 2 ms after the last of them is due
 //! ```
 //!
 //! `rtt` is that of the most recently sent packet that was delivered. Paths here never reorder, so
@@ -21,20 +21,20 @@ const LEAST_WAIT: Span = Span::from_millis(2);
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rack {
-    /// Of the most recently sent packet that was delivered: when it was sent, and its number.
+    /// Send time and number of the most recently sent packet that was delivered.
     latest: (Time, u64),
     rtt: Span,
 }
 
-/// What was found lost.
+/// Packets found lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     /// First transmissions.
     pub(super) first: u64,
     /// Retransmissions.
     pub(super) again: u64,
-    /// When to look again, if nothing is heard until then.
-    pub(super) look_again: Option<Time>,
+    /// Time of the next check, unless an acknowledgement arrives before.
+    pub(super) check_again: Option<Time>,
 }
 
 impl Rack {
@@ -67,17 +67,17 @@ impl Rack {
     ) -> Found {
         let certain = in_recovery || board.sacked() >= ENOUGH;
         let window = if certain { Span::ZERO } else { (least / 4).min(srtt) };
-        let mut look_again = None;
+        let mut check_again = None;
         let (first, again) = board.judge(|number, packet| {
             if (packet.sent, number) >= self.latest {
                 return false;
             }
             let due = packet.sent + self.rtt + window;
             if due > now {
-                look_again = look_again.max(Some(due + LEAST_WAIT));
+                check_again = check_again.max(Some(due + LEAST_WAIT));
             }
             due <= now
         });
-        Found { first, again, look_again }
+        Found { first, again, check_again }
     }
 }

@@ -12,14 +12,14 @@
 use icdc_cc::native::RateSample;
 use icdc_units::{Span, Time};
 
-/// What a transmission knows of deliveries until then.
+/// State of the deliveries when a packet was transmitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     /// Packets delivered.
     delivered: u32,
-    /// When the last of them was acknowledged.
+    /// Time at which the last of them was acknowledged.
     delivered_at: Time,
-    /// When the packet that began the window was sent.
+    /// Send time of the packet that began the window.
     first_sent: Time,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Time,
     first_sent: Time,
-    /// Of this acknowledgement: the most recently sent packet (when, number, stamp, whether it was
-    /// retransmitted).
+    /// The most recently sent packet among those of this acknowledgement: send time, number, stamp,
+    /// whether it was retransmitted.
     latest: Option<(Time, u64, Stamp, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the sender knows of every packet between the first unacknowledged one and the next new one.
+//! The sender's state of every packet between the first unacknowledged one and the next new one.
 //!
 //! ```text
 //!  una                      judged                        next
@@ -31,7 +31,7 @@ const TWICE: u8 = 8;
 pub(super) struct Packet {
     /// Last transmission.
     pub(super) sent: Time,
-    /// What the last transmission knew of deliveries.
+    /// State of the deliveries at the last transmission.
     pub(super) stamp: Stamp,
     flags: u8,
 }
@@ -184,9 +184,9 @@ impl Scoreboard {
         self.resent -= u64::from(flags & RESENT != 0);
     }
 
-    /// Judges transmissions in the order of their times: `lost(number, packet)` says whether a
-    /// packet that has not been delivered is lost; the first one that is not ends it. Returns how
-    /// many first transmissions and how many retransmissions were lost.
+    /// Judges transmissions in the order of their times: `lost(number, packet)` returns whether a
+    /// packet that has not been delivered is lost; the first one that is not ends the loop. Returns
+    /// the numbers of first transmissions and of retransmissions that were lost.
     pub(super) fn judge(&mut self, mut lost: impl FnMut(u64, &Packet) -> bool) -> (u64, u64) {
         let (mut first, mut again) = (0, 0);
         self.judged = self.judged.max(self.una);

@@ -2,7 +2,7 @@
 
 use icdc_units::Time;
 
-/// What the timer is set for.
+/// Purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Retransmission,
@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Reordering,
 }
 
-/// What is waited for, and until when.
+/// A timer with its purpose and its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer {
     pub(super) kind: Kind,
@@ -45,6 +45,6 @@ pub(super) struct Probing {
     pub(super) due: Option<u64>,
     /// `snd_nxt` when a probe was sent that is not answered (`tlp_high_seq`).
     pub(super) high: Option<u64>,
-    /// That probe was a retransmission.
+    /// The probe was a retransmission.
     pub(super) again: bool,
 }

@@ -1,5 +1,5 @@
-//! What happens when the sender's timer runs out, as in Linux: retransmission, probe of the tail
-//! (RFC 8985), or reordering.
+//! Expiry of the sender's timers, as in Linux: retransmission, probe of the tail (RFC 8985), and
+//! reordering.
 //!
 //! ```text
 //! probe           2 · srtt after the last new packet, 200 ms more if it is alone; never later than the timeout
@@ -24,7 +24,7 @@ const LEAST_PROBE: Span = Span::from_millis(2);
 const ACK_DELAY: Span = Span::from_millis(200);
 
 impl Sender {
-    /// When [`Sender::poll`] or [`Sender::expire`] has something to do though nothing arrives.
+    /// Time at which [`Sender::poll`] or [`Sender::expire`] is due if nothing arrives.
     pub(crate) fn wake(&self) -> Time {
         self.timer.at.min(self.wake)
     }
@@ -37,7 +37,7 @@ impl Sender {
         match self.timer.kind {
             Kind::Retransmission => self.time_out(now),
             Kind::Probe => self.probe(now),
-            Kind::Reordering => self.look_again(now),
+            Kind::Reordering => self.check_again(now),
         }
     }
 
@@ -47,7 +47,7 @@ impl Sender {
         self.counters.timeouts += 1;
         let rack = &self.rack;
         self.lost += self.board.give_up(|packet| rack.is_overdue(now, packet));
-        self.tell(now);
+        self.update_socket(now);
         let calm = matches!(self.state, Open | Disorder);
         if calm || self.board.una() >= self.high || (self.state == Loss && self.timer.retries == 0) {
             let socket = &mut self.algorithm.socket;
@@ -74,7 +74,7 @@ impl Sender {
         if idle && self.board.outstanding() > 0 {
             let fresh = next < self.packets.min(self.edge);
             let number = if fresh { next } else { next - 1 };
-            // A tail that has been selectively acknowledged tells nothing more.
+            // The tail is selectively acknowledged: a probe would be useless.
             if self.may_probe(number) {
                 self.probing.due = Some(number);
                 self.probing.high = Some(next.max(number + 1));
@@ -100,7 +100,7 @@ impl Sender {
     }
 
     /// `tcp_rack_reo_timeout`.
-    fn look_again(&mut self, now: Time) {
+    fn check_again(&mut self, now: Time) {
         self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
         let before = self.board.in_flight();
         self.detect(now);
@@ -139,7 +139,7 @@ impl Sender {
         self.board.packet(self.board.una()).sent
     }
 
-    /// `tcp_schedule_loss_probe`; tells whether a probe is due.
+    /// `tcp_schedule_loss_probe`; returns whether a probe is due.
     pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
         let out = self.board.outstanding();
         if out == 0 || self.state != CongestionState::Open {
