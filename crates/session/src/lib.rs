@@ -4,10 +4,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`by_id`] | maps by the ids of a session |
-//! | [`error`] | why a session ends before its work is done |
-//! | [`failure`] | why an item is not done, and whether a later run goes on with it |
+//! | [`error`] | errors that end a session before its work is done |
+//! | [`failure`] | failures of items, and whether a later run can succeed |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
-//! | [`retry`] | when a client connects again, and when it gives up |
+//! | [`retry`] | pauses before a client reconnects, and the time at which it gives up |
 //! | [`weight`] | the memory that an announced entry is charged with |
 //! | [`sender`] | the sending end: announcements, requests, what becomes of the items, the end |
 //!

@@ -3,11 +3,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
-//! | [`ending`] | how the session ends, and what is said last |
-//! | [`frames_arrived`] | what arrived over each connection after the first |
-//! | [`stalls`] | which of these have stalled while the first one is heard |
+//! | [`ending`] | the end of the session, and the last messages |
+//! | [`frames_arrived`] | data frames that arrived over each connection after the first |
+//! | [`stalls`] | stalls of these connections while the first one is active |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
-//! | [`parts`] | blocks that arrive in parts: which of them make a block whole, and how many there may be |
+//! | [`parts`] | blocks that arrive in parts: their completion, and the limit on their number |
 
 pub mod book;
 pub mod ending;

@@ -15,15 +15,15 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`action`] | what the book asks for, and the outcomes |
-//! | [`item`] | what it knows of directories and items |
-//! | [`resume`] | what is wanted of an item, by what lies at the destination |
-//! | `beginning` | from the sender's first message until what it announces is looked at |
+//! | [`action`] | actions for the executor, and their outcomes |
+//! | [`item`] | directories and items |
+//! | [`resume`] | what is wanted of an item, according to the destination |
+//! | `beginning` | from the sender's first message until its announcements are processed |
 //! | `announced` | entries, until their directories are made |
-//! | `answers` | what is answered to an item |
-//! | `publishing` | what has arrived, until it has its final name |
-//! | `completion` | how items, directories and the run end |
-//! | `state` | how far the session and each item is |
+//! | `answers` | answers to items |
+//! | `publishing` | items that have arrived, until they have their final names |
+//! | `completion` | ends of items, directories and the run |
+//! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
 pub mod action;
@@ -108,7 +108,7 @@ pub struct Book<P> {
     last: Time,
     phase: Phase,
     /// An item has failed for a reason that may be gone when the same command is run again.
-    goes_on_later: bool,
+    has_passing_failure: bool,
 }
 
 impl<P> Book<P> {
@@ -136,7 +136,7 @@ impl<P> Book<P> {
             contents: None,
             last: Time::default(),
             phase: Phase::Announcing,
-            goes_on_later: false,
+            has_passing_failure: false,
         }
     }
 
@@ -174,7 +174,7 @@ impl<P> Book<P> {
     pub fn on_message(&mut self, now: Time, message: Message) {
         self.last = now;
         let taken = self.announce(message);
-        self.heed(taken);
+        self.end_on_error(taken);
     }
 
     /// Time at which [`on_time`](Self::on_time) is due, if it is.
@@ -188,7 +188,7 @@ impl<P> Book<P> {
         if self.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.last = now;
             self.publish();
-            self.go_on();
+            self.proceed();
         }
     }
 
@@ -204,14 +204,14 @@ impl<P> Book<P> {
     /// Nothing more comes from anywhere: publishes what is staged, for the last time.
     pub fn on_settled(&mut self) {
         self.publish();
-        self.go_on();
+        self.proceed();
     }
 
     /// The session is over; with `is_agreed`, the sender knows whether everything is done. The run
     /// is put away unless the same command can continue it: a sender that does not know, because of
     /// a cut or a kill, reconnects and has to be recognized.
     pub fn on_over(&mut self, is_agreed: bool) {
-        if self.is_complete() && is_agreed && !self.goes_on_later {
+        if self.is_complete() && is_agreed && !self.has_passing_failure {
             let contents = self.contents.take().map(|(directory, entry)| (directory, Box::new(entry)));
             self.ask(Action::PutAway { contents });
         }
@@ -220,7 +220,7 @@ impl<P> Book<P> {
     /// Decides what is wanted of an item that is to be examined.
     ///
     /// # Errors
-    /// Why the item cannot be done.
+    /// If the item cannot be done.
     pub fn decide(&self, examination: Examination, facts: &mut impl Facts) -> Result<Verdict, Failure> {
         match self.items.get(&examination.id) {
             Some(Tracked { item, .. }) => {
@@ -274,16 +274,16 @@ impl<P> Book<P> {
     }
 
     /// Ends the session where `outcome` is an error; what has arrived is still published.
-    fn heed(&mut self, outcome: Result<(), SessionError>) {
+    fn end_on_error(&mut self, outcome: Result<(), SessionError>) {
         if let Err(error) = outcome {
             self.stage = SessionStage::Broken;
             self.ask(Action::Fail(error));
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// Does what an event has made possible.
-    fn go_on(&mut self) {
+    fn proceed(&mut self) {
         if self.phase.is_open() {
             self.admit_waiting();
         }
@@ -299,7 +299,7 @@ impl<P> Book<P> {
 
     /// Records the failure of an item and notifies the user; gives the reason.
     fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
-        self.goes_on_later |= failure.is_passing();
+        self.has_passing_failure |= failure.is_passing();
         let reason = failure.into_reason();
         self.notify(Notification::Failed { path, size: size_of(entry), reason: reason.clone() });
         reason

@@ -42,7 +42,7 @@ pub enum Action {
     Say(Box<Message>),
     /// Flush all messages to the carrier: [`on_flushed`](Ending::on_flushed).
     Flush,
-    /// End the first connection, whatever of it is on its way.
+    /// End the first connection without waiting for what is on its way.
     Cut,
     /// End all further connections.
     CutFurther,
@@ -90,15 +90,15 @@ enum Phase {
     /// The first connection takes nothing more: the session fails with this error unless a better
     /// reason arrives by then.
     SendBroken { until: Time, error: SessionError },
-    /// The last words are being sent.
+    /// The last messages are being sent.
     Closing { until: Time },
     /// The first connection is being ended.
     Cut,
     /// Data that has arrived is being made durable.
     Draining { has_said_why: bool },
-    /// The last words are on their way to the carrier.
+    /// The last messages are being flushed to the carrier.
     Flushing { until: Time },
-    /// Nothing follows.
+    /// The session has ended.
     Closed,
 }
 
@@ -128,7 +128,7 @@ impl Ending {
         if matches!(self.outcome, Outcome::Pending | Outcome::SenderDone(_)) {
             let words = last_words(&error);
             self.outcome = Outcome::Failed(error);
-            self.part(now, words);
+            self.close_with(now, words);
         }
     }
 
@@ -151,11 +151,11 @@ impl Ending {
             }
             _ => {}
         }
-        self.part(now, Some(Message::Interrupt));
+        self.close_with(now, Some(Message::Interrupt));
     }
 
     /// Sends the last message while the sender may still send.
-    fn part(&mut self, now: Time, words: Option<Message>) {
+    fn close_with(&mut self, now: Time, words: Option<Message>) {
         if self.is_running() {
             self.actions.extend(words.map(say));
             self.actions.push_back(Action::Flush);
@@ -252,7 +252,7 @@ impl Ending {
         }
     }
 
-    /// Time has passed.
+    /// Handles the deadline, if it is due.
     pub fn on_time(&mut self, now: Time) {
         match self.phase {
             Phase::SendBroken { until, ref error } if until <= now => {
@@ -315,7 +315,7 @@ impl Ending {
     /// The outcome of the session, with the sender's goodbye if there was one.
     ///
     /// # Errors
-    /// Why not everything was done.
+    /// The error for which not everything was done.
     pub fn into_outcome(self) -> Result<Option<Goodbye>, SessionError> {
         match self.outcome {
             Outcome::Failed(error) => Err(error),

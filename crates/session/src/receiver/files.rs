@@ -53,18 +53,18 @@ impl<B> Files<B> {
         Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
     }
 
-    /// A file whose blocks will come.
+    /// Registers a file whose blocks will arrive.
     pub fn expect(&mut self, id: EntryId, expected: Expected) {
         let file = File::new(id, expected, &mut self.context);
         self.files.insert(id, file);
     }
 
-    /// A block of the file has arrived and has the value that its header promises.
+    /// A block of the file has arrived and has the value in its header.
     pub fn on_block(&mut self, id: EntryId, index: u32, value: Digest, block: B) {
         self.with(id, |file, context| file.on_block(index, value, block, context));
     }
 
-    /// The sender is through with an item, or gives it up.
+    /// The sender has finished an item, or gives it up.
     pub fn on_end(&mut self, end: FileEnd) {
         if !self.files.contains_key(&end.id) {
             return self.context.push(Action::Foreign(end));
@@ -121,9 +121,8 @@ impl<B> Files<B> {
         self.with(id, |file, context| file.on_compared(index, good, context));
     }
 
-    /// Nothing more will come from the link. Blocks that have arrived are written, what is written
-    /// becomes durable and is noted, and every file ends: [`is_empty`](Self::is_empty) once that is
-    /// through.
+    /// The link has ended. Blocks that have arrived are written, what is written becomes durable
+    /// and is noted, and every file ends; then [`is_empty`](Self::is_empty) is true.
     pub fn on_link_ended(&mut self) {
         self.context.link_ended = true;
         let all: Vec<EntryId> = self.files.keys().copied().collect();

@@ -189,7 +189,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// With `keeps_digests`, also what enters the tree is kept.
+    /// An empty ledger; with `keeps_digests`, it keeps the digests that enter the tree.
     pub(super) fn new(window: Window, keeps_digests: bool) -> Self {
         Self {
             window,
@@ -283,8 +283,8 @@ impl Ledger {
         }
     }
 
-    /// A hard link that the receiver has asked for becomes a file of its own; gives its length.
-    /// `None` if it is none, or was not asked for.
+    /// A hard link that the receiver has requested becomes a file of its own; gives its length.
+    /// `None` if it is not a hard link, or was not requested.
     pub(super) fn link_becomes_file(&mut self, id: EntryId) -> Option<ByteCount> {
         let Open { item, stage: ItemStage::Asked, .. } = self.open_mut(id)? else { return None };
         let EntryKind::HardLink { size, version, sparse, .. } = item.entry.kind else { return None };
@@ -317,7 +317,7 @@ impl Ledger {
         all_known
     }
 
-    /// Counts what need not travel.
+    /// Counts bytes that need not be transmitted.
     pub(super) fn resumed(&mut self, bytes: ByteCount) {
         self.counts.resumed_bytes += bytes;
     }
@@ -407,12 +407,12 @@ impl Ledger {
         }
     }
 
-    /// Counts something that failed before it could be announced.
+    /// Counts an item that failed before it could be announced.
     pub(super) fn count_failure(&mut self) {
         self.counts.failed += 1;
     }
 
-    /// The scan is through.
+    /// The scan is complete.
     pub(super) fn scan_complete(&mut self) {
         self.counts.totals.complete = true;
     }

@@ -22,7 +22,7 @@ use super::packs::Packs;
 use crate::error::SessionError;
 use crate::weight::Pending;
 
-/// Messages that may wait for the connection before the scan has to.
+/// Messages that may be queued for the connection before the scan has to wait.
 const MOST_MESSAGES: usize = 64;
 
 /// Settings of the sending end of one session.
@@ -31,7 +31,7 @@ pub struct Settings {
     /// Nothing is transferred; what would be is only reported.
     pub dry_run: bool,
     /// The receiver keeps a journal of the run and closes when it has put it away: the session ends
-    /// behind that.
+    /// after that.
     pub keeps_journal: bool,
     /// Limits on how far announcements run ahead.
     pub window: Window,
@@ -41,7 +41,7 @@ pub struct Settings {
     pub needs: Features,
 }
 
-/// Something that the scan has found, to be announced.
+/// An entry that the scan has found, to be announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its parent.
@@ -60,9 +60,9 @@ pub struct Found {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
-    /// As in [`Item::first`].
+    /// See [`Item::first`].
     pub first: Option<Digest>,
-    /// As in [`Item::held`].
+    /// See [`Item::held`].
     pub held: usize,
 }
 
@@ -71,7 +71,7 @@ pub struct Found {
 pub enum Need {
     /// To announce an item.
     Item {
-        /// Directories from the source down to where the scan is.
+        /// Number of directories from the source down to the scan's position.
         depth: usize,
     },
     /// To report a problem.
@@ -150,7 +150,7 @@ impl Sender {
         !self.messages.is_empty()
     }
 
-    // The scan.
+    // Events of the scan.
 
     /// Requests room. Unless it is granted at once, everything announced so far is sent.
     pub fn request(&mut self, need: Need) -> Grant {
@@ -202,7 +202,7 @@ impl Sender {
         self.queue(Message::Problem(problem));
     }
 
-    /// Items have met something at this end that the other end's user should know.
+    /// Items have met an event at this end that the other end's user should know.
     pub fn on_noticed(&mut self, notice: Notice) {
         self.queue(Message::Notice(notice));
     }
@@ -221,7 +221,7 @@ impl Sender {
         self.proceed(now);
     }
 
-    // The readers.
+    // Events of the readers.
 
     /// An announced item that is not settled.
     #[must_use]
@@ -234,9 +234,9 @@ impl Sender {
         items.iter().for_each(|item| self.ledger.packed(item.id, item.digest));
     }
 
-    /// The reading of a large file has ended, `blocks` of which are handed on (besides those that
-    /// were [read again](Action::ReadAgain)). What is to be sent behind these blocks: nothing if
-    /// the file has been given up at the other end.
+    /// The reading of a large file has ended, `blocks` of which were sent (besides those that were
+    /// [read again](Action::ReadAgain)). Gives the frame to send after these blocks: none if the
+    /// other end has given the file up.
     pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         self.ledger.read(id, blocks, outcome)
     }
@@ -253,7 +253,7 @@ impl Sender {
         self.proceed(now);
     }
 
-    // The receiver.
+    // Events of the receiver.
 
     /// A message has arrived.
     pub fn on_message(&mut self, now: Time, message: Message) {
@@ -294,10 +294,10 @@ impl Sender {
         self.take(step);
     }
 
-    // The connections after the first.
+    // Events of the connections after the first.
 
-    /// A further connection is there. False if it is not to be used: it has ended before, the
-    /// session is over, or there is one of its number.
+    /// A further connection is established. False if it is not to be used: it has ended before, the
+    /// session is over, or its number is in use.
     #[must_use]
     pub fn on_joined(&mut self, connection: u8) -> bool {
         !self.ending.is_over() && self.connections.join(connection)
@@ -318,7 +318,8 @@ impl Sender {
         }
     }
 
-    /// A further connection has ended at this end. The receiver answers what arrived over it.
+    /// A further connection has ended at this end. The receiver answers with the number of frames
+    /// that arrived over it.
     pub fn on_connection_ended(&mut self, connection: u8) {
         if let Some(frames) = self.connections.end(connection)
             && !self.ending.is_over()
@@ -327,7 +328,7 @@ impl Sender {
         }
     }
 
-    // This end.
+    // Events of this end.
 
     /// The user stops the run.
     pub fn on_interrupt(&mut self, now: Time) {
@@ -349,13 +350,13 @@ impl Sender {
         self.ending.next_deadline()
     }
 
-    /// Does what is due at `now`.
+    /// Handles what is due at `now`.
     pub fn on_time(&mut self, now: Time) {
         let step = self.ending.time(now);
         self.take(step);
     }
 
-    // What has become of it.
+    // State.
 
     /// Whether anything has arrived from the receiver.
     #[must_use]
@@ -462,7 +463,7 @@ impl Sender {
         }
     }
 
-    /// Hands on what was announced so far.
+    /// Sends what was announced so far.
     fn flush(&mut self) {
         if let Some(entries) = self.batch.take() {
             self.tell_entries(entries);

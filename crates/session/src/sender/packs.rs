@@ -17,7 +17,7 @@ const MOST: usize = 256;
 /// Packs in which the bytes so far would travel: two for each of as many connections as a session
 /// begins with.
 const SHARE: u64 = 32;
-/// Bytes of the smallest packs: what a connection begins with takes a quarter of it.
+/// Bytes of the smallest packs: a connection's initial window takes a quarter of it.
 const LEAST: ByteCount = ByteCount::from_kib(64);
 
 /// Splits a session's small files into packs.

@@ -29,8 +29,7 @@ pub enum Action<P> {
     BeginRun,
     /// Make directories, in this order: `on_directories_made`.
     MakeDirectories(Vec<NewDirectory>),
-    /// Decide by `Book::decide` what is wanted of each item:
-    /// `on_examined`.
+    /// Decide by `Book::decide` what is wanted of each item: `on_examined`.
     Examine(Vec<Examination>),
     /// Set those attributes of regular files that are not as they are to be, unless another file
     /// has the name by now: `on_amended`.
@@ -44,7 +43,6 @@ pub enum Action<P> {
         path: Vec<u8>,
     },
     /// Prepare for the blocks of a large file. The outcome is `on_stored` or `on_lost`.
-    /// `on_lost`.
     Expect {
         /// The file.
         id: EntryId,
@@ -76,8 +74,7 @@ pub enum Action<P> {
         /// The first name of the file.
         first: FirstName,
     },
-    /// Make durable all that is written to the file systems of these numbers:
-    /// `on_flushed`.
+    /// Make durable all that is written to the file systems of these numbers: `on_flushed`.
     Flush(Vec<u64>),
     /// Give items that lie under staging names their final ones, each unless another session has
     /// replaced it there, or it needs the sender and that has gone, or, if small and asked for, the

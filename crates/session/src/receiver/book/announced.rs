@@ -198,7 +198,7 @@ impl<P> Book<P> {
                 (_, Ok(Some(place))) => DirectoryState::Exists(place),
                 (_, Ok(None)) => DirectoryState::DryRun,
                 (_, Err(failure)) => {
-                    self.goes_on_later |= failure.is_passing();
+                    self.has_passing_failure |= failure.is_passing();
                     DirectoryState::Failed(failure.into_reason())
                 }
             };
@@ -215,7 +215,7 @@ impl<P> Book<P> {
         }
         self.examine_announced();
         let outcome = self.process_announced();
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 
     /// Requests the examination of the message's items, except those whose names earlier items are

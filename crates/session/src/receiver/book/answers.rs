@@ -60,7 +60,7 @@ impl<P> Book<P> {
             self.answer_announced();
         }
         let outcome = self.process_announced();
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 
     /// The answer to an examined item; `None` if it follows later.
@@ -123,8 +123,6 @@ impl<P> Book<P> {
 
     /// Outcomes of setting attributes: `Ok(true)` if one was changed, `Ok(false)` if all were
     /// right. An item whose attributes cannot be set is transferred anew.
-    /// `Ok(true)` got one of them just now; or why not. What cannot be given its attributes is made
-    /// anew.
     pub fn on_amended(&mut self, amended: Vec<(EntryId, Result<bool, Failure>)>) {
         self.answered(Answer::Amended);
         let (mut changed, mut unchanged, mut refused) = (Vec::new(), Vec::new(), Vec::new());
@@ -155,7 +153,7 @@ impl<P> Book<P> {
                 self.ask(Action::Examine(examinations));
             }
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// Something newer has the name of an item, and stays.
@@ -310,7 +308,7 @@ impl<P> Book<P> {
             self.set_state(id, ItemState::Examined);
             self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// The name of an item that was compared is durable, or why not.

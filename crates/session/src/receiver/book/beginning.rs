@@ -77,7 +77,7 @@ impl<P> Book<P> {
             let Placed { resuming, has_waited, peer_is_gone } = placed;
             self.is_resuming = resuming;
             if peer_is_gone {
-                // A newer run of the same command may have come to its end since.
+                // A newer run of the same command may have completed since.
                 let reason = "the sender closed the connection before the session began";
                 return Err(SessionError::Cut(reason.into()));
             }
@@ -89,10 +89,10 @@ impl<P> Book<P> {
             }
             Ok(())
         });
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 
-    /// Asks the sender whether it is still there.
+    /// Asks the sender whether it is still connected.
     fn get_confirmed(&mut self, opening: Opening, resuming: bool) {
         self.stage = SessionStage::Unconfirmed(opening);
         self.ready(resuming);
@@ -103,7 +103,7 @@ impl<P> Book<P> {
         self.reply(Message::Ready(Ready { resuming, ring_blocks }));
     }
 
-    /// The sender has answered: what it has announced is done.
+    /// The sender has answered that it is connected: requests the begin of the run.
     fn confirmed(&mut self) {
         match std::mem::replace(&mut self.stage, SessionStage::Broken) {
             SessionStage::Unconfirmed(opening) => {
@@ -114,7 +114,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// The run has begun, or why it has not.
+    /// Outcome of [`Action::BeginRun`].
     pub fn on_begun(&mut self, outcome: Result<Vec<Target>, NotBegun>) {
         self.answered(Answer::Begun);
         let stage = std::mem::replace(&mut self.stage, SessionStage::Broken);
@@ -128,7 +128,7 @@ impl<P> Book<P> {
                 }
                 self.process_announced()
             }
-            // Others may have waited, too, and been faster again: each has come to its end since.
+            // Others may have waited as well and taken the lock before: each has ended since.
             (Err(NotBegun::HasWaited { resuming }), _) => {
                 self.is_resuming = resuming;
                 self.get_confirmed(opening, resuming);
@@ -136,7 +136,7 @@ impl<P> Book<P> {
             }
             (Err(NotBegun::Failed(error)), _) => Err(error),
         };
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 }
 
@@ -156,7 +156,7 @@ fn is_answer(source: &Source, path: &[u8]) -> bool {
     let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
     let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match source.kind {
-        // Only the far end knows the name of its user's home.
+        // Only the far end knows the name of its user's home directory.
         _ if trimmed == b"~" => true,
         SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
         SourceKind::Item | SourceKind::Directory => source.name == last,

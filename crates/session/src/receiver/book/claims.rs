@@ -10,7 +10,7 @@ use icdc_protocol::message::EntryId;
 
 use super::item::Place;
 
-/// Names that are being made, and who waits for them.
+/// Names that are being made, and the items that wait for them.
 #[derive(Default)]
 pub(super) struct Claims {
     /// Claimed names with the items that wait for them, first come first.

@@ -14,14 +14,14 @@ use super::state::{Finishing, ItemState, Phase, SessionStage, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
-    /// A large file is given up, at whichever end.
+    /// A large file is given up, at either end.
     pub fn on_lost(&mut self, now: Time, id: EntryId, failure: Failure) {
         self.last = now;
         self.lose(id, failure);
-        self.go_on();
+        self.proceed();
     }
 
-    /// Ends an item of which something was still to come.
+    /// Ends an item of which something was still to arrive.
     pub(super) fn lose(&mut self, id: EntryId, failure: Failure) {
         if self.items.get(&id).is_some_and(|tracked| tracked.state == ItemState::Wanted) {
             self.fail(id, failure);
@@ -75,7 +75,7 @@ impl<P> Book<P> {
         self.finish(done);
     }
 
-    /// Notes how far an item is if it is the first name of a file with several.
+    /// Records the progress of an item if it is the first name of a file with several.
     pub(super) fn remember(&mut self, id: EntryId, progress: Progress) {
         let Some(Tracked { item, .. }) = self.items.get(&id) else { return };
         if !matches!(item.entry.kind, EntryKind::File { linked: true, .. }) {
@@ -116,7 +116,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// A directory has its own attributes, or why not.
+    /// Outcome of setting a directory's own attributes.
     pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         self.answered(Answer::DirectoryFinished);
         let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
@@ -126,10 +126,10 @@ impl<P> Book<P> {
             None if outcome.is_ok() => finishing.finished = Some(Box::new(entry.clone())),
             flushed => self.end_directory(entry, outcome.and(flushed.unwrap_or(Ok(())))),
         }
-        self.go_on();
+        self.proceed();
     }
 
-    /// Ends the directories that have only waited for a flush that is through.
+    /// Ends the directories that have only waited for a flush, which is complete now.
     pub(super) fn end_flushed(&mut self) {
         let batch = &self.batch;
         let through = self.finishing.values_mut().filter_map(|finishing| {

@@ -6,16 +6,16 @@ use icdc_units::ByteCount;
 
 use crate::weight::entry_weight;
 
-/// A directory into which items go, by how it came to be known.
+/// A directory into which items go, identified by its source or its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DirectoryId {
-    /// The one that the source of this number goes into.
+    /// The directory that the source of this number goes into.
     Source(u32),
-    /// The one that this entry announced.
+    /// The directory that this entry announced.
     Entry(EntryId),
 }
 
-/// A directory, however it was reached.
+/// Identity of a directory, independent of the path to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectoryPlace {
     /// Number of its file system.
@@ -24,7 +24,7 @@ pub struct DirectoryPlace {
     pub inode: u64,
 }
 
-/// A name in a directory, however the directory was reached.
+/// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The directory.
@@ -38,7 +38,7 @@ pub struct Place {
 pub struct Item {
     /// The entry, as announced.
     pub entry: Entry,
-    /// Below the destination.
+    /// Path below the destination.
     pub path: Vec<u8>,
     /// The directory it goes into.
     pub directory: DirectoryId,
@@ -109,8 +109,8 @@ pub struct Restored<'a> {
 }
 
 impl<'a> Restored<'a> {
-    /// Set-id bits count only together with the owner they belong to, and so do capabilities, which
-    /// are taken out of an entry on its arrival.
+    /// Attributes to restore. Set-id bits count only together with the owner they belong to, and so
+    /// do capabilities, which are taken out of an entry on its arrival.
     #[must_use]
     pub fn of(entry: &'a Entry, preserve: Preserve) -> Self {
         let bits = if preserve.owner { 0o7777 } else { 0o1777 };

@@ -42,7 +42,7 @@ pub(super) struct Links {
     /// Bytes of the names, and of what is kept of their directories.
     weight: usize,
     most: Bounds,
-    /// There was one too many.
+    /// A limit was exceeded.
     is_exceeded: bool,
 }
 

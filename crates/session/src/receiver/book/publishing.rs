@@ -18,14 +18,14 @@ use crate::{Failure, SessionError};
 /// Directories that are flushed one by one; more are flushed with their file systems.
 const DIRECTORIES: usize = 4;
 /// Most items in one message `Done`.
-const TOLD_AT_ONCE: usize = 1024;
+const MAX_DONE: usize = 1024;
 
 impl<P> Book<P> {
-    /// Small files have come, back to back in `length` bytes.
+    /// Small files have arrived, back to back in `length` bytes.
     pub fn on_pack(&mut self, now: Time, items: &[PackItem], length: usize, payload: P) {
         self.last = now;
         let outcome = self.pack(items, length, payload);
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 
     fn pack(&mut self, items: &[PackItem], length: usize, payload: P) -> Result<(), SessionError> {
@@ -42,7 +42,7 @@ impl<P> Book<P> {
                 return Err(SessionError::Protocol("a pack is longer than its payload".into()));
             }
             offset += part;
-            // An item that failed here is still on its way; its bytes are of no use.
+            // An item that failed here is still on its way; its bytes are useless.
             let Some(Tracked { item, state: state @ ItemState::Wanted }) = self.items.get_mut(id) else { continue };
             let EntryKind::File { size, .. } = item.entry.kind else {
                 return Err(SessionError::Protocol(format!("item {id} is not a file")));
@@ -59,7 +59,7 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Small files were checked and written: each with how much of it is not durable.
+    /// Small files were checked and written: each with the bytes of it that are not durable.
     pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<ByteCount, NotStaged>)>) {
         self.answered(Answer::Staged);
         let mut outcome = Ok(());
@@ -72,7 +72,7 @@ impl<P> Book<P> {
                 }
             }
         }
-        self.heed(outcome);
+        self.end_on_error(outcome);
     }
 
     /// A large file is complete.
@@ -86,17 +86,17 @@ impl<P> Book<P> {
         if stored.is_durable {
             self.publish();
         }
-        self.go_on();
+        self.proceed();
     }
 
-    /// A symbolic link or a further name of a file was made, or why not.
+    /// Outcome of making a symbolic link or a further name of a file.
     pub fn on_link_made(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.answered(Answer::LinkMade);
         match outcome {
             Ok(()) => self.staged(id, ByteCount::ZERO, false),
             Err(failure) => self.fail(id, failure),
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// A further name cannot be made: the contents of the item are wanted after all, for a file of
@@ -104,7 +104,7 @@ impl<P> Book<P> {
     pub fn on_link_impossible(&mut self, id: EntryId, why: Apart) {
         self.answered(Answer::LinkMade);
         self.separate(id, why);
-        self.go_on();
+        self.proceed();
     }
 
     /// A further name becomes a file of its own as soon as it has its first answer.
@@ -196,7 +196,7 @@ impl<P> Book<P> {
             }
             Err(failure) => self.lose_batch(&failure),
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// Ends everything that waited for a flush that has failed, or for the next one.
@@ -219,8 +219,8 @@ impl<P> Book<P> {
         self.ask(Action::Rename(publications));
     }
 
-    /// Items have their final names, and those that are files show these times of modification; or
-    /// why they do not.
+    /// Outcomes of [`Action::Rename`]: the time of modification that each item, if it is a file,
+    /// shows under its final name.
     pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, Failure>)>) {
         self.answered(Answer::Renamed);
         let mut renamed = Vec::with_capacity(outcomes.len());
@@ -245,7 +245,7 @@ impl<P> Book<P> {
             }
             None => drop(self.batch.end()),
         }
-        self.go_on();
+        self.proceed();
     }
 
     /// Outcome of flushing final names. If it failed, their items are not reported as done, and
@@ -264,7 +264,7 @@ impl<P> Book<P> {
             (Some(NameFlush::Skipped(ids)), outcome) => self.on_skipped_flushed(ids, &outcome),
             (None, _) => {}
         }
-        self.go_on();
+        self.proceed();
     }
 
     pub(super) fn flush_names(&mut self, purpose: NameFlush, names: Names) {
@@ -280,7 +280,7 @@ impl<P> Book<P> {
         if !durable.is_empty() {
             self.ask(Action::RemoveJournals(durable));
         }
-        self.tell_done(&published);
+        self.report_done(&published);
         for id in published {
             self.end_published(id);
         }
@@ -318,7 +318,7 @@ impl<P> Book<P> {
         self.ask(Action::NotePublished(records));
     }
 
-    fn tell_done(&mut self, published: &[EntryId]) {
+    fn report_done(&mut self, published: &[EntryId]) {
         let done = |id: &EntryId| {
             let digest = match self.state(*id) {
                 Some(ItemState::Staged { digest, .. }) => digest,
@@ -327,7 +327,7 @@ impl<P> Book<P> {
             Done { id: *id, outcome: Ok(digest) }
         };
         let done: Vec<Done> = published.iter().map(done).collect();
-        for done in done.chunks(TOLD_AT_ONCE) {
+        for done in done.chunks(MAX_DONE) {
             self.reply(Message::Done(done.to_vec()));
         }
     }

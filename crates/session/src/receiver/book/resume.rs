@@ -96,18 +96,18 @@ pub enum Verdict {
     Have(FileDigest),
     /// Nothing is wanted: an earlier run has published it with this digest, and it was not read.
     TakenOver(FileDigest),
-    /// Nothing is wanted: it is there with its contents.
+    /// Nothing is wanted: it exists with its contents.
     Skip {
         /// Other attributes of it may have to be set.
         amend: bool,
     },
-    /// Nothing is wanted: the file that is there was modified later.
+    /// Nothing is wanted: the existing file was modified later.
     KeepNewer,
     /// It seems to be published: compare it first.
     Compare {
         /// With this digest.
         digest: FileDigest,
-        /// The run's journal says so, and hence its name is durable.
+        /// It is in the run's journal, and hence its name is durable.
         is_noted: bool,
         /// Its time of modification.
         shown: ModificationTime,
@@ -134,11 +134,11 @@ pub struct Terms<'a> {
 /// Answers `question` about an item.
 ///
 /// # Errors
-/// Why the item cannot be done.
+/// If the item cannot be done.
 pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut impl Facts) -> Result<Verdict, Failure> {
     let Terms { options, only_new } = terms;
     if only_new && options.dry_run {
-        // Names could be found out without a trace.
+        // Verdicts from the destination would disclose names without leaving a trace.
         return Ok(Verdict::Contents { held: None });
     }
     if question == Question::Anything
@@ -169,7 +169,7 @@ pub fn taken(shown: &str) -> Failure {
 }
 
 /// Verdict on an item that exists at the destination: published by this run or an earlier one, or
-/// left alone. `None` if its contents are to be looked at.
+/// left alone. `None` if its contents decide.
 fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Verdict> {
     let options = terms.options;
     // Skipping would disclose size and time, or the target.
@@ -191,7 +191,7 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     if existing != Existing::Replace
         && let Some(stat) = stat_of(item, options, facts)
     {
-        // Attributes of other kinds are not in what was looked at.
+        // Attributes of other kinds are not part of `stat`.
         return Some(Verdict::Skip { amend: options.preserve.xattr || !has_attributes(item, options, &stat) });
     }
     if let Some(shown) = published
@@ -237,7 +237,7 @@ fn contents(
     if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
         return nothing_held;
     }
-    // The blocks of a file without holes all arrive; they need no cleared place.
+    // The blocks of a file without holes all arrive; they need no cleared space.
     let held = facts.claim_part(sparse)?;
     let published =
         if held.is_none() && question == Question::Anything { published_meanwhile(item, options, facts) } else { None };
@@ -263,7 +263,7 @@ fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
 
 /// Time of modification of the file that has the name, if it has the size, mode and owner that this
 /// item is to have, and the time, where times are preserved. Where they are not, the run's journal
-/// knows what the file showed when it was published.
+/// has the time that the file showed when it was published.
 fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ModificationTime> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
     let is_so =
@@ -271,7 +271,7 @@ fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
     is_so.then_some(stat.mtime)
 }
 
-/// True if it has the mode and the owner that this item is to have.
+/// Whether it has the mode and the owner that this item is to have.
 fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
@@ -300,7 +300,7 @@ fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
         .is_some_and(|stat| stat.kind == Kind::File && stat.mtime > source && stat.mtime > facts.shown_time(source))
 }
 
-/// True if it is a symbolic link that is there already, with its time and owner where these are
+/// Whether it is a symbolic link that exists already, with its time and owner where these are
 /// preserved.
 fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let EntryKind::Symlink { target } = &item.entry.kind else { return false };

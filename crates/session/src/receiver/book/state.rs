@@ -114,9 +114,9 @@ pub(super) enum Phase {
     Announcing,
     /// Nothing more is announced.
     Announced,
-    /// Nothing more comes from the link, though more was to be announced.
+    /// The link has ended, though more was to be announced.
     Cut,
-    /// Nothing more comes from the link, nor was to be announced.
+    /// The link has ended, after everything was announced.
     Draining,
     /// Every item is done.
     Complete,
@@ -134,7 +134,7 @@ impl Phase {
     }
 }
 
-/// An item and how far it is.
+/// An item and its progress.
 pub(super) struct Tracked {
     pub(super) item: Box<Item>,
     pub(super) state: ItemState,
@@ -149,15 +149,14 @@ pub(super) enum ItemState {
     Waiting,
     /// The file that has its name is being read: an earlier run seems to have published it with
     /// this digest. If it `is_noted`, the name is durable.
-    /// `is_noted`, the name is durable.
     Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
-    /// It is left alone; its name is being flushed.
+    /// Left alone; its name is being flushed.
     Skipping,
     /// It is examined once more, to be answered by itself.
     Examined,
-    /// Something of it, or the file it is a further name of, is still to come.
+    /// Wanted: its contents, or the file it is a further name of, are still to arrive.
     Wanted,
-    /// Its contents have come, with this digest, and are being staged.
+    /// Its contents have arrived, with this digest, and are being staged.
     Staging(FileDigest),
     /// Complete under its staging name.
     Staged {

@@ -10,14 +10,15 @@ use crate::failure::Failure;
 /// One action for a large file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<B> {
-    /// Take the lock of what an earlier session has left, make or reopen the part file and its
-    /// journal, and reserve the space. Where this fails, what was made for it is removed by the
-    /// executor. Answered by `on_opened`.
+    /// Take the lock of an earlier session's unfinished file, make or reopen the part file and its
+    /// journal, and reserve the space. If this fails, the executor removes what it has made.
+    /// Answered by `on_opened`.
     Open {
         /// The file.
         id: EntryId,
     },
-    /// Ask the sender whether it is still there, by a further `Ready`. Answered by `on_confirmed`.
+    /// Ask the sender whether it is still connected, by a further `Ready`. Answered by
+    /// `on_confirmed`.
     Probe,
     /// Write a block to its place. Answered by `on_written`.
     Write {
@@ -28,7 +29,7 @@ pub enum Action<B> {
         /// The block's contents.
         block: B,
     },
-    /// Make durable all writes that are through. Answered by `on_synced`.
+    /// Make all completed writes durable. Answered by `on_synced`.
     Sync {
         /// The file.
         id: EntryId,
@@ -45,8 +46,8 @@ pub enum Action<B> {
         /// The file.
         id: EntryId,
     },
-    /// Forget what the page cache has of the file, which is durable, and find where the medium
-    /// holds anything. Answered by `on_data_found`.
+    /// Drop the page cache of the file, which is durable, and find the ranges that hold data on the
+    /// medium. Answered by `on_data_found`.
     FindData {
         /// The file.
         id: EntryId,
@@ -60,7 +61,7 @@ pub enum Action<B> {
     },
     /// This number of further bytes has become durable.
     Durable(ByteCount),
-    /// The end of an item that is none of these files.
+    /// The end of an item that is not among these files.
     Foreign(FileEnd),
     /// The file is complete under its staging name and leaves the machine.
     Stored {

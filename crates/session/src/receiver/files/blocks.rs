@@ -4,7 +4,8 @@ use icdc_protocol::block_map::{BlockMap, block_length};
 use icdc_protocol::message::Digest;
 use icdc_units::{ByteCount, Span, Time};
 
-/// Bytes written between two checkpoints: what a kill or a power cut may cost besides the ring.
+/// Bytes written between two checkpoints: the most that a kill or a power cut costs besides the
+/// ring.
 pub const CHECKPOINT: ByteCount = ByteCount::from_mib(64);
 /// Longest time between the first and the last write of a checkpoint, where fewer bytes arrive: one
 /// flush per second is little work for any disk, and one second of a slow path is soon
@@ -14,10 +15,10 @@ const CHECKPOINT_INTERVAL: Span = Span::from_secs(1);
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// Every block that is there: held from an earlier run, or arrived.
+    /// Every block that is present: held from an earlier run, or arrived.
     map: BlockMap,
     journal: Journal,
-    /// Writes that are through since the last checkpoint began.
+    /// Writes that have completed since the last checkpoint began.
     unsynced: Written,
     checkpoint: Checkpoint,
 }
@@ -25,7 +26,7 @@ pub(super) struct Blocks {
 /// Usefulness of the journal for a later run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Journal {
-    /// No later run would find one.
+    /// A later run would not find a journal.
     None,
     Empty,
     NamesBlocks,
@@ -76,12 +77,12 @@ impl Blocks {
         Self { map, journal, unsynced: Written::default(), checkpoint: Checkpoint::Idle }
     }
 
-    /// Every block that is there.
+    /// Every block that is present.
     pub(super) fn map(&self) -> &BlockMap {
         &self.map
     }
 
-    /// Notes a block that has arrived; false if it is there already, or beyond the end.
+    /// Records a block that has arrived; false if it is present already, or beyond the end.
     pub(super) fn arrived(&mut self, index: u32, value: Digest) -> bool {
         !self.map.contains(index) && self.map.insert(index, value).is_ok()
     }
@@ -91,7 +92,7 @@ impl Blocks {
         self.map.remove(index);
     }
 
-    /// The write of a block is through.
+    /// The write of a block has completed.
     pub(super) fn written(&mut self, index: u32, now: Time) {
         if let Some(value) = self.map.get(index) {
             self.unsynced.blocks.push((index, value));
@@ -127,12 +128,12 @@ impl Blocks {
         matches!(self.checkpoint, Checkpoint::Idle) && self.is_journaled() && !self.unsynced.blocks.is_empty()
     }
 
-    /// Begins a checkpoint with everything that is written: a sync has to follow.
+    /// Begins a checkpoint with everything that is written; the caller requests a sync.
     pub(super) fn begin_checkpoint(&mut self) {
         self.checkpoint = Checkpoint::Syncing(std::mem::take(&mut self.unsynced));
     }
 
-    /// The checkpoint's sync is through.
+    /// The checkpoint's sync has completed.
     pub(super) fn synced(&mut self) -> Synced {
         match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
             Checkpoint::Syncing(Written { blocks, bytes, .. }) if self.is_journaled() && !blocks.is_empty() => {
@@ -153,7 +154,8 @@ impl Blocks {
         self.checkpoint = Checkpoint::Failed;
     }
 
-    /// The journal names the checkpoint's blocks, or cannot. Gives the bytes that count as durable.
+    /// The journal names the checkpoint's blocks, or could not be written. Gives the bytes that
+    /// count as durable.
     pub(super) fn noted(&mut self, good: bool) -> ByteCount {
         let Checkpoint::Noting { bytes } = self.checkpoint else { return ByteCount::ZERO };
         self.checkpoint = Checkpoint::Idle;

@@ -10,7 +10,7 @@ pub(super) struct Context<B> {
     pub(super) actions: VecDeque<Action<B>>,
     /// Files are read back before they are stored.
     pub(super) verify: bool,
-    /// Nothing more will come.
+    /// The link has ended.
     pub(super) link_ended: bool,
     /// Number of times the sender was asked whether it is still connected, the session's own
     /// `Ready` included.
@@ -38,7 +38,7 @@ impl<B> Context<B> {
         self.actions.push_back(action);
     }
 
-    /// Asks the sender whether it is there.
+    /// Asks the sender whether it is still connected.
     pub(super) fn probe(&mut self) -> Presence {
         self.push(Action::Probe);
         self.asked += 1;

@@ -5,7 +5,7 @@ use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::FileDigest;
 
-/// Digest of a file of which `blocks` are there and all others are zero, made as `like`.
+/// Digest of a file with these `blocks`, all others being zero; of the kind of `like`.
 #[must_use]
 pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
     let size = blocks.size();
@@ -23,9 +23,8 @@ pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
 }
 
 /// Whether a file with these `blocks` has the announced digest. Only a `sparse` one may have holes.
-/// `sparse` one may have holes.
 pub(super) fn is_as_announced(announced: &FileDigest, blocks: &BlockMap, sparse: bool) -> bool {
-    // A hole where none was announced would show what is beneath.
+    // A hole where none was announced would expose the contents beneath it.
     if !sparse && !blocks.is_complete() {
         return false;
     }
@@ -37,7 +36,7 @@ pub(super) fn is_as_announced(announced: &FileDigest, blocks: &BlockMap, sparse:
     digest_like(announced, blocks) == Some(*announced)
 }
 
-/// Bytes of whole blocks that are not there.
+/// Bytes of whole blocks that are not present.
 fn hole_bytes(blocks: &BlockMap) -> u64 {
     u64::from(blocks.blocks() - blocks.count()) * BLOCK_SIZE as u64
 }

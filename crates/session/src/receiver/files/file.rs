@@ -28,11 +28,11 @@ pub(super) struct File<B> {
 
 #[derive(Debug)]
 enum Phase<B> {
-    /// Nothing is opened before something comes.
+    /// Nothing is opened before a block arrives.
     Expected,
     Opening {
         held: Option<BlockMap>,
-        /// Blocks that came meanwhile.
+        /// Blocks that have arrived meanwhile.
         waiting: Vec<(u32, Digest, B)>,
         end: Option<Result<End, Loss>>,
     },
@@ -58,8 +58,7 @@ enum Phase<B> {
         digest: FileDigest,
         left: VecDeque<(u32, Contents)>,
     },
-    /// Nothing more becomes of it in this session; what is on its way to the disk still arrives
-    /// there.
+    /// The session does nothing more with it; pending disk operations still complete.
     Leaving {
         blocks: Blocks,
         reason: Reason,
@@ -103,7 +102,7 @@ impl<B> File<B> {
                     context.push(Action::Write { id: self.id, index, block });
                 }
             }
-            // It is given up, or has all its blocks: this one was on its way, or came twice.
+            // It is given up, or has all its blocks: this one was in flight, or is a duplicate.
             Phase::Expected
             | Phase::Opening { .. }
             | Phase::Finishing { .. }
@@ -340,7 +339,7 @@ impl<B> File<B> {
         Some(Read { id: self.id, index, contents })
     }
 
-    /// Does whatever is next.
+    /// Takes the next step.
     pub(super) fn advance(&mut self, context: &mut Context<B>) {
         let is_idle = self.pending == 0;
         match &mut self.phase {
@@ -355,7 +354,7 @@ impl<B> File<B> {
                 self.settle(context);
             }
             Phase::Leaving { .. } if is_idle => self.leave(context),
-            // The next step is that of an outcome that has not come, or of the sender.
+            // The next step follows from an outcome that is pending, or from the sender.
             Phase::Expected
             | Phase::Opening { .. }
             | Phase::Receiving(_)
@@ -368,7 +367,7 @@ impl<B> File<B> {
         }
     }
 
-    /// All blocks are written, and whatever was held is right.
+    /// All blocks are written, and the held ones are intact.
     fn complete(&mut self, context: &mut Context<B>) {
         let (blocks, digest) = match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Receiving(Receiving { blocks, end: Some(End { digest, .. }), .. }) => (blocks, digest),
@@ -432,15 +431,15 @@ impl<B> File<B> {
     /// the file ends.
     fn leave(&mut self, context: &mut Context<B>) {
         let Phase::Leaving { blocks, reason } = &mut self.phase else { return };
-        let goes_on_later = match reason {
+        let is_passing = match reason {
             Reason::Lost(loss) => loss.is_passing(),
             Reason::LinkEnded => true,
         };
-        if goes_on_later && blocks.is_worth_a_checkpoint() {
+        if is_passing && blocks.is_worth_a_checkpoint() {
             blocks.begin_checkpoint();
             return self.sync(context);
         }
-        let keep = goes_on_later && blocks.is_resumable();
+        let keep = is_passing && blocks.is_resumable();
         if let Phase::Leaving { reason, .. } = std::mem::replace(&mut self.phase, Phase::Ended) {
             context.push(match reason {
                 Reason::Lost(loss) => Action::Lost { id: self.id, loss, keep },

@@ -80,7 +80,7 @@ impl Sender {
     /// Handles what the receiver wants of one entry; a small file that is to be packed goes to
     /// `small`.
     fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
-        // Directories are settled from the start; a directory's failure comes as `Done`.
+        // Directories are settled from the start; the failure of one arrives as `Done`.
         let Some(item) = self.ledger.pending(id) else {
             if self.settings.dry_run {
                 self.ledger.directory_done(id, false);

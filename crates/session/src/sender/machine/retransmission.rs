@@ -24,11 +24,11 @@ impl Sender {
         }
     }
 
-    /// Has a frame that did not arrive made and sent again, as far as what it is of is pending.
+    /// Retransmits a frame that did not arrive, as far as its items are pending.
     pub(super) fn repay(&mut self, debt: Debt) {
         match debt {
             Debt::Block { id, index } => {
-                // Of a file that could not be read to its end no block is waited for.
+                // No block is awaited of a file that could not be read to its end.
                 let is_given_up = self.ledger.end_of(id).is_some_and(|end| end.outcome.is_err());
                 if self.ledger.pending(id).is_some() && !is_given_up {
                     self.actions.push_back(Action::ReadAgain { id, index });

@@ -13,10 +13,10 @@ use crate::Failure;
 
 /// Items that make a batch full.
 const ITEMS: usize = 4096;
-/// Amount that makes a batch full.
+/// Bytes that make a batch full.
 const BYTES: ByteCount = ByteCount::from_mib(256);
 
-/// Directories that wait for a flush and are reason enough for it: with 1536 that are not done a
+/// Number of directories waiting for a flush at which one is due: with 1536 that are not done a
 /// sender waits.
 pub(in crate::receiver::book) const DIRECTORIES: usize = 1024;
 
@@ -28,9 +28,9 @@ pub(in crate::receiver::book) const QUIET: Span = Span::from_millis(50);
 pub(in crate::receiver::book) struct Batch {
     staged: Lot,
     publishing: Option<Vec<EntryId>>,
-    /// Lots that were begun.
+    /// Number of lots that were begun.
     begun: u64,
-    /// Lots whose file systems were flushed, or could not be.
+    /// Number of lots whose file systems were flushed, or could not be.
     flushed: u64,
     /// Lots that could not be flushed, with their errors.
     failed: BTreeMap<u64, Failure>,
@@ -96,7 +96,8 @@ impl Batch {
         (lot < self.flushed).then(|| self.failed.get(&lot).cloned().map_or(Ok(()), Err))
     }
 
-    /// Takes what waits, to be published, unless another lot is at it.
+    /// Begins the next lot with everything staged, unless there is nothing or another lot is in
+    /// progress.
     pub(in crate::receiver::book) fn begin(&mut self) -> Option<Lot> {
         if !self.waits() {
             return None;
@@ -136,7 +137,7 @@ impl Batch {
         self.publishing = Some(items);
     }
 
-    /// The lot is through; gives its items.
+    /// The lot is complete; gives its items.
     pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }
