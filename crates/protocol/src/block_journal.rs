@@ -61,7 +61,7 @@ pub struct Parsed {
     /// Length in bytes up to the end of the last good record, at which the journal is cut before it
     /// is continued. 0 if it is useless and must be created anew.
     pub valid_length: u64,
-    /// Records that were damaged, not counting what is cut.
+    /// Records that were damaged, apart from those that are cut.
     pub damaged: u64,
 }
 
@@ -140,7 +140,7 @@ impl BlockJournal {
 pub struct Reader<'a> {
     journal: &'a BlockJournal,
     blocks: BlockMap,
-    /// The beginning of a header or record whose end is still to come.
+    /// The beginning of a header or record that has not arrived completely.
     pending: Vec<u8>,
     /// Position in the journal at which `pending` starts.
     position: u64,

@@ -32,7 +32,7 @@ pub struct BeyondEnd {
 /// A set of blocks of one file that needs no values.
 pub type BlockSet = BlockMap<()>;
 
-/// The blocks of one file that are there, each with a value.
+/// The blocks of one file that are present, each with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMap<V = Digest> {
     size: u64,
@@ -65,13 +65,13 @@ impl<V: Copy> BlockMap<V> {
         block_count(self.size)
     }
 
-    /// Number of blocks that are there.
+    /// Number of blocks present.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of the blocks that are there.
+    /// Bytes of the blocks present.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let whole = u64::from(self.count) * BLOCK_SIZE as u64;
@@ -129,7 +129,7 @@ impl<V: Copy> BlockMap<V> {
         Some(value)
     }
 
-    /// The value of a block, if it is there.
+    /// The value of a block, if it is present.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<V> {
         let page = self.pages.get(&(index / PAGE_BLOCKS))?;
@@ -143,7 +143,7 @@ impl<V: Copy> BlockMap<V> {
         self.get(index).is_some()
     }
 
-    /// Blocks that are there, ascending, with their values.
+    /// The blocks present, ascending, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, V)> + '_ {
         self.pages.iter().flat_map(|(number, page)| {
             let bits = (0..PAGE_BLOCKS).filter(|bit| page.present >> bit & 1 == 1);
@@ -151,7 +151,7 @@ impl<V: Copy> BlockMap<V> {
         })
     }
 
-    /// Longest runs of blocks that are there, ascending.
+    /// Longest runs of blocks present, ascending.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let mut pieces = self.pages.iter().flat_map(|(number, page)| page.runs(number * PAGE_BLOCKS)).peekable();
         std::iter::from_fn(move || {
@@ -163,7 +163,7 @@ impl<V: Copy> BlockMap<V> {
         })
     }
 
-    /// Longest runs of blocks that are not there, ascending.
+    /// Longest runs of missing blocks, ascending.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let end = self.blocks();
         let mut start = 0;

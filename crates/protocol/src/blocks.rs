@@ -1,4 +1,4 @@
-//! The blocks that a file is cut into: how many, where each starts, how long it is.
+//! Division of a file into blocks: their number, offsets and lengths.
 
 use crate::limits::BLOCK_SIZE;
 

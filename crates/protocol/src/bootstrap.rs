@@ -1,4 +1,4 @@
-//! Beginning of a far end: what it is started for, and what it answers.
+//! Start of a far end: its task, and its answer.
 
 use std::net::IpAddr;
 
@@ -56,8 +56,8 @@ pub struct ConnectBack {
     pub secret: [u8; 32],
     /// The starting end's; the far side may know another.
     pub addresses: Vec<IpAddr>,
-    /// Only an address of another host than the far side's will do: it is another end that has
-    /// named addresses and port, and that has no business with what listens on this host.
+    /// The far side refuses addresses of its own host: another end has named addresses and port,
+    /// and may not reach services on this host.
     pub elsewhere: bool,
     /// Port on which the starting end listens.
     pub port: u16,

@@ -1,4 +1,4 @@
-//! Data ranges of a block: which parts travel, as (offset, length) within the block, ascending and
+//! Data ranges of a block that travel, as (offset, length) within the block, ascending and
 //! disjoint; the rest is zero.
 //!
 //! A hole between two ranges costs a range in the message and a separate write at the receiver, so

@@ -72,7 +72,7 @@ pub fn root(size: u64, values: &[Digest]) -> Option<Digest> {
     hasher.finish()
 }
 
-/// [`root`] for values that come one by one, in memory of the order of log(blocks).
+/// [`root`] for values that arrive one by one, in memory of the order of log(blocks).
 #[derive(Clone, Debug)]
 pub struct RootHasher {
     blocks: u32,
@@ -146,8 +146,8 @@ pub fn first_name(path: &[u8]) -> Digest {
 /// Digest of one item: its path below the destination, everything about it that is preserved, the
 /// digest of its contents if it is a regular file, and the [`first_name`] of a hard link.
 ///
-/// What differs between equal trees is left out: the source file's version, where its holes are,
-/// the numbers of entries.
+/// Properties that differ between equal trees are left out: the source file's version, the
+/// positions of its holes, the numbers of entries.
 #[must_use]
 pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option<&FileDigest>) -> Digest {
     static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of an item"));

@@ -18,7 +18,6 @@
 //!
 //! Neighbours: `icdc-link` above moves the frames, `icdc-session` decides what to do about
 //! messages, `icdc-trust` names the protocol in its handshakes; `icdc-units` is below.
-//! `icdc-trust` names the protocol in its handshakes; `icdc-units` lies below.
 //!
 //! A file travels as blocks in any order, and its digest is still the one that `b3sum` prints:
 //!

@@ -71,7 +71,7 @@ pub const MAX_RING_BYTES: u64 = 64 << 30;
 pub const MIN_DISKLESS_BYTES: u64 = BLOCK_SIZE as u64;
 /// Most that is sent without a disk, in bytes: ten minutes at 100 Gbit/s.
 pub const MAX_DISKLESS_BYTES: u64 = 8 << 40;
-/// Most stages in the account of where time went.
+/// Most stages in the report of time by stage.
 pub const MAX_STAGES: usize = 64;
 /// Most items that a run's journal gives back.
 pub const MAX_REMEMBERED: usize = 1_000_000;

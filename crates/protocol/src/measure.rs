@@ -31,8 +31,8 @@ pub type Token = [u8; 32];
 /// First bytes of a data connection, which prove that its maker has the control link.
 pub type Proof = [u8; 32];
 
-/// The proof that one knows the token: its BLAKE3 digest. Not the token itself: the far end, which
-/// names it and the port, must not choose what is written where.
+/// The proof of knowing the token: its BLAKE3 digest. The token itself is not sent, because the far
+/// end, which names it and the port, must not choose the bytes that are written there.
 #[must_use]
 pub fn proof(token: &Token) -> Proof {
     *blake3::hash(token).as_bytes()
@@ -62,8 +62,8 @@ pub struct Order {
     /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
     /// autotuning.
     pub window: Option<ByteCount>,
-    /// Ports for the far end to listen on besides. A connection there has its buffers and its
-    /// congestion control from the beginning. `None` if the port of the control link will do.
+    /// Additional ports for the far end to listen on, where a connection has its buffers and its
+    /// congestion control from the beginning. `None`: the port of the control link is enough.
     pub ports: Option<Ports>,
 }
 

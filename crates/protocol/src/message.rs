@@ -45,7 +45,7 @@ pub enum Message {
     /// The request is refused; the connection ends.
     Refused(Refusal),
 
-    /// First message of the sender: what the sources are.
+    /// First message of the sender, which describes the sources.
     Begin(Begin),
     /// Entries in scan order (parents first); ids are consecutive over the whole session.
     Entries(Vec<Entry>),
@@ -53,7 +53,7 @@ pub enum Message {
     Block(BlockHeader),
     /// Whole small files back to back in the payload.
     Pack(Vec<PackItem>),
-    /// The sender is through with a large file, or gives an announced item up.
+    /// The sender has finished a large file, or gives an announced item up.
     FileEnd(FileEnd),
     /// All children of a directory have been announced.
     DirEnd {
@@ -95,7 +95,7 @@ pub enum Message {
     /// The session fails.
     Abort(Refusal),
 
-    /// Over a started far side's standard streams: who may connect.
+    /// Task for a started far side, over its standard streams.
     Bootstrap(Bootstrap),
     /// Answer to `Bootstrap`: the port to connect to.
     Listening(Listening),
@@ -106,7 +106,7 @@ pub enum Message {
     /// Congestion control that the sender's TCP uses, before its `Begin`.
     Congestion(Congestion),
 
-    /// The sender's answer to every `Ready`: it is still there.
+    /// The sender's answer to every `Ready`: it is still connected.
     Confirmed,
     /// A connection after the first has ended at this end, before the session. Each end sends this
     /// once for each, on the first connection; a receiver also after the sender has, whether or not
@@ -141,7 +141,7 @@ pub enum Message {
     /// have the same header except for their number; a duplicate is ignored.
     Part(Part),
 
-    /// Notice of items that have not failed, as far as they have come.
+    /// Notice of items that have not failed; their numbers count from the beginning.
     Notice(Notice),
 
     /// Sources ahead of those in a [`Begin`](Self::Begin) that has no room for all.
@@ -154,7 +154,7 @@ pub enum Message {
         bytes_per_second: u64,
     },
 
-    /// Another process writes what the receiver is to write; `None` when it is not waited for any
+    /// Another process writes the receiver's destination; `None` when its end is not awaited any
     /// more.
     Running(Option<Running>),
 
@@ -278,7 +278,7 @@ pub struct Entry {
     /// One component: any bytes but `/` and NUL; not empty, `.` or `..`. Empty for
     /// `Parent::Source`.
     pub name: Vec<u8>,
-    /// Its type and what belongs to that.
+    /// Its type, with the fields of that type.
     pub kind: EntryKind,
     /// Permission bits (lower 12 bits).
     pub mode: u16,
@@ -355,7 +355,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The bytes of the block that it carries; nothing where the block has no such part.
+    /// Range of the block in which the part's bytes are; empty if the block has no such part.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         let (start, length) = (usize::from(self.number) * PART_SIZE, self.length as usize);
@@ -394,7 +394,7 @@ pub struct Totals {
     pub files: u64,
     /// Sum of their sizes.
     pub bytes: u64,
-    /// The scan is through.
+    /// The scan is complete.
     pub complete: bool,
 }
 
@@ -461,8 +461,8 @@ pub enum Want {
     /// All of a hard link for which [`All`](Self::All) was answered before: it cannot be made, and
     /// becomes a file of its own.
     Contents,
-    /// Nothing: what is there was modified later, and the user asked to [keep](Existing::Update)
-    /// it.
+    /// Nothing: the existing file was modified later, and the user asked to
+    /// [keep](Existing::Update) such files.
     Keep,
 }
 
@@ -485,7 +485,7 @@ pub struct Feedback {
 /// Refusal of a request or of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Kind, for the exit code and for what the client does next.
+    /// Kind, which determines the exit code and the client's next step.
     pub kind: RefusalKind,
     /// Sentence for the user: what, where and what to do.
     pub reason: String,

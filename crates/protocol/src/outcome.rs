@@ -11,7 +11,7 @@ pub struct FileEnd {
     pub id: EntryId,
     /// Number of blocks sent for it in this session, besides those sent for a `Resend`.
     pub blocks: u32,
-    /// Digest of the file, or why it cannot be delivered.
+    /// Digest of the file, or the reason for which it cannot be delivered.
     pub outcome: Result<FileDigest, GivenUp>,
 }
 
@@ -20,8 +20,8 @@ pub struct FileEnd {
 pub struct GivenUp {
     /// Sentence for the user.
     pub reason: String,
-    /// The source is still the version that was announced, and only could not be read: what has
-    /// arrived of it is of use to a later run.
+    /// The source still has the version that was announced, and only could not be read: a later run
+    /// can use the data that has arrived.
     pub same_version: bool,
 }
 
@@ -39,6 +39,6 @@ pub enum FileDigest {
 pub struct Done {
     /// The item.
     pub id: EntryId,
-    /// Digest of what was published (`None` for anything but a regular file), or the error.
+    /// Digest of the published file (`None` for anything but a regular file), or the error.
     pub outcome: Result<Option<FileDigest>, String>,
 }

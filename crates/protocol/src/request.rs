@@ -45,7 +45,7 @@ pub enum Job {
         /// The only job allowed, besides joining its session.
         job: Box<Transfer>,
     },
-    /// Connect to another far end and send it `sources`; events come back as `Relay`.
+    /// Connect to another far end and send it `sources`; events are returned as `Relay`.
     Drive(Box<Drive>),
     /// Give the public key that this end will use for a `Drive` with this transfer id.
     DriveKey,
@@ -151,9 +151,9 @@ pub struct ReceiveOptions {
     /// Read every file back from the medium before it is published, and those that an earlier run
     /// has published.
     pub verify: bool,
-    /// Use what earlier runs left behind.
+    /// Use the unfinished files and journals of earlier runs.
     pub resume: bool,
-    /// Treatment of files that are there.
+    /// Treatment of existing files.
     pub existing: Existing,
     /// Treatment of a copy that another process is writing.
     pub if_running: IfRunning,

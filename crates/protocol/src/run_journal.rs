@@ -77,7 +77,7 @@ pub enum Record<'a> {
         /// Its name.
         staging: StagingId,
     },
-    /// A session begins: what follows is its work.
+    /// A session begins; the records that follow are its own.
     Session {
         /// The run that it is part of.
         transfer: TransferId,
@@ -110,7 +110,8 @@ pub struct Parsed {
 /// Published items of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// With whether the last run has published them; sorted by key once reading is through.
+    /// Items with their digests, and whether the last run has published them; sorted by key once
+    /// the journal is read.
     items: Vec<(ItemKey, FileDigest, bool)>,
 }
 

@@ -1,8 +1,8 @@
-//! Copies that meet: another process writes what the receiver is to write.
+//! Concurrent copies: another process writes the receiver's destination.
 
 use serde::{Deserialize, Serialize};
 
-/// Another process that writes what the receiver is to write.
+/// Another process that writes the receiver's destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     /// Path that it writes, as the receiver shows it.

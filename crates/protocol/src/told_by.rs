@@ -1,4 +1,4 @@
-//! Texts of a message that a user reads: the host that they come from, and their length.
+//! Texts of a message that a user reads: the host of their origin, and their length.
 
 use std::borrow::Cow;
 

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{MIN_VERSION, VERSION};
 
-/// Begins the ALPN name of a version, and is what precedes its number in messages.
+/// Prefix of the ALPN name of a version, and of its number in messages.
 const NAME: &str = "icdc/";
 /// ALPN name of the handshake by which two ends learn that they have no common version.
 pub const NONE_IN_COMMON: &[u8] = b"icdc";

@@ -30,7 +30,7 @@ impl<'a> Front<'a> {
         Self { bytes, used: 0 }
     }
 
-    /// The next `count` bytes; `None` if they are not there yet.
+    /// The next `count` bytes; `None` if they have not arrived.
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.used..self.used.checked_add(count)?)?;
         self.used += count;

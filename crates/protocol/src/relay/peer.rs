@@ -154,9 +154,9 @@ pub enum Verdict {
     Connected,
     /// A rule is against it.
     Denied,
-    /// The connection came by here before.
+    /// The connection has passed this relay before.
     Loop,
-    /// There is no way to the destination.
+    /// No route to the destination.
     Unreachable,
     /// The destination refused.
     Refused,

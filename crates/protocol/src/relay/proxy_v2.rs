@@ -1,5 +1,5 @@
-//! The PROXY protocol, version 2: a destination that expects it learns who the client is (HAProxy,
-//! `doc/proxy-protocol.txt`, section 2.2).
+//! The PROXY protocol, version 2: gives a destination that expects it the address of the client
+//! (HAProxy, `doc/proxy-protocol.txt`, section 2.2).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ const VERSION_AND_COMMAND: u8 = 0x21;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 
-/// The header that goes before the data of a connection from `client` to `destination`.
+/// The header that precedes the data of a connection from `client` to `destination`.
 #[must_use]
 pub fn header(client: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let mut header = Vec::from(SIGNATURE);

@@ -12,7 +12,7 @@ use super::{Destination, Host};
 /// Most bytes of a user or a password.
 const MAX_WORD: usize = 255;
 
-/// A client on its way to a destination.
+/// The client's state during the handshake.
 #[derive(Clone, Debug)]
 pub struct Client {
     destination: Destination,
@@ -35,7 +35,7 @@ pub enum Progress {
     More,
     /// Send these bytes; then read [`Client::missing`] bytes.
     Send(Vec<u8>),
-    /// The destination has accepted: what comes from now on is its own.
+    /// The destination has accepted: all further bytes are its own.
     Connected,
 }
 
@@ -66,7 +66,7 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// The beginning, and what to send first.
+    /// A client, and the first bytes to send.
     ///
     /// # Errors
     /// [`ClientError::BadLogin`].
@@ -95,7 +95,7 @@ impl Client {
         whole - self.received.len()
     }
 
-    /// Takes what has been read, at most [`Client::missing`] bytes of it.
+    /// Takes bytes that were read, at most [`Client::missing`] of them.
     ///
     /// # Errors
     /// See [`ClientError`]; the connection is of no use then.

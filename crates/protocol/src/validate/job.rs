@@ -1,4 +1,4 @@
-//! Rules of what can be asked of a far end.
+//! Rules of requests to a far end.
 
 use icdc_units::ByteCount;
 
