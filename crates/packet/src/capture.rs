@@ -70,7 +70,7 @@ impl Capture {
         Ok(Self { slots })
     }
 
-    /// Hands over what has arrived since the last call, oldest first.
+    /// Passes all segments that have arrived since the last call to `take`, oldest first.
     pub fn drain(&mut self, mut take: impl FnMut(Segment)) {
         let clock = FromDate::now();
         // A flood must not keep the caller here.
@@ -109,7 +109,7 @@ fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
         }
         _ => return None,
     };
-    // A short packet may be padded, and then its own word counts.
+    // A short packet may be padded: its own length field counts.
     let length = if total == 0 { length } else { total.min(length) };
     let headers = transport as u32 + u32::from(*head.get(transport + 12)? >> 4) * 4;
     let source = SocketAddr::new(source, word(transport)? as u16);
@@ -117,8 +117,8 @@ fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     (protocol == TCP).then_some((source, word(transport + 2)? as u16, ByteCount::new(u64::from(data))))
 }
 
-/// Classic BPF over a packet that begins with its IP header: the first [`HEAD`] bytes of what is
-/// wanted, nothing of the rest.
+/// Classic BPF for a packet that begins with its IP header: accepts the first [`HEAD`] bytes of the
+/// selected segments.
 fn filter(port: Port, ipv6: bool) -> Vec<libc::sock_filter> {
     let (offset, port) = match port {
         Port::Source(port) => (0, u32::from(port)),

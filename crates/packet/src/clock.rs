@@ -42,8 +42,8 @@ impl FromDate {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
 
-    /// From readings of the monotonic clock, the date, and the monotonic clock again. This thread
-    /// may be kept from running between them: for so long packets would seem to come from the
+    /// The reading with the closest two readings of the monotonic clock around that of the date.
+    /// This thread may be preempted between them: for that long packets would seem to come from the
     /// future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
         let mut closest = (Span::MAX, Span::ZERO, Time::ORIGIN);
@@ -60,7 +60,7 @@ impl FromDate {
     pub(crate) fn monotonic(self, seconds: u32, nanos: u32) -> Time {
         let date = Span::from_secs(u64::from(seconds)) + Span::from_nanos(u64::from(nanos));
         let at = Time::ORIGIN + (date - Span::from_nanos(self.distance));
-        // A date that was set meanwhile must not hold up what comes after.
+        // A date that was set meanwhile must not delay later packets.
         if at > self.read { at.min(now()) } else { at }
     }
 }

@@ -1,5 +1,5 @@
-//! Datagrams that the kernel cuts from larger pieces (udp(7), `UDP_SEGMENT`): most of what one
-//! costs is its way through the stack.
+//! Datagrams that the kernel cuts from larger pieces (udp(7), `UDP_SEGMENT`): most of a datagram's
+//! cost is its passage through the stack.
 
 use std::net::UdpSocket;
 

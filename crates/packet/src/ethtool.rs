@@ -17,14 +17,13 @@ use crate::PacketError;
 pub struct Pause {
     /// Both sides agree on it by themselves.
     pub negotiated: bool,
-    /// This side heeds what it is asked.
+    /// This side obeys PAUSE frames.
     pub receive: bool,
     /// This side asks.
     pub transmit: bool,
 }
 
-/// Places for packets between the device and the kernel (`ethtool -g`), and how many there could
-/// be.
+/// Ring sizes between the device and the kernel, in packets (`ethtool -g`), with their maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
     /// For packets that arrive.

@@ -77,14 +77,14 @@ pub(crate) struct MappedRing {
 unsafe impl Send for MappedRing {}
 
 impl MappedRing {
-    /// A ring for what `fd`, a packet socket, receives once it is bound, with the kernel's stamps.
-    /// `device` is what errors name.
+    /// A ring for the packets that `fd`, a packet socket, receives once it is bound, with the
+    /// kernel's stamps. `device` is the name in errors.
     pub(crate) fn new(fd: OwnedFd, device: &str, layout: Layout) -> Result<Self, PacketError> {
         let packet = |option, value: libc::c_int, call| socket::set(&fd, device, libc::SOL_PACKET, option, value, call);
         packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt(PACKET_VERSION)")?;
         let stamps = libc::SOF_TIMESTAMPING_SOFTWARE as libc::c_int;
         packet(libc::PACKET_TIMESTAMP, stamps, "setsockopt(PACKET_TIMESTAMP)")?;
-        // Has packets stamped on their way, not as they are copied into the ring.
+        // Packets are stamped when they are received, not when they are copied into the ring.
         socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32, "setsockopt(SO_TIMESTAMPNS)")?;
         let request = libc::tpacket_req {
             tp_block_size: layout.block as u32,
@@ -124,8 +124,8 @@ impl MappedRing {
         Some(Filled { index, header })
     }
 
-    /// `length` bytes of a taken slot that begin `start` bytes behind its own beginning, as far as
-    /// the slot goes.
+    /// Up to `length` bytes of a taken slot, from offset `start` on, bounded by the end of the
+    /// slot.
     pub(crate) fn bytes(&self, index: usize, start: usize, length: usize) -> &[u8] {
         let start = start.min(self.layout.slot);
         let length = length.min(self.layout.slot - start);

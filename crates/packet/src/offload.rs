@@ -11,7 +11,7 @@ const GSO_TCP_IPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Into what a packet is to be cut.
+/// Kinds of segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segmentation {
     /// Into nothing: it is one frame.

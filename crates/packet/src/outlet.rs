@@ -8,7 +8,7 @@ use crate::{PacketError, socket};
 /// Frames of one call: enough to make the call's own cost vanish.
 const BATCH: usize = 64;
 
-/// Bytes that may be on their way to the receiving stack, where that many are allowed.
+/// Send buffer: bytes in flight to the receiving stack, where the kernel permits that many.
 const BUFFER: libc::c_int = 512 << 20;
 
 /// The sending side of a device.

@@ -89,7 +89,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Begins to receive what is sent into `device` of this thread's network namespace.
+    /// Begins to receive frames that are sent into `device` of this thread's network namespace.
     pub fn open(device: &str, geometry: Geometry) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
         let packet = |option, call| socket::set(&fd, device, libc::SOL_PACKET, option, 1_i32, call);
@@ -100,7 +100,8 @@ impl Ring {
         Ok(Self { slots })
     }
 
-    /// Hands what has arrived to `take`, at most `limit` frames, oldest first; gives their number.
+    /// Passes frames that have arrived to `take`, at most `limit`, oldest first; returns their
+    /// number.
     ///
     /// Every frame stays in the ring until [`Ring::give_back`].
     pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Self, Arrival)) -> usize {

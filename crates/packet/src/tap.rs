@@ -59,7 +59,7 @@ impl Tap {
         if result != 0 {
             return Err(PacketError::last("ioctl(TUNSETIFF)", name));
         }
-        // Without them the kernel does that work before what is read.
+        // Without these features the kernel does the work before the packet is read.
         let _ = [OFFLOADS | DATAGRAMS, OFFLOADS].into_iter().any(|offloads| {
             // SAFETY: TUNSETOFFLOAD takes a number.
             unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOFFLOAD, offloads) == 0 }
@@ -73,9 +73,9 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next packet that was sent into the device, behind its header, without waiting;
-    /// `None` if there is none. It fills one buffer after the other; what is longer than all of
-    /// them is cut. None is longer than [`Tap::MOST`].
+    /// Reads the next packet that was sent into the device, after its header, without waiting;
+    /// `None` if there is none. It fills one buffer after the other; bytes beyond all of them are
+    /// cut off. No packet is longer than [`Tap::MOST`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {

@@ -1,5 +1,4 @@
-//! A path that becomes another one while packets are on their way: another route, less capacity, a
-//! cut.
+//! A change of the path while packets are in transit: another route, less capacity, an outage.
 //!
 //! A change concerns what arrives from then on. What has been accepted keeps the time at which it
 //! is due, and nothing overtakes it: behind a route that became shorter, or a bottleneck that

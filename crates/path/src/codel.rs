@@ -21,15 +21,16 @@
 use icdc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Intervals after which what an earlier dropping state needed is forgotten.
+/// Intervals after which the drop count of an earlier dropping state is forgotten.
 const REMEMBERED: u64 = 16;
 
 /// CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// A wait that is not too long.
+    /// Acceptable sojourn time.
     pub target: Span,
-    /// For how long it may be longer: a round trip of those that are to notice.
+    /// Time for which the sojourn time may exceed the target: a round trip of the senders that are
+    /// to react.
     pub interval: Span,
     /// ECN-capable packets get a mark in place of a drop.
     #[serde(default)]
@@ -49,7 +50,7 @@ pub struct Codel {
     parameters: Parameters,
     /// Time at which the sojourn times will have exceeded the target for an interval.
     above_from: Option<Time>,
-    /// Drops of the present or the last dropping state, and how many it began with.
+    /// Drops of the present or the last dropping state, and the count with which it began.
     count: u32,
     first_count: u32,
     is_dropping: bool,
@@ -120,7 +121,8 @@ impl Codel {
         now >= from
     }
 
-    /// The control law: the queue's answer to drops goes with the root of their rate.
+    /// The control law: the next drop is `interval / √count` later, because TCP's throughput
+    /// depends on the square root of the drop rate (RFC 8289).
     fn after(&self, time: Time) -> Time {
         let nanos = self.parameters.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
         time + Span::from_nanos(nanos as u64)

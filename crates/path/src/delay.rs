@@ -20,7 +20,7 @@ pub struct Delay {
     previous: Time,
     /// Departure of the packet that was delivered last.
     departed: Time,
-    /// Since a change packets would have overtaken others.
+    /// Since a change, packets would otherwise have overtaken others.
     is_catching_up: bool,
 }
 

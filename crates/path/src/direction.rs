@@ -1,4 +1,4 @@
-//! One direction of a path: input port, loss, bottleneck and delay in a row, and what they counted.
+//! One direction of a path: input port, loss, bottleneck and delay in sequence, with counters.
 
 use std::collections::VecDeque;
 

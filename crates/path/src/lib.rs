@@ -68,7 +68,7 @@ pub const WIRE_OVERHEAD: ByteCount = ByteCount::new(24);
 pub struct Frame {
     /// Ethernet header and payload.
     pub length: ByteCount,
-    /// A PAUSE frame (IEEE 802.3x): it fills its time on the wire and goes no further.
+    /// A PAUSE frame (IEEE 802.3x): it takes its time on the wire and is dropped at the next port.
     pub gap: bool,
     /// Its ends are ECN-capable: a mark may take the place of a drop (RFC 3168).
     pub ecn_capable: bool,

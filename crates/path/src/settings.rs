@@ -134,8 +134,8 @@ impl Settings {
         Frame::data(self.mtu + ETHERNET_HEADER).wire_length()
     }
 
-    /// Most bytes (of Ethernet frames, without what only the wire carries) that can be on their way
-    /// at once: what the bottleneck passes in the longest delay, its queue, and one frame.
+    /// Most bytes of Ethernet frames, without the overhead on the wire, that can be in transit at
+    /// once: the bottleneck's rate times the longest delay, its queue, and one frame.
     #[must_use]
     pub fn in_flight(&self) -> ByteCount {
         let rate = self.changes.iter().map(|change| change.rate).fold(self.rate, Rate::max);

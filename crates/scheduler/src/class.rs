@@ -14,7 +14,7 @@ pub struct ClassSettings {
     pub parent: Option<String>,
     /// Guaranteed rate; `None`: only bandwidth that others leave.
     pub rate: Option<Rate>,
-    /// The most that it may have; `None`: its rate, or all that others leave if it has none.
+    /// Upper limit; `None`: its rate, or all that others leave if it has none.
     pub ceiling: Option<Rate>,
     /// Queue of its frames.
     pub queue: QueueSettings,
@@ -98,7 +98,7 @@ pub enum TreeError {
     Default(String),
 }
 
-/// Name of the class for what no filter fits, where none is named: it gets what others leave.
+/// Name of the default class, where none is given: it gets what others leave.
 const REST: &str = "rest";
 /// The slowest class of PSPacer's authors.
 pub const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
@@ -112,8 +112,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Puts `classes` in their places. `default` is the class for what no filter fits; without one,
-    /// a class `rest` gets what others leave.
+    /// A tree of `classes`. `default` is the class of frames that no filter matches; without one, a
+    /// class `rest` gets what others leave.
     ///
     /// # Errors
     /// See [`TreeError`].

@@ -8,15 +8,15 @@ use icdc_units::Prefix;
 /// All that is given has to fit; a filter without anything fits every IP packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Addresses that the packet goes to.
+    /// Destination addresses.
     pub to: Option<Prefix>,
-    /// Addresses that it comes from.
+    /// Source addresses.
     pub from: Option<Prefix>,
     /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: Option<u8>,
     /// Destination ports.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Ports that it comes from.
+    /// Source ports.
     pub source_ports: Option<RangeInclusive<u16>>,
     /// Differentiated services code point.
     pub dscp: Option<u8>,

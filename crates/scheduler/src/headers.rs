@@ -144,7 +144,7 @@ pub fn mark_congestion(frame: &mut [u8]) -> bool {
     true
 }
 
-/// A checksum after one word of what it covers has changed (RFC 1624, equation 3).
+/// The checksum after a change of one of the words that it covers (RFC 1624, equation 3).
 fn updated(checksum: u16, before: u16, after: u16) -> u16 {
     let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
     let sum = (sum & 0xffff) + (sum >> 16);

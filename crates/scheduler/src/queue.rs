@@ -5,7 +5,6 @@
 //! queue length on (RFC 3168, a step as in RFC 8257), or `CoDel` (RFC 8289) watches the time that
 //! packets have waited: once all of an `interval` have waited longer than `target`, it marks or
 //! drops one, then the next after `interval / √count`.
-//! `target`, it marks or drops one, then the next after `interval / √count`.
 
 use std::collections::VecDeque;
 
@@ -58,7 +57,7 @@ pub struct Waiting<Packet> {
     pub ecn_capable: bool,
 }
 
-/// A frame whose turn has come.
+/// A frame that leaves the queue.
 pub(super) struct Taken<Packet> {
     pub(super) packet: Packet,
     pub(super) length: ByteCount,

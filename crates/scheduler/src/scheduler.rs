@@ -68,8 +68,8 @@ pub struct Scheduler<Packet> {
     tree: Tree,
     classes: Vec<Class<Packet>>,
     position: u64,
-    /// Leaves with a rate that have something to send, by when they are due. Entries may be out of
-    /// date.
+    /// Leaves with a rate that have frames waiting, by the position at which they are due. Entries
+    /// may be out of date.
     timed: BinaryHeap<Reverse<(u64, usize)>>,
     /// Leaves that are due, by the position at which a full frame after the next would be due.
     /// Entries may be out of date.
@@ -129,11 +129,11 @@ impl<Packet> Scheduler<Packet> {
         &self.tree
     }
 
-    /// Every class and what has happened in it and in the classes within it, in the order of the
-    /// tree: settings, counters, bytes that wait.
+    /// Every class, in the order of the tree, with its settings, its counters and its waiting
+    /// bytes; those of inner classes are included.
     pub fn classes(&self) -> impl Iterator<Item = (&ClassSettings, ClassCounters, ByteCount)> {
         let mut waiting: Vec<ByteCount> = self.classes.iter().map(|class| class.queue.bytes()).collect();
-        // A parent comes before its classes.
+        // A parent precedes its classes.
         for (index, class) in self.classes.iter().enumerate().rev() {
             if let Some(parent) = class.parent {
                 let own = waiting[index];
@@ -173,7 +173,7 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// A frame comes, for the class of that number; false if it was dropped.
+    /// A frame arrives for the class of that number; false if it was dropped.
     pub fn push(&mut self, now: Time, class: usize, waiting: Waiting<Packet>) -> bool {
         let was_empty = self.classes[class].queue.is_empty();
         if !self.classes[class].queue.push(now, waiting) {
@@ -196,7 +196,7 @@ impl<Packet> Scheduler<Packet> {
                 let next = [due, free].into_iter().flatten().min();
                 return next.map_or(Step::Idle, |next| Step::Gap(ByteCount::new(next - self.position)));
             };
-            // CoDel may have dropped all that was there.
+            // CoDel may have dropped all waiting frames.
             if let Some(step) = self.take(now, class, by_rate) {
                 return step;
             }

@@ -21,7 +21,7 @@ pub struct Burst {
     leave_good: f64,
     leave_bad: f64,
     bad: bool,
-    /// Packets of the present state still to come.
+    /// Remaining packets of the present state.
     left: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Loss of exact packets, for tests of what follows a certain loss.
+//! Loss of given packets, for tests of the reaction to a certain loss.
 
 use std::collections::VecDeque;
 
