@@ -14,7 +14,7 @@ pub enum LabError {
     /// The path cannot be like that.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// More packets on their way than there is memory for.
+    /// More packets in transit than there is memory for.
     #[error(
         "the path needs {needed} of memory for its packets, and {available} are free: lower --rate, --rtt or --queue"
     )]
@@ -32,12 +32,12 @@ pub enum LabError {
         "a lab named {0} stands already: `icdc lab down --name {0}` takes it down, --name gives this one another name"
     )]
     Exists(String),
-    /// There is none of this name.
+    /// There is no lab of this name.
     #[error("there is no lab named {name}{}", standing(.others))]
     NoLab {
         /// The name.
         name: String,
-        /// Names of those that are there.
+        /// Names of the existing labs.
         others: Vec<String>,
     },
     /// The wire process has died.
@@ -45,7 +45,7 @@ pub enum LabError {
         "the wire of the lab {0} has died: `icdc lab down --name {0}` clears what is left; the last line of its log: {1}"
     )]
     Dead(String, String),
-    /// A namespace of that name is there and belongs to no lab.
+    /// A namespace of that name exists and belongs to no lab.
     #[error(
         "the network namespace {0} exists and is no lab's: remove it (`ip netns delete {0}`) or choose another --name"
     )]
@@ -77,7 +77,7 @@ pub enum LabError {
     /// The wire process could not build the lab; the text is its error.
     #[error("{0}")]
     Wire(String),
-    /// A file.
+    /// An operation on a file.
     #[error("cannot {what}: {cause}")]
     Io {
         /// The operation.
@@ -85,7 +85,7 @@ pub enum LabError {
         /// The error of the kernel.
         cause: io::Error,
     },
-    /// A place for the state.
+    /// No directory for the state.
     #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME")]
     NoPlace,
 }

@@ -55,7 +55,7 @@ pub(crate) fn configure(
 }
 
 fn plug(namespaces: &Namespaces, settings: &Settings) -> Result<(), LabError> {
-    // The wire has no addresses and sends nothing of its own.
+    // The wire has no addresses and sends nothing itself.
     if has_ipv6() {
         write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")?;
     }
@@ -94,7 +94,8 @@ fn configure_host(
          link set {DEVICE} up\n",
         own.hardware
     );
-    // Each knows the other, so that nothing but what is measured crosses the path.
+    // Each has a permanent neighbour entry for the other, so that only the measured traffic crosses
+    // the path.
     let neighbour =
         |address: &str| format!("neighbour replace {address} lladdr {} dev {DEVICE} nud permanent\n", other.hardware);
     let mut commands = format!("{link}address add {}/24 dev {DEVICE}\n{}", own.ipv4, neighbour(other.ipv4));
@@ -139,12 +140,12 @@ pub(crate) fn is_host(process: u32) -> bool {
     ADDRESSES.iter().any(|address| routes.lines().any(|line| line.ends_with(&format!("-- {}", address.ipv4))))
 }
 
-/// A kernel may be without it (`ipv6.disable=1`); the hosts then have IPv4 only.
+/// Whether the kernel has IPv6 (`ipv6.disable=1` removes it); without it, the hosts have IPv4 only.
 fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Sets how large the buffers may grow.
+/// Sets the limits of the buffers.
 fn tune(settings: &Settings) -> Result<(), LabError> {
     let Some((receive, send)) = settings.largest_buffers() else { return Ok(()) };
     // Least, initial, largest; no size may exceed the one after it.
@@ -156,8 +157,9 @@ fn tune(settings: &Settings) -> Result<(), LabError> {
     write("/proc/sys/net/ipv4/tcp_wmem", &sizes(16_384, send))
 }
 
-/// Lets other processors than the wire's do the hosts' work on what arrives: otherwise the wire
-/// would do it, in the midst of sending. It also keeps each flow on one processor, and so in order.
+/// Assigns receive processing of the hosts to other processors than the wire's: otherwise the wire
+/// would do it in the midst of sending. This also keeps each flow on one processor, and so in
+/// order.
 fn steer(wire_processors: &[usize]) {
     let others = placement::processors().into_iter().filter(|cpu| *cpu < 128 && !wire_processors.contains(cpu));
     let others = others.fold(0_u128, |mask, cpu| mask | 1 << cpu);
@@ -172,7 +174,7 @@ fn steer(wire_processors: &[usize]) {
     }
 }
 
-/// A mask of processors as /sys takes it: groups of 32 bits, and no more of them than the machine
+/// A mask of processors in the format of /sys: groups of 32 bits, no more of them than the machine
 /// has.
 fn in_words(mask: u128) -> String {
     let words: Vec<String> = (0..4).rev().map(|word| format!("{:08x}", (mask >> (32 * word)) as u32)).collect();

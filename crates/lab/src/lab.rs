@@ -36,7 +36,7 @@ impl Lab {
         Self::make(name, settings, program, None)
     }
 
-    /// Makes a lab that goes with this process at the latest, however that ends.
+    /// Makes a lab that ends with this process at the latest, in whatever way the process ends.
     pub fn lent(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
         Self::make(name, settings, program, Some(Process::this()))
     }
@@ -88,7 +88,7 @@ impl Lab {
         match serde_json::from_str(&line) {
             Ok(Answer::Ready(record)) => Ok(Self { record: *record, directory: directory.to_owned() }),
             Ok(Answer::Failed(reason)) => {
-                // It has removed what it had made, and exits.
+                // It has removed everything that it had made, and exits.
                 let _ = wire.wait();
                 Err(LabError::Wire(reason))
             }
@@ -156,7 +156,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Does something on one of the hosts, on a thread of its own.
+    /// Runs a function on one of the hosts, on a thread of its own.
     pub fn on<T: Send, E: From<LabError> + Send>(
         &self,
         host: Host,

@@ -20,8 +20,8 @@ const STOCK_BUFFER: u64 = 212_992;
 /// Algorithms that Linux allows unprivileged programs where CUBIC is the default.
 const STOCK_ALGORITHMS: &str = "reno cubic";
 
-/// A file below `/proc/sys/net`, and what a lab writes there, given the settings of the lab and the
-/// value of before.
+/// A file below `/proc/sys/net`, and the value that a lab writes there, given the settings of the
+/// lab and the previous value.
 struct MachineSetting {
     file: &'static str,
     wanted: fn(&Settings, &str) -> Option<String>,
@@ -62,7 +62,7 @@ impl MachineSetting {
         let before = before.trim();
         let Some(wanted) = (self.wanted)(settings, before).filter(|wanted| wanted != before) else { return };
         let Some(memo) = self.memo() else { return };
-        // What an earlier lab found is what the machine had.
+        // The value that an earlier lab found is that of the machine.
         let noted = memo.exists() || fs::write(&memo, before).is_ok();
         if noted && fs::write(self.path(), wanted).is_err() {
             let _ = fs::remove_file(&memo);
@@ -79,8 +79,8 @@ impl MachineSetting {
     }
 }
 
-/// Changes what the lab needs, where that is allowed; what the wire's devices drop for want of it
-/// is counted in any case.
+/// Applies the settings that the lab needs, where that is permitted; packets that the wire's
+/// devices drop otherwise are counted in any case.
 pub(crate) fn change(settings: &Settings) {
     ALL.iter().for_each(|setting| setting.change(settings));
 }

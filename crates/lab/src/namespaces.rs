@@ -88,7 +88,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Runs `work` on a thread of its own inside.
+    /// Runs `work` inside, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         inside(&self.files[host as usize], work)
     }
@@ -132,13 +132,13 @@ pub fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> Res
     outcome.map_err(|error: io::Error| LabError::io("enter a network namespace (setns)", error))
 }
 
-/// Path by which other processes may open what this one keeps open.
+/// Path by which other processes can open a file that this process has open.
 #[must_use]
 pub fn path_of(namespace: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd()))
 }
 
-/// Names of the namespaces that were made for the lab with this directory: what may be deleted.
+/// Names of the namespaces that were made for the lab with this directory, and may be deleted.
 pub(crate) fn made(directory: &Path) -> Vec<String> {
     fs::read_to_string(directory.join(MADE)).unwrap_or_default().lines().map(str::to_owned).collect()
 }
@@ -149,7 +149,7 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     if place.exists() {
         return Err(LabError::Foreign(name));
     }
-    // Noted first: whatever ends this process, what it made can be found.
+    // Recorded first: however this process ends, its namespaces can be found.
     let mut names = made(directory);
     names.push(name.clone());
     let noted = fs::write(directory.join(MADE), names.join("\n"));
@@ -158,7 +158,7 @@ fn named(lab: &str, host: Host, directory: &Path) -> Result<File, LabError> {
     File::open(&place).map_err(|error| LabError::io(format!("open {}", place.display()), error))
 }
 
-/// Deletes a named namespace; one that is not there is fine.
+/// Deletes a named namespace, if it exists.
 pub(crate) fn delete(name: &str) -> Result<(), LabError> {
     if place_of(name).exists() {
         program::ip(&["netns", "delete", name], "")?;

@@ -14,19 +14,19 @@ pub fn processors() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
 }
 
-/// Keeps the calling thread, and what it starts, on these processors.
+/// Binds the calling thread, and the programs that it starts, to these processors.
 pub fn stay_on(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Keeps the calling thread, and what it starts, off the wire's processors: a sender there could
-/// hold the wire up for as long as it is in the kernel.
+/// Keeps the calling thread, and the programs that it starts, off the wire's processors: a sender
+/// there could block the wire for as long as it is in the kernel.
 pub fn keep_off(wire: &[usize]) {
     let others: Vec<usize> = processors().into_iter().filter(|cpu| !wire.contains(cpu)).collect();
     if !others.is_empty() {
-        // On the processors that it has, it runs as well.
+        // Where this fails, it runs on the processors that it has.
         let _ = stay_on(&others);
     }
 }

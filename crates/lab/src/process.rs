@@ -1,4 +1,4 @@
-//! Processes: who they are, in which network namespaces they run, and ending them.
+//! Processes: their identity, their network namespaces, and ending them.
 
 use std::fs;
 use std::io;
@@ -88,7 +88,7 @@ pub(crate) fn end(processes: Vec<Process>) -> Result<(), LabError> {
     Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-/// A process by a descriptor, which cannot come to mean another one.
+/// A process by a descriptor, which cannot refer to another process later.
 pub(crate) fn open(process: Process) -> Option<OwnedFd> {
     let opened = pidfd_open(Pid::from_raw(process.id as i32)?, PidfdFlags::empty()).ok()?;
     // The number could have passed to another process before it was opened.

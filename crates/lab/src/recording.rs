@@ -34,7 +34,7 @@ impl Recording {
         Self { begun: Time::ORIGIN + BIN * (first + begin as u64), bins }
     }
 
-    /// Wire rate of what the path delivered, millisecond by millisecond.
+    /// Wire rate that the path delivered, by milliseconds.
     pub fn throughput(&self) -> Uniform {
         self.throughput_from(self.begun)
     }
@@ -52,8 +52,8 @@ impl Recording {
         Self { begun: self.begun + BIN * before as u64, ..self }
     }
 
-    /// The papers' figure, the queue, the rate at which the host sent, and how bursty that was,
-    /// over the time since the first millisecond. All count what frames take on the wire.
+    /// The papers' figure, the queue, the host's sending rate and its burstiness, over the time
+    /// since the first millisecond. All count bytes on the wire.
     #[must_use]
     pub fn plots(&self, settings: &icdc_path::Settings) -> Vec<Plot> {
         self.plots_from(self.begun, settings)
@@ -94,8 +94,8 @@ impl Recording {
         Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
     }
 
-    /// The first millisecond in which a flow of data arrives: in two that follow each other, more
-    /// than ever comes of a handshake.
+    /// The first millisecond in which data arrives: the first of two with more bytes than any
+    /// handshake has.
     pub fn data_begins(&self, largest_frame: ByteCount) -> usize {
         let several = largest_frame * 3;
         self.bins.windows(2).position(|two| two[0].delivered + two[1].delivered >= several).map_or(0, |index| {
@@ -152,7 +152,7 @@ impl Recording {
         whole.max().map_or(Rate::ZERO, |bytes| bytes / (BIN * second as u64))
     }
 
-    /// Greatest mean over `window` of what the host sent, whether it crossed or not.
+    /// Greatest mean over `window` of the host's sending rate, lost packets included.
     #[must_use]
     pub fn fastest_sending(&self, window: Span) -> Rate {
         let bytes: Vec<u64> = self.bins.iter().map(|bin| bin.offered.as_u64()).collect();
@@ -160,8 +160,8 @@ impl Recording {
         most.map_or(Rate::ZERO, |sum| ByteCount::new(sum as u64) / window)
     }
 
-    /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: how
-    /// far the two views of the papers differ.
+    /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: the
+    /// difference between the two views of the papers.
     pub fn variation(&self, from: usize, to: usize) -> f64 {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         let count = bins.len().max(1) as f64;
@@ -171,7 +171,7 @@ impl Recording {
     }
 
     /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the
-    /// start there was nothing.
+    /// start the rate was zero.
     pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = self.moving_sums(length as usize);

@@ -55,7 +55,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// What the path needs, and never less than Linux's default.
+    /// As large as the path needs, and never less than Linux's default.
     #[default]
     Fitting,
     /// To this size, which may be less than the path needs.
@@ -96,8 +96,7 @@ impl Settings {
         Self { forward, backward, ..Self::default() }
     }
 
-    /// Largest TCP buffers of the hosts, for receiving and for sending; `None`: what the system
-    /// has.
+    /// Largest TCP buffers of the hosts, for receiving and for sending; `None`: the machine's.
     #[must_use]
     pub fn largest_buffers(&self) -> Option<(ByteCount, ByteCount)> {
         let fitting = self.bandwidth_delay() * BUFFER_PER_BANDWIDTH_DELAY;

@@ -9,8 +9,8 @@ use crate::process::{end, inhabitants};
 use crate::record::LabRecord;
 use crate::{hosts, machine, namespaces, registry};
 
-/// Takes a lab down, whatever state it is in: ends what runs on its hosts and its wire, removes its
-/// namespaces and what was noted of it.
+/// Takes a lab down, whatever its state: ends the processes on its hosts and its wire, removes its
+/// namespaces and its files.
 pub fn down(name: &str) -> Result<(), LabError> {
     let directory = registry::find(name)?;
     clear(&directory)

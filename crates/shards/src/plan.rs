@@ -49,7 +49,7 @@ const LISTS: &str = "lists";
 const RESULTS: &str = "results";
 const BEGUN: &str = ".begun";
 const DIRECTORIES: &str = "directories";
-/// A process that has not shown for so long that it is at work is dead.
+/// Silence of a process after which it counts as dead.
 const SILENT: Duration = Duration::from_secs(15);
 /// Number by which the list of the directories is known in its file.
 const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
@@ -77,7 +77,7 @@ pub struct PlanText {
     pub sources: Vec<String>,
     /// Directory that they go to, as on the command line.
     pub destination: String,
-    /// Patterns of what is left out.
+    /// Patterns of excluded paths.
     pub exclude: Vec<String>,
     /// Metadata that is preserved.
     pub preserve: Preserve,
@@ -111,7 +111,7 @@ pub struct Order {
     pub sources: Vec<String>,
     /// Directory that they go to.
     pub destination: String,
-    /// Patterns of what is left out.
+    /// Patterns of excluded paths.
     pub exclude: Vec<String>,
     /// Metadata that is preserved.
     pub preserve: Preserve,
@@ -137,7 +137,7 @@ pub enum PlanError {
     /// There is no plan.
     #[error("{}: there is no plan in this directory; make one with icdc plan SRC... DST --shards N -o DIR", .0.display())]
     Missing(PathBuf),
-    /// Something is in the way of a new plan.
+    /// The directory of a new plan is not empty.
     #[error("{}: the directory of a new plan must not exist, or be empty", .0.display())]
     Occupied(PathBuf),
     /// `plan.json` is no plan.
@@ -310,7 +310,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Divides `items`, which are `placed`, into shards behind those that there are.
+    /// Divides `items`, which are `placed`, into shards after the existing ones.
     fn add_shards(&mut self, items: &[Surveyed], placed: &[(u64, &Selected)], shards: u32) -> Result<(), PlanError> {
         for places in divide(items, shards as usize) {
             let number = self.shards();
@@ -485,7 +485,7 @@ impl Plan {
         Ok(at_work.max(1))
     }
 
-    /// Notes what became of shard `number` by `now`, in seconds since 1970: digests of its items in
+    /// Writes the result of shard `number` at `now`, in seconds since 1970: digests of its items in
     /// the order of its list.
     ///
     /// # Errors
@@ -550,7 +550,7 @@ impl Plan {
         Ok(joining)
     }
 
-    /// Takes in what became of the directories; how many of those that are there are not done.
+    /// Adds the results of the directories; returns how many of the existing ones are not done.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -574,8 +574,8 @@ impl Plan {
         self.write()
     }
 
-    /// Plans again what is not done, in at most `most` new shards: each item as it is now. Those
-    /// that are gone from the sources are counted.
+    /// Plans items that are not done again, in at most `most` new shards: each item as it is now.
+    /// Those that are gone from the sources are counted.
     ///
     /// # Errors
     /// [`PlanError`].

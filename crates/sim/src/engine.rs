@@ -83,7 +83,7 @@ fn steered_as_one() -> Controller {
 /// Round trips in which a connection is opened: the handshakes of TCP and of TLS.
 const OPENING: u64 = 2;
 
-/// A flow with both its ends, and what is on its way between them.
+/// A flow with both its ends, and its packets in transit.
 struct Lane {
     sender: Sender,
     receiver: Receiver,
@@ -231,8 +231,8 @@ impl<O: Observer> Engine<'_, O> {
     }
 
     fn sample(&mut self, at: Time) {
-        // When the last of what the line has taken will have arrived: the queue knows of it
-        // already.
+        // Time at which the last packet that the line has taken will have arrived: the queue
+        // includes it already.
         self.observer.queue(at, self.forward.queued(at + self.forward.line_backlog(at)));
         if self.observer.wants_states(at) {
             for (index, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.phase != Phase::Waiting) {
@@ -307,7 +307,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// Sends what the sender lets go and the line takes.
+    /// Sends the packets that the sender releases and the line takes.
     fn send(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
         lane.line = Time::MAX;

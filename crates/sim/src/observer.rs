@@ -13,7 +13,8 @@ pub trait Observer {
         Span::MAX
     }
 
-    /// A flow sends packet `number`, `again` or for the first time, and what becomes of it.
+    /// A flow sends packet `number`, for the first time or, if `again`, as a retransmission; with
+    /// its fate.
     fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, _fate: Fate) {}
 
     /// A packet arrives at the receiver of a flow; it is new or a duplicate, and the application

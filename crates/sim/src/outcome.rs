@@ -31,7 +31,7 @@ pub struct FlowOutcome {
     pub arrived: u64,
     /// Packets that arrived again.
     pub duplicates: u64,
-    /// Packets on their way at the end.
+    /// Packets in transit at the end.
     pub on_the_way: u64,
     /// Packets that the application got, in order.
     pub delivered: u64,

@@ -18,9 +18,9 @@ const MEMORY_PER_PACKET: u64 = 200;
 /// Flows over a path.
 #[derive(Clone)]
 pub struct Simulation {
-    /// The way of the data. Its line is the senders' host's.
+    /// Path of the data. Its line is that of the senders' host.
     pub forward: Settings,
-    /// The way of the acknowledgements.
+    /// Path of the acknowledgements.
     pub backward: Settings,
     /// The flows; all of them share both directions.
     pub flows: Vec<Flow>,
@@ -166,7 +166,7 @@ pub enum SimulationError {
         /// Its stop.
         stop: Span,
     },
-    /// Nothing to send, or at no rate.
+    /// A flow without bytes to send, or with a rate of zero.
     #[error("flow {flow} has {what}: give more, or leave it out")]
     Nothing {
         /// Number of the flow, from 1.

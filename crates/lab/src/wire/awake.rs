@@ -103,7 +103,7 @@ impl Switch {
     }
 }
 
-/// Spins for [`SPIN`]; which share of that others did not take.
+/// Spins for [`SPIN`]; returns the share of that time that others did not take.
 fn spin() -> f64 {
     let (begin, used) = (clock::now(), processor_time());
     while clock::now() - begin < SPIN {

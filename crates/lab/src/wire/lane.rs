@@ -40,7 +40,7 @@ const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
 pub(super) enum Moved {
     /// Nothing was due.
     Nothing,
-    /// All that there was.
+    /// Everything that was due.
     Some,
     /// The limit of a turn; more may be due.
     Full,
@@ -67,8 +67,8 @@ struct Due {
 enum Packet {
     /// In its slot of the ring.
     Whole { slot: Slot, length: u32 },
-    /// Copied out of the ring, with the header of its offloads: what would waste a slot, what
-    /// losses left of a superpacket, or what carries a mark.
+    /// Copied out of the ring, with the header of its offloads: a packet that would waste a slot,
+    /// the rest of a superpacket after losses, or a packet that carries a mark.
     Copied(Box<[u8]>),
 }
 
@@ -117,7 +117,7 @@ impl Lane {
         self.leaving.first().map(|&(due, _)| due).or_else(|| self.line.next_due())
     }
 
-    /// Decides about what has arrived.
+    /// Decides about packets that have arrived.
     pub(super) fn receive(&mut self) -> Moved {
         let Self { ring, path, line, freed, burstiness, latest, held_bytes, page, listing, .. } = self;
         let count = ring.receive(TURN, |ring, arrival| {
@@ -286,8 +286,8 @@ impl Passage<'_> {
         let frame = Frame { length: ByteCount::new(length as u64), gap, ecn_capable };
         let wire_length = frame.wire_length();
         let fate = self.path.offer(self.at, frame);
-        // Where there is a line, frames are as far apart as it brings them, not as the host hands
-        // them over.
+        // Where there is a line, frames are spaced as it delivers them, not as the host hands them
+        // over.
         let received = self.at + self.path.line_backlog(self.at);
         if !gap && let Some(window) = self.burstiness.packet(received, wire_length) {
             self.page.burst(&window);

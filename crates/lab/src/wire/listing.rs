@@ -55,7 +55,7 @@ impl Listing {
         self.noted.extend(listed.to.to_le_bytes());
     }
 
-    /// Lets others see what has been noted so far. What cannot be written ends the list: it has no
+    /// Publishes the records so far. A record that cannot be written ends the list: it has no
     /// holes.
     pub(super) fn publish(&mut self) {
         if let Err(error) = self.file.write_all(&self.noted) {

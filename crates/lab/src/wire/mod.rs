@@ -73,7 +73,7 @@ fn read_request() -> Result<Request, LabError> {
 
 fn answer(answer: &Answer) {
     let text = serde_json::to_string(answer).expect("plain data");
-    // Who asked may be gone; the lab is then taken down by its name.
+    // The requesting process may be gone; the lab is then taken down by its name.
     let _ = writeln!(io::stdout(), "{text}");
 }
 
@@ -149,8 +149,8 @@ fn record(request: &Request, namespaces: &Namespaces, wire_processors: Vec<usize
     })
 }
 
-/// The ring of one direction: what can be on its way at once, and a quarter of that or [`BURST`]
-/// for the ring's own overhead and for what arrives during a stall.
+/// Geometry of the ring of one direction: packets in transit, and a quarter of that or [`BURST`]
+/// for the ring's own overhead and for arrivals during a stall.
 fn geometry(settings: &Settings, heading: Heading) -> Geometry {
     let direction = settings.direction(heading);
     let longest = match settings.mode {
@@ -167,8 +167,8 @@ pub fn memory(settings: &Settings) -> ByteCount {
     Heading::BOTH.map(|heading| geometry(settings, heading).memory()).into_iter().sum()
 }
 
-/// The last processor for the wire, the last two where there are enough; none in particular on a
-/// machine with one.
+/// Processors for the wire: the last one, or the last two where there are enough; none on a machine
+/// with one.
 fn wire_processors(processors: &[usize]) -> Vec<usize> {
     let count = match processors.len() {
         0 | 1 => 0,
@@ -253,7 +253,7 @@ fn is_orphan(owner: Option<Process>) -> bool {
     owner.is_some_and(|owner| !owner.is_alive())
 }
 
-/// Stops everything when it goes, also if a lane panics.
+/// Stops all threads when it is dropped, also if a lane panics.
 struct StopsAll<'a>(&'a AtomicBool, &'a UnixStream);
 
 impl Drop for StopsAll<'_> {
@@ -283,7 +283,7 @@ fn run_lanes(
     engine::run(lanes, pace, stop)
 }
 
-/// Counters of the devices on both ends of both cables: what is lost there is lost by the machine.
+/// Counters of the devices on both ends of both cables: packets lost there are lost by the machine.
 struct Devices {
     files: Vec<File>,
     before: u64,
@@ -314,7 +314,7 @@ impl Devices {
     }
 }
 
-/// The twelfth number of a line is what was dropped in sending (proc(5)).
+/// The twelfth number of a line counts packets dropped in transmission (proc(5)).
 fn transmit_drops(line: &str) -> Option<u64> {
     let (_, numbers) = line.split_once(':')?;
     numbers.split_whitespace().nth(11)?.parse().ok()

@@ -27,7 +27,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::heading::Heading;
 
-/// Bins that are kept: ten minutes, what is noted ahead, and some.
+/// Bins that are kept: ten minutes, the time recorded ahead, and a margin.
 pub(crate) const HISTORY: u64 = 670_000;
 /// Length of a bin.
 pub(crate) const BIN: Span = Span::from_millis(1);
@@ -117,16 +117,16 @@ unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
 
-/// Memory of the page's file for what happens soon: where it were missing, noting it would end the
-/// wire by a signal.
+/// Memory of the page's file for the near future: if it were missing, recording would end the wire
+/// by a signal.
 pub(super) struct Reserve {
     file: File,
-    /// Until when there is some.
+    /// Time until which memory is populated.
     until: Time,
 }
 
 impl Reserve {
-    /// Sees to it that there is some from `now` on.
+    /// Populates memory for the time from `now` on.
     pub(super) fn ensure(&mut self, now: Time) -> io::Result<()> {
         if self.until >= now + AHEAD + SPARE {
             return Ok(());
@@ -148,7 +148,7 @@ impl Reserve {
 }
 
 impl Page {
-    /// Makes the file, with memory for what happens soon after `now`.
+    /// Makes the file, with memory for the near future after `now`.
     pub(super) fn create(path: &Path, now: Time) -> io::Result<(Self, Reserve)> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;
         file.set_len(LENGTH as u64)?;

@@ -1,5 +1,5 @@
-//! Messages between the process that makes a lab and its wire process: what to build, and how that
-//! went.
+//! Messages between the process that makes a lab and its wire process: the request to build it, and
+//! the answer.
 
 use std::path::PathBuf;
 
@@ -20,8 +20,8 @@ pub(crate) struct Request {
     pub(crate) settings: Settings,
     /// It needs a user namespace of its own, because rights are missing.
     pub(crate) user_namespace: bool,
-    /// The process for which it is: when that ends, however it does, the lab goes. `None`: it stays
-    /// until it is taken down.
+    /// The process that owns the lab: when it ends, in whatever way, the lab is taken down. `None`:
+    /// it stays until it is taken down.
     pub(crate) owner: Option<Process>,
 }
 

@@ -23,7 +23,7 @@ struct Delivered {
     /// Times of transmission, of packets sent once: first and last that this acknowledgement passed
     /// cumulatively.
     acked: Option<(Time, Time)>,
-    /// The same for selective acknowledgements.
+    /// Like `acked`, of packets that it acknowledged selectively.
     sacks: Option<(Time, Time)>,
     /// A packet that was retransmitted was among those acknowledged; when the last of them was
     /// sent.

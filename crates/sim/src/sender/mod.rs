@@ -78,7 +78,7 @@ pub struct SenderState {
     pub window: u32,
     /// Threshold, in packets; `None` before the first loss.
     pub threshold: Option<u32>,
-    /// Packets on their way.
+    /// Packets in flight.
     pub in_flight: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
@@ -121,7 +121,7 @@ pub(crate) struct Sender {
     edge: u64,
     /// Packets found lost in all.
     lost: u64,
-    /// RACK waits for what may be lost.
+    /// RACK waits for packets that may be lost.
     is_checking: bool,
     /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
     usage: u64,
@@ -172,7 +172,7 @@ impl Sender {
         self.algorithm.init();
     }
 
-    /// The application has nothing more than what was sent.
+    /// The application sends nothing more.
     pub(crate) fn stop(&mut self) {
         self.packets = self.board.next();
         self.wake = Time::MAX;

@@ -51,12 +51,12 @@ impl Rack {
         }
     }
 
-    /// Whether a packet has been on its way for longer than the latest delivery took.
+    /// Whether a packet has been in flight for longer than the latest delivery took.
     pub(super) fn is_overdue(&self, now: Time, packet: &Packet) -> bool {
         now >= packet.sent + self.rtt
     }
 
-    /// Marks what is lost.
+    /// Marks packets as lost.
     pub(super) fn detect(
         &self,
         now: Time,

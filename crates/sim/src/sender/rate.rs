@@ -40,7 +40,7 @@ impl DeliveryRate {
         self.delivered
     }
 
-    /// A packet is sent while `outstanding` others are.
+    /// A packet is sent while `outstanding` others are in flight.
     pub(super) fn stamp(&mut self, now: Time, outstanding: u64) -> Stamp {
         if outstanding == 0 {
             self.first_sent = now;
@@ -62,7 +62,7 @@ impl DeliveryRate {
         self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
     }
 
-    /// The sample of an acknowledgement that is through; its caller fills in the rest.
+    /// The sample of an acknowledgement that was handled; the caller fills in the rest.
     pub(super) fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
         let unknown = RateSample { delivered: -1, interval_us: -1, ..RateSample::default() };
         let Some((sent, _, stamp, again)) = self.latest.take() else { return unknown };

@@ -66,7 +66,7 @@ impl RoundTrip {
         self.backoff = 0;
     }
 
-    /// Takes note of a round trip that may be the least.
+    /// Records a round-trip time, which may be the least.
     pub(super) fn note(&mut self, measured: Span) {
         self.least = self.least.min(measured);
     }

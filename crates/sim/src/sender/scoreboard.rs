@@ -47,7 +47,7 @@ impl Packet {
         self.flags & TWICE != 0
     }
 
-    /// Lost and not on its way again.
+    /// Lost and not retransmitted.
     fn waits(&self) -> bool {
         self.flags & (LOST | RESENT | SACKED) == LOST
     }
@@ -109,12 +109,12 @@ impl Scoreboard {
         self.lost
     }
 
-    /// Retransmissions on their way (`retrans_out`).
+    /// Retransmissions in flight (`retrans_out`).
     pub(super) fn resent(&self) -> u64 {
         self.resent
     }
 
-    /// Packets thought to be on their way.
+    /// Packets estimated to be in flight.
     pub(super) fn in_flight(&self) -> u64 {
         self.outstanding() + self.resent - self.sacked - self.lost
     }
@@ -226,8 +226,8 @@ impl Scoreboard {
         (self.una..self.next).contains(&number) && packet().flags & RESENT != 0 && packet().sent == sent
     }
 
-    /// A retransmission timeout: everything not delivered is lost if `lost(packet)`, the first
-    /// packet in any case. Returns how many transmissions.
+    /// A retransmission timeout: packets not delivered are lost if `lost(packet)`, the first packet
+    /// in any case. Returns the number of lost ones.
     pub(super) fn give_up(&mut self, lost: impl Fn(&Packet) -> bool) -> u64 {
         self.lost_first.clear();
         self.lost_again.clear();

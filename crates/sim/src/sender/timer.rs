@@ -1,4 +1,4 @@
-//! The sender's one timer: what it is set for, and until when.
+//! The sender's single timer: its purpose and its time.
 
 use icdc_units::Time;
 
