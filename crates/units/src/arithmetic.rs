@@ -11,7 +11,7 @@ const BIT_NANOS_PER_BYTE: u128 = 8_000_000_000;
 impl Mul<Span> for Rate {
     type Output = ByteCount;
 
-    /// What the rate carries in the span, rounded down.
+    /// Amount that the rate carries in the span, rounded down.
     fn mul(self, span: Span) -> ByteCount {
         ByteCount(saturated(u128::from(self.0) * u128::from(span.0) / BIT_NANOS_PER_BYTE))
     }
@@ -20,7 +20,7 @@ impl Mul<Span> for Rate {
 impl Mul<Rate> for Span {
     type Output = ByteCount;
 
-    /// What the rate carries in the span, rounded down.
+    /// Amount that the rate carries in the span, rounded down.
     fn mul(self, rate: Rate) -> ByteCount {
         rate * self
     }
@@ -162,7 +162,7 @@ macro_rules! within_one_quantity {
 
 within_one_quantity!(Rate, ByteCount, Span);
 
-fn quotient(dividend: u128, divisor: u128) -> u64 {
+pub(crate) fn quotient(dividend: u128, divisor: u128) -> u64 {
     match (dividend, divisor) {
         (0, _) => 0,
         (_, 0) => u64::MAX,

@@ -1,4 +1,5 @@
-//! Quantities that cannot be mixed up: [`Rate`], [`ByteCount`], [`Span`] and [`Time`].
+//! Quantities that cannot be mixed up: [`Rate`], [`ByteCount`], [`Span`] and [`Time`]; and
+//! [`Ratio`], an exact factor of any of them.
 //!
 //! Every quantity of a public interface of icdc has one of these types. Whether bits or bytes, SI
 //! or binary prefixes are meant is decided in two places only: [`parse`](std::str::FromStr) and
@@ -14,6 +15,7 @@
 //! | `ByteCount / Rate` | `Span` | up: never sooner than the rate allows |
 //! | `Time - Time` | `Span` | exact, zero if the second is later |
 //! | `Time + Span`, `Time - Span` | `Time` | exact |
+//! | `Rate`, `ByteCount`, `Span` or `u64` `* Ratio` | the same quantity | down |
 //!
 //! Division by zero gives the greatest value (`0 / 0` is zero). `{}` prints four significant digits
 //! for people, `{:#}` prints exactly; both can be parsed again. Digests and numbers of transfers
@@ -39,6 +41,7 @@ mod hexadecimal;
 mod notation;
 mod prefix;
 mod rate;
+mod ratio;
 mod time;
 
 pub use byte_count::{ByteCount, Counted};
@@ -46,4 +49,5 @@ pub use hexadecimal::hexadecimal;
 pub use notation::ParseQuantityError;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use rate::Rate;
+pub use ratio::Ratio;
 pub use time::{Span, Time};

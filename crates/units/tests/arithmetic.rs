@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 use proptest::prelude::*;
 
 #[test]
@@ -47,6 +47,24 @@ fn ends_of_the_range() {
 }
 
 #[test]
+fn a_ratio_is_applied_exactly_and_rounded_down_once() {
+    const MARGIN: Ratio = Ratio::new(1, 40);
+    assert_eq!(Rate::from_bits_per_second(79) * MARGIN, Rate::from_bits_per_second(1));
+    assert_eq!(ByteCount::new(15) * Ratio::new(7, 8), ByteCount::new(13));
+    assert_eq!(Span::from_nanos(5) * Ratio::new(5, 4), Span::from_nanos(6));
+    assert_eq!(u64::MAX * Ratio::new(u64::MAX, u64::MAX), u64::MAX);
+    assert_eq!(Rate::MAX * Ratio::new(2, 1), Rate::MAX);
+    // 7 × 3/5 × 5/3, which two roundings would make 6.
+    assert_eq!(7 * Ratio::new(3, 5).times(5, 3), 7);
+}
+
+#[test]
+#[should_panic(expected = "a ratio needs a denominator")]
+fn a_ratio_without_a_denominator_is_refused() {
+    let _ = Ratio::new(1, 0);
+}
+
+#[test]
 fn times_and_spans() {
     let (start, end) = (Time::from_nanos(100), Time::from_nanos(350));
     assert_eq!(end - start, Span::from_nanos(250));
@@ -72,6 +90,14 @@ proptest! {
         prop_assert_eq!(rate.as_bits_per_second(), expect(bit_nanos / u128::from(b)));
         let span = ByteCount::new(a) / Rate::from_bits_per_second(b);
         prop_assert_eq!(span.as_nanos(), expect(bit_nanos.div_ceil(u128::from(b))));
+    }
+
+    #[test]
+    fn a_ratio_equals_one_multiplication_and_one_division(value: u64, numerator: u64, denominator in 1_u64..) {
+        let ratio = Ratio::new(numerator, denominator);
+        let scaled = Rate::from_bits_per_second(value).scaled(numerator, denominator);
+        prop_assert_eq!(Rate::from_bits_per_second(value) * ratio, scaled);
+        prop_assert_eq!(value * Ratio::new(1, denominator), value / denominator);
     }
 
     #[test]
