@@ -1,34 +1,37 @@
-//! One rate for a bundle of connections of one transfer, where the kernel's own congestion control
-//! must do: a total that is found from `TCP_INFO` of all of them, shared out as ceilings
+//! One rate for a bundle of connections of one transfer, for a kernel whose congestion control does
+//! not find it: a total found from `TCP_INFO` of all of them and shared out as ceilings
 //! (`SO_MAX_PACING_RATE`).
 //!
 //! ```text
-//!            three trains in a row were stretched,          trains above the capacity
-//!            losses in two round trips, or no growth        were carried
-//!   CLIMB ───────────────────────────────────────► STEERED ────────────────────────────┐
-//!   the total doubles with each round trip,        just under the capacity, as         │
-//!   as long as its trains are carried              `path_ceiling` holds it  ◄──────────┘
-//!                                                    │ reductions do not shorten      ▲ the others have gone,
-//!                                                    ▼ the queue, or others return    │ or do not fill the queue,
-//!                                                  COMPETE ───────────────────────────┘ or the path has become longer
-//!                                                  half of the path
+//!        three trains in a row were stretched,      trains above the capacity
+//!        losses in two round trips, or no growth    were carried
+//!   CLIMB ─────────────────────────────────► STEERED ──────────────────────┐
+//!   the total doubles with each round trip,  just under the capacity,      │
+//!   as long as its trains are carried        as in `path_ceiling`  ◄───────┘
+//!                                               │                  ▲
+//!                  reductions do not shorten    │                  │ the others have gone, do not
+//!                  the queue, or others return  ▼                  │ fill the queue, or the path
+//!                                            COMPETE ──────────────┘ has become longer
+//!                                            half of the path
 //! ```
 //!
 //! | part | file |
 //! |---|---|
-//! | how the total is found: a train at twice the rate begins each round trip | `climb.rs` |
-//! | just under what the path carries | [`crate::path_ceiling`] |
-//! | whether there is more | `search.rs` |
-//! | half of the path, beside others that fill every queue | `compete.rs` |
-//! | what a train is, and what it tells | `train.rs` |
-//! | which member may send how much of the total | `shares.rs` |
+//! | CLIMB: a train at twice the rate begins each round trip | `climb.rs` |
+//! | STEERED: just under the capacity | [`crate::path_ceiling`] |
+//! | STEERED: search for a higher capacity | `search.rs` |
+//! | COMPETE: half of the path, beside flows that fill every queue | `compete.rs` |
+//! | trains: how they are sent and measured | `train.rs` |
+//! | the sum over all members | `aggregate.rs` |
+//! | each member's share of the total | `shares.rs` |
 //! | whether more members would carry more | `scarcity.rs` |
-//! | who carries the last blocks | `last_blocks.rs` |
+//! | which members send the last blocks | `last_blocks.rs` |
 //!
-//! To others on the path a bundle is one flow: what is seen of it is the sum over its members, and
-//! their ceilings add up to one total. Members may join and leave; what one that has left had
-//! delivered stays in the sum.
+//! To other traffic a bundle is one flow: its delivery, losses and bytes in flight are sums over
+//! its members, and their ceilings add up to one total. Members may join and leave; what a member
+//! delivered before it left stays in the sum.
 
+mod aggregate;
 mod climb;
 mod compete;
 mod last_blocks;
@@ -36,50 +39,54 @@ mod scarcity;
 mod search;
 mod shares;
 mod train;
-mod whole;
 
 use std::collections::BTreeMap;
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use crate::path_ceiling::{Decision, Observation, Reason, State, Steering};
+use aggregate::Aggregate;
 use climb::{Climb, Verdict};
-use compete::{Compete, Turn};
+use compete::{Compete, Transition};
 pub use last_blocks::Owed;
 use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;
-use whole::Whole;
 
-/// Time between two looks while nothing is measured that asks for more.
-const LOOK: Span = Span::from_millis(10);
-/// Packets that a member must have delivered in a round trip to be heard about the queue.
-const HEARD: u64 = 8;
+/// Interval of updates while no train asks for shorter ones. Chosen: at 5 ms cubic carries 47 %,
+/// not 63 %; at 20 ms no test fails and no transfer differs.
+const SAMPLE_INTERVAL: Span = Span::from_millis(10);
+/// Packets that a member must have delivered in a round trip for its queue to count: the kernel
+/// smooths the round-trip time over 8 acknowledgements (RFC 6298, section 2.3). Chosen: no test
+/// fails at 4 and 16.
+const RTT_SAMPLE_PACKETS: u64 = 8;
+/// Round trips of which the best gives the delivery rate of the bundle. Chosen; not varied.
+const RATE_ROUNDS: usize = 4;
+/// Weight of the latest round trip in the mean rate of a member. Chosen: no test fails at 1/16.
+const MEMBER_RATE_WEIGHT: Ratio = Ratio::new(1, 8);
+/// A bundle that carries this part of its total is limited by that, not by its windows. Chosen: no
+/// test fails at 31/32 and 7/8.
+const CEILING_USE_THRESHOLD: Ratio = Ratio::new(15, 16);
+/// A ceiling is set again only if it changes by more than this part. Chosen: no test fails at 1/200
+/// and 1/50.
+const CEILING_HYSTERESIS: Ratio = Ratio::new(1, 100);
+/// Reductions in a row that do not shorten a queue, after which others may fill it. Chosen: no test
+/// fails at 2 and 8.
+const FUTILE_REDUCTIONS: u32 = 4;
+/// Minimum round-trip times for which a capacity that was measured beside others is remembered.
+/// Chosen: no test fails at 128 and 512.
+const CAPACITY_LIFETIME: u64 = 256;
+/// A bundle that a queue would make reduce to less than this part of that capacity competes
+/// instead. Chosen: no test fails at 7/32 and 7/8.
+const COMPETE_THRESHOLD: Ratio = Ratio::new(7, 16);
 
-/// Round trips of which the best tells what is carried.
-const ROUNDS: usize = 4;
-
-/// Round trips that count where it is asked how fast a member is.
-const LATELY: u64 = 8;
-
-/// Members that carry this share of what they are allowed are held by that, not by their windows.
-const REACHED: (u64, u64) = (15, 16);
-
-/// Reductions in a row that do not shorten a queue: others may fill it.
-const FUTILE: u32 = 4;
-/// Minimum round-trip times for which the capacity is kept that was measured beside others that fill
-/// queues.
-const REMEMBERED: u64 = 256;
-/// A bundle that a queue would make reduce to less than this share of that capacity competes instead.
-const KEEPS: (u64, u64) = (7, 16);
-
-/// Which connection of the bundle.
+/// Number of a connection, which no other connection of the transfer has had.
 pub type Number = u16;
 
-/// What the kernel tells of a member.
+/// State of a member, from its socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// As for a connection that is steered alone.
+    /// Observation as of a connection that is steered alone.
     pub seen: Observation,
     /// Bytes of payload that were sent, each once.
     pub sent: ByteCount,
@@ -93,32 +100,44 @@ struct Totals {
     retransmitted: u64,
 }
 
-/// What is known of one member.
+/// State of one member, kept between updates.
 #[derive(Debug)]
-struct Known {
+struct MemberState {
     last: Member,
-    /// Delivered at the beginning of the round trip under way.
+    /// Bytes delivered at the beginning of the round trip in progress.
     from: ByteCount,
     demand: Demand,
-    /// What it is allowed.
     ceiling: Rate,
-    /// What it has carried in the mean of about [`LATELY`] round trips.
+    /// Delivery rate, as a moving average over the round trips ([`MEMBER_RATE_WEIGHT`]).
     carries: Rate,
 }
 
-impl Known {
-    /// What its congestion window allows on the idle path.
+impl MemberState {
+    /// A new member, of whose bytes none is in the sums yet.
+    fn joining(member: &Member) -> Self {
+        let seen = Observation { delivered: ByteCount::ZERO, retransmitted: 0, ..member.seen };
+        Self {
+            last: Member { seen, sent: ByteCount::ZERO },
+            from: member.seen.delivered,
+            demand: Demand::default(),
+            ceiling: Rate::MAX,
+            carries: Rate::ZERO,
+        }
+    }
+
+    /// Rate that its congestion window allows on the idle path.
     fn window(&self) -> Rate {
         let Observation { window, least_rtt, .. } = self.last.seen;
         if least_rtt.is_zero() { Rate::MAX } else { window / least_rtt }
     }
 
-    /// What it sends at most: what it is allowed, or what its window lets it.
+    /// Greatest rate at which it can send: the lower one of its ceiling and [`Self::window`].
     fn most(&self) -> Rate {
         self.window().min(self.ceiling)
     }
 }
 
+/// Phase of the search, with the parts that it needs.
 #[derive(Debug)]
 enum Phase {
     Climb(Climb),
@@ -126,39 +145,40 @@ enum Phase {
         steering: Steering,
         search: Search,
     },
-    /// The steering waits as it was.
     Compete {
+        /// The controller of STEERED, unchanged until COMPETE ends.
         steering: Steering,
         compete: Compete,
-        /// What the search knew the path to have carried.
+        /// Capacity that the search knew before.
         had: Rate,
     },
 }
 
-/// What to do after a look.
+/// Result of an update.
 #[derive(Debug)]
 pub struct Plan {
-    /// The total has become another one, and why.
+    /// Change of the total.
     pub decision: Option<Decision>,
-    /// Ceilings of members, of those whose ceiling is another one than before.
+    /// New ceilings, of the members whose ceiling changes.
     pub ceilings: Vec<(Number, Rate)>,
-    /// So many members there should be, where these are more than there are.
+    /// Number of members that there should be, if that is more than there are.
     pub wanted: Option<u64>,
 }
 
-/// See the module's description.
+/// Controller of all connections of a transfer: see the module's description.
 #[derive(Debug)]
 pub struct Bundle {
     phase: Phase,
     totals: Totals,
-    members: BTreeMap<Number, Known>,
-    /// When the round trip began in which members' demands are measured, and what had been delivered.
+    members: BTreeMap<Number, MemberState>,
+    /// Beginning of the round trip in which members' demands are measured, and the bytes delivered
+    /// by then.
     round: (Time, ByteCount),
-    /// Rates of the last round trips.
-    carried: [Rate; ROUNDS],
+    /// Delivery rates of the last round trips.
+    carried: [Rate; RATE_ROUNDS],
     scarcity: Scarcity,
-    /// Capacity that was measured beside others that fill queues, and until when it counts if they
-    /// come back.
+    /// Capacity that was measured beside flows that fill queues, and until when it is used if they
+    /// return.
     shared: Option<(Rate, Time)>,
     next: Time,
 }
@@ -176,21 +196,21 @@ impl Bundle {
             totals: Totals::default(),
             members: BTreeMap::new(),
             round: (Time::ORIGIN, ByteCount::ZERO),
-            carried: [Rate::ZERO; ROUNDS],
+            carried: [Rate::ZERO; RATE_ROUNDS],
             scarcity: Scarcity::default(),
             shared: None,
             next: Time::ORIGIN,
         }
     }
 
-    /// For a path that carried `known` before: the windows may grow to that at once.
+    /// A bundle for a path that carried `known` before: the windows may grow to that at once.
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
         let steering = Steering::resuming(known).without_search();
         Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
     }
 
-    /// What the path is known to carry; `None` while that is being found.
+    /// Capacity of the path; `None` while it is being measured.
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.phase {
@@ -199,7 +219,7 @@ impl Bundle {
         }
     }
 
-    /// What is held between two trains; [`Rate::MAX`] for anything.
+    /// Total rate between two trains; [`Rate::MAX`] for no ceiling.
     #[must_use]
     pub fn level(&self) -> Rate {
         match &self.phase {
@@ -209,7 +229,7 @@ impl Bundle {
         }
     }
 
-    /// Where it stands.
+    /// State of the search for the path's capacity.
     #[must_use]
     pub fn state(&self) -> State {
         match &self.phase {
@@ -220,7 +240,7 @@ impl Bundle {
         }
     }
 
-    /// What all members together are allowed now; [`Rate::MAX`] for anything.
+    /// Ceiling of all members together at present, trains included; [`Rate::MAX`] for none.
     fn total(&self) -> Rate {
         match &self.phase {
             Phase::Climb(climb) => climb.ceiling(),
@@ -229,115 +249,119 @@ impl Bundle {
         }
     }
 
-    /// When the next look is wanted.
+    /// Time of the next update.
     #[must_use]
-    pub fn next_look(&self) -> Time {
+    pub fn next_update(&self) -> Time {
         self.next
     }
 
-    /// Takes note of what the kernel tells of all members that there are. Together they get `most`,
-    /// whatever the path has.
-    pub fn look(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
+    /// Processes the state of all present members. Their ceilings add up to `most` at most,
+    /// whatever the path carries.
+    pub fn update(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
         let is_round = self.note(now, members);
-        let whole = self.whole(now);
-        let wanted = whole.as_ref().filter(|_| is_round).and_then(|whole| self.wanted(whole, most));
-        let decision = whole.as_ref().and_then(|whole| self.decide(whole, most));
+        let aggregate = self.aggregate(now);
+        let wanted = aggregate.as_ref().filter(|_| is_round).and_then(|aggregate| self.wanted(aggregate, most));
+        let decision = aggregate.as_ref().and_then(|aggregate| self.decide(aggregate, most));
         self.next = match &self.phase {
-            Phase::Climb(climb) if whole.is_some() => climb.next_look(now),
-            Phase::Steered { search, .. } if whole.is_some() => search.next_look(now).unwrap_or(now + LOOK),
-            Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => now + LOOK,
+            Phase::Climb(climb) if aggregate.is_some() => climb.next_update(now),
+            Phase::Steered { search, .. } if aggregate.is_some() => {
+                search.next_update(now).unwrap_or(now + SAMPLE_INTERVAL)
+            }
+            Phase::Climb(_) | Phase::Steered { .. } | Phase::Compete { .. } => now + SAMPLE_INTERVAL,
         };
         Plan { decision, ceilings: self.share_out(most), wanted }
     }
 
-    /// So many members there should be after a round trip, if these are more than there are.
-    fn wanted(&mut self, whole: &Whole, most: Rate) -> Option<u64> {
+    /// Number of members that there should be, by the round trip that has just ended; `None` if
+    /// there are enough.
+    fn wanted(&mut self, aggregate: &Aggregate, most: Rate) -> Option<u64> {
         if matches!(self.phase, Phase::Climb(_)) {
             return None;
         }
         let level = self.level().min(most);
-        let is_held = self.carried[0] >= level.scaled(REACHED.0, REACHED.1);
+        let is_held = self.carried[0] >= level * CEILING_USE_THRESHOLD;
         let is_others = matches!(&self.phase, Phase::Compete { compete, .. } if compete.is_sure());
-        self.scarcity.look(whole, level, is_held, is_others)
+        self.scarcity.update(aggregate, level, is_held, is_others)
     }
 
-    fn decide(&mut self, whole: &Whole, most: Rate) -> Option<Decision> {
+    /// Change of the phase or of the total that follows from the sum.
+    fn decide(&mut self, aggregate: &Aggregate, most: Rate) -> Option<Decision> {
         match &mut self.phase {
             Phase::Climb(climb) => {
-                let Verdict { capacity, reason } = climb.look(whole)?;
+                let Verdict { capacity, reason } = climb.update(aggregate)?;
                 let steering = Steering::holding(capacity);
                 let decision = Decision { state: State::Hold, ceiling: steering.ceiling(), reason };
-                self.phase = Phase::Steered { steering, search: Search::new(whole.settled(), capacity) };
+                self.phase = Phase::Steered { steering, search: Search::new(aggregate.settled(), capacity) };
                 Some(decision)
             }
             Phase::Steered { steering, search } => {
                 let held = if steering.is_level() { steering.capacity() } else { Rate::ZERO };
-                if let Some(decision) = steering.observe(&whole.seen) {
-                    *search = search.anew(whole, held, steering.capacity());
-                    if decision.reason != Reason::QueueGrew {
-                        return Some(decision);
-                    }
-                    let yields = |(capacity, until): &mut (Rate, Time)| {
-                        whole.seen.at < *until && decision.ceiling < capacity.scaled(KEEPS.0, KEEPS.1)
-                    };
-                    let compete = match self.shared.take_if(yields) {
-                        Some((capacity, _)) => Compete::remembering(decision.ceiling, capacity),
-                        None if steering.reductions() >= FUTILE => {
-                            Compete::new(decision.ceiling, steering.carried_alone())
-                        }
-                        None => return Some(decision),
-                    };
-                    let (steering, had) = (std::mem::take(steering), search.had());
-                    self.phase = Phase::Compete { steering, compete, had };
-                    return Some(Decision { state: self.state(), ..decision });
+                if let Some(decision) = steering.observe(&aggregate.seen) {
+                    *search = search.anew(aggregate, held, steering.capacity());
+                    return Some(self.compete_if_futile(decision, aggregate.seen.at));
                 }
                 if !steering.is_level() {
                     return None;
                 }
-                let more = search.look(whole, steering.capacity(), most, self.scarcity.has_asked())?;
+                let more = search.update(aggregate, steering.capacity(), most, self.scarcity.has_asked())?;
                 Some(steering.raise(more))
             }
-            Phase::Compete { steering, compete, had } => {
-                let turn = compete.look(whole)?;
-                let (steering, reason) = match turn {
-                    Turn::On(reason) => {
-                        return Some(Decision { state: State::Compete, ceiling: compete.ceiling(), reason });
-                    }
-                    Turn::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
-                    Turn::Doubtful => (std::mem::take(steering).resumed(Span::ZERO), Reason::Losses),
-                    Turn::Longer(queue) => (std::mem::take(steering).resumed(queue), Reason::NoQueue),
-                    Turn::Alone(carried) => {
-                        let until = whole.seen.at + whole.seen.least_rtt * REMEMBERED;
-                        self.shared = compete.capacity().map(|capacity| (capacity, until));
-                        (Steering::holding(carried), Reason::QueueGone)
-                    }
-                };
-                let decision = Decision { state: steering.state(), ceiling: steering.ceiling(), reason };
-                let search = Search::new(whole.settled(), *had);
-                self.phase = Phase::Steered { steering, search };
-                Some(decision)
-            }
+            Phase::Compete { .. } => self.end_compete(aggregate),
         }
     }
 
-    /// Brings sums and members up to date; whether a round trip is over.
+    /// The `decision` of STEERED, after a change to COMPETE if it reduces for a queue of others:
+    /// one that earlier reductions have not shortened, or one of others that have returned.
+    fn compete_if_futile(&mut self, decision: Decision, now: Time) -> Decision {
+        let Phase::Steered { steering, search } = &mut self.phase else { return decision };
+        if decision.reason != Reason::QueueGrew {
+            return decision;
+        }
+        let have_returned =
+            |(capacity, until): &mut (Rate, Time)| now < *until && decision.ceiling < *capacity * COMPETE_THRESHOLD;
+        let compete = match self.shared.take_if(have_returned) {
+            Some((capacity, _)) => Compete::remembering(decision.ceiling, capacity),
+            None if steering.reductions() >= FUTILE_REDUCTIONS => {
+                Compete::new(decision.ceiling, steering.carried_alone())
+            }
+            None => return decision,
+        };
+        let (steering, had) = (std::mem::take(steering), search.carried_before());
+        self.phase = Phase::Compete { steering, compete, had };
+        Decision { state: self.state(), ..decision }
+    }
+
+    /// Change of the rate of COMPETE, or its end.
+    fn end_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
+        let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
+        let (steering, reason) = match compete.update(aggregate)? {
+            Transition::Continue(reason) => {
+                return Some(Decision { state: State::Compete, ceiling: compete.ceiling(), reason });
+            }
+            Transition::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
+            Transition::Doubtful => (std::mem::take(steering).resumed(Span::ZERO), Reason::Losses),
+            Transition::Longer(queue) => (std::mem::take(steering).resumed(queue), Reason::NoQueue),
+            Transition::Alone(carried) => {
+                let until = aggregate.seen.at + aggregate.seen.least_rtt * CAPACITY_LIFETIME;
+                self.shared = compete.capacity().map(|capacity| (capacity, until));
+                (Steering::holding(carried), Reason::QueueGone)
+            }
+        };
+        let decision = Decision { state: steering.state(), ceiling: steering.ceiling(), reason };
+        let search = Search::new(aggregate.settled(), *had);
+        self.phase = Phase::Steered { steering, search };
+        Some(decision)
+    }
+
+    /// Updates sums and members; returns whether a round trip has ended.
     fn note(&mut self, now: Time, members: &[(Number, Member)]) -> bool {
         self.members.retain(|number, _| members.iter().any(|(other, _)| other == number));
         let round_trip = members.iter().map(|(_, member)| member.seen.rtt).min().unwrap_or(Span::ZERO);
         let (begin, from) = self.round;
         let span = now - begin;
-        let is_round = span >= round_trip.max(LOOK * 2);
+        let is_round = span >= round_trip.max(SAMPLE_INTERVAL * 2);
         for (number, member) in members {
-            let known = self.members.entry(*number).or_insert_with(|| Known {
-                last: Member {
-                    seen: Observation { delivered: ByteCount::ZERO, retransmitted: 0, ..member.seen },
-                    sent: ByteCount::ZERO,
-                },
-                from: member.seen.delivered,
-                demand: Demand::default(),
-                ceiling: Rate::MAX,
-                carries: Rate::ZERO,
-            });
+            let known = self.members.entry(*number).or_insert_with(|| MemberState::joining(member));
             self.totals.sent += member.sent - known.last.sent;
             self.totals.delivered += member.seen.delivered - known.last.seen.delivered;
             self.totals.retransmitted += member.seen.retransmitted.saturating_sub(known.last.seen.retransmitted);
@@ -345,7 +369,8 @@ impl Bundle {
             if is_round {
                 let delivered = member.seen.delivered - known.from;
                 known.demand.note(delivered, span, known.ceiling, member.seen.packet);
-                known.carries = known.carries - known.carries / LATELY + delivered / span / LATELY;
+                known.carries =
+                    known.carries - known.carries * MEMBER_RATE_WEIGHT + delivered / span * MEMBER_RATE_WEIGHT;
                 known.from = member.seen.delivered;
             }
         }
@@ -357,22 +382,22 @@ impl Bundle {
         is_round
     }
 
-    /// The bundle as one connection; `None` before anything is known of a round trip.
-    fn whole(&self, now: Time) -> Option<Whole> {
+    /// The sum over all members; `None` before a round-trip time has been measured.
+    fn aggregate(&self, now: Time) -> Option<Aggregate> {
         let all = || self.members.values().map(|known| &known.last.seen);
         let least_rtt = all().map(|seen| seen.least_rtt).filter(|rtt| !rtt.is_zero()).min()?;
-        let is_heard = |known: &&Known| {
+        let is_measured = |known: &&MemberState| {
             let seen = &known.last.seen;
-            !seen.least_rtt.is_zero() && seen.delivered - known.from >= seen.packet * HEARD
+            !seen.least_rtt.is_zero() && seen.delivered - known.from >= seen.packet * RTT_SAMPLE_PACKETS
         };
-        let queue = |known: &Known| known.last.seen.rtt - known.last.seen.least_rtt;
-        let mut heard: Vec<Span> = self.members.values().filter(is_heard).map(queue).collect();
-        if heard.is_empty() {
-            heard.extend(self.members.values().map(queue));
+        let queue = |known: &MemberState| known.last.seen.rtt - known.last.seen.least_rtt;
+        let mut queues: Vec<Span> = self.members.values().filter(is_measured).map(queue).collect();
+        if queues.is_empty() {
+            queues.extend(self.members.values().map(queue));
         }
-        heard.sort_unstable();
-        let queue = *heard.first()?;
-        let usual_rtt = least_rtt + heard[heard.len() / 2];
+        queues.sort_unstable();
+        let queue = *queues.first()?;
+        let usual_rtt = least_rtt + queues[queues.len() / 2];
         let seen = Observation {
             at: now,
             rtt: least_rtt + queue,
@@ -384,21 +409,23 @@ impl Bundle {
             idle: all().all(|seen| seen.idle),
         };
         let carried = self.carried.into_iter().max().unwrap_or_default();
-        Some(Whole { seen, usual_rtt, sent: self.totals.sent, carried, members: self.members.len() as u64 })
+        Some(Aggregate { seen, usual_rtt, sent: self.totals.sent, carried, members: self.members.len() as u64 })
     }
 
-    /// New ceilings where they differ by more than a hundredth from those that are set.
+    /// New ceilings, where they differ from those that are set by more than [`CEILING_HYSTERESIS`].
     fn share_out(&mut self, most: Rate) -> Vec<(Number, Rate)> {
         let total = self.total().min(most);
         let is_climb = matches!(self.phase, Phase::Climb(_));
-        let usable = |known: &Known| Some(known.demand.most(known.window())).filter(|_| !is_climb);
+        let usable = |known: &MemberState| Some(known.demand.most(known.window())).filter(|_| !is_climb);
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
         let shares = shares::of(total, &demands);
         let mut changed = Vec::new();
         for ((number, known), share) in self.members.iter_mut().zip(shares) {
             let set = known.ceiling;
             let differs = set != share
-                && (share == Rate::MAX || set == Rate::MAX || set.max(share) - set.min(share) > share / 100);
+                && (share == Rate::MAX
+                    || set == Rate::MAX
+                    || set.max(share) - set.min(share) > share * CEILING_HYSTERESIS);
             if differs {
                 known.ceiling = share;
                 changed.push((*number, share));

@@ -5,17 +5,17 @@ use icdc_units::Rate;
 /// Owner of a ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
-    /// The operator's, for the key in use.
+    /// The operator, for the key in use.
     Key,
-    /// The user's.
+    /// The user.
     User,
-    /// The receiver's disk, by the rate at which it takes blocks off the ring.
+    /// The receiver's disk, by the rate at which it takes blocks from the ring.
     Disk,
     /// The path, by what it carries.
     Path,
 }
 
-/// A ceiling for all connections together, and whose it is.
+/// A ceiling for all connections together, and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The ceiling.
@@ -24,7 +24,7 @@ pub struct Limit {
     pub limiter: Limiter,
 }
 
-/// All ceilings; `None` where there is none.
+/// Ceilings by owner; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceilings {
     /// See [`Limiter::Key`].
@@ -42,7 +42,7 @@ impl Ceilings {
         Self { key, user, ..Self::default() }
     }
 
-    /// The lowest one. Of equal ones that of the key counts, which a user cannot lift.
+    /// The lowest ceiling. Of equal ones the key's counts, which a user cannot raise.
     #[must_use]
     pub fn lowest(&self) -> Option<Limit> {
         let Self { key, user, disk, path } = *self;
@@ -51,12 +51,12 @@ impl Ceilings {
         limits.min_by_key(|limit| limit.rate)
     }
 
-    /// The lower one of key and user.
+    /// The lower ceiling of key and user.
     pub(crate) fn asked(&self) -> Option<Rate> {
         [self.key, self.user].into_iter().flatten().min()
     }
 
-    /// The lowest one but the path's.
+    /// The lowest ceiling other than the path's.
     pub(crate) fn lowest_but_path(&self) -> Option<Rate> {
         [self.key, self.user, self.disk].into_iter().flatten().min()
     }

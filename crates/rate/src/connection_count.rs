@@ -1,36 +1,47 @@
-//! How many connections a path needs.
+//! Number of connections that a path needs.
 //!
-//! A connection has no more under way than its buffers allow, so on a long path one carries a small
-//! part of what the path does.
+//! A connection has no more in flight than its buffers allow, so on a long path one connection
+//! carries a small part of what the path does.
 
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Ratio, Span};
 
-/// What one connection carries in a round trip, and how many of them are made without being asked for.
+/// Window of one kind of connection, and the number of such connections that are made by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What one carries in a round trip at most.
+    /// Bytes that one connection carries in a round trip at most.
     pub bytes: ByteCount,
+    /// Most connections.
     most: u8,
-    /// The rate that is to be reached on a path of which nothing is known.
+    /// Rate to be reached on a path of which nothing is known.
     unknown: Rate,
 }
 
 /// TCP with the kernels' own limits of socket buffers: half of the third value of `tcp_rmem`, 6 MiB
-/// in Linux.
+/// in Linux, as `tcp_adv_win_scale` of 1 leaves to the window (`ip-sysctl.rst`). At 300 ms this
+/// makes 15 connections, which fill 1 Gbit/s without a drop (stock user in
+/// `bench/runs/2026-11-25-b921dda669-lab-any-host`).
 pub const KERNEL_BUFFERS: Window =
     Window { bytes: ByteCount::from_mib(3), most: 16, unknown: Rate::from_bits_per_second(1_200_000_000) };
-/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). No rate is found for what these
-/// send together, so with their headers and after a host's pause it is not to exceed what a path of
-/// a common rate holds.
+/// A channel of OpenSSH (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`). Nothing controls the rate
+/// of these connections together, so with their headers and after a pause of a host they are not to
+/// exceed what a path of 1 Gbit/s holds: 18 of them dropped 9,659 packets at 300 ms
+/// (`bench/runs/2026-11-23-f8ae9dd9ce-lab-any-host`), and 17 left no room after a pause (commit
+/// 77b7f989).
 pub const SSH_CHANNEL: Window =
     Window { bytes: ByteCount::from_mib(2), most: MOST, unknown: Rate::from_bits_per_second(890_000_000) };
-/// A channel of OpenSSH by a jump host. Its sshd leaves Nagle's algorithm on where it runs no program: what opens
-/// the window again waits there until the message before it is acknowledged, half a round trip in the
-/// mean.
+/// A channel of OpenSSH by a jump host, whose sshd leaves Nagle's algorithm on where it runs no
+/// program: the message that opens the window waits there until the one before it is acknowledged,
+/// half a round trip in the mean, so that a window takes 3/2 round trips.
 pub const SSH_CHANNEL_BY_JUMP_HOST: Window = Window { bytes: ByteCount::from_kib(2048 * 2 / 3), ..SSH_CHANNEL };
+/// Most connections that are made by default: as many channels by a jump host as a path of 300 ms
+/// needs (`long_paths_need_many_and_short_ones_one`).
+pub const MOST: u8 = 24;
+/// Margin above the known rate of a path. Over 1 Gbit/s and 300 ms it makes 14 connections; with 28
+/// and 48, 2 GB took 22.8 to 24.1 s in place of 20.9 to 21.1 (commit b921dda6).
+const KNOWN_RATE_MARGIN: Ratio = Ratio::new(1, 4);
 
 impl Window {
-    /// This window with so many bytes.
+    /// This window with another number of bytes.
     #[must_use]
     pub fn with(self, bytes: ByteCount) -> Self {
         Self { bytes, ..self }
@@ -43,18 +54,16 @@ impl Window {
     }
 }
 
-/// Most connections that are made without being asked for.
-pub const MOST: u8 = 24;
-
-/// Connections of such a window for a path of this round-trip time that is known to carry `known`.
+/// Number of connections of this window for a path of this round-trip time that is known to carry
+/// `known`; at least 1.
 #[must_use]
 pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
-    let rate = known.map_or(window.unknown, |known| known + known / 4);
+    let rate = known.map_or(window.unknown, |known| known + known * KNOWN_RATE_MARGIN);
     let windows = (rate * round_trip).as_u64().div_ceil(window.bytes.as_u64());
     u8::try_from(windows).unwrap_or(window.most).clamp(1, window.most)
 }
 
-/// As [`needed`], where no more than `limit` is to be carried.
+/// Number of connections as by [`needed`], where the user limits the rate to `limit`.
 #[must_use]
 pub fn needed_for(window: Window, round_trip: Span, known: Option<Rate>, limit: Option<Rate>) -> u8 {
     let of_path = needed(window, round_trip, known);

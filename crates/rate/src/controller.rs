@@ -1,22 +1,27 @@
-//! Ceilings of all connections of a transfer, and how many connections there should be: the one place
-//! where the rate is decided.
+//! Ceilings of all connections of a transfer, and the number of connections: the one place where
+//! the rate is decided.
 //!
 //! ```text
-//!  TCP_INFO of each connection ─┐                       ┌─► ceilings of connections (SO_MAX_PACING_RATE)
-//!  receiver's ring ─────────────┤                       ├─► the connections after the first may send
+//!  TCP_INFO of each connection ─┐                       ┌─► ceilings (SO_MAX_PACING_RATE)
+//!  receiver's ring ─────────────┤                       ├─► connections after the first may send
 //!  blocks that wait, processors ┼─► Controller::on_tick ┼─► more connections are wanted
-//!  user's and key's ceilings ───┘     Mode, Ceilings    ├─► a connection that holds up the end is retired
+//!  ceilings of user and key ────┘     Mode, Ceilings    ├─► a connection that delays the end is
+//!                                                       │   retired
 //!                                                       └─► the pace has changed, and why
 //! ```
 //!
-//! | mode | when | who finds the rate of the path | part |
-//! |---|---|---|---|
-//! | [`Mode::KernelPaced`] | an algorithm that finds it (`bbr`, `icdc`) is at work | the first connection's congestion control; the others take what it leaves | [`sharing`](crate::sharing) |
-//! | [`Mode::Bundle`] | the kernel's own algorithm must do on a long path | all connections, steered as one | [`bundle`](crate::bundle) |
-//! | [`Mode::PerConnection`] | the user has named another algorithm, the path is short, or there is none | congestion control of each connection, which has an equal share of the lowest ceiling | |
+//! Which part finds the rate of the path depends on the [`Mode`]:
 //!
-//! The lowest of the [`Ceilings`] holds for all connections together. Within one host only those of the
-//! user and the key do: there is no path, and the receiver holds the sender up by itself.
+//! - [`Mode::KernelPaced`], where an algorithm that finds it (`bbr`, `icdc`) is in use: the first
+//!   connection's congestion control; the others take what it leaves ([`sharing`](crate::sharing)).
+//! - [`Mode::Bundle`], where the kernel's own algorithm is in use on a long path: all connections,
+//!   steered as one ([`bundle`](crate::bundle)).
+//! - [`Mode::PerConnection`], where the user has named another algorithm, the path is short, or
+//!   there is none: congestion control of each connection, each with an equal share of the lowest
+//!   ceiling.
+//!
+//! The lowest of the [`Ceilings`] applies to all connections together. Within one host only those
+//! of the user and the key do: there is no path, and the receiver's window slows the sender down.
 
 mod kernel_paced;
 
@@ -34,13 +39,14 @@ pub use kernel_paced::KernelPaced;
 
 /// The connection that a session begins with.
 pub const FIRST: Number = 0;
-/// Interval of the ticks, unless a bundle looks sooner; of the watch over processors and the end.
+/// Interval of ticks, unless a bundle asks for shorter ones, and of the checks of processors and
+/// last blocks. Chosen: at 10 ms `throughput.txt` changes; at 40 ms
+/// `a_slow_disk_neither_starves_nor_is_flooded` fails.
 const TICK: Span = Span::from_millis(20);
+/// Lowest ceiling of a socket: the kernel stores whole bytes per second (`sk_max_pacing_rate`).
+const LEAST_CEILING: Rate = Rate::from_bytes_per_second(1);
 
-/// Lowest ceiling that a socket takes: the kernel keeps whole bytes per second.
-const LEAST: Rate = Rate::from_bytes_per_second(1);
-
-/// Finder of the rate that the path has free.
+/// Part that finds the rate that the path has free.
 #[derive(Debug)]
 pub enum Mode {
     /// Congestion control of the first connection.
@@ -60,7 +66,7 @@ pub struct Setup {
     pub processors: u64,
     /// Length of a block.
     pub block: ByteCount,
-    /// Interval at which the receiver tells the state of its ring.
+    /// Interval at which the receiver reports the state of its ring.
     pub feedback_interval: Span,
 }
 
@@ -69,7 +75,7 @@ pub struct Setup {
 pub struct ConnectionInfo {
     /// Its number, which no other connection of the transfer has had.
     pub number: Number,
-    /// `None` where it is not TCP.
+    /// State of its socket; `None` where it is not TCP.
     pub tcp: Option<TcpState>,
 }
 
@@ -78,15 +84,15 @@ pub struct ConnectionInfo {
 pub struct TcpState {
     /// Smoothed round-trip time.
     pub round_trip: Span,
-    /// Bytes that were acknowledged since it began.
+    /// Bytes acknowledged since it began.
     pub acknowledged: ByteCount,
     /// Rate at which it sends; [`Rate::MAX`] while nothing paces it.
     pub pacing_rate: Rate,
-    /// Ceiling of that rate.
+    /// Ceiling of the pacing rate.
     pub max_pacing_rate: Rate,
-    /// Something is on its way.
+    /// Whether bytes are in flight.
     pub in_flight: bool,
-    /// Time for which the receiver's window has held it up so far.
+    /// Time for which the receiver's window has limited it so far.
     pub window_limited: Span,
     /// Its state as a member of a bundle; `None` where the path is too short for a ceiling.
     pub member: Option<Member>,
@@ -95,24 +101,24 @@ pub struct TcpState {
 /// Data that is still to be sent, and the work that it takes.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    /// Blocks wait for a connection that takes them.
+    /// Whether blocks wait for a connection that takes them.
     pub blocks_wait: bool,
     /// Processor time that the threads of all connections have taken so far.
     pub worked: Span,
-    /// Debts of all connections, once there is nothing else to send; else empty.
+    /// Data that each connection still has to send, once there is nothing else to send; else empty.
     pub owed: Vec<Owed>,
 }
 
 /// A step that the executor carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A connection shall not send faster; [`Rate::MAX`] for no ceiling.
+    /// Set the ceiling of a connection; [`Rate::MAX`] for none.
     SetCeiling(Number, Rate),
-    /// The connections after the first may take blocks from now on.
+    /// Let the connections after the first take blocks from now on.
     Open,
-    /// So many connections there should be, which are more than there are.
+    /// Open further connections, up to this number in all.
     WantConnections(u64),
-    /// This connection would end much later than if others sent what it owes.
+    /// End this connection: it would be done much later than if others sent what it owes.
     Retire(Number),
     /// The ceiling of the path or the disk has changed.
     Paced(Pace),
@@ -134,7 +140,7 @@ pub enum Cause {
     Path(Reason),
     /// The receiver's disk is slower than what arrives.
     RingFills,
-    /// It keeps up again.
+    /// The disk keeps up again.
     RingEmptied,
 }
 
@@ -143,22 +149,22 @@ pub enum Cause {
 pub struct Ticked {
     /// Steps, in their order.
     pub actions: Vec<Action>,
-    /// When the next tick is due.
+    /// Time of the next tick.
     pub next: Time,
 }
 
-/// See the module's description.
+/// Controller of one transfer: see the module's description.
 #[derive(Debug)]
 pub struct Controller {
     setup: Setup,
     mode: Mode,
     ceilings: Ceilings,
     processors: Processors,
-    /// All in use.
+    /// Connections in use.
     connections: Vec<Number>,
-    /// Ceilings that connections have.
+    /// Ceilings that are set.
     set: BTreeMap<Number, Rate>,
-    /// When processors and debts are looked at again.
+    /// Time at which processors and last blocks are checked next.
     next_watch: Time,
 }
 
@@ -171,18 +177,19 @@ impl Controller {
         Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN }
     }
 
-    /// Notes the ceilings of the key and of the user, for the next tick.
+    /// Stores the ceilings of the key and of the user for the next tick.
     pub fn note_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) {
         (self.ceilings.key, self.ceilings.user) = (key, user);
     }
 
-    /// Sets the ceilings of the key and of the user at once. A bundle obeys from its next look on.
+    /// Sets the ceilings of the key and of the user at once; a bundle applies them at its next
+    /// update.
     pub fn set_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) -> Vec<Action> {
         self.note_ceilings(key, user);
         self.share_out()
     }
 
-    /// Takes a further connection in, before it sends.
+    /// Adds a connection, before it sends.
     pub fn on_joined(&mut self, number: Number) -> Vec<Action> {
         if !self.connections.contains(&number) {
             self.connections.push(number);
@@ -190,7 +197,8 @@ impl Controller {
         self.share_out()
     }
 
-    /// Decides by the state of all connections in use, of the receiver's ring and of what is pending.
+    /// Decides by the state of all connections in use, of the receiver's ring and of the pending
+    /// data.
     pub fn on_tick(
         &mut self,
         now: Time,
@@ -204,10 +212,10 @@ impl Controller {
         self.connections = connections.iter().map(|info| info.number).collect();
         self.set.retain(|number, _| self.connections.contains(number));
         let next = match &mut self.mode {
-            Mode::Bundle(bundle) if now < bundle.next_look() => bundle.next_look(),
+            Mode::Bundle(bundle) if now < bundle.next_update() => bundle.next_update(),
             Mode::Bundle(bundle) => {
                 actions.extend(steer(bundle, &mut self.ceilings, &mut self.set, now, connections));
-                bundle.next_look()
+                bundle.next_update()
             }
             Mode::KernelPaced(paced) => {
                 let opens = paced.on_tick(now, connections, first, pending.blocks_wait);
@@ -233,20 +241,21 @@ impl Controller {
         matches!(self.mode, Mode::Bundle(_)) && now >= self.next_watch
     }
 
-    /// Asks for connections where processors need them, and ends one that holds up the end.
+    /// Asks for connections where processors need them, and ends one that delays the end.
     fn watch(&mut self, now: Time, pending: &Pending, actions: &mut Vec<Action>) {
         let connections = self.connections.len() as u64;
         let Pending { blocks_wait, worked, ref owed } = *pending;
-        let wanted = self.processors.look(&processors::Look { at: now, connections, worked, blocks_wait });
+        let wanted = self.processors.on_sample(&processors::Sample { at: now, connections, worked, blocks_wait });
         actions.extend(wanted.map(Action::WantConnections));
         if let Mode::Bundle(bundle) = &self.mode {
             let slow = bundle.holding_up(owed, self.setup.block);
-            // The first one carries the session.
+            // The first connection carries the session's messages.
             actions.extend(slow.filter(|number| *number != FIRST).map(Action::Retire));
         }
     }
 
-    /// The disk's ceiling by the state of the ring; an action where there begins or ceases to be one.
+    /// Updates the disk's ceiling by the state of the ring; an action where a ceiling begins or
+    /// ends.
     fn on_ring(&mut self, ring: &RingState, round_trip: Span) -> Option<Action> {
         let disk = disk_ceiling::ceiling(ring, round_trip + self.setup.feedback_interval);
         let before = std::mem::replace(&mut self.ceilings.disk, disk);
@@ -254,8 +263,8 @@ impl Controller {
         (disk.is_some() != before.is_some()).then_some(Action::Paced(Pace { ceiling: disk, cause }))
     }
 
-    /// New ceilings of connections where each has its share of the lowest of all; a bundle shares by
-    /// itself.
+    /// New ceilings of connections, each a share of the lowest ceiling; none for a bundle, which
+    /// has its own shares.
     fn share_out(&mut self) -> Vec<Action> {
         let left_to_others = match &self.mode {
             Mode::KernelPaced(paced) => paced.left_to_others(),
@@ -267,11 +276,12 @@ impl Controller {
         let limit = limit.unwrap_or(Rate::MAX);
         let others = (self.connections.len() as u64).saturating_sub(1);
         let part = |rate: Rate, count: u64| if rate == Rate::MAX { rate } else { rate / count.max(1) };
-        let each = left_to_others.map(|left| part(limit, others + 1).min(part(left, others)).max(LEAST));
-        let first = if limit == Rate::MAX { limit } else { (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST) };
+        let each = left_to_others.map(|left| part(limit, others + 1).min(part(left, others)).max(LEAST_CEILING));
+        let first =
+            if limit == Rate::MAX { limit } else { (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST_CEILING) };
         let mut actions = Vec::new();
         for number in &self.connections {
-            // One that takes no blocks yet needs no ceiling.
+            // A connection that takes no blocks yet needs no ceiling.
             let Some(ceiling) = (if *number == FIRST { Some(first) } else { each }) else { continue };
             if self.set.get(number).copied().unwrap_or(Rate::MAX) != ceiling {
                 self.set.insert(*number, ceiling);
@@ -281,8 +291,8 @@ impl Controller {
         actions
     }
 
-    /// Whether a connection should take a frame of this length while `unsent` are left to be sent: all
-    /// wait for the one that is done last.
+    /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
+    /// the transfer ends with its slowest connection.
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         match &self.mode {
@@ -297,14 +307,14 @@ impl Controller {
         matches!(self.mode, Mode::KernelPaced(_))
     }
 
-    /// Ceiling of the first connection, and whose the lowest ceiling is; `None` if there is none.
+    /// Ceiling of the first connection and owner of the lowest ceiling; `None` if there is none.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;
         Some(Limit { rate: self.set.get(&FIRST).copied().unwrap_or(Rate::MAX), limiter })
     }
 
-    /// Rate that the path has free for this transfer; `None` while it is not known here.
+    /// Rate that the path has free for this transfer; `None` while it is not known.
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.mode {
@@ -314,7 +324,7 @@ impl Controller {
         }
     }
 
-    /// State of the search for the path's rate, if it is searched here.
+    /// State of the search for the path's rate; `None` where the kernel searches.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         match &self.mode {
@@ -324,7 +334,7 @@ impl Controller {
     }
 }
 
-/// Has a bundle look at its members; what follows, the ceilings that are set included.
+/// Updates a bundle; returns the actions that follow, its members' new ceilings among them.
 fn steer(
     bundle: &mut Bundle,
     ceilings: &mut Ceilings,
@@ -334,7 +344,7 @@ fn steer(
 ) -> Vec<Action> {
     let member = |info: &ConnectionInfo| Some((info.number, info.tcp?.member?));
     let members: Vec<_> = connections.iter().filter_map(member).collect();
-    let plan = bundle.look(now, &members, ceilings.lowest_but_path().unwrap_or(Rate::MAX));
+    let plan = bundle.update(now, &members, ceilings.lowest_but_path().unwrap_or(Rate::MAX));
     ceilings.path = Some(bundle.level()).filter(|level| *level < Rate::MAX);
     set.extend(plan.ceilings.iter().copied());
     let set = plan.ceilings.into_iter().map(|(number, ceiling)| Action::SetCeiling(number, ceiling));

@@ -1,34 +1,55 @@
-//! What is remembered of paths, so that a later connection need not search.
+//! Rates that paths have carried, remembered as the starting point of later connections.
 //!
 //! A path is a destination prefix (/24 of IPv4, /48 of IPv6, as address registries and routing
-//! tables go) together with the local address, which stands for the interface. Remembered are the
-//! rate that the path has shown to the last connection, and the least round-trip time. Where the
-//! rate is found by itself, by trains or below a ceiling, that is the highest one that stood for
-//! four round trips, though a busy host may have sent less; else it is the best rate that was held
-//! without a loss that mattered. The model is the IETF's "Convergence of congestion control from
-//! retained state" (careful resume): what is remembered is used only if the round-trip time of the
-//! new connection is about the same; the first flight goes at half of the rate; the whole is used
-//! once that has been confirmed. What a later connection holds takes its place; one that holds
-//! nothing leaves it until it is too old.
+//! tables use) together with the local address, which stands for the interface. Remembered are its
+//! rate and its least round-trip time. Where trains or a ceiling find the rate, it is the highest
+//! one that held for four round trips, though a busy host may have sent less; otherwise it is the
+//! best rate that was held without significant loss. The model is Careful Resume (RFC 9959): the
+//! remembered rate is used only if the round-trip time of the new connection is about the same; the
+//! first flight goes at half of the rate; all of it is used once that has been confirmed. The rate
+//! that a later connection finds replaces it; a connection that finds none leaves it until it is
+//! too old.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use icdc_units::{ByteCount, Prefix, Rate, Span, Time};
+use icdc_units::{ByteCount, Prefix, Rate, Ratio, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// Paths change. What is older than this says nothing.
+/// Greatest age of an entry, because paths change. Chosen: a month.
 pub const OLDEST: Span = Span::from_secs(30 * 24 * 3600);
-/// Most paths that are kept; the oldest go first.
+/// Most entries; the oldest go first. Chosen: the file stays small enough to be read at each start
+/// (`crates/tuning/src/known_paths.rs`).
 pub const MOST: usize = 1000;
-/// The round-trip time may differ by an eighth and this.
-const SLACK: Span = Span::from_millis(2);
+/// Part by which the round-trip time of the same path may differ, beside [`ROUND_TRIP_SLACK`].
+/// Chosen: at 1/16 and 1/4 `another_round_trip_time_is_another_path_and_time_passes` fails.
+const ROUND_TRIP_TOLERANCE: Ratio = Ratio::new(1, 8);
+/// Time by which the round-trip time of the same path may differ besides. Chosen: at 1 ms and 4 ms
+/// `another_round_trip_time_is_another_path_and_time_passes` fails.
+const ROUND_TRIP_SLACK: Span = Span::from_millis(2);
+/// Round trips for which a safe rate is carried, twice in a row. Chosen: no test fails at 2 and 8.
+const SAFE_ROUNDS: u64 = 4;
+/// Shortest time of [`SAFE_ROUNDS`]. Chosen: at 1000 ms
+/// `only_a_rate_that_was_carried_for_a_while_without_loss_is_worth_remembering` fails; at 250 ms no
+/// test fails.
+const SHORTEST_SPAN: Span = Span::from_millis(500);
+/// Greatest multiple of the first rate that the second one may be: a rate that still grows is not
+/// the path's. Chosen: no test fails at 11/10 and 7/5.
+const SAFE_GROWTH: Ratio = Ratio::new(6, 5);
+/// Greatest part of the packets that may be lost at a safe rate. Chosen: no test fails at 1/2000
+/// and 1/500.
+const SAFE_LOSS: Ratio = Ratio::new(1, 1000);
+/// Part of a rate that was found which must have been carried meanwhile: less is a sender that did
+/// not try. Chosen: at 1
+/// `what_the_path_has_shown_is_remembered_and_not_what_a_busy_host_made_of_it` fails; at 1/4 no
+/// test fails.
+const USED_SHARE: Ratio = Ratio::new(1, 2);
 
-/// One path, as it is kept.
+/// A remembered path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPath {
-    /// Destinations.
+    /// Destination prefix.
     pub to: Prefix,
     /// Local address.
     pub from: IpAddr,
@@ -36,49 +57,49 @@ pub struct KnownPath {
     pub rate: Rate,
     /// Least round-trip time.
     pub round_trip: Span,
-    /// When that was: seconds since 1970.
+    /// Time at which that was found, in seconds since 1970.
     pub seen: u64,
 }
 
 impl KnownPath {
-    /// Whether it is no older than [`OLDEST`] at `now`, in seconds since 1970.
+    /// Whether the entry is no older than [`OLDEST`] at `now`, in seconds since 1970.
     #[must_use]
     pub fn is_young(&self, now: u64) -> bool {
         now.saturating_sub(self.seen) <= OLDEST.as_secs()
     }
 
-    /// How long the handshake of a new connection may take that is on the same path.
+    /// Handshake times of new connections that count as on the same path.
     #[must_use]
     pub fn round_trips(&self) -> RangeInclusive<Span> {
-        let difference = self.round_trip / 8 + SLACK;
+        let difference = self.round_trip * ROUND_TRIP_TOLERANCE + ROUND_TRIP_SLACK;
         self.round_trip - difference..=self.round_trip + difference
     }
 }
 
-/// What a new connection may start from.
+/// Starting point of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// Rate of payload that the path carried last.
+    /// Rate of payload that the path last carried.
     pub rate: Rate,
-    /// Its least round-trip time then.
+    /// Least round-trip time of the path at that time.
     pub round_trip: Span,
 }
 
-/// The paths that are remembered.
+/// The remembered paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
     paths: Vec<KnownPath>,
 }
 
 impl KnownPaths {
-    /// All of them, the newest first.
+    /// All paths, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &KnownPath> {
         self.paths.iter()
     }
 
-    /// What a connection from `from` to `to` may start from whose handshake took `round_trip`, at
-    /// `now` in seconds since
-    /// 1970. `None` if the path is not known, not known any more, or seems to be another one.
+    /// Starting point of a connection from `from` to `to` whose handshake took `round_trip`, at
+    /// `now` in seconds since 1970. `None` if the path is not known, the entry is too old, or the
+    /// round-trip time is that of another path.
     #[must_use]
     pub fn resume(&self, from: IpAddr, to: IpAddr, round_trip: Span, now: u64) -> Option<Resumption> {
         let prefix = prefix(to);
@@ -87,7 +108,7 @@ impl KnownPaths {
             .then_some(Resumption { rate: known.rate, round_trip: known.round_trip })
     }
 
-    /// Remembers what a connection found.
+    /// Stores what a connection found, in place of an older entry for the path.
     pub fn remember(&mut self, from: IpAddr, to: IpAddr, found: Resumption, now: u64) {
         let to = prefix(to);
         self.paths.retain(|path| !(path.to == to && path.from == from));
@@ -95,7 +116,7 @@ impl KnownPaths {
         self.paths.truncate(MOST);
     }
 
-    /// Forgets the paths that are `meant`, and gives them.
+    /// Removes the paths that are `meant`, and returns them.
     pub fn forget(&mut self, meant: impl Fn(&KnownPath) -> bool) -> Vec<KnownPath> {
         let (forgotten, kept) = std::mem::take(&mut self.paths).into_iter().partition(meant);
         self.paths = kept;
@@ -108,55 +129,42 @@ fn prefix(address: IpAddr) -> Prefix {
     Prefix::around(address, if address.is_ipv4() { 24 } else { 48 })
 }
 
-/// A safe rate is carried for so many round trips twice,
-const ROUND_TRIPS: u64 = 4;
-/// for this at least,
-const LEAST: Span = Span::from_millis(500);
-/// the second time no more than a fifth faster than the first, as what still grows is no rate of
-/// the path,
-const GROWTH: (u64, u64) = (6, 5);
-/// and loses no more than one packet in so many.
-const PACKETS_PER_LOSS: u64 = 1000;
-
-/// A rate that was found counts if at least this share of it was carried meanwhile: one in so many.
-const USED: u64 = 2;
-
-/// Watches a connection for the rate that is worth remembering.
+/// Meter of the rate of a connection that is worth remembering.
 #[derive(Debug, Default)]
 pub struct PathWatch {
-    seen: VecDeque<Seen>,
+    snapshots: VecDeque<Snapshot>,
     rate: Option<Rate>,
     round_trip: Span,
-    standing: Option<Standing>,
-    /// The highest rate that was found and stood for a while.
+    candidate: Option<Candidate>,
+    /// Highest rate that was found and held for [`SAFE_ROUNDS`].
     shown: Option<Rate>,
 }
 
-/// A rate that was found and has not been less since.
+/// A rate that was found and has not been lower since.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct Candidate {
     since: Time,
     acknowledged: ByteCount,
     least: Rate,
 }
 
-/// What `TCP_INFO` said at a time.
+/// Counters of `TCP_INFO` at one time.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Snapshot {
     at: Time,
     acknowledged: ByteCount,
     retransmitted: u64,
 }
 
-impl Seen {
+impl Snapshot {
     fn rate_since(self, before: Self) -> Rate {
         (self.acknowledged - before.acknowledged) / (self.at - before.at)
     }
 }
 
 impl PathWatch {
-    /// Takes note of what `TCP_INFO` says while nothing but the path limits: bytes acknowledged,
-    /// packets retransmitted, least round-trip time, and bytes of a packet.
+    /// Adds the counters of `TCP_INFO` while only the path limits the connection: bytes
+    /// acknowledged, packets retransmitted, least round-trip time, and bytes of a packet.
     pub fn update(
         &mut self,
         now: Time,
@@ -165,53 +173,54 @@ impl PathWatch {
         round_trip: Span,
         packet: ByteCount,
     ) {
-        let span = (round_trip * ROUND_TRIPS).max(LEAST);
-        while self.seen.get(1).is_some_and(|seen| now - seen.at >= span * 2) {
-            self.seen.pop_front();
+        let span = (round_trip * SAFE_ROUNDS).max(SHORTEST_SPAN);
+        while self.snapshots.get(1).is_some_and(|seen| now - seen.at >= span * 2) {
+            self.snapshots.pop_front();
         }
         self.round_trip = round_trip;
-        let last = Seen { at: now, acknowledged, retransmitted };
-        if let Some(&first) = self.seen.front().filter(|first| now - first.at >= span * 2)
-            && let Some(&middle) = self.seen.iter().rev().find(|seen| now - seen.at >= span)
+        let last = Snapshot { at: now, acknowledged, retransmitted };
+        if let Some(&first) = self.snapshots.front().filter(|first| now - first.at >= span * 2)
+            && let Some(&middle) = self.snapshots.iter().rev().find(|seen| now - seen.at >= span)
         {
             let packets = (acknowledged - first.acknowledged).as_u64() / packet.as_u64().max(1);
             let lost = retransmitted.saturating_sub(first.retransmitted);
             let (earlier, later) = (middle.rate_since(first), last.rate_since(middle));
-            if lost * PACKETS_PER_LOSS <= packets && later <= earlier.scaled(GROWTH.0, GROWTH.1) {
+            if lost <= packets * SAFE_LOSS && later <= earlier * SAFE_GROWTH {
                 let rate = earlier.min(later);
                 self.rate = Some(self.rate.map_or(rate, |best| best.max(rate)));
             }
         }
-        self.seen.push_back(last);
+        self.snapshots.push_back(last);
     }
 
-    /// Takes note of the rate that congestion control, or what keeps a ceiling over it, has found
-    /// the path to have free; `None` while it has found none. What sends less than that need not be
-    /// the path.
+    /// Adds the rate that congestion control, or the search for a ceiling, has found the path to
+    /// have free; `None` while it has found none. A connection that sends less than that need not
+    /// be limited by the path.
     pub fn found_free(&mut self, now: Time, free: Option<Rate>, acknowledged: ByteCount, round_trip: Span) {
         let Some(free) = free else {
-            self.standing = None;
+            self.candidate = None;
             return;
         };
         self.round_trip = round_trip;
-        let standing = self.standing.get_or_insert(Standing { since: now, acknowledged, least: free });
-        standing.least = standing.least.min(free);
-        let span = now - standing.since;
-        if span < (round_trip * ROUND_TRIPS).max(LEAST) {
+        let candidate = self.candidate.get_or_insert(Candidate { since: now, acknowledged, least: free });
+        candidate.least = candidate.least.min(free);
+        let span = now - candidate.since;
+        if span < (round_trip * SAFE_ROUNDS).max(SHORTEST_SPAN) {
             return;
         }
-        if (acknowledged - standing.acknowledged) / span >= standing.least / USED {
-            self.shown = self.shown.max(Some(standing.least));
+        if (acknowledged - candidate.acknowledged) / span >= candidate.least * USED_SHARE {
+            self.shown = self.shown.max(Some(candidate.least));
         }
-        self.standing = Some(Standing { since: now, acknowledged, least: free });
+        self.candidate = Some(Candidate { since: now, acknowledged, least: free });
     }
 
-    /// Something else limits for now: what was seen before does not go together with what comes.
+    /// Discards the counters of [`Self::update`]: something else than the path limits the
+    /// connection now.
     pub fn pause(&mut self) {
-        self.seen.clear();
+        self.snapshots.clear();
     }
 
-    /// What is worth remembering, if anything is.
+    /// Rate and round-trip time that are worth remembering; `None` if nothing is.
     #[must_use]
     pub fn found(&self) -> Option<Resumption> {
         let rate = self.shown.or(self.rate).filter(|rate| !rate.is_zero())?;

@@ -1,63 +1,71 @@
-//! How many connections the processors of the sending host need.
+//! Number of connections that the processors of the sending host need.
 //!
-//! A connection is served by one thread, which encrypts and hands to the kernel, so it carries no more
+//! A connection is served by one thread, which encrypts and calls the kernel, so it carries no more
 //! than one processor does. Where these threads hardly ever wait although blocks do, twice as many
-//! share the work, up to one for each processor: with more to do than processors they wait for each
-//! other, and no more are asked for.
+//! connections are asked for, up to one for each processor: with more than that, threads wait for
+//! each other.
 
 use icdc_units::{Span, Time};
 
-/// How long the threads are watched.
-const ROUND: Span = Span::from_millis(500);
-/// Threads that work for such a share of the time (per cent) are what limits.
-const BUSY: u64 = 85;
+/// Time over which the load of threads is measured. Chosen: at 250 ms and 1000 ms `throughput.txt`
+/// changes.
+const PERIOD: Span = Span::from_millis(500);
+/// Load from which threads limit the rate, in per cent. Chosen: at 43
+/// `a_path_or_a_source_that_limits_is_no_reason` fails (and 1 more); at 170
+/// `those_that_do_not_come_are_asked_for_once` fails (and 3 more).
+const BUSY_PERCENT: u64 = 85;
+/// Connections that are asked for at once, for each that there is. Chosen: at 1
+/// `those_that_do_not_come_are_asked_for_once` fails (and 3 more); at 4
+/// `looks_that_a_bundle_wants_often_do_not_change_how_processors_are_watched` fails.
+const CONNECTION_FACTOR: u64 = 2;
 
-/// What is seen of the connections.
+/// State of all connections at one time.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
-    /// When.
+pub struct Sample {
+    /// Time of the sample.
     pub at: Time,
-    /// How many there are.
+    /// Number of connections.
     pub connections: u64,
     /// Processor time that their threads have taken so far, together.
     pub worked: Span,
-    /// Blocks wait for a connection that takes them.
+    /// Whether blocks wait for a connection that takes them.
     pub blocks_wait: bool,
 }
 
-/// See the module's description.
+/// Detector of threads that limit the rate.
 #[derive(Debug)]
 pub struct Processors {
-    /// As many as this process may use.
+    /// Number of processors that this process may use.
     count: u64,
-    /// The look with which a round began.
-    begun: Option<Look>,
-    /// Most that were asked for: where they cannot be had, asking again brings none.
+    /// Sample with which the period in progress began.
+    begun: Option<Sample>,
+    /// Greatest number that was asked for: a request that was not met is not repeated.
     asked: u64,
 }
 
 impl Processors {
-    /// Of a process that may use so many.
+    /// A detector for a process that may use `count` processors.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self { count, begun: None, asked: 0 }
     }
 
-    /// Takes note of a look. How many connections there should be, where these are more than there are.
-    pub fn look(&mut self, now: &Look) -> Option<u64> {
+    /// Processes a sample; returns the number of connections that there should be, if that is more
+    /// than there are.
+    pub fn on_sample(&mut self, now: &Sample) -> Option<u64> {
         let begun = *self.begun.get_or_insert(*now);
         if now.connections != begun.connections || !now.blocks_wait {
             self.begun = Some(*now);
             return None;
         }
         let span = now.at - begun.at;
-        if span < ROUND {
+        if span < PERIOD {
             return None;
         }
         self.begun = Some(*now);
         let could = span * now.connections;
-        let wanted = (now.connections * 2).min(self.count);
-        let are_busy = (now.worked - begun.worked) * 100 >= could * BUSY;
+        let wanted = (now.connections * CONNECTION_FACTOR).min(self.count);
+        let are_busy = (now.worked - begun.worked) * 100 >= could * BUSY_PERCENT;
         if !are_busy || wanted <= now.connections.max(self.asked) {
             return None;
         }
@@ -70,13 +78,13 @@ impl Processors {
 mod tests {
     use super::*;
 
-    /// Connections after ten rounds on a host of 8 processors of which `others` take so many, where each connection
-    /// could work for `share` per cent of the time.
+    /// Connections after ten periods on a host of 8 processors, of which other programs take
+    /// `others`, where each connection could work for `share` per cent of the time.
     fn connections(share: u64, others: u64, blocks_wait: bool) -> u64 {
         let (mut processors, mut count, mut worked) = (Processors::new(8), 1, Span::ZERO);
         for step in 0..100 {
             let at = Time::ORIGIN + Span::from_millis(step * 50);
-            if let Some(wanted) = processors.look(&Look { at, connections: count, worked, blocks_wait }) {
+            if let Some(wanted) = processors.on_sample(&Sample { at, connections: count, worked, blocks_wait }) {
                 count = wanted;
             }
             let most = Span::from_millis(50) * (8 - others);
@@ -98,7 +106,7 @@ mod tests {
         for step in 0..100 {
             let worked = Span::from_millis(50) * step;
             let at = Time::ORIGIN + worked;
-            asked += processors.look(&Look { at, connections: 1, worked, blocks_wait: true }).map_or(0, |_| 1);
+            asked += processors.on_sample(&Sample { at, connections: 1, worked, blocks_wait: true }).map_or(0, |_| 1);
         }
         assert_eq!(asked, 1);
     }

@@ -1,101 +1,115 @@
-//! One rate for several connections of which the first finds what the path has free: the others
-//! take what it leaves.
+//! Rate of the connections after the first, where the first connection's congestion control finds
+//! the rate that the path has free: the others send what it leaves.
 //!
 //! ```text
-//!  free     rate that the first connection's congestion control has found: the least of a round trip
-//!  total    free + what the others carried, the least of the last four round trips: what they carry now the first one does not know yet
+//!  free     rate that the first connection's congestion control has found: the least of a round
+//!           trip
+//!  total    free + what the others carried, the least of the last four round trips: the first one
+//!           does not know yet what they carry now
 //!
-//!  others ≤ total − what the first one carried         up by half of what is missing while windows hold the first one up, or
-//!                                                      when nothing waits any more and they send their last blocks;
-//!                                                      by total/40 once it has fallen behind what waits for PATIENCE
+//!  others ≤ total − what the first one carried
+//!           up by half of what is missing while windows limit the first one, or when nothing waits
+//!           any more and they send their last blocks; by total/40 once it has fallen behind what
+//!           waits for PATIENCE_ROUNDS
 //! ```
 //!
-//! A connection that its window holds up sends no trains and does not see what the others take: its
-//! `free` is then not added to.
+//! A connection that its window limits sends no trains and does not see what the others take:
+//! nothing is then added to its `free`.
 //!
-//! The first connection sees what the others send as it sees everybody's traffic, and leaves it
-//! alone. So the sum of all is what one connection alone would take: a start costs one burst, and
-//! one of them tries whether there is more. As long as the first one carries all that is free the
-//! others have nothing to do.
+//! To the first connection the others are traffic like any other, to which it yields. So the sum of
+//! all is what one connection alone would take: a start costs one burst, and one of them searches
+//! for more. As long as the first connection carries all that is free, the others send nothing.
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
-/// Shortest time over which anything is judged.
+/// Shortest time over which anything is judged. Chosen: no test fails at 10 ms and 40 ms.
 const SHORTEST_ROUND: Span = Span::from_millis(20);
-/// Round trips for which data has waited after which the others do their part though the first one
-/// has not found a limit, or for which it has fallen behind one that it has found: a start is over
-/// by then, and a pause of the host.
-const PATIENCE: u64 = 32;
-/// That patience, on short paths.
+/// Round trips for which data has waited after which the others start though the first one has not
+/// found a limit, or for which the first one has fallen behind one that it has found. A start, or a
+/// pause of the host, is over by then. Chosen: at 16
+/// `the_others_wait_until_the_first_one_is_known_not_to_carry_all` fails; at 64
+/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more).
+const PATIENCE_ROUNDS: u64 = 32;
+/// Shortest time of [`PATIENCE_ROUNDS`]. Chosen: at 6 s
+/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more); at 1.5 s no test
+/// fails.
 const LEAST_PATIENCE: Span = Span::from_secs(3);
-/// Round trips that it takes to learn of what others send: a train's, and those of the next ones
-/// that confirm it.
-const LAG: usize = 4;
-/// Once they have blocks, the others may send so much of the total, one in so many, that those get
-/// through.
-const REST: u64 = 16;
-/// The others grow by that share of the total, one in so many, where it is not the kernel that says
-/// that the first one is held up.
-const STEP: u64 = 40;
+/// Round trips in which the first one learns of what the others send: one of a train, and those of
+/// the next trains, which confirm it. Chosen; not varied.
+const LEARNING_ROUNDS: usize = 4;
+/// Part of the total that the others may always send once they have blocks, so that these arrive.
+/// Chosen: at 1/32 and 1/8 `throughput.txt` changes.
+const REST_SHARE: Ratio = Ratio::new(1, 16);
+/// Part of the total by which the others grow in a round trip where the kernel does not report that
+/// the first one is limited. Chosen: at 1/80 and 1/20 `throughput.txt` changes.
+const GROWTH_STEP: Ratio = Ratio::new(1, 40);
+/// Part of what is missing by which they grow where it does. Chosen: at 1/4 and 1 `throughput.txt`
+/// changes.
+const MISSING_STEP: Ratio = Ratio::new(1, 2);
+/// The first one has fallen behind if it carries less than what is free by this part. Chosen: at
+/// 1/16 `throughput.txt` changes; at 1/4
+/// `the_sum_is_never_more_than_the_path_has_by_more_than_a_step` fails.
+const BEHIND_THRESHOLD: Ratio = Ratio::new(1, 8);
 
-/// What is seen of the connections.
+/// State of all connections at one time.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
-    /// When.
+pub struct Sample {
+    /// Time of the sample.
     pub at: Time,
-    /// Round-trip time of the first one.
+    /// Round-trip time of the first connection.
     pub round_trip: Span,
     /// Rate at which its congestion control lets it send; `None` while it sets none.
     pub pacing: Option<Rate>,
-    /// Bytes of its that have been acknowledged.
+    /// Bytes of the first connection that have been acknowledged.
     pub first: ByteCount,
-    /// Bytes of all others.
+    /// Bytes of all others that have been acknowledged.
     pub others: ByteCount,
-    /// For how long the receiver's window or its own buffer has held it up so far.
+    /// Time for which the receiver's window or its own buffer has limited the first one so far.
     pub held_up: Span,
-    /// Blocks wait for a connection that takes them.
+    /// Whether blocks wait for a connection that takes them.
     pub blocks_wait: bool,
 }
 
-/// What the others may send, together.
+/// Rate of the connections after the first, together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Nothing: the first one does it all.
+    /// None: the first one carries all.
     Nothing,
-    /// So much.
+    /// At most this rate.
     Rate(Rate),
-    /// Anything: no limit of the path has been found.
+    /// Any: no limit of the path has been found.
     Anything,
 }
 
-/// See the module's description.
+/// Controller of the connections after the first: see the module's description.
 #[derive(Debug, Default)]
 pub struct Sharing {
     round: Option<Round>,
     others: Option<Rate>,
-    /// What the others carried in the last round trips.
-    carried: [Rate; LAG],
-    /// Since when data has waited, with a limit or without.
+    /// Rates of the others in the last round trips.
+    carried: [Rate; LEARNING_ROUNDS],
+    /// Time since which data has waited.
     begun: Option<Time>,
-    /// Since when the first one has fallen behind, without a round trip in which it did not.
+    /// Time since which the first one has carried less than is free, in each round trip.
     behind: Option<Time>,
-    /// What was free when the others carried nothing.
+    /// Free rate when the others last carried nothing.
     alone: Rate,
     /// The others have blocks.
     opened: bool,
 }
 
-/// A round trip under way.
+/// A round trip in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    begin: Look,
+    begin: Sample,
+    /// Least rate of the first one's congestion control.
     free: Option<Rate>,
     blocks_wait: bool,
 }
 
 impl Sharing {
-    /// Takes note of a look. Several in a round trip are good.
-    pub fn look(&mut self, now: &Look) -> Share {
+    /// Processes a sample, of which there are to be several in a round trip.
+    pub fn on_sample(&mut self, now: &Sample) -> Share {
         if now.blocks_wait {
             self.begun.get_or_insert(now.at);
         }
@@ -114,7 +128,7 @@ impl Sharing {
         let share = match (self.others, now.pacing) {
             (Some(rate), _) if !rate.is_zero() => Share::Rate(rate),
             (None, None) if self.begun.is_some_and(|begun| now.at - begun >= patience) => Share::Anything,
-            // Those that have blocks go on; what they may send is known a round trip after the
+            // Those that have blocks continue; their rate is known a round trip after the first
             // limit.
             _ if self.opened => Share::Anything,
             _ => Share::Nothing,
@@ -123,7 +137,8 @@ impl Sharing {
         share
     }
 
-    fn judge(&mut self, round: &Round, now: &Look, span: Span, free: Rate) {
+    /// Sets the rate of the others by a complete round trip of length `span`.
+    fn judge(&mut self, round: &Round, now: &Sample, span: Span, free: Rate) {
         let first = (now.first - round.begin.first) / span;
         self.carried.rotate_right(1);
         self.carried[0] = (now.others - round.begin.others) / span;
@@ -135,23 +150,23 @@ impl Sharing {
         }
         let bound = if held_up { self.alone.max(free) } else { Rate::MAX };
         let (total, most) = ((free + known).min(bound), (free + self.carried[0]).min(bound) - first);
-        let is_behind = round.blocks_wait && first < free - free / 8;
+        let is_behind = round.blocks_wait && first < free - free * BEHIND_THRESHOLD;
         self.behind = is_behind.then(|| self.behind.unwrap_or(round.begin.at));
         let has_fallen_behind = self.behind.is_some_and(|since| now.at - since >= patience(now.round_trip));
         let ends = self.opened && !round.blocks_wait;
         let missing = total - first - allowed;
         let more = match (held_up || ends, has_fallen_behind) {
-            (true, _) => missing / 2,
-            (false, true) => missing.min(total / STEP),
+            (true, _) => missing * MISSING_STEP,
+            (false, true) => missing.min(total * GROWTH_STEP),
             (false, false) => Rate::ZERO,
         };
-        let rest = if self.opened { total / REST } else { Rate::ZERO };
+        let rest = if self.opened { total * REST_SHARE } else { Rate::ZERO };
         self.others = Some((allowed + more).min(most).max(rest));
     }
 }
 
 fn patience(round_trip: Span) -> Span {
-    (round_trip * PATIENCE).max(LEAST_PATIENCE)
+    (round_trip * PATIENCE_ROUNDS).max(LEAST_PATIENCE)
 }
 
 #[cfg(test)]
@@ -161,8 +176,8 @@ mod tests {
     const RTT: Span = Span::from_millis(100);
     const CAPACITY: Rate = Rate::from_bits_per_second(1_000_000_000);
 
-    /// What the first connection carries of what is free (`held`: a window that holds it up), and
-    /// what the others are allowed, by round trip.
+    /// A path of [`CAPACITY`] with `background` traffic in each round trip, and a first connection
+    /// with this window.
     struct Path {
         window: Rate,
         background: fn(u64) -> Rate,
@@ -171,6 +186,7 @@ mod tests {
     }
 
     impl Path {
+        /// Rates of the first connection and of the others, by round trip.
         fn run(&self, rounds: u64) -> Vec<(Rate, Rate)> {
             let (mut sharing, mut allowed, mut seen) = (Sharing::default(), Rate::ZERO, Vec::new());
             let (mut at, mut first, mut others, mut held_up) =
@@ -189,7 +205,7 @@ mod tests {
                     held_up += if self.is_held_up { RTT / 10 } else { Span::ZERO };
                     // A train.
                     let pacing = Some(if step == 3 { free * 2 } else { free });
-                    let share = sharing.look(&Look {
+                    let share = sharing.on_sample(&Sample {
                         at,
                         round_trip: RTT,
                         pacing,
@@ -250,7 +266,7 @@ mod tests {
         assert!((first + others).ratio(CAPACITY) < 0.55, "{first} {others}");
     }
 
-    /// Looks at the first connection of a path of which it cannot see what the others take.
+    /// A first connection that does not see what the others take.
     struct Blind {
         sharing: Sharing,
         at: Time,
@@ -268,7 +284,7 @@ mod tests {
                 self.held_up += if is_held_up { RTT / 10 } else { Span::ZERO };
                 let Self { at, first, others, held_up, .. } = *self;
                 let pacing = Some(CAPACITY);
-                self.sharing.look(&Look { at, round_trip: RTT, pacing, first, others, held_up, blocks_wait });
+                self.sharing.on_sample(&Sample { at, round_trip: RTT, pacing, first, others, held_up, blocks_wait });
             }
             self.sharing.others.map_or(Share::Nothing, Share::Rate)
         }
@@ -321,7 +337,7 @@ mod tests {
         }
         let mut sharing = Sharing::default();
         for second in 0..100 {
-            let look = Look {
+            let sample = Sample {
                 at: Time::ORIGIN + Span::from_secs(second),
                 round_trip: RTT,
                 pacing: None,
@@ -330,15 +346,15 @@ mod tests {
                 held_up: Span::ZERO,
                 blocks_wait: second > 98,
             };
-            assert_eq!(sharing.look(&look), Share::Nothing);
+            assert_eq!(sharing.on_sample(&sample), Share::Nothing);
         }
     }
 
     #[test]
     fn without_a_limit_the_others_do_their_part_after_a_while() {
         let mut sharing = Sharing::default();
-        let mut look = |millis| {
-            sharing.look(&Look {
+        let mut share_at = |millis| {
+            sharing.on_sample(&Sample {
                 at: Time::ORIGIN + Span::from_millis(millis),
                 round_trip: RTT,
                 pacing: None,
@@ -348,8 +364,8 @@ mod tests {
                 blocks_wait: true,
             })
         };
-        assert_eq!(look(0), Share::Nothing);
-        assert_eq!(look(2000), Share::Nothing);
-        assert_eq!(look(4000), Share::Anything);
+        assert_eq!(share_at(0), Share::Nothing);
+        assert_eq!(share_at(2000), Share::Nothing);
+        assert_eq!(share_at(4000), Share::Anything);
     }
 }

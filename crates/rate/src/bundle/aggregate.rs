@@ -1,46 +1,50 @@
-//! A bundle as one connection.
+//! The state of all connections of a bundle, summed up as if they were one connection.
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use crate::path_ceiling::Observation;
 
-/// Share of the windows that is under way where they are what limits.
-const FULL_WINDOWS: (u64, u64) = (3, 4);
+/// Part of the windows that is in flight where they limit the rate. Chosen: no test fails at 7/8
+/// and 1/2.
+const WINDOW_USE_THRESHOLD: Ratio = Ratio::new(3, 4);
+/// Round trips until measurements show a new rate only: one until its first acknowledgements, one
+/// that they fill. Chosen: no test fails at 1 and 4.
+const SETTLING_ROUNDS: u64 = 2;
 
-/// What is seen of all members at one time.
+/// State of all members at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole {
-    /// Sums, and what the members see alike.
+pub(super) struct Aggregate {
+    /// Sums over the members; times and sizes that they have in common.
     pub(super) seen: Observation,
-    /// The round-trip time that half of the members see: one that has sent nothing for a while does
-    /// not count for all, as it does in the least one.
+    /// Round-trip time that half of the members see or less: the least one may be of a member that
+    /// has sent nothing for a while.
     pub(super) usual_rtt: Span,
     /// Bytes of payload that were sent, each once.
     pub(super) sent: ByteCount,
-    /// The best rate of the last whole round trips.
+    /// Best delivery rate of the last complete round trips.
     pub(super) carried: Rate,
     /// Number of members.
     pub(super) members: u64,
 }
 
-impl Whole {
-    /// The rate that all windows together allow on the idle path.
+impl Aggregate {
+    /// Rate that all congestion windows together allow on the idle path.
     pub(super) fn windows(&self) -> Rate {
         self.seen.window / self.seen.least_rtt
     }
 
-    /// What was sent and has not been delivered.
-    pub(super) fn under_way(&self) -> ByteCount {
+    /// Bytes in flight: sent and not delivered yet.
+    pub(super) fn in_flight(&self) -> ByteCount {
         self.sent - self.seen.delivered
     }
 
-    /// Whether the windows are what limits.
+    /// Whether the congestion windows limit the rate.
     pub(super) fn windows_limit(&self) -> bool {
-        self.under_way() >= self.seen.window.scaled(FULL_WINDOWS.0, FULL_WINDOWS.1)
+        self.in_flight() >= self.seen.window * WINDOW_USE_THRESHOLD
     }
 
-    /// When nothing is seen any more of the rate that was held before.
+    /// Time from which measurements no longer show the rate that was held before.
     pub(super) fn settled(&self) -> Time {
-        self.seen.at + self.seen.least_rtt * 2
+        self.seen.at + self.seen.least_rtt * SETTLING_ROUNDS
     }
 }

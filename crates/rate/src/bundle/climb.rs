@@ -1,4 +1,4 @@
-//! From nothing to what the path carries, without overflowing its queue.
+//! Start of a bundle: from no knowledge to the capacity of the path, without overflowing its queue.
 //!
 //! ```text
 //!  rate                         ┌─┐            the train of a round trip goes at the rate of the
@@ -6,71 +6,76 @@
 //!            ┌─┐      │ └───────┘ └─ ?
 //!    ┌─┐     │ └──────┘
 //!    │ └─────┘
-//!   ─┘ round trip ►                            its acknowledgements come before the next one begins
+//!   ─┘ round trip ►                            its acknowledgements come before the next begins
 //! ```
 //!
-//! Slow start doubles what is under way with each round trip, and learns that it was too much a
-//! round trip after: by then it has sent twice what the path carries. Here each round trip begins
+//! Slow start doubles the bytes in flight with each round trip, and learns a round trip later that
+//! it was too much: by then it has sent twice what the path carries. Here each round trip begins
 //! with a train at the rate of the next one, so short that the queue of a path that does not carry
-//! it takes the excess. Where its acknowledgements come as fast as it went, the total doubles;
-//! where they come slower, they came at the rate that the path carries.
+//! it takes the excess. If its acknowledgements arrive as fast as it was sent, the total doubles;
+//! if they arrive more slowly, they arrive at the rate that the path carries.
 //!
-//! The windows grow by the kernel's slow start: in a round trip by what was under way when it began.
-//! So they double as well, and the first ceiling, which is what they allow then, keeps them one step
-//! ahead: that is the room for trains. Before trains have enough packets of each member the ceiling
-//! is far above the windows: it only keeps them from leaving as one burst.
+//! The windows grow by the kernel's slow start: in a round trip by what was in flight when it
+//! began. So they double as well, and the first ceiling, which is what they allow then, keeps them
+//! one step ahead: that is the room for trains. Before trains have enough packets of each member
+//! the ceiling is far above the windows: it only keeps them from being sent as one burst.
 
-use icdc_units::{ByteCount, Rate, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Time};
 
-use super::train::{CLOSE, FULL, Outcome, SHARE, SHORTEST, Train};
-use super::whole::Whole;
-use crate::path_ceiling::{Reason, just_under};
+use super::aggregate::Aggregate;
+use super::train::{CLOSE_INTERVAL, FULL_RATE, Outcome, SHORTEST_TRAIN, TRAIN_LENGTH, Train};
+use crate::path_ceiling::{Reason, exceeds_random_loss, just_under};
 
-/// Packets of each member that a train has at least.
-const PACKETS_OF_EACH: u64 = 4;
-/// Growth of the windows that counts: one in so many.
-const GROWTH: u64 = 8;
-/// Round trips without such growth after which trains are tried anyway.
-const FLAT: u64 = 2;
-/// Packets lost after which trains are tried anyway.
-const LOST: u64 = 3;
-/// Trains in a row that were stretched, after which the path is known: a host that pauses stretches
-/// one or two.
-const STRETCHED: u64 = 3;
-/// Share of what they have shown that is sent meanwhile.
-const DOUBTED: (u64, u64) = (7, 8);
-/// What the second and the third of them go above the level: one in so many.
-const DOUBTED_ABOVE: u64 = 2;
-/// Share of what the windows will have grown to that the even part of a round trip fills.
-const FILLED: (u64, u64) = (15, 16);
+/// Packets of each member that a train has at least. Chosen: no test fails at 2 and 8.
+const PACKETS_PER_MEMBER: u64 = 4;
+/// Growth of the windows that counts as such. Chosen: no test fails at 1/16 and 1/4.
+const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
+/// Round trips without such growth after which trains are sent nevertheless. Chosen: no test fails
+/// at 1 and 4.
+const FLAT_ROUNDS: u64 = 2;
+/// Packets lost after which trains are sent nevertheless. Chosen: no test fails at 2 and 6.
+const LEAST_LOSSES: u64 = 3;
+/// Stretched trains in a row after which the capacity is known: a host that pauses stretches one or
+/// two (`hosts_that_pause_find_the_rate_all_the_same` in `crates/sim/tests/bundle.rs`). Chosen: no
+/// test fails at 2 and 6.
+const STRETCHED_TRAINS: u64 = 3;
+/// Part of the rate shown by a stretched train that is sent until the next one. Chosen: no test
+/// fails at 15/16 and 3/4.
+const DOUBTED_LEVEL: Ratio = Ratio::new(7, 8);
+/// Step above that level of the second and the third train: if the rate is the path's, a higher
+/// train would only fill its queue. Chosen: no test fails at 1/4 and 1.
+const DOUBTED_STEP: Ratio = Ratio::new(1, 2);
+/// Part of the windows at the end of a round trip that its even part fills. Chosen: no test fails
+/// at 31/32 and 7/8.
+const WINDOW_FILL: Ratio = Ratio::new(15, 16);
 
-/// What the climb has found.
+/// Result of the climb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) capacity: Rate,
     pub(super) reason: Reason,
 }
 
-/// See the module's description.
+/// State of the climb.
 #[derive(Debug)]
 pub(super) struct Climb {
     round: Option<Round>,
-    /// Before the first round trip: enough not to hold slow start up, but windows that open all at
-    /// once do not leave all at once.
+    /// Ceiling before the first round trip: above what slow start sends, so that windows that open
+    /// together are not sent as one burst.
     spread: Rate,
-    /// When the windows were last seen to grow, and to what.
+    /// Time and size of the windows when they were last seen to grow.
     grown: Option<(Time, ByteCount)>,
-    /// Rate of the best round trip so far.
+    /// Delivery rate of the best round trip so far.
     carried: Rate,
-    /// More was lost in the round trip before than chance takes.
+    /// More was lost in the round trip before than by chance.
     was_lost: bool,
-    /// The least that stretched trains in a row have shown, and how many.
+    /// Least rate that stretched trains in a row have shown, and their number.
     doubted: Option<(Rate, u64)>,
     /// Packets retransmitted by the beginning of the round trip.
     retransmitted: u64,
 }
 
-/// A round trip.
+/// A round trip in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Time,
@@ -99,6 +104,7 @@ impl Default for Climb {
 }
 
 impl Climb {
+    /// Total ceiling at present.
     pub(super) fn ceiling(&self) -> Rate {
         match &self.round {
             None => self.spread,
@@ -107,92 +113,112 @@ impl Climb {
         }
     }
 
-    pub(super) fn next_look(&self, now: Time) -> Time {
-        self.round.as_ref().map_or(now + CLOSE, |round| round.train.next_look(now))
+    /// Time of the next update.
+    pub(super) fn next_update(&self, now: Time) -> Time {
+        self.round.as_ref().map_or(now + CLOSE_INTERVAL, |round| round.train.next_update(now))
     }
 
-    /// Takes note of the bundle; returns what the path carries once that is found.
-    pub(super) fn look(&mut self, whole: &Whole) -> Option<Verdict> {
-        let Whole { seen: sum, sent, members, .. } = *whole;
-        let now = sum.at;
+    /// Processes the sum over the bundle; returns the capacity of the path once it is known.
+    pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Verdict> {
+        let Aggregate { seen: sum, sent, .. } = *aggregate;
         let Some(round) = &mut self.round else {
-            let length = (sum.least_rtt / SHARE).max(SHORTEST);
-            let enough = sum.packet * (PACKETS_OF_EACH * members) / length;
-            let windows = whole.windows();
-            self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
-            if sum.delivered.is_zero() || sum.idle {
-                // Windows do not grow before there are data.
-                self.grown = None;
-                return None;
-            }
-            let (since, before) = *self.grown.get_or_insert((now, sum.window));
-            if sum.window > before + before / GROWTH {
-                self.grown = Some((now, sum.window));
-            }
-            if windows >= enough || now - since >= sum.least_rtt * FLAT || sum.retransmitted > LOST {
-                self.begin(whole, windows);
-            }
+            self.before_first_round(aggregate);
             return None;
         };
-        let outcome = round.train.look(whole);
+        let outcome = round.train.update(aggregate);
         round.starved |= sum.idle;
         let round = *round;
-        let span = (now - round.begin).max(sum.least_rtt);
+        let span = (sum.at - round.begin).max(sum.least_rtt);
         let carried = self.carried.max((sum.delivered - round.delivered) / span);
         let packets = (sent - round.sent).as_u64() / sum.packet.as_u64().max(1);
         let outcome = outcome?;
-        let was_lost = sum.retransmitted.saturating_sub(self.retransmitted) > packets / 100 + 3;
+        let was_lost = exceeds_random_loss(sum.retransmitted.saturating_sub(self.retransmitted), packets);
         if was_lost && std::mem::replace(&mut self.was_lost, true) {
             return Some(Verdict { capacity: carried, reason: Reason::Losses });
         }
         self.carried = carried;
         if was_lost {
-            // A burst may have been too much for a queue, which says nothing of the rate.
-            self.begin(whole, round.level / 2);
+            // A burst may have overflowed a queue, which says nothing about the rate.
+            self.begin(aggregate, round.level / 2);
             return None;
         }
         self.was_lost = false;
-        let grew = sum.window > round.window + round.window / GROWTH;
         if let (true, Outcome::Carried(went, came)) = (outcome.is_stretched(), outcome) {
-            let capacity = came.min(went).min(round.train_rate).max(carried);
-            let (least, before) = self.doubted.unwrap_or((capacity, 0));
-            let capacity = capacity.min(least).max(carried);
-            if before + 1 == STRETCHED {
-                return Some(Verdict { capacity, reason: Reason::QueueGrew });
-            }
-            self.doubted = Some((capacity, before + 1));
-            // A rate that is the path's takes no harm from a train that goes only a little higher.
-            let level = capacity.scaled(DOUBTED.0, DOUBTED.1);
-            self.begin_with(whole, level, level + level / DOUBTED_ABOVE);
-            return None;
+            return self.on_stretched_train(aggregate, came.min(went).min(round.train_rate));
         }
+        self.on_carried_train(aggregate, &round, outcome)
+    }
+
+    /// Waits for windows that hold trains of enough packets, then begins the first round trip.
+    fn before_first_round(&mut self, aggregate: &Aggregate) {
+        let Aggregate { seen: sum, members, .. } = *aggregate;
+        let length = (sum.least_rtt * TRAIN_LENGTH).max(SHORTEST_TRAIN);
+        let enough = sum.packet * (PACKETS_PER_MEMBER * members) / length;
+        let windows = aggregate.windows();
+        self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
+        if sum.delivered.is_zero() || sum.idle {
+            // Windows do not grow before there are data.
+            self.grown = None;
+            return;
+        }
+        let (since, before) = *self.grown.get_or_insert((sum.at, sum.window));
+        if sum.window > before + before * GROWTH_THRESHOLD {
+            self.grown = Some((sum.at, sum.window));
+        }
+        if windows >= enough || sum.at - since >= sum.least_rtt * FLAT_ROUNDS || sum.retransmitted > LEAST_LOSSES {
+            self.begin(aggregate, windows);
+        }
+    }
+
+    /// Result of a stretched train, which showed the rate `shown`: the capacity after
+    /// [`STRETCHED_TRAINS`] in a row, else another train just above it.
+    fn on_stretched_train(&mut self, aggregate: &Aggregate, shown: Rate) -> Option<Verdict> {
+        let capacity = shown.max(self.carried);
+        let (least, before) = self.doubted.unwrap_or((capacity, 0));
+        let capacity = capacity.min(least).max(self.carried);
+        if before + 1 == STRETCHED_TRAINS {
+            return Some(Verdict { capacity, reason: Reason::QueueGrew });
+        }
+        self.doubted = Some((capacity, before + 1));
+        let level = capacity * DOUBTED_LEVEL;
+        self.begin_with(aggregate, level, level + level * DOUBTED_STEP);
+        None
+    }
+
+    /// Result of a round trip whose train was not stretched: the end of the climb where the windows
+    /// limit it and do not grow, else the next round trip, at up to twice the rate.
+    fn on_carried_train(&mut self, aggregate: &Aggregate, round: &Round, outcome: Outcome) -> Option<Verdict> {
+        let Aggregate { seen: sum, sent, .. } = *aggregate;
         let full = round.train_rate;
         let most = match outcome {
-            Outcome::Carried(went, came) if went < full.scaled(FULL.0, FULL.1) => went.min(came).max(round.level),
+            Outcome::Carried(went, came) if went < full * FULL_RATE => went.min(came).max(round.level),
             Outcome::Carried(_, came) => {
                 self.doubted = None;
                 just_under(came).max(round.level).min(full)
             }
             Outcome::Nothing => round.level,
         };
-        // Windows that are not used do not grow, which says nothing of the path.
-        if !grew && whole.windows_limit() && !round.starved {
-            return Some(Verdict { capacity: carried.max(whole.windows()), reason: Reason::NoGrowth });
+        let grew = sum.window > round.window + round.window * GROWTH_THRESHOLD;
+        // Windows that are not used do not grow, which says nothing about the path.
+        if !grew && aggregate.windows_limit() && !round.starved {
+            return Some(Verdict { capacity: self.carried.max(aggregate.windows()), reason: Reason::NoGrowth });
         }
-        let gone = ((sent - round.sent) / (now - round.begin)).min(round.level);
-        let filled = ((sum.window + whole.under_way()) / sum.least_rtt).scaled(FILLED.0, FILLED.1);
-        self.begin(whole, (gone.max(round.level / 2) * 2).min(filled).min(most));
+        let sent_rate = ((sent - round.sent) / (sum.at - round.begin)).min(round.level);
+        let filled = (sum.window + aggregate.in_flight()) / sum.least_rtt * WINDOW_FILL;
+        self.begin(aggregate, (sent_rate.max(round.level / 2) * 2).min(filled).min(most));
         None
     }
 
-    fn begin(&mut self, whole: &Whole, level: Rate) {
-        self.begin_with(whole, level, level * 2);
+    /// Begins a round trip at `level` whose train goes at twice that.
+    fn begin(&mut self, aggregate: &Aggregate, level: Rate) {
+        self.begin_with(aggregate, level, level * 2);
     }
 
-    fn begin_with(&mut self, whole: &Whole, level: Rate, train_rate: Rate) {
-        let Whole { seen, sent, .. } = *whole;
+    /// Begins a round trip at `level` with a train at `train_rate`.
+    fn begin_with(&mut self, aggregate: &Aggregate, level: Rate, train_rate: Rate) {
+        let Aggregate { seen, sent, .. } = *aggregate;
         self.retransmitted = seen.retransmitted;
-        let train = Train::begin(whole, train_rate);
+        let train = Train::begin(aggregate, train_rate);
         self.round = Some(Round {
             begin: seen.at,
             sent,

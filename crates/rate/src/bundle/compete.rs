@@ -1,24 +1,26 @@
-//! Beside others that fill every queue: half of the path instead of what they leave, which is nothing.
+//! A bundle beside flows that fill every queue: half of the path, instead of what they leave, which
+//! is nothing.
 //!
 //! ```text
 //!            the queue stays while           the queue's answer           no queue any more
-//!            the rate does                   tells the capacity C         ─────────────────► alone
+//!            the rate does                   shows the capacity C         ─────────────────► alone
 //!   WAITING ─────────────────────► RISING ────────────────────────► SHARING ◄──── again
 //!      │     it drains, or grows   the rate doubles                 C/2; less after losses
 //!      └────────────────────► not beside such others
 //! ```
 //!
-//! A connection that fills queues keeps `W` bytes under way, which change slowly: less sent by us is
-//! more sent by it, at once, and the queue stays. Traffic of a rate of its own leaves what it does
-//! not use: the queue drains as soon as less is sent. That is what WAITING tells apart. A route that
-//! has become longer looks the same, until what the path carried before is carried again without an
-//! answer of the queue, or what is delivered is all that the queue's answer tells the path to have.
+//! A flow that fills queues keeps `W` bytes in flight, and `W` changes slowly: what this bundle
+//! does not send, that flow sends at once, and the queue stays. Traffic that has a rate of its own
+//! leaves what it does not use: the queue drains as soon as the bundle sends less. WAITING
+//! distinguishes the two. A route that has become longer looks like the first, until the path
+//! carries again what it carried before without the queue growing, or the delivery rate is all that
+//! the queue's growth allows for.
 //!
-//! Beside `W`, a bundle that has `F` under way sees the round-trip time `(F + W)/C`. So RISING takes
-//! the capacity from two of its rates: `C = ΔF/ΔRTT`. No base round-trip time enters, which one that
-//! comes late never sees. Where packets are lost, or the round-trip time falls, `W` has changed, and
-//! it begins anew from there. Where its windows hold the bundle, it waits until they have grown, or
-//! until more members have come.
+//! Beside `W`, a bundle that has `F` in flight sees the round-trip time `(F + W)/C`. So RISING
+//! measures the capacity by two of its rates: `C = ΔF/ΔRTT`. This needs no base round-trip time,
+//! which a bundle that comes late never sees. If packets are lost or the round-trip time falls, `W`
+//! has changed, and the measurement begins again. While the bundle's own windows limit it, it waits
+//! until they have grown or more members have joined.
 //!
 //! SHARING holds half of C. Once in a round trip, with the rate `r` and the share `s` of C that is
 //! delivered:
@@ -29,342 +31,375 @@
 //!   r := r (1 + (1/2 - s))        else, unless r is twice what is delivered already
 //! ```
 //!
-//! At `s = 1/2` losses take 0.3 of the rate, as of CUBIC's window (RFC 9438, section 4.6). When they
-//! hit everybody, the queue may be empty for long: those others grow slowly, and take what one that
-//! yields leaves them. So a bundle is alone after three round trips without a queue only where it
-//! delivers 7/16 of C, or where its windows hold it. If a queue makes one that was alone reduce to
-//! less than that soon after, it is beside them [again](Compete::remembering), with the C of before,
-//! until losses below 3/8 of that make it doubtful.
+//! At `s = 1/2` losses take 0.3 of the rate, as CUBIC's of its window (RFC 9438, section 4.6). When
+//! they hit all flows, the queue may be empty for long: the others grow slowly, and take what a
+//! flow that yields leaves them. So a bundle counts as alone after three round trips without a
+//! queue only where it delivers 7/16 of C, or where its windows limit it. If a queue makes it
+//! reduce to less than that soon after, it competes [again](Compete::remembering), with the C
+//! measured before, until losses below 3/8 of that make C doubtful.
 //!
-//! C is measured best while the bundle's share is small, so one that is measured later, after a dip
-//! to half of the rate, only counts as much as what was known.
+//! C is measured best while the bundle's share is small, so a later measurement, after a reduction
+//! to half of the rate, is averaged with the earlier one.
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
-use super::whole::Whole;
+use super::aggregate::Aggregate;
 use crate::path_ceiling::{Reason, standing};
 
-/// Shortest round trip that is looked at.
-const SHORTEST: Span = Span::from_millis(20);
-/// Round trips of WAITING: the first shows what was before; those after the second are compared with
-/// it, and whether the queue grows only the last one tells.
-const WAITS: u32 = 4;
-/// A queue that stays is between these shares of what it was.
-const STAYS: ((u64, u64), (u64, u64)) = ((3, 4), (5, 4));
-/// Round trips of one rate in RISING; the last one is measured.
-const STEP: u32 = 3;
-/// What the rate becomes with each step.
-const FACTOR: u64 = 2;
-/// Growth of the round-trip time that tells the capacity: one in so many.
-const ANSWER: u64 = 6;
-/// Steps of RISING after which what was seen first is too old to be compared with.
-const AGE: u32 = 6;
-/// Times that RISING begins anew before it is given up.
-const ATTEMPTS: u32 = 6;
-/// A bundle that carries less than this share of its rate is held by its windows.
-const HELD: (u64, u64) = (3, 4);
-/// Round trips without a queue after which the others have gone.
-const GONE: u32 = 3;
-/// Round trips after which the capacity is measured anew.
-const LONGEST: u32 = 384;
-/// A path that carries this share of its capacity, or of what it carried before the queue came, has
-/// nobody else on it.
-const NEARLY_ALL: (u64, u64) = (7, 8);
-/// A path that carries more than this multiple of what it carried before has more than it seemed to
-/// have: one that came while others filled the queue has never seen what it carries.
-const AS_MUCH: (u64, u64) = (5, 4);
-/// A queue whose answer is less than it would be on a path of so many times what it carried before
-/// does not answer.
-const SILENT: u64 = 16;
-/// Shares of the capacity are counted in 256ths.
-const WHOLE: u64 = 256;
-/// The share that is held, in 256ths.
-const HALF: u64 = WHOLE / 2;
-/// What losses take of the rate, for each 256th of the share.
-const LOST: (u64, u64) = (3, 5 * WHOLE);
-/// Speed at which the rate follows: one in so many for each round trip.
-const FOLLOWS: u64 = 4;
-/// A queue in SHARING is at least one in so many of the round trip.
-const QUEUE: u64 = 16;
-/// Share of the capacity from which a bundle may be alone, in 256ths.
-const DUE: u64 = WHOLE * 7 / 16;
-/// Losses below this share of a remembered capacity make that doubtful, in 256ths.
-const DOUBTFUL: u64 = WHOLE * 3 / 8;
+/// Shortest round trip that is judged. Chosen: no test fails and cubic does not differ at 10 ms and
+/// 40 ms.
+const SHORTEST_ROUND: Span = Span::from_millis(20);
+/// Round trips of WAITING. The second is the reference; those after it show whether the queue
+/// drains, and the last one whether it grows. Chosen: no test fails and cubic does not differ at 2
+/// and 8.
+const WAITING_ROUNDS: u32 = 4;
+/// A queue that stays is at least this part of the reference. Chosen: no test fails and cubic does
+/// not differ at 7/8 and 1/2.
+const LEAST_STANDING_QUEUE: Ratio = Ratio::new(3, 4);
+/// A queue that stays is at most this multiple of the reference. Chosen: no test fails and cubic
+/// does not differ at 9/8 and 3/2.
+const MOST_STANDING_QUEUE: Ratio = Ratio::new(5, 4);
+/// Round trips at one rate in RISING; the last one is measured. Chosen: at 2 cubic carries 58 %,
+/// not 63 %; at 6 cubic carries 51 %, not 63 %.
+const RISING_ROUNDS: u32 = 3;
+/// Factor of the rate from one step of RISING to the next. Chosen: at 1
+/// `a_longer_route_is_told_by_what_it_carries` fails (and 3 more), cubic carries 11 %, not 63 %; at
+/// 4 `a_longer_route_is_told_by_what_it_carries` fails.
+const RATE_FACTOR: u64 = 2;
+/// Growth of the round-trip time that measures the capacity. Chosen: at 1/3 cubic carries 76 %, not
+/// 63 %; at 1/12 no test fails and cubic does not differ.
+const ANSWER_THRESHOLD: Ratio = Ratio::new(1, 6);
+/// Steps of RISING after which the reference is replaced. Chosen: no test fails and cubic does not
+/// differ at 3 and 12.
+const MOST_REFERENCE_AGE: u32 = 6;
+/// Times that RISING begins again before it is given up. Chosen: no test fails and cubic does not
+/// differ at 3 and 12.
+const MOST_ATTEMPTS: u32 = 6;
+/// A bundle that carries less than this part of its rate is limited by its windows. Chosen: at 7/8
+/// cubic carries 70 %, not 63 %; at 1/2 no test fails and cubic does not differ.
+const CEILING_USE_THRESHOLD: Ratio = Ratio::new(3, 4);
+/// Round trips without a queue after which the others have gone. Chosen: no test fails and cubic
+/// does not differ at 2 and 6.
+const ALONE_ROUNDS: u32 = 3;
+/// Round trips after which the capacity is measured again. Chosen: at 192 cubic carries 75 %, not
+/// 63 %; at 768 no test fails and cubic does not differ.
+const REMEASURE_ROUNDS: u32 = 384;
+/// A bundle that carries this part of the capacity, or of what the path carried before the queue
+/// came, is alone. Chosen: no test fails and cubic does not differ at 15/16 and 3/4.
+const ALL_OF_CAPACITY: Ratio = Ratio::new(7, 8);
+/// A path that carries more than this multiple of what it carried before has a larger capacity than
+/// was known: a bundle that came while others filled the queue has never measured it. Chosen: no
+/// test fails and cubic does not differ at 9/8 and 3/2.
+const MOST_OF_BEFORE: Ratio = Ratio::new(5, 4);
+/// Growth of the queue that counts as none, as a part of what the added bytes take at the rate of
+/// before. Chosen: no test fails and cubic does not differ at 1/32 and 1/8.
+const SILENT_ANSWER: Ratio = Ratio::new(1, 16);
+/// Fixed-point unit of shares of the capacity: they are counted in 256ths.
+const SHARE_UNIT: u64 = 256;
+/// Share that is held: an equal one beside one other flow.
+const TARGET_SHARE: u64 = SHARE_UNIT / 2;
+/// Part of the rate that losses take, for a share of 1: at a half 0.3, as of CUBIC's window (RFC
+/// 9438, section 4.6).
+const LOSS_REDUCTION: Ratio = Ratio::new(3, 5);
+/// Part of the distance to half by which the rate changes in a round trip. Chosen: no test fails
+/// and cubic does not differ at 1/8 and 1/2.
+const CONVERGENCE: Ratio = Ratio::new(1, 4);
+/// Part of that distance without a queue, where all of it is free. Chosen; not varied.
+const FAST_CONVERGENCE: Ratio = Ratio::new(1, 1);
+/// Least queue in SHARING, as a part of the round-trip time. Chosen: no test fails and cubic does
+/// not differ at 1/32 and 1/8.
+const QUEUE_THRESHOLD: Ratio = Ratio::new(1, 16);
+/// Share of the capacity from which a bundle may be alone
+/// (`one_that_is_again_beside_others_takes_its_half_before_it_is_alone`). Chosen: at 7/32 and 7/8
+/// `one_that_is_again_beside_others_takes_its_half_before_it_is_alone` fails.
+const ALONE_SHARE: Ratio = Ratio::new(7, 16);
+/// Losses below this share of a remembered capacity make it doubtful
+/// (`losses_far_below_half_of_a_remembered_capacity_make_it_doubtful`). Chosen: no test fails and
+/// no transfer differs at 3/16 and 3/4.
+const DOUBTFUL_SHARE: Ratio = Ratio::new(3, 8);
 
-/// See the module's description.
+/// State of COMPETE.
 #[derive(Debug)]
 pub(super) struct Compete {
     rate: Rate,
-    /// What the path carried before the queue came, if that is known.
+    /// Capacity before the queue came, if it is known.
     before: Option<Rate>,
-    /// As measured last.
+    /// Capacity by the last measurement.
     capacity: Option<Rate>,
-    stage: Stage,
+    step: Step,
     round: Option<Round>,
 }
 
+/// Step of COMPETE.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum Step {
     Waiting {
         rounds: u32,
-        /// The queue in the first round trip that counts.
+        /// Queue in the reference round trip.
         queue: Span,
     },
     Rising {
-        /// Round trips of this rate.
+        /// Round trips at this rate.
         rounds: u32,
-        /// What a lower rate has shown.
+        /// Measurement at a lower rate.
         reference: Option<Reference>,
-        /// How often it began anew.
+        /// Times that the measurement began again.
         attempts: u32,
     },
     Sharing(Sharing),
 }
 
+/// State of SHARING.
 #[derive(Clone, Copy, Debug)]
 struct Sharing {
     capacity: Rate,
-    /// The capacity was measured before the bundle was alone.
+    /// The capacity was measured before the bundle was alone for a while.
     is_remembered: bool,
     rounds: u32,
-    /// Losses have reduced the rate in the round trip before.
+    /// Losses reduced the rate in the round trip before.
     was_reduced: bool,
     /// Round trips in a row without a queue.
     gone: u32,
 }
 
 impl Sharing {
-    /// Begins.
+    /// The beginning of SHARING.
     fn of(capacity: Rate, is_remembered: bool) -> Self {
         Self { capacity, is_remembered, rounds: 0, was_reduced: false, gone: 0 }
     }
 }
 
-/// A round trip under way.
+/// A round trip in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Time,
     delivered: ByteCount,
     retransmitted: u64,
-    looks: u64,
-    under_way: ByteCount,
+    /// Number of updates, over which the next two are summed.
+    updates: u64,
+    in_flight: ByteCount,
     rtt: Span,
-    /// The shortest.
-    least: Span,
+    least_rtt: Span,
 }
 
-/// What a round trip has shown, in the mean.
+/// Mean values of a complete round trip.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    under_way: ByteCount,
+struct Sample {
+    in_flight: ByteCount,
     rtt: Span,
     queue: Span,
     delivered: Rate,
     has_lost: bool,
+    /// Least round-trip time of the path.
     base: Span,
 }
 
-/// What was seen at a lower rate, and how many steps ago.
+/// A measurement at a lower rate, and how many steps ago it was.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
-    seen: Seen,
+    seen: Sample,
     age: u32,
 }
 
-/// What comes of it.
+/// Change that a round trip brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It goes on, for this reason at another rate.
-    On(Reason),
-    /// The others do not fill the queue: what they leave is to be found.
+pub(super) enum Transition {
+    /// COMPETE continues at another rate, for this reason.
+    Continue(Reason),
+    /// The others do not fill the queue: the rate that they leave is to be found.
     Inelastic,
-    /// Losses contradict what was measured, or let nothing be measured: what others leave is to be
-    /// found.
+    /// Losses contradict the measured capacity, or prevent its measurement: the rate that others
+    /// leave is to be found.
     Doubtful,
-    /// The others have gone; the path has carried this rate beside them.
+    /// The others have gone; this rate was delivered last.
     Alone(Rate),
-    /// The queue is none: the path carries what it carried before.
+    /// The path has become longer by this time, and carries what it carried before.
     Longer(Span),
 }
 
 impl Compete {
-    /// Begins with WAITING, at `rate`, on a path that carried `before`, if that is known.
+    /// COMPETE from WAITING on, at `rate`, on a path whose capacity was `before`, if that is known.
     pub(super) fn new(rate: Rate, before: Option<Rate>) -> Self {
-        let stage = Stage::Waiting { rounds: 0, queue: Span::ZERO };
-        Self { rate, before, capacity: None, stage, round: None }
+        let step = Step::Waiting { rounds: 0, queue: Span::ZERO };
+        Self { rate, before, capacity: None, step, round: None }
     }
 
-    /// Begins with SHARING, at `rate`, on a path of which the `capacity` was measured.
+    /// COMPETE from SHARING on, at `rate`, on a path whose `capacity` was measured before.
     pub(super) fn remembering(rate: Rate, capacity: Rate) -> Self {
-        let stage = Stage::Sharing(Sharing::of(capacity, true));
-        Self { rate, before: None, capacity: Some(capacity), stage, round: None }
+        let step = Step::Sharing(Sharing::of(capacity, true));
+        Self { rate, before: None, capacity: Some(capacity), step, round: None }
     }
 
-    /// What the path carries, if that was measured.
+    /// Capacity of the path; `None` while it has not been measured.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }
 
+    /// Total ceiling at present.
     pub(super) fn ceiling(&self) -> Rate {
         self.rate
     }
 
-    /// Whether there are others that fill the queue.
+    /// Whether there certainly are others that fill the queue.
     pub(super) fn is_sure(&self) -> bool {
-        !matches!(self.stage, Stage::Waiting { .. })
+        !matches!(self.step, Step::Waiting { .. })
     }
 
-    /// Takes note of the bundle.
-    pub(super) fn look(&mut self, whole: &Whole) -> Option<Turn> {
-        let seen = self.note(whole)?;
-        match self.stage {
-            Stage::Waiting { rounds, queue } => self.wait(&seen, rounds + 1, queue),
-            Stage::Rising { rounds, reference, attempts } => self.rise(&seen, rounds + 1, reference, attempts),
-            Stage::Sharing(sharing) => self.share(&seen, sharing),
+    /// Processes the sum over the bundle; returns the change that a complete round trip brings.
+    pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Transition> {
+        let seen = self.note(aggregate)?;
+        match self.step {
+            Step::Waiting { rounds, queue } => self.wait(&seen, rounds + 1, queue),
+            Step::Rising { rounds, reference, attempts } => self.rise(&seen, rounds + 1, reference, attempts),
+            Step::Sharing(sharing) => self.share(&seen, sharing),
         }
     }
 
-    /// Counts; what a round trip has shown once it is over.
-    fn note(&mut self, whole: &Whole) -> Option<Seen> {
-        let Whole { seen: sum, usual_rtt, .. } = *whole;
+    /// Adds an update to the round trip in progress; returns its mean values when it ends.
+    fn note(&mut self, aggregate: &Aggregate) -> Option<Sample> {
+        let Aggregate { seen: sum, usual_rtt, .. } = *aggregate;
         let fresh = Round {
             begin: sum.at,
             delivered: sum.delivered,
             retransmitted: sum.retransmitted,
-            looks: 0,
-            under_way: ByteCount::ZERO,
+            updates: 0,
+            in_flight: ByteCount::ZERO,
             rtt: Span::ZERO,
-            least: Span::MAX,
+            least_rtt: Span::MAX,
         };
         let round = self.round.get_or_insert(fresh);
-        round.looks += 1;
-        round.under_way += whole.under_way();
+        round.updates += 1;
+        round.in_flight += aggregate.in_flight();
         round.rtt += usual_rtt;
-        round.least = round.least.min(usual_rtt);
+        round.least_rtt = round.least_rtt.min(usual_rtt);
         let span = sum.at - round.begin;
-        if span < usual_rtt.max(SHORTEST) {
+        if span < usual_rtt.max(SHORTEST_ROUND) {
             return None;
         }
         let round = *round;
         self.round = Some(fresh);
-        // A sender that has nothing to send learns nothing.
-        (!sum.idle).then(|| Seen {
-            under_way: round.under_way / round.looks,
-            rtt: round.rtt / round.looks,
-            queue: round.least - sum.least_rtt,
+        // A sender that has nothing to send measures nothing.
+        (!sum.idle).then(|| Sample {
+            in_flight: round.in_flight / round.updates,
+            rtt: round.rtt / round.updates,
+            queue: round.least_rtt - sum.least_rtt,
             delivered: (sum.delivered - round.delivered) / span,
             has_lost: sum.retransmitted > round.retransmitted,
             base: sum.least_rtt,
         })
     }
 
-    fn wait(&mut self, seen: &Seen, rounds: u32, queue: Span) -> Option<Turn> {
-        let queue = if rounds <= WAITS / 2 { seen.queue } else { queue };
-        self.stage = Stage::Waiting { rounds, queue };
-        let (least, most) = STAYS;
-        let drains = seen.queue < queue.scaled(least.0, least.1) || seen.queue < standing(seen.base);
-        let is_over = rounds >= WAITS;
-        if drains || (is_over && seen.queue > queue.scaled(most.0, most.1)) {
-            return Some(Turn::Inelastic);
+    /// WAITING: whether the queue stays while the rate does.
+    fn wait(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
+        let queue = if rounds <= WAITING_ROUNDS / 2 { seen.queue } else { queue };
+        self.step = Step::Waiting { rounds, queue };
+        let drains = seen.queue < queue * LEAST_STANDING_QUEUE || seen.queue < standing(seen.base);
+        let is_over = rounds >= WAITING_ROUNDS;
+        if drains || (is_over && seen.queue > queue * MOST_STANDING_QUEUE) {
+            return Some(Transition::Inelastic);
         }
         if !is_over {
             return None;
         }
-        self.step(Reference { seen: *seen, age: 0 }, false, 0)
+        self.next_rate(Reference { seen: *seen, age: 0 }, false, 0)
     }
 
-    fn rise(&mut self, seen: &Seen, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Turn> {
+    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight.
+    fn rise(&mut self, seen: &Sample, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Transition> {
         if seen.has_lost {
-            // A burst of losses is found in two round trips.
+            // Losses of one burst are detected over two round trips.
             let attempts = attempts + u32::from(reference.is_some());
-            self.rate = self.rate.min(seen.delivered * FACTOR);
-            self.stage = Stage::Rising { rounds: 0, reference: None, attempts };
-            return (attempts > ATTEMPTS).then_some(Turn::Doubtful);
+            self.rate = self.rate.min(seen.delivered * RATE_FACTOR);
+            self.step = Step::Rising { rounds: 0, reference: None, attempts };
+            return (attempts > MOST_ATTEMPTS).then_some(Transition::Doubtful);
         }
-        self.stage = Stage::Rising { rounds, reference, attempts };
-        if rounds < STEP {
+        self.step = Step::Rising { rounds, reference, attempts };
+        if rounds < RISING_ROUNDS {
             return None;
         }
         let fresh = Reference { seen: *seen, age: 0 };
-        let is_held = seen.delivered < self.rate.scaled(HELD.0, HELD.1);
-        let Some(Reference { seen: before, age }) = reference else { return self.step(fresh, is_held, attempts) };
+        let is_held = seen.delivered < self.rate * CEILING_USE_THRESHOLD;
+        let Some(Reference { seen: before, age }) = reference else { return self.next_rate(fresh, is_held, attempts) };
         if self.is_as_before(seen, &before) {
-            return Some(Turn::Longer(seen.queue));
+            return Some(Transition::Longer(seen.queue));
         }
-        if seen.rtt <= before.rtt || seen.under_way <= before.under_way || age >= AGE {
-            return self.step(fresh, is_held, attempts);
+        if seen.rtt <= before.rtt || seen.in_flight <= before.in_flight || age >= MOST_REFERENCE_AGE {
+            return self.next_rate(fresh, is_held, attempts);
         }
         let answer = seen.rtt - before.rtt;
-        if answer >= before.rtt / ANSWER {
-            let capacity = (seen.under_way - before.under_way) / answer;
-            if seen.delivered >= capacity.scaled(NEARLY_ALL.0, NEARLY_ALL.1) {
-                return Some(Turn::Longer(before.queue));
+        if answer >= before.rtt * ANSWER_THRESHOLD {
+            let capacity = (seen.in_flight - before.in_flight) / answer;
+            if seen.delivered >= capacity * ALL_OF_CAPACITY {
+                return Some(Transition::Longer(before.queue));
             }
             return Some(self.settle(capacity));
         }
         if seen.queue < standing(seen.base) {
-            return Some(Turn::Alone(seen.delivered));
+            return Some(Transition::Alone(seen.delivered));
         }
-        self.step(Reference { seen: before, age: age + 1 }, is_held, attempts)
+        self.next_rate(Reference { seen: before, age: age + 1 }, is_held, attempts)
     }
 
-    /// Whether the path carries what it carried before the queue came, and that does not answer to
-    /// what is added.
-    fn is_as_before(&self, seen: &Seen, before: &Seen) -> bool {
+    /// Whether the path carries what it carried before the queue came, and the queue does not grow
+    /// with the bytes in flight.
+    fn is_as_before(&self, seen: &Sample, before: &Sample) -> bool {
         let Some(carried) = self.before else { return false };
-        let added = seen.under_way - before.under_way;
+        let added = seen.in_flight - before.in_flight;
         let change = seen.rtt.max(before.rtt) - seen.rtt.min(before.rtt);
-        let is_as_much = carried.scaled(NEARLY_ALL.0, NEARLY_ALL.1) <= seen.delivered
-            && seen.delivered <= carried.scaled(AS_MUCH.0, AS_MUCH.1);
-        is_as_much && change < added / carried / SILENT
+        let is_as_much = carried * ALL_OF_CAPACITY <= seen.delivered && seen.delivered <= carried * MOST_OF_BEFORE;
+        is_as_much && change < added / carried * SILENT_ANSWER
     }
 
-    /// The next rate of RISING, unless the windows hold the bundle below the present one.
-    fn step(&mut self, reference: Reference, is_held: bool, attempts: u32) -> Option<Turn> {
-        self.stage = Stage::Rising { rounds: 0, reference: Some(reference), attempts };
+    /// The next rate of RISING; none while the windows keep the bundle below the present one.
+    fn next_rate(&mut self, reference: Reference, is_held: bool, attempts: u32) -> Option<Transition> {
+        self.step = Step::Rising { rounds: 0, reference: Some(reference), attempts };
         if is_held {
             return None;
         }
-        self.rate = self.rate * FACTOR;
-        Some(Turn::On(Reason::QueueStays))
+        self.rate = self.rate * RATE_FACTOR;
+        Some(Transition::Continue(Reason::QueueStays))
     }
 
-    fn settle(&mut self, measured: Rate) -> Turn {
+    /// Begins SHARING with the measured capacity.
+    fn settle(&mut self, measured: Rate) -> Transition {
         let capacity = self.capacity.map_or(measured, |known| (known + measured) / 2);
         self.capacity = Some(capacity);
         self.rate = capacity / 2;
-        self.stage = Stage::Sharing(Sharing::of(capacity, false));
-        Turn::On(Reason::ShareFound)
+        self.step = Step::Sharing(Sharing::of(capacity, false));
+        Transition::Continue(Reason::ShareFound)
     }
 
-    fn share(&mut self, seen: &Seen, sharing: Sharing) -> Option<Turn> {
+    /// SHARING: half of the capacity.
+    fn share(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
         let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
-        let has_queue = seen.queue >= standing(seen.base).max(seen.base / QUEUE);
-        let share = (seen.delivered.as_bits_per_second() * WHOLE / capacity.as_bits_per_second().max(1)).min(WHOLE);
-        let is_held = seen.delivered < self.rate.scaled(HELD.0, HELD.1);
-        let gone = if !has_queue && (share >= DUE || is_held) { gone + 1 } else { 0 };
-        if gone >= GONE {
-            return Some(Turn::Alone(seen.delivered));
+        let has_queue = seen.queue >= standing(seen.base).max(seen.base * QUEUE_THRESHOLD);
+        let share =
+            (seen.delivered.as_bits_per_second() * SHARE_UNIT / capacity.as_bits_per_second().max(1)).min(SHARE_UNIT);
+        let is_held = seen.delivered < self.rate * CEILING_USE_THRESHOLD;
+        let gone = if !has_queue && (share >= SHARE_UNIT * ALONE_SHARE || is_held) { gone + 1 } else { 0 };
+        if gone >= ALONE_ROUNDS {
+            return Some(Transition::Alone(seen.delivered));
         }
         let is_reduced = seen.has_lost && !was_reduced;
-        if is_reduced && is_remembered && share < DOUBTFUL {
-            return Some(Turn::Doubtful);
+        if is_reduced && is_remembered && share < SHARE_UNIT * DOUBTFUL_SHARE {
+            return Some(Transition::Doubtful);
         }
         if is_reduced {
-            self.rate -= self.rate.scaled(share * LOST.0, LOST.1);
-        } else if share > HALF {
-            self.rate -= self.rate.scaled(share - HALF, WHOLE * FOLLOWS);
-        } else if self.rate < seen.delivered * FACTOR {
-            self.rate += self.rate.scaled(HALF - share, if has_queue { WHOLE * FOLLOWS } else { WHOLE });
+            self.rate -= self.rate * LOSS_REDUCTION.times(share, SHARE_UNIT);
+        } else if share > TARGET_SHARE {
+            self.rate -= self.rate * CONVERGENCE.times(share - TARGET_SHARE, SHARE_UNIT);
+        } else if self.rate < seen.delivered * RATE_FACTOR {
+            let speed = if has_queue { CONVERGENCE } else { FAST_CONVERGENCE };
+            self.rate += self.rate * speed.times(TARGET_SHARE - share, SHARE_UNIT);
         }
         let rounds = rounds + 1;
-        self.stage = Stage::Sharing(Sharing { rounds, was_reduced: is_reduced, gone, ..sharing });
-        if rounds >= LONGEST && !seen.has_lost {
-            self.rate = self.rate / FACTOR;
-            self.stage = Stage::Rising { rounds: 0, reference: None, attempts: 0 };
-            return Some(Turn::On(Reason::QueueStays));
+        self.step = Step::Sharing(Sharing { rounds, was_reduced: is_reduced, gone, ..sharing });
+        if rounds >= REMEASURE_ROUNDS && !seen.has_lost {
+            self.rate = self.rate / RATE_FACTOR;
+            self.step = Step::Rising { rounds: 0, reference: None, attempts: 0 };
+            return Some(Transition::Continue(Reason::QueueStays));
         }
-        is_reduced.then_some(Turn::On(Reason::Losses))
+        is_reduced.then_some(Transition::Continue(Reason::Losses))
     }
 }
 

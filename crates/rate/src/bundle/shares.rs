@@ -1,76 +1,85 @@
-//! Which member may send how much of a bundle's total.
+//! Distribution of a bundle's total over its members.
 //!
-//! All get the same, but one whose window (its receiver's, its buffer's, or what losses have left)
-//! keeps it below its share, or that has nothing to send, gets what it can use and a little more,
-//! and one whose window opens twice as much; the others get the rest. So those that join later take
-//! from the others only what they can send.
+//! All members get the same, with three exceptions. A member that its window keeps below its share
+//! (the receiver's, its buffer's, or what losses have left), or that has nothing to send, gets what
+//! it can use and a little more. A member whose window opens gets twice what it carried. The others
+//! get the rest. So new members take from the others only what they can send.
 
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Ratio, Span};
 
-/// A member below this share of its ceiling cannot use it.
-const USED: (u64, u64) = (15, 16);
-/// What such a one gets over what it carried: one in so many.
-const ROOM: u64 = 8;
-/// One that carries more than in the look before, by one in so many, grows by its slow start.
-const OPENING: u64 = 4;
-/// What such a one, and any, gets over what its window allows: as much as the kernel's pacing does.
-const OPENED: u64 = 2;
-/// Looks of which the best tells what a member can carry.
-const ROUNDS: usize = 4;
-/// Packets of a share below which a look tells nothing: they leave in bursts of a few.
-const PACKETS: u64 = 16;
-/// What one that cannot use its share gets at least: one in so many of what it would get if all got
-/// the same, so that it can show that it can.
-const LEAST: u64 = 16;
+/// A member that carries less than this part of its ceiling cannot use it. Chosen: no test fails at
+/// 31/32 and 7/8.
+const CEILING_USE_THRESHOLD: Ratio = Ratio::new(15, 16);
+/// Part that such a member gets above what it carried. Chosen: at 1/16 and 1/4
+/// `a_window_that_opens_is_not_held_to_what_it_carried` fails.
+const DEMAND_HEADROOM: Ratio = Ratio::new(1, 8);
+/// Growth of the carried rate between two measurements that shows a slow start. Chosen: no test
+/// fails at 1/8 and 1/2.
+const OPENING_THRESHOLD: Ratio = Ratio::new(1, 4);
+/// Multiple of the carried rate that a member in slow start gets, and the most that any gets of
+/// what its window allows: the kernel's own pacing (`tcp_pacing_ss_ratio`, 200 %). Chosen: at 1 and
+/// 4 `a_few_packets_tell_nothing` fails (and 1 more).
+const OPENING_FACTOR: u64 = 2;
+/// Measurements of which the best gives the rate that a member can use. Chosen; not varied.
+const DEMAND_ROUNDS: usize = 4;
+/// Packets that a measurement needs: they leave in bursts of a few (`a_few_packets_tell_nothing`).
+/// Chosen: no test fails at 8 and 32.
+const LEAST_PACKETS: u64 = 16;
+/// Part of an equal share that each member gets at least, so that it can show that it can use more.
+/// Chosen: at 1/8 `those_that_have_nothing_to_send_leave_their_share_to_the_others` fails; at 1/32
+/// no test fails.
+const LEAST_SHARE: Ratio = Ratio::new(1, 16);
 
-/// What one member has shown that it can carry.
+/// Rate that one member can use, by what it has carried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
-    carried: [Rate; ROUNDS],
-    /// Looks in a row in which it could not use its ceiling.
+    carried: [Rate; DEMAND_ROUNDS],
+    /// Measurements in a row in which it could not use its ceiling.
     short: usize,
-    /// Since the last look.
+    /// Bytes delivered since the last measurement.
     delivered: ByteCount,
+    /// Time since the last measurement.
     span: Span,
 }
 
 impl Demand {
-    /// Takes note of what it `delivered` in a round trip under `ceiling`, in packets of `packet`.
+    /// Adds a round trip in which `delivered` was carried under `ceiling`, in packets of `packet`.
     pub(super) fn note(&mut self, delivered: ByteCount, span: Span, ceiling: Rate, packet: ByteCount) {
         self.delivered += delivered;
         self.span += span;
-        if ceiling < Rate::MAX && ceiling * self.span < packet * PACKETS {
+        if ceiling < Rate::MAX && ceiling * self.span < packet * LEAST_PACKETS {
             return;
         }
         let carried = self.delivered / self.span;
         (self.delivered, self.span) = (ByteCount::ZERO, Span::ZERO);
         self.carried.rotate_right(1);
         self.carried[0] = carried;
-        let is_short = ceiling < Rate::MAX && carried < ceiling.scaled(USED.0, USED.1);
+        let is_short = ceiling < Rate::MAX && carried < ceiling * CEILING_USE_THRESHOLD;
         self.short = if is_short { self.short + 1 } else { 0 };
     }
 
-    /// The most that it can use, whose congestion window allows `window`.
+    /// Greatest rate that it can use, if its congestion window allows `window`.
     pub(super) fn most(self, window: Rate) -> Rate {
         let best = self.carried.into_iter().max().unwrap_or_default();
         let [last, before, ..] = self.carried;
         let shown = match self.short {
             0 | 1 => Rate::MAX,
-            _ if last > before + before / OPENING => best * OPENED,
-            _ => best + best / ROOM,
+            _ if last > before + before * OPENING_THRESHOLD => best * OPENING_FACTOR,
+            _ => best + best * DEMAND_HEADROOM,
         };
-        shown.min(window * OPENED)
+        shown.min(window * OPENING_FACTOR)
     }
 }
 
-/// Shares `total` out. What nobody is known to use is given in proportion to what each can, so that
-/// the shares add up to the total, and a member that recovers finds room.
+/// Shares of `total`, by each member's demand; `None` for an unknown one. What exceeds all demands
+/// is distributed in proportion to them, so that the shares add up to the total, and a member that
+/// recovers finds room.
 pub(super) fn of(total: Rate, demands: &[Option<Rate>]) -> Vec<Rate> {
     let count = demands.len() as u64;
     if total == Rate::MAX || count == 0 {
         return vec![total; demands.len()];
     }
-    let least = total / (count * LEAST);
+    let least = total * LEAST_SHARE / count;
     let mut shares = vec![Rate::ZERO; demands.len()];
     let mut open: Vec<usize> = (0..demands.len()).collect();
     let mut left = total;

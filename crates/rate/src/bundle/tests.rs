@@ -21,27 +21,27 @@ fn at(millis: u64) -> Time {
 #[test]
 fn what_a_member_that_has_left_delivered_stays_in_the_sum() {
     let mut bundle = Bundle::default();
-    bundle.look(at(1), &[(0, member(at(1), 500, 300, 100)), (7, member(at(1), 50, 30, 100))], Rate::MAX);
+    bundle.update(at(1), &[(0, member(at(1), 500, 300, 100)), (7, member(at(1), 50, 30, 100))], Rate::MAX);
     assert_eq!(bundle.totals, Totals { sent: ByteCount::new(550), delivered: ByteCount::new(330), retransmitted: 0 });
-    bundle.look(at(2), &[(0, member(at(2), 600, 400, 100))], Rate::MAX);
+    bundle.update(at(2), &[(0, member(at(2), 600, 400, 100))], Rate::MAX);
     // One of the same number is another connection.
-    bundle.look(at(3), &[(0, member(at(3), 600, 400, 100)), (7, member(at(3), 10, 10, 100))], Rate::MAX);
+    bundle.update(at(3), &[(0, member(at(3), 600, 400, 100)), (7, member(at(3), 10, 10, 100))], Rate::MAX);
     assert_eq!(bundle.totals, Totals { sent: ByteCount::new(660), delivered: ByteCount::new(440), retransmitted: 0 });
 }
 
 #[test]
 fn a_queue_is_what_all_members_see() {
     let mut bundle = Bundle::default();
-    let look = |bundle: &mut Bundle, time, rtts: [u64; 2]| {
+    let rtt_at = |bundle: &mut Bundle, time, rtts: [u64; 2]| {
         let members = [0, 1].map(|number: Number| {
             let bytes = 100_000 * time;
             (number, member(at(time), bytes, bytes, rtts[usize::from(number)]))
         });
         bundle.note(at(time), &members);
-        bundle.whole(at(time)).unwrap().seen.rtt
+        bundle.aggregate(at(time)).unwrap().seen.rtt
     };
-    assert_eq!(look(&mut bundle, 1, [100, 180]), Span::from_millis(100));
-    assert_eq!(look(&mut bundle, 2, [130, 180]), Span::from_millis(130));
+    assert_eq!(rtt_at(&mut bundle, 1, [100, 180]), Span::from_millis(100));
+    assert_eq!(rtt_at(&mut bundle, 2, [130, 180]), Span::from_millis(130));
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn a_limit_is_shared_by_those_that_there_are() {
     let mut bundle = Bundle::default();
     let limit = Rate::from_bits_per_second(9_000_000);
     let two = [(0, member(at(1), 1, 1, 100)), (1, member(at(1), 1, 1, 100))];
-    assert_eq!(bundle.look(at(1), &two, limit).ceilings, [(0, limit / 2), (1, limit / 2)]);
-    assert!(bundle.look(at(2), &two, limit).ceilings.is_empty());
-    assert_eq!(bundle.look(at(3), &two[..1], limit).ceilings, [(0, limit)]);
-    assert_eq!(bundle.look(at(4), &[], limit).ceilings, []);
+    assert_eq!(bundle.update(at(1), &two, limit).ceilings, [(0, limit / 2), (1, limit / 2)]);
+    assert!(bundle.update(at(2), &two, limit).ceilings.is_empty());
+    assert_eq!(bundle.update(at(3), &two[..1], limit).ceilings, [(0, limit)]);
+    assert_eq!(bundle.update(at(4), &[], limit).ceilings, []);
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn a_path_that_is_known_is_filled_up_to_that_at_once() {
     assert_eq!(bundle.capacity(), None);
 }
 
-/// A bundle of two on a path that carries more than it sends: what it has under way doubles with
-/// each round trip as soon as there are data, and its windows with it.
+/// A bundle of two members on a path that carries more than they send: the bytes in flight and the
+/// windows double with each round trip as soon as there are data.
 struct Growing {
     bundle: Bundle,
-    /// Of one member: its window, what it has sent.
+    /// Window of one member, and bytes that it has sent.
     window: u64,
     sent: u64,
 }
@@ -86,7 +86,7 @@ impl Growing {
                 ..member(at(now), 0, delivered, 100).seen
             };
             let member = Member { seen, sent: ByteCount::new(self.sent) };
-            self.bundle.look(at(now), &[(0, member), (1, member)], Rate::MAX);
+            self.bundle.update(at(now), &[(0, member), (1, member)], Rate::MAX);
         }
         if has_data {
             self.window *= 2;
@@ -124,7 +124,7 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
         (number, Member { seen, sent: packet * (packets * 2) })
     };
     let mut bundle = Bundle::default();
-    bundle.look(now, &[of(0, 800), of(1, 800), of(2, 1000), of(3, 20)], Rate::MAX);
+    bundle.update(now, &[of(0, 800), of(1, 800), of(2, 1000), of(3, 20)], Rate::MAX);
     let takers = |blocks: u64| {
         let block = ByteCount::from_mib(1);
         (0..4).filter(|number| bundle.takes(*number, block, block * blocks)).collect::<Vec<Number>>()
@@ -151,16 +151,17 @@ fn the_last_blocks_go_to_those_that_are_soon_done_with_them() {
     assert_eq!(holding_up([70_000, 70_000, 70_000, 1700]), None);
     assert_eq!(holding_up([0; 4]), None);
     let many_blocks = all_owed([0, 0, 0, 700], ByteCount::from_kib(16));
-    assert_eq!(bundle.holding_up(&many_blocks, megabyte), None, "parts of 62 blocks, each of which comes whole");
+    assert_eq!(bundle.holding_up(&many_blocks, megabyte), None, "parts of 62 blocks, each of which comes aggregate");
 }
 
 #[test]
 fn none_of_many_that_are_all_slow_holds_up_the_end() {
-    // 28 connections of 30 packets each: a path of 100 Mbit/s on which one packet of a thousand is lost.
+    // 28 connections of 30 packets each: a path of 100 Mbit/s on which one packet of a thousand is
+    // lost.
     let seen = Observation { window: ByteCount::new(30_000), ..member(at(1), 0, 0, 100).seen };
     let members: Vec<_> = (0..28).map(|number| (number, Member { seen, sent: ByteCount::ZERO })).collect();
     let mut bundle = Bundle::default();
-    bundle.look(at(1), &members, Rate::MAX);
+    bundle.update(at(1), &members, Rate::MAX);
     let owed = |number| Owed { number, bytes: ByteCount::new(1_800_000 + 10_000 * u64::from(number)), blocks: 2 };
     let left: Vec<_> = (0..28).map(owed).collect();
     assert_eq!(bundle.holding_up(&left, ByteCount::from_mib(1)), None);

@@ -1,66 +1,90 @@
-//! A train: for a moment a bundle sends at a higher rate, and when its acknowledgements come tells
-//! at which rate the path carried it.
+//! A train: packets that a bundle sends at a higher rate for a moment. When its acknowledgements
+//! arrive shows at which rate the path carried it.
 //!
-//! Data of all members passes the bottleneck in the order in which it was sent, so what was
-//! delivered when is set against what had been sent when the train began and when it ended.
-//! Between two looks the time is interpolated. A host that pauses brings acknowledgements together,
-//! which come too fast then; so the round-trip time is looked at as well: what the path did not
-//! carry at once has waited, whenever its acknowledgements came.
+//! Data of all members passes the bottleneck in the order in which it was sent. So the bytes
+//! delivered, as a function of time, are compared with the bytes sent when the train began and when
+//! it ended; between two updates the time is interpolated. A host that pauses brings
+//! acknowledgements together, which then arrive too fast. The round-trip time is therefore measured
+//! as well: what the path did not carry at once has waited in its queue, whenever its
+//! acknowledgements arrive.
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
-use super::whole::Whole;
+use super::aggregate::Aggregate;
 
-/// A train's share of the round trip: one in so many.
-pub(super) const SHARE: u64 = 32;
-/// Shortest train: the timers of a host that is busy are not more exact.
-pub(super) const SHORTEST: Span = Span::from_millis(4);
-/// Packets that a train is to have, in all and of each member: those leave in aggregates, whose times
-/// were set before the train began.
-const PACKETS: u64 = 48;
-const PACKETS_OF_EACH: u64 = 8;
-/// Packets without which it tells nothing.
-const FEWEST: u64 = 12;
-/// The longest share of the round trip that a train takes to have as many: one in so many.
-const LONGEST: u64 = 4;
-/// Time between two looks while acknowledgements of a train come.
-pub(super) const CLOSE: Span = Span::from_millis(2);
-/// A train that went at less than this share of the rate that it was to have tells nothing of that.
-pub(super) const FULL: (u64, u64) = (7, 8);
-/// A train whose acknowledgements came at less than this share of its rate was stretched.
-const STRETCHED: (u64, u64) = (7, 8);
-/// Packets of each member after which round-trip times, which are smoothed over 8 acknowledgements,
-/// tell of a train.
-const SMOOTHED: u64 = 16;
-/// They are waited for this share of the round trip at most: one in so many.
-const LONGEST_WAIT: u64 = 8;
-/// Packets of each member after which it goes at the higher rate: the kernel raises a pace with the
-/// next acknowledgement, and what waits to leave was timed before.
-const HEEDED: u64 = 4;
-/// That is waited for this share of the round trip at most: one in so many.
-const LONGEST_BEGIN: u64 = 16;
-/// Looks before its acknowledgements come, of which the shortest round-trip time is what it was
-/// without the train.
-const LOOKS_BEFORE: usize = 8;
-/// Acknowledgements that come closer than this tell of the hosts, not of the path.
-const LEAST_SPAN: Span = Span::from_micros(100);
+/// Length of a train, as a part of the round-trip time. Chosen: no test fails and stock does not
+/// differ at 1/64 and 1/16.
+pub(super) const TRAIN_LENGTH: Ratio = Ratio::new(1, 32);
+/// Shortest train: the timers of a busy host are no more exact. Chosen: no test fails and stock
+/// does not differ at 2 ms and 8 ms.
+pub(super) const SHORTEST_TRAIN: Span = Span::from_millis(4);
+/// Packets of a train that are aimed at. Chosen: no test fails and stock does not differ at 24 and
+/// 96.
+const TRAIN_PACKETS: u64 = 48;
+/// Packets of each member that are aimed at: the kernel sends aggregates of several, whose times
+/// were set before the train began (`tcp_tso_autosize`). Chosen: no test fails and stock does not
+/// differ at 4 and 16.
+const PACKETS_PER_MEMBER: u64 = 8;
+/// Packets without which a train shows nothing. Chosen: no test fails and stock does not differ at
+/// 6 and 24.
+const LEAST_TRAIN_PACKETS: u64 = 12;
+/// Longest train, as a part of the round-trip time. Chosen: no test fails and stock does not differ
+/// at 1/8 and 1/2.
+const LONGEST_TRAIN: Ratio = Ratio::new(1, 4);
+/// Interval of updates while acknowledgements of a train arrive. Chosen: no test fails and stock
+/// does not differ at 1 ms and 4 ms.
+pub(super) const CLOSE_INTERVAL: Span = Span::from_millis(2);
+/// A train that went at less than this part of its rate shows nothing about that rate. Chosen: no
+/// test fails and stock does not differ at 15/16 and 3/4.
+pub(super) const FULL_RATE: Ratio = Ratio::new(7, 8);
+/// A train whose acknowledgements came at less than this part of its rate was stretched. Chosen: at
+/// 3/4 stock takes 2 % longer; at 15/16 no test fails and stock does not differ.
+const STRETCH_THRESHOLD: Ratio = Ratio::new(7, 8);
+/// Packets of each member after which smoothed round-trip times show a train: twice the 8
+/// acknowledgements over which the kernel smooths (RFC 6298, section 2.3). Chosen: no test fails
+/// and stock does not differ at 8 and 32.
+const SMOOTHING_PACKETS: u64 = 16;
+/// Longest wait for these packets, as a part of the round-trip time. Chosen: no test fails and
+/// stock does not differ at 1/16 and 1/4.
+const LONGEST_SETTLING: Ratio = Ratio::new(1, 8);
+/// Packets of each member after which it sends at the higher rate: the kernel applies a pacing rate
+/// to the next packet that it sends (`tcp_update_skb_after_send`), and what waits was timed before.
+/// Chosen: no test fails and stock does not differ at 2 and 8.
+const START_PACKETS: u64 = 4;
+/// Longest wait for these packets, as a part of the round-trip time. Chosen: no test fails and
+/// stock does not differ at 1/32 and 1/8.
+const LONGEST_START: Ratio = Ratio::new(1, 16);
+/// Updates before its acknowledgements come of which the shortest round-trip time is the one
+/// without the train. Chosen; not varied.
+const RTT_SAMPLES_BEFORE: usize = 8;
+/// Shortest time in which acknowledgements of a train arrive: closer ones show the hosts, not the
+/// path. Chosen: no test fails and stock does not differ at 50 us and 200 us.
+const SHORTEST_ARRIVAL: Span = Span::from_micros(100);
+/// Round trips after its end, beside [`LATE_LENGTHS`], by which all of a train has arrived: with a
+/// queue of one round trip it takes two. Chosen: no test fails and stock does not differ at 1 and
+/// 4.
+const LATE_ROUNDS: u64 = 2;
+/// Lengths of the train that its arrival may take in addition. Chosen: no test fails and stock does
+/// not differ at 2 and 8.
+const LATE_LENGTHS: u64 = 4;
 
-/// See the module's description.
+/// A train in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Train {
     begin: Time,
-    /// All that had been sent when it began.
+    /// Bytes sent when it began.
     from: ByteCount,
-    stage: Stage,
-    /// The look before: when, and what had been delivered.
+    progress: Progress,
+    /// Time of the update before, and bytes delivered by then.
     before: (Time, ByteCount),
-    /// Round-trip times of the looks before its acknowledgements came.
-    without: [Span; LOOKS_BEFORE],
+    /// Round-trip times of the updates before its acknowledgements came.
+    without: [Span; RTT_SAMPLES_BEFORE],
 }
 
+/// Progress of a train.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// Not all members have heard of the higher rate.
+enum Progress {
+    /// The ceilings are set, and not all members send at the higher rate yet.
     Beginning {
         until: Time,
         length: Span,
@@ -70,125 +94,166 @@ enum Stage {
     },
     Arriving {
         end: Time,
-        /// All that had been sent when it ended.
+        /// Bytes sent when it ended.
         to: ByteCount,
-        /// When all that was sent before it had been delivered.
+        /// Time at which everything sent before it had been delivered.
         first: Option<Time>,
     },
-    /// All of it has come, at this rate; the smoothed round-trip times follow.
-    Settling {
-        begin: Time,
-        /// All that had been sent when it ended.
-        to: ByteCount,
-        took: Span,
-        went: Rate,
-        came: Rate,
-        /// The longest round-trip time that was seen.
-        rtt: Span,
-    },
+    /// All of it has arrived; the smoothed round-trip times follow.
+    Settling(Arrival),
 }
 
-/// What a train has shown.
+/// Arrival of a complete train.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: Time,
+    /// Bytes sent when the train ended.
+    to: ByteCount,
+    /// Time in which it was sent.
+    took: Span,
+    /// Rate at which it was sent.
+    went: Rate,
+    /// Rate at which its acknowledgements arrived.
+    came: Rate,
+    /// Longest round-trip time since.
+    rtt: Span,
+}
+
+/// Result of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It went at the first of these rates, and came at the second.
+    /// Rate at which it was sent, and rate at which the path carried it.
     Carried(Rate, Rate),
-    /// Not all of it came, or it was too short to tell.
+    /// Not all of it arrived, or it was too short to be measured.
     Nothing,
 }
 
 impl Outcome {
-    /// Whether the path did not carry it as fast as it went.
+    /// Whether the path carried it more slowly than it was sent.
     pub(super) fn is_stretched(self) -> bool {
-        matches!(self, Self::Carried(went, came) if came < went.scaled(STRETCHED.0, STRETCHED.1))
+        matches!(self, Self::Carried(went, came) if came < went * STRETCH_THRESHOLD)
     }
 }
 
 impl Train {
-    /// Begins one at `rate`.
-    pub(super) fn begin(whole: &Whole, rate: Rate) -> Self {
-        let Whole { seen: sum, sent, members, carried, .. } = *whole;
+    /// Begins a train at `rate`.
+    pub(super) fn begin(aggregate: &Aggregate, rate: Rate) -> Self {
+        let Aggregate { seen: sum, sent, members, carried, .. } = *aggregate;
         let (now, base) = (sum.at, sum.least_rtt);
-        let heeded = sum.packet * (HEEDED * members) / carried.max(Rate::from_bytes_per_second(1));
-        let enough = sum.packet * PACKETS.max(PACKETS_OF_EACH * members) / rate.max(Rate::from_bytes_per_second(1));
-        let length = (base / SHARE).max(SHORTEST).max(enough).min((base / LONGEST).max(SHORTEST));
-        let until = now + heeded.min(base / LONGEST_BEGIN);
-        let (stage, before) = (Stage::Beginning { until, length }, (now, sum.delivered));
-        Self { begin: now, from: sent, stage, before, without: [whole.usual_rtt; LOOKS_BEFORE] }
+        let least = Rate::from_bytes_per_second(1);
+        let started = sum.packet * (START_PACKETS * members) / carried.max(least);
+        let enough = sum.packet * TRAIN_PACKETS.max(PACKETS_PER_MEMBER * members) / rate.max(least);
+        let longest = (base * LONGEST_TRAIN).max(SHORTEST_TRAIN);
+        let length = (base * TRAIN_LENGTH).max(SHORTEST_TRAIN).max(enough).min(longest);
+        let until = now + started.min(base * LONGEST_START);
+        let (progress, before) = (Progress::Beginning { until, length }, (now, sum.delivered));
+        Self { begin: now, from: sent, progress, before, without: [aggregate.usual_rtt; RTT_SAMPLES_BEFORE] }
     }
 
     /// Whether the higher rate is in force.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self.stage, Stage::Beginning { .. } | Stage::Leaving { .. })
+        matches!(self.progress, Progress::Beginning { .. } | Progress::Leaving { .. })
     }
 
-    pub(super) fn next_look(&self, now: Time) -> Time {
-        match self.stage {
-            Stage::Beginning { until, .. } | Stage::Leaving { until } => until.max(now + Span::from_nanos(1)),
-            Stage::Arriving { .. } | Stage::Settling { .. } => now + CLOSE,
+    /// Time of the next update.
+    pub(super) fn next_update(&self, now: Time) -> Time {
+        match self.progress {
+            Progress::Beginning { until, .. } | Progress::Leaving { until } => until.max(now + Span::from_nanos(1)),
+            Progress::Arriving { .. } | Progress::Settling(_) => now + CLOSE_INTERVAL,
         }
     }
 
-    /// Takes note of what was delivered and sent by now.
-    pub(super) fn look(&mut self, whole: &Whole) -> Option<Outcome> {
-        let Whole { seen: sum, sent, members, .. } = *whole;
+    /// Processes the sum over the bundle; returns the result once it is known.
+    pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Outcome> {
+        let Aggregate { seen: sum, sent, .. } = *aggregate;
         let now = sum.at;
-        let (at, had) = std::mem::replace(&mut self.before, (now, sum.delivered));
-        match &mut self.stage {
-            Stage::Beginning { until, length } => {
-                if now >= *until {
+        let before = std::mem::replace(&mut self.before, (now, sum.delivered));
+        match self.progress {
+            Progress::Beginning { until, length } => {
+                if now >= until {
                     (self.begin, self.from) = (now, sent);
-                    self.stage = Stage::Leaving { until: now + *length };
+                    self.progress = Progress::Leaving { until: now + length };
                 }
                 None
             }
-            Stage::Leaving { until } => {
-                if now >= *until {
-                    self.stage = Stage::Arriving { end: now, to: sent, first: None };
+            Progress::Leaving { until } => {
+                if now >= until {
+                    self.progress = Progress::Arriving { end: now, to: sent, first: None };
                 }
                 None
             }
-            Stage::Arriving { end, to, first } => {
-                let when = |bytes: ByteCount| {
-                    let share = (bytes - had).ratio((sum.delivered - had).max(ByteCount::new(1)));
-                    at + Span::from_nanos(((now - at).as_nanos() as f64 * share.min(1.0)) as u64)
-                };
-                if first.is_none() && sum.delivered >= self.from {
-                    *first = Some(when(self.from));
-                }
-                if first.is_none() {
-                    self.without.rotate_right(1);
-                    self.without[0] = whole.usual_rtt;
-                }
-                match *first {
-                    Some(first) if sum.delivered >= *to => {
-                        let length = *to - self.from;
-                        if length < sum.packet * FEWEST {
-                            return Some(Outcome::Nothing);
-                        }
-                        let (took, span) = (*end - self.begin, (when(*to) - first).max(LEAST_SPAN));
-                        let (went, came) = (length / took, length / span);
-                        self.stage = Stage::Settling { begin: now, to: *to, took, went, came, rtt: whole.usual_rtt };
-                        None
-                    }
-                    _ => {
-                        let is_late = now >= *end + sum.least_rtt * 2 + (*end - self.begin) * 4;
-                        is_late.then_some(Outcome::Nothing)
-                    }
-                }
+            Progress::Arriving { end, to, first } => {
+                let delivery = Delivery { from: before, to: (now, sum.delivered) };
+                let first = first.or_else(|| (sum.delivered >= self.from).then(|| delivery.time_of(self.from)));
+                self.progress = Progress::Arriving { end, to, first };
+                self.arrive(aggregate, delivery, end, to, first)
             }
-            Stage::Settling { begin, to, took, went, came, rtt } => {
-                *rtt = whole.usual_rtt.max(*rtt);
-                let since = now - *begin;
-                let is_smoothed = sum.delivered - *to >= sum.packet * (SMOOTHED * members);
-                if (since < *took || !is_smoothed) && since < sum.least_rtt / LONGEST_WAIT {
-                    return None;
-                }
-                let without = self.without.into_iter().min().unwrap_or_default();
-                let waited = *rtt - without;
-                let by_queue = (*went * *took) / (*took + waited);
-                Some(Outcome::Carried(*went, (*came).min(by_queue)))
+            Progress::Settling(arrival) => {
+                let rtt = aggregate.usual_rtt.max(arrival.rtt);
+                self.progress = Progress::Settling(Arrival { rtt, ..arrival });
+                self.settle(aggregate, &Arrival { rtt, ..arrival })
             }
         }
+    }
+
+    /// Measures the rate of arrival once all of the train has been delivered.
+    fn arrive(
+        &mut self,
+        aggregate: &Aggregate,
+        delivery: Delivery,
+        end: Time,
+        to: ByteCount,
+        first: Option<Time>,
+    ) -> Option<Outcome> {
+        let sum = aggregate.seen;
+        let took = end - self.begin;
+        let Some(first) = first.filter(|_| sum.delivered >= to) else {
+            if first.is_none() {
+                self.without.rotate_right(1);
+                self.without[0] = aggregate.usual_rtt;
+            }
+            let is_late = sum.at >= end + sum.least_rtt * LATE_ROUNDS + took * LATE_LENGTHS;
+            return is_late.then_some(Outcome::Nothing);
+        };
+        let length = to - self.from;
+        if length < sum.packet * LEAST_TRAIN_PACKETS {
+            return Some(Outcome::Nothing);
+        }
+        let span = (delivery.time_of(to) - first).max(SHORTEST_ARRIVAL);
+        let (went, came) = (length / took, length / span);
+        self.progress = Progress::Settling(Arrival { at: sum.at, to, took, went, came, rtt: aggregate.usual_rtt });
+        None
+    }
+
+    /// Result once the smoothed round-trip times contain the train: the lower one of the rate of
+    /// arrival and the rate that its time in the queue shows.
+    fn settle(&self, aggregate: &Aggregate, arrival: &Arrival) -> Option<Outcome> {
+        let Aggregate { seen: sum, members, .. } = *aggregate;
+        let Arrival { at, to, took, went, came, rtt } = *arrival;
+        let since = sum.at - at;
+        let is_smoothed = sum.delivered - to >= sum.packet * (SMOOTHING_PACKETS * members);
+        if (since < took || !is_smoothed) && since < sum.least_rtt * LONGEST_SETTLING {
+            return None;
+        }
+        let without = self.without.into_iter().min().unwrap_or_default();
+        let waited = rtt - without;
+        let by_queue = (went * took) / (took + waited);
+        Some(Outcome::Carried(went, came.min(by_queue)))
+    }
+}
+
+/// Bytes delivered at two successive updates.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    from: (Time, ByteCount),
+    to: (Time, ByteCount),
+}
+
+impl Delivery {
+    /// Time at which this number of `bytes` had been delivered, interpolated.
+    fn time_of(self, bytes: ByteCount) -> Time {
+        let ((at, had), (now, delivered)) = (self.from, self.to);
+        let share = (bytes - had).ratio((delivered - had).max(ByteCount::new(1)));
+        at + Span::from_nanos(((now - at).as_nanos() as f64 * share.min(1.0)) as u64)
     }
 }

@@ -1,5 +1,5 @@
-//! The first connection's congestion control finds the rate of the path, and the others take what
-//! it leaves.
+//! The mode in which the first connection's congestion control finds the rate of the path, and the
+//! others send what it leaves.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use icdc_units::{ByteCount, Rate, Time};
 
 use super::{ConnectionInfo, FIRST, TcpState};
 use crate::bundle::Number;
-use crate::sharing::{Look, Share, Sharing};
+use crate::sharing::{Sample, Share, Sharing};
 
-/// See the module's description.
+/// State of the mode: see the module's description.
 #[derive(Debug)]
 pub struct KernelPaced {
-    /// Congestion control takes all connections for one flow.
+    /// Congestion control treats all connections as one flow.
     is_one_flow: bool,
     sharing: Sharing,
     share: Share,
@@ -20,14 +20,14 @@ pub struct KernelPaced {
     is_open: bool,
     /// Bytes acknowledged on each connection after the first, at the last tick.
     acknowledged: BTreeMap<Number, ByteCount>,
-    /// Bytes acknowledged on all connections after the first that there have been.
+    /// Bytes acknowledged on all connections after the first, past ones included.
     pub(super) by_others: ByteCount,
     capacity: Option<Rate>,
 }
 
 impl KernelPaced {
-    /// The state at the beginning of a transfer; `is_one_flow` if congestion control takes all
-    /// connections for one flow.
+    /// The state at the beginning of a transfer; `is_one_flow` if congestion control treats all
+    /// connections as one flow.
     #[must_use]
     pub fn new(is_one_flow: bool) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl KernelPaced {
         }
     }
 
-    /// Rate that the path has free, as far as the first connection knows.
+    /// Rate that the path has free, by the first connection's congestion control.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }
@@ -56,8 +56,8 @@ impl KernelPaced {
         }
     }
 
-    /// Decides by the state of all connections; true if those after the first may take blocks from now
-    /// on.
+    /// Decides by the state of all connections; returns true if those after the first may take
+    /// blocks from now on.
     pub(super) fn on_tick(
         &mut self,
         now: Time,
@@ -71,10 +71,10 @@ impl KernelPaced {
         if let Some(first) = first
             && further().next().is_some()
         {
-            self.share = self.sharing.look(&Look {
+            self.share = self.sharing.on_sample(&Sample {
                 at: now,
                 round_trip: first.round_trip,
-                // A ceiling that holds the first one down is a rate that it has found, too.
+                // A ceiling that limits the first one counts as a rate that it has found.
                 pacing: Some(first.pacing_rate).filter(|rate| *rate < Rate::MAX),
                 first: first.acknowledged,
                 others: self.by_others,
@@ -88,6 +88,7 @@ impl KernelPaced {
         opens
     }
 
+    /// Rate that the path has free; `None` while it is not known.
     fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
         let found = Some(first.pacing_rate).filter(|rate| *rate < first.max_pacing_rate);
         match self.share {
@@ -96,13 +97,13 @@ impl KernelPaced {
                 let sending = others.iter().filter(|(_, tcp)| tcp.in_flight);
                 found.map(|first| sending.fold(first, |sum, (_, tcp)| sum + tcp.pacing_rate))
             }
-            // What the others carry is not free for the first one.
+            // The rate of the others is not free for the first one.
             Share::Rate(_) | Share::Anything => None,
         }
     }
 
-    /// Adds what the connections after the first have carried since the last tick; what one that has
-    /// left had carried stays in the sum.
+    /// Adds what the connections after the first have carried since the last tick; the bytes of a
+    /// connection that has left stay in the sum.
     fn note(&mut self, others: &[(Number, TcpState)]) {
         let mut now = BTreeMap::new();
         for (number, tcp) in others {

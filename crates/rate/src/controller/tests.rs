@@ -1,6 +1,7 @@
-//! The controller on simulated paths, where the first connection finds the rate and where each does for itself; bundles are
-//! simulated packet by packet in `crates/sim`. `tests/throughput.txt` is what becomes of each; a change of it is one of the
-//! controller's behaviour: `ICDC_EXAMPLE=write cargo test -p icdc-rate throughput` writes it anew.
+//! The controller on simulated paths, where the first connection finds the rate and where each does
+//! for itself; bundles are simulated packet by packet in `crates/sim`. `tests/throughput.txt` has
+//! the result of each. A change of it is a change of the controller's behaviour; it is rewritten by
+//! `ICDC_EXAMPLE=write cargo test -p icdc-rate throughput`.
 
 mod world;
 
@@ -17,7 +18,8 @@ const fn mbit(rate: u64) -> Rate {
     Rate::from_bits_per_second(rate * 1_000_000)
 }
 
-/// Every combination that means something, each for 30 simulated seconds of which the last 20 count.
+/// Every combination that means something, each for 30 simulated seconds of which the last 20
+/// count.
 fn table() -> String {
     let mut text = String::from(
         "finds         connections  window  loss     ceilings   disk  processor |  kbit/s  connections  limited by  rates set\n",
@@ -163,7 +165,7 @@ fn what_cannot_be_divided_is_the_firsts_and_the_sum_is_exact() {
 fn nobody_goes_without_a_ceiling_because_his_share_is_small() {
     let mut controller = fixed(false, Ceilings::of(None, Some(Rate::from_bits_per_second(10))));
     let ticked = controller.on_tick(Time::ORIGIN, &infos(3, |_| None), &NO_RING, &Pending::default());
-    assert_eq!(ceilings(&ticked.actions), [(0, LEAST), (1, LEAST), (2, LEAST)]);
+    assert_eq!(ceilings(&ticked.actions), [(0, LEAST_CEILING), (1, LEAST_CEILING), (2, LEAST_CEILING)]);
 }
 
 #[test]
@@ -270,8 +272,8 @@ fn a_bundle_is_not_looked_at_before_its_time_and_obeys_every_ceiling() {
     assert_eq!(controller.state(), Some(State::Climb));
 }
 
-/// A path on which no limit is found, as at its start: when the others are let send, in milliseconds, and the ceilings that are
-/// set in 4 s.
+/// A path on which no limit is found, as at its start: when the others are let send, in
+/// milliseconds, and the ceilings that are set in 4 s.
 fn without_a_limit_of_the_path(limits: Ceilings) -> (Vec<u64>, Vec<(Number, Rate)>) {
     let mut controller = Controller::new(Mode::KernelPaced(Box::new(KernelPaced::new(true))), world::SETUP, limits);
     assert!(controller.opens_later() && !controller.needs_owed(Time::ORIGIN));
@@ -346,8 +348,8 @@ fn what_connections_that_have_left_carried_is_not_forgotten_nor_counted_twice() 
     assert_eq!(carried(&[(1, 150), (3, 10)]), 210);
 }
 
-/// A bundle whose first connection's thread takes all of a processor, seen every 2 ms: how many connections are asked for in
-/// two seconds, if at every `gap`th look nothing waits.
+/// A bundle whose first connection's thread takes all of a processor, seen every 2 ms: how many
+/// connections are asked for in two seconds, if nothing waits at every `gap`th tick.
 fn asked_for(gap: u64) -> Option<u64> {
     let mut controller = Controller::new(Mode::Bundle(Box::default()), world::SETUP, Ceilings::default());
     (0..1000_u64).find_map(|step| {

@@ -14,11 +14,11 @@ struct Receiver<D> {
     connections: Vec<(f64, f64)>,
     blocks: u32,
     disk: D,
-    /// How long a ceiling takes to the ring.
+    /// Steps until a ceiling takes effect at the ring.
     round_trip: usize,
 }
 
-/// What was seen at a look.
+/// State at a sample.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     second: f64,
@@ -70,7 +70,7 @@ impl<D: Fn(f64) -> Rate> Receiver<D> {
                 }
             }
             if step % FEEDBACK == 0 {
-                let Load { blocks, rate } = backlog.look(now);
+                let Load { blocks, rate } = backlog.sample(now);
                 let size = ByteCount::new(u64::from(self.blocks) * BLOCK);
                 let state = RingState { waiting: blocks, blocks: self.blocks, size, drained: rate };
                 allowed = ceiling(&state, STEP * (self.round_trip + FEEDBACK) as u64);
@@ -122,7 +122,7 @@ fn a_stall_of_a_second_neither_fills_the_ring_nor_leaves_the_disk_without_work()
     for Seen { level, .. } in &seen[50..] {
         assert!((0.02..0.9).contains(level), "{level}");
     }
-    assert!(seen.iter().flat_map(|seen| seen.ceiling).all(|ceiling| ceiling >= LEAST));
+    assert!(seen.iter().flat_map(|seen| seen.ceiling).all(|ceiling| ceiling >= LEAST_CEILING));
 }
 
 #[test]
@@ -193,8 +193,9 @@ proptest! {
         }
         // After the last stall, when what it left in the ring has gone.
         let possible = path.min(disk) as f64 * 1e6;
-        // Blocks of a ring that are all filled at the same moment are a level at which the sender is held down, though
-        // the disk has not fallen behind: a ring with hardly more of them than connections costs some of the rate.
+        // Blocks of a ring that are all filled at the same moment are a level at which the sender
+        // is held down, though the disk has not fallen behind: a ring with hardly more of them than
+        // connections costs some of the rate.
         let least = if free * 4 < count * 5 { 0.85 } else { 0.9 };
         prop_assert!(mean(&seen, 48.0) > least * possible, "{} of {possible}", mean(&seen, 48.0));
     }

@@ -1,19 +1,19 @@
-//! The greatest rate at which bytes reached the other end, over fractions of a round trip.
+//! Greatest delivery rate over fractions of a round trip.
 
 use std::collections::VecDeque;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// See the module's description.
+/// Meter of the greatest delivery rate.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// What was delivered by when, for as long as a fraction of a round trip.
+    /// Times, and the bytes delivered by then, over one fraction of a round trip.
     recent: VecDeque<(Time, ByteCount)>,
     peak: Rate,
 }
 
 impl Delivery {
-    /// Takes note of what is delivered at `now`; `span` is the fraction.
+    /// Adds the bytes `delivered` by `now`; `span` is the fraction.
     pub(super) fn note(&mut self, now: Time, delivered: ByteCount, span: Span) {
         while self.recent.get(1).is_some_and(|(at, _)| now - *at >= span) {
             self.recent.pop_front();
@@ -24,12 +24,12 @@ impl Delivery {
         self.recent.push_back((now, delivered));
     }
 
-    /// The greatest rate since it was last taken.
+    /// Greatest rate since [`Self::take_peak`].
     pub(super) fn peak(&self) -> Rate {
         self.peak
     }
 
-    /// Gives the greatest rate and begins anew.
+    /// Returns the greatest rate and resets it.
     pub(super) fn take_peak(&mut self) -> Rate {
         std::mem::replace(&mut self.peak, Rate::ZERO)
     }

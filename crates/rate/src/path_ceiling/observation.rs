@@ -1,24 +1,24 @@
-//! What a controller is told.
+//! Input of a path's controller.
 
 use icdc_units::{ByteCount, Span, Time};
 
-/// What the kernel tells of a connection.
+/// State of a connection, from `TCP_INFO`.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    /// When.
+    /// Time of the observation.
     pub at: Time,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// Least round-trip time.
     pub least_rtt: Span,
-    /// Bytes that have reached the other end since the connection began.
+    /// Bytes delivered since the connection began.
     pub delivered: ByteCount,
     /// Packets retransmitted since the connection began.
     pub retransmitted: u64,
     /// Bytes of a packet.
     pub packet: ByteCount,
-    /// Congestion window in bytes.
+    /// Congestion window.
     pub window: ByteCount,
-    /// Whether the application, not the path, held it up.
+    /// Whether the sender was limited by the application, not by the path.
     pub idle: bool,
 }

@@ -1,60 +1,66 @@
-//! What others who have just begun to send leave of a path, from how its queue grows within a round
-//! trip.
+//! The rate that cross traffic which has just begun leaves of a path, from the growth of the queue
+//! within a round trip.
 //!
-//! Packets that were delivered over a time T, while the queue grew by G, had left over T − G, at the
-//! rate S. Beside others a queue before a bottleneck of capacity C grows by the part g = G/(T − G) of
-//! the time in which they left, and C − g C of what is sent is carried; so that free for us is
+//! Packets that were delivered over a time T, while the queue grew by G, had been sent over T − G,
+//! at the rate S. Beside other traffic, the queue of a bottleneck of capacity C grows by the part g
+//! = G/(T − G) of the time in which they were sent, and C − g C of what is sent is carried. So the
+//! free rate is
 //!
 //! ```text
 //! A = S − C G/(T − G)
 //! ```
 //!
-//! whatever has been done about it meanwhile. A host that pauses makes round-trip times longer for a
-//! moment, which the least in a time that is longer than most pauses does not show; a queue makes
-//! each of several such times longer than the one before.
+//! whatever the sender has done in the meantime. A host that pauses makes round-trip times longer
+//! for a moment. The least round-trip time in a window that is longer than most pauses does not
+//! show that; a queue makes each of several such windows longer than the one before.
 
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use super::observation::Observation;
 
-/// Times of which each has a longer queue than the one before.
-const WINDOWS: usize = 4;
-/// Length of one: one in so many of the round trip.
-const LENGTH: u64 = 12;
-/// The shortest one: most of a host's pauses are shorter.
-const SHORTEST: Span = Span::from_millis(20);
-/// From one to the next the queue grows by at least one in so many of a window's length.
-const GROWTH: u64 = 8;
-/// So much more may seem to have been sent: one in so many.
-const MORE: u64 = 4;
-/// Of a host that pauses less than this share of the capacity arrives meanwhile; beside others that
-/// send as much as the path carries, half of it.
-const FLOWING: (u64, u64) = (3, 8);
-/// The last ones tell how fast it grows.
-const TELLING: usize = 2;
+/// Windows in a row, each of which has a longer queue than the one before. Chosen; not varied.
+const ONSET_WINDOWS: usize = 4;
+/// Length of a window, as a part of the round-trip time. Chosen: no test fails at 1/24 and 1/6.
+const WINDOW_LENGTH: Ratio = Ratio::new(1, 12);
+/// Shortest window: most pauses of a host are shorter. Chosen: no test fails at 10 ms and 40 ms.
+const SHORTEST_WINDOW: Span = Span::from_millis(20);
+/// Least growth of the queue from one window to the next, as a part of a window's length. Chosen:
+/// no test fails at 1/16 and 1/4.
+const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
+/// Excess of the measured sending rate over the ceiling that is tolerated. Chosen: no test fails at
+/// 1/8 and 1/2.
+const SENT_TOLERANCE: Ratio = Ratio::new(1, 4);
+/// Least delivery rate, as a part of the capacity: from a host that pauses less arrives; beside
+/// others that send as much as the path carries, half of it. Chosen: at 3/4
+/// `others_who_begin_leave_what_the_queue_tells` fails; at 3/16 no test fails.
+const DELIVERY_THRESHOLD: Ratio = Ratio::new(3, 8);
+/// Windows over which the growth of the queue is measured. Chosen; not varied.
+const GROWTH_WINDOWS: usize = 2;
 
-/// See the module's description.
+/// Detector of cross traffic that begins.
 #[derive(Debug, Default)]
 pub(super) struct Onset {
-    /// The present window, and those before, the last one first.
+    /// The window in progress.
     present: Option<Window>,
-    before: [Option<Window>; WINDOWS],
+    /// The complete windows, the latest first.
+    before: [Option<Window>; ONSET_WINDOWS],
 }
 
+/// Observations of one window.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Time,
     delivered: ByteCount,
-    /// The least queue in it.
+    /// Least queue in it.
     queue: Span,
 }
 
 impl Onset {
-    /// Takes note of an observation and its queue; what is free on a path of `capacity`, if the queue
-    /// has grown in each of the last windows and no more was sent than is `allowed`.
+    /// Adds an observation and its queue. Returns the free rate on a path of `capacity`, if the
+    /// queue has grown in each of the last windows and no more was sent than is `allowed`.
     pub(super) fn note(&mut self, seen: &Observation, queue: Span, capacity: Rate, allowed: Rate) -> Option<Rate> {
         let Observation { at: now, delivered, least_rtt, .. } = *seen;
-        let length = (least_rtt / LENGTH).max(SHORTEST);
+        let length = (least_rtt * WINDOW_LENGTH).max(SHORTEST_WINDOW);
         let present = self.present.get_or_insert(Window { begin: now, delivered, queue });
         present.queue = present.queue.min(queue);
         if now - present.begin < length {
@@ -62,24 +68,27 @@ impl Onset {
         }
         self.before.rotate_right(1);
         self.before[0] = self.present.replace(Window { begin: now, delivered, queue });
-        let grows = |two: &[Option<Window>]| matches!(two, [Some(after), Some(before)] if after.queue >= before.queue + length / GROWTH);
+        let grows = |pair: &[Option<Window>]| match pair {
+            [Some(after), Some(before)] => after.queue >= before.queue + length * GROWTH_THRESHOLD,
+            _ => false,
+        };
         if !self.before.windows(2).all(grows) {
             return None;
         }
-        let (last, first) = (self.before[0]?, self.before[TELLING]?);
+        let (last, first) = (self.before[0]?, self.before[GROWTH_WINDOWS]?);
         let (time, grown) = (last.begin - first.begin, last.queue - first.queue);
         let left_over = time - grown;
         let delivered = last.delivered - first.delivered;
-        if delivered / time < capacity.scaled(FLOWING.0, FLOWING.1) {
+        if delivered / time < capacity * DELIVERY_THRESHOLD {
             return None;
         }
         let sent = delivered / left_over;
         let free = sent - capacity.scaled(grown.as_nanos(), left_over.as_nanos());
-        // What was sent faster than it may be now is the end of something else.
-        (sent <= allowed + allowed / MORE).then_some(free)
+        // Packets that were sent faster than is allowed now belong to an earlier ceiling.
+        (sent <= allowed + allowed * SENT_TOLERANCE).then_some(free)
     }
 
-    /// What comes next has nothing to do with what was.
+    /// Discards all windows: what comes next is not comparable.
     pub(super) fn begin_anew(&mut self) {
         *self = Self::default();
     }
@@ -92,8 +101,8 @@ mod tests {
     const BASE: Span = Span::from_millis(300);
     const CAPACITY: Rate = Rate::from_bits_per_second(1_000_000_000);
 
-    /// What is told of a second in which so much is delivered of what the path carries, while the
-    /// queue is `queue` long so many milliseconds after it began.
+    /// Free rates that are found in a second in which `share` per cent of the capacity are
+    /// delivered, while the queue is `queue(ms)` microseconds long.
     fn shown(share: u64, queue: impl Fn(u64) -> u64) -> Vec<Rate> {
         let mut onset = Onset::default();
         let mut note = |ms| {
@@ -115,8 +124,8 @@ mod tests {
 
     #[test]
     fn others_who_begin_leave_what_the_queue_tells() {
-        // Beside 600 of 1000 Mbit/s the queue grows by 3/5 of the time in which packets leave, and by 3/8 of
-        // that in which they arrive, of which 5/8 are ours.
+        // Beside 600 of 1000 Mbit/s the queue grows by 3/5 of the time in which packets leave, and
+        // by 3/8 of that in which they arrive, of which 5/8 are ours.
         let free = shown(62, |ms| ms * 1000 * 3 / 8);
         assert!(!free.is_empty());
         for free in free {

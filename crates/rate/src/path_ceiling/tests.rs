@@ -10,13 +10,13 @@ const PACKET: ByteCount = ByteCount::new(1448);
 struct Path {
     steering: Steering,
     base: Span,
-    /// By so much the route is longer than the least round-trip time.
+    /// Time by which the route is longer than the least round-trip time.
     added: Span,
     capacity: Rate,
     now: Time,
     delivered: ByteCount,
     waiting: ByteCount,
-    /// What has arrived at a host that pauses.
+    /// Bytes that have arrived at a host that pauses.
     held: ByteCount,
     pauses: bool,
     wish: Rate,
@@ -44,7 +44,7 @@ impl Path {
         }
     }
 
-    /// Gives what was delivered, as a share of the capacity.
+    /// Bytes delivered in this time, as a share of the capacity.
     fn run(&mut self, seconds: u64) -> f64 {
         let before = self.delivered;
         for _ in 0..seconds * 100 {
@@ -76,8 +76,8 @@ impl Path {
         }
     }
 
-    /// For so many ticks the other host does nothing; the smoothed round-trip time tells of it for
-    /// as long again.
+    /// The other host does nothing for this number of ticks; the smoothed round-trip time shows
+    /// that for as long again.
     fn pause(&mut self, ticks: u32) {
         self.pauses = true;
         (0..ticks).for_each(|_| self.step());
@@ -143,7 +143,7 @@ fn every_decision_has_its_reason() {
 fn a_longer_route_is_no_queue() {
     let mut path = Path::new(50, mbit(900));
     path.run(20);
-    // The kernel goes on telling the least round-trip time of the shorter one.
+    // The kernel still reports the least round-trip time of the shorter one.
     path.added = Span::from_millis(30);
     path.run(20);
     let share = path.run(20);
@@ -180,7 +180,7 @@ fn an_algorithm_that_closes_its_window_does_not_bring_the_ceiling_down() {
     path.run(20);
     for _ in 0..3 {
         let (before, wish) = (path.ceiling, path.wish);
-        // BBR looks for the least round-trip time; the smoothed one still tells of what stood in a
+        // BBR looks for the least round-trip time; the smoothed one still contains that of a
         // queue.
         path.added = Span::from_millis(20);
         for _ in 0..60 {
@@ -250,13 +250,13 @@ fn one_round_trip_leaves_a_third_of_the_ceiling() {
     let mut path = Path::new(300, mbit(900));
     path.run(20);
     let before = path.ceiling;
-    let seen = Seen { rate: mbit(1), queue: Span::from_millis(300), base: path.base, losses: false, packet: PACKET };
+    let seen = Sample { rate: mbit(1), queue: Span::from_millis(300), base: path.base, losses: false, packet: PACKET };
     let _ = path.steering.found(&seen, Reason::QueueGrew);
     assert!(path.steering.ceiling() > before.scaled(1, 3), "{:?}", path.steering);
     for _ in 0..40 {
         let _ = path.steering.found(&seen, Reason::QueueGrew);
     }
-    assert!(path.steering.ceiling() >= PACKET * LEAST / path.base);
+    assert!(path.steering.ceiling() >= PACKET * LEAST_PACKETS / path.base);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_probe_that_is_refused_does_not_take_what_was_carried_before() {
     let mut path = Path::new(300, mbit(900));
     path.run(20);
     let before = path.steering.capacity.rate;
-    let seen = Seen { rate: mbit(500), queue: Span::from_millis(20), base: path.base, losses: false, packet: PACKET };
+    let seen = Sample { rate: mbit(500), queue: Span::from_millis(20), base: path.base, losses: false, packet: PACKET };
     let _ = path.steering.refused(&seen);
     assert_eq!(path.steering.capacity.rate, before);
 }
@@ -323,13 +323,13 @@ fn the_first_probe_after_a_deep_fall_is_a_middling_one() {
     path.run(10);
     let mut later = path.decisions[fallen..].iter().map(|(_, decision)| decision);
     let probe = later.find(|decision| decision.reason == Reason::ProbeStarted).expect("a probe");
-    assert_eq!(probe.ceiling, mbit(400) + mbit(400) / FALLEN_STEP, "{:?}", &path.decisions[fallen..]);
+    assert_eq!(probe.ceiling, mbit(400) + mbit(400) / FALLEN_PROBE_DIVISOR, "{:?}", &path.decisions[fallen..]);
 }
 
 #[test]
 fn a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is() {
     let mut steering = Steering::holding(mbit(900));
-    let seen = |queue_ms, rate| Seen {
+    let seen = |queue_ms, rate| Sample {
         rate: mbit(rate),
         queue: Span::from_millis(queue_ms),
         base: Span::from_millis(300),

@@ -36,7 +36,7 @@ impl DiskQueue {
 
     /// Blocks that wait at present, and the rate at which the disk takes them.
     pub(super) fn load(&self) -> Load {
-        self.0.lock().expect(NO_PANIC).look(clock::now())
+        self.0.lock().expect(NO_PANIC).sample(clock::now())
     }
 }
 

@@ -7,19 +7,19 @@ const CARRIED_BEFORE: Rate = Rate::from_bits_per_second(800_000_000);
 
 const LEFT: Rate = Rate::from_bits_per_second(300_000_000);
 
-/// What stands in the queue of a path, of others and of ours.
+/// Cause of the queue of a path.
 #[derive(Clone, Copy)]
 enum Queue {
     /// A route that is longer by 30 ms, and nothing in the queue.
     Longer,
-    /// Of one that keeps as many bytes under way.
+    /// A flow that keeps this number of bytes in flight.
     Window(ByteCount),
-    /// Of traffic of a rate of its own, which leaves 300 Mbit/s.
+    /// Traffic of a rate of its own, which leaves 300 Mbit/s.
     Rate,
 }
 
-/// A bundle of four that sends at `rate`, with a window's room.
-fn shown(at: Time, rtt: Span, delivered: ByteCount, rate: Rate, retransmitted: u64) -> Whole {
+/// A bundle of four members that sends at `rate`, below its windows.
+fn shown(at: Time, rtt: Span, delivered: ByteCount, rate: Rate, retransmitted: u64) -> Aggregate {
     let seen = Observation {
         at,
         rtt,
@@ -30,35 +30,34 @@ fn shown(at: Time, rtt: Span, delivered: ByteCount, rate: Rate, retransmitted: u
         window: ByteCount::from_mib(64),
         idle: false,
     };
-    Whole { seen, usual_rtt: rtt, sent: delivered + rate * rtt, carried: rate, members: 4 }
+    Aggregate { seen, usual_rtt: rtt, sent: delivered + rate * rtt, carried: rate, members: 4 }
 }
 
-/// Lets a bundle that begins at `rate` go over such a path, until something comes of it other than
-/// a rate, or for 20 s.
-fn on(queue: Queue, rate: Rate) -> (Compete, Option<Turn>) {
+/// Runs a bundle that begins at `rate` over such a path, until COMPETE ends, or for 20 s.
+fn on(queue: Queue, rate: Rate) -> (Compete, Option<Transition>) {
     over(queue, rate, CARRIED_BEFORE)
 }
 
-/// As [`on`], where the path seemed to carry `before`.
-fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Turn>) {
+/// Runs a bundle as [`on`], over a path that seemed to carry `before`.
+fn over(queue: Queue, rate: Rate, before: Rate) -> (Compete, Option<Transition>) {
     let mut compete = Compete::new(rate, Some(before));
     let (mut delivered, mut standing) = (ByteCount::ZERO, Span::from_millis(30));
-    let look = Span::from_millis(10);
+    let interval = Span::from_millis(10);
     for tick in 0..2000 {
         let rate = compete.ceiling();
         let rtt = match queue {
             Queue::Longer => BASE + Span::from_millis(30),
             Queue::Window(others) => others / (CAPACITY - rate).max(CAPACITY / 20),
             Queue::Rate => {
-                standing = standing + rate * look / CAPACITY - LEFT * look / CAPACITY;
+                standing = standing + rate * interval / CAPACITY - LEFT * interval / CAPACITY;
                 BASE + standing
             }
         };
         let carried = if matches!(queue, Queue::Rate) && !standing.is_zero() { LEFT } else { rate };
-        delivered += carried * look;
-        let whole = shown(Time::ORIGIN + look * tick, rtt, delivered, rate, 0);
-        match compete.look(&whole) {
-            Some(Turn::On(_)) | None => {}
+        delivered += carried * interval;
+        let aggregate = shown(Time::ORIGIN + interval * tick, rtt, delivered, rate, 0);
+        match compete.update(&aggregate) {
+            Some(Transition::Continue(_)) | None => {}
             turn => return (compete, turn),
         }
     }
@@ -87,26 +86,26 @@ fn one_that_came_late_and_has_seen_a_small_share_only_takes_half_as_well() {
 fn traffic_of_a_rate_of_its_own_is_told_by_a_queue_that_does_not_stay() {
     for rate in [100, 200] {
         let (_, turn) = on(Queue::Rate, Rate::from_bits_per_second(rate * 1_000_000));
-        assert_eq!(turn, Some(Turn::Inelastic), "{rate} Mbit/s");
+        assert_eq!(turn, Some(Transition::Inelastic), "{rate} Mbit/s");
     }
 }
 
 #[test]
 fn a_longer_route_is_told_by_what_it_carries() {
     let (_, turn) = on(Queue::Longer, CARRIED_BEFORE / 8);
-    assert_eq!(turn, Some(Turn::Longer(Span::from_millis(30))));
+    assert_eq!(turn, Some(Transition::Longer(Span::from_millis(30))));
 }
 
-/// Lets a bundle go over a path of [`CAPACITY`] without a queue, with or without losses; what comes
-/// of it, and after how many round trips.
-fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Compete) {
+/// Runs a bundle over a path of [`CAPACITY`] without a queue, with or without losses; the end of
+/// COMPETE, and the number of round trips until then.
+fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Transition>, u64, Compete) {
     let mut delivered = ByteCount::ZERO;
     for round in 1..100 {
         let rate = compete.ceiling();
         delivered += rate * BASE;
-        let whole = shown(Time::ORIGIN + BASE * round, BASE, delivered, rate, if loses { round } else { 0 });
-        match compete.look(&whole) {
-            Some(Turn::On(_)) | None => {}
+        let aggregate = shown(Time::ORIGIN + BASE * round, BASE, delivered, rate, if loses { round } else { 0 });
+        match compete.update(&aggregate) {
+            Some(Transition::Continue(_)) | None => {}
             turn => return (turn, round, compete),
         }
     }
@@ -116,7 +115,7 @@ fn without_a_queue(mut compete: Compete, loses: bool) -> (Option<Turn>, u64, Com
 #[test]
 fn one_that_is_again_beside_others_takes_its_half_before_it_is_alone() {
     let (turn, rounds, compete) = without_a_queue(Compete::remembering(CAPACITY / 8, CAPACITY), false);
-    let Some(Turn::Alone(carried)) = turn else { panic!("{turn:?}") };
+    let Some(Transition::Alone(carried)) = turn else { panic!("{turn:?}") };
     assert!(carried >= CAPACITY.scaled(7, 16) && compete.rate <= CAPACITY.scaled(9, 16), "{carried}");
     assert!(rounds < 16, "{rounds}");
 }
@@ -124,5 +123,5 @@ fn one_that_is_again_beside_others_takes_its_half_before_it_is_alone() {
 #[test]
 fn losses_far_below_half_of_a_remembered_capacity_make_it_doubtful() {
     let (turn, ..) = without_a_queue(Compete::remembering(CAPACITY / 8, CAPACITY), true);
-    assert_eq!(turn, Some(Turn::Doubtful));
+    assert_eq!(turn, Some(Transition::Doubtful));
 }

@@ -1,5 +1,5 @@
-//! A path, its ends and the connections between them, as far as a controller sees them: rates that change every few
-//! milliseconds, no packets.
+//! A path, its ends and the connections between them, as far as a controller sees them: rates that
+//! change every few milliseconds, no packets.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ const BLOCK: ByteCount = ByteCount::from_mib(4);
 pub(super) const SETUP: Setup =
     Setup { is_local: false, processors: 4, block: BLOCK, feedback_interval: Span::from_millis(100) };
 
-/// Who finds the rate of the path.
+/// Part that finds the rate of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finds {
     /// Congestion control of the first connection.
@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) connections: u16,
     /// Largest window of each; `None` for any.
     pub(super) window: Option<ByteCount>,
-    /// Losses by chance, so many in a minute on each connection.
+    /// Random losses per minute on each connection.
     pub(super) loss: u64,
     pub(super) user: Option<Rate>,
     pub(super) key: Option<Rate>,
@@ -71,9 +71,9 @@ struct Flow {
     acknowledged: ByteCount,
     window_limited: Span,
     worked: Span,
-    /// Congestion control does not reduce again before.
+    /// Earliest time of the next reduction.
     reduced: Time,
-    /// A loss by chance comes then.
+    /// Time of the next random loss.
     loses: Time,
 }
 
@@ -107,7 +107,8 @@ impl World {
         let (mut queue, mut ring, mut due) = (ByteCount::ZERO, ByteCount::ZERO, Time::ORIGIN);
         let (mut counted, mut told) =
             (ByteCount::ZERO, VecDeque::from([RingState { blocks: RING_BLOCKS, ..state(ByteCount::ZERO, None) }]));
-        // What the others carried a round trip ago, which the first one's congestion control has just learnt of.
+        // What the others carried a round trip ago, which the first one's congestion control has
+        // just learnt of.
         let mut learnt: VecDeque<Rate> =
             VecDeque::from(vec![Rate::ZERO; self.round_trip.as_nanos() as usize / STEP.as_nanos() as usize]);
         for step in 0..END.as_nanos() / STEP.as_nanos() {
