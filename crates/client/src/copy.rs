@@ -1,4 +1,5 @@
-//! `icdc copy`: which of two ends is where, and who sends.
+//! `icdc copy`: dispatches by the locations of sources and destination to a push, a pull, a local
+//! copy or a copy between two far ends.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
 
-/// Copies `sources` to `destination` and tells what happens by `events`.
+/// Copies `sources` to `destination` and reports progress by `events`.
 ///
 /// # Errors
 /// See [`CopyError`]; items that fail are no error but counted in [`Summary::errors`].
@@ -82,7 +83,8 @@ pub fn copy(
     }
 }
 
-/// What ssh says of a Ctrl-C that reached it as well is not the reason.
+/// The error, or [`CopyError::Interrupted`] after a request to stop: a Ctrl-C also reaches ssh,
+/// whose error is then not the cause.
 fn not_reached(error: ConnectError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error.into() }
 }

@@ -1,4 +1,4 @@
-//! What a whole copy can fail of.
+//! Errors of a whole copy.
 
 use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
@@ -6,7 +6,7 @@ use icdc_session::SessionError;
 use crate::connect::ConnectError;
 use crate::failure_kind::FailureKind;
 
-/// Why `icdc copy` ended without a summary, or with failures.
+/// Reasons why `icdc copy` ended without a summary.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The request makes no sense as written.
@@ -18,7 +18,7 @@ pub enum CopyError {
     /// The other end refused the request.
     #[error("{}", .0.reason)]
     Refused(Refusal),
-    /// The user asked to stop; running the same command again goes on from here.
+    /// The user asked to stop; the same command resumes the copy.
     #[error("interrupted; run the same command again to go on from here")]
     Interrupted,
     /// The connection was lost and did not come back.

@@ -7,13 +7,13 @@ use crate::connect::ConnectError;
 /// Kind of a failure of a whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Something went wrong that none of the others names.
+    /// A failure of no other kind.
     Failed,
     /// The request makes no sense, or there is no such place; nothing was done.
     Unusable,
     /// The other end could not be reached, or did not let us in.
     NotLetIn,
-    /// It was stopped or cut; the same command goes on from there.
+    /// The run was stopped or cut; the same command resumes it.
     Interrupted,
 }
 
@@ -31,8 +31,8 @@ impl From<RefusalKind> for FailureKind {
         match kind {
             RefusalKind::NotAllowed | RefusalKind::Busy => Self::NotLetIn,
             RefusalKind::Interrupted => Self::Interrupted,
-            // There is no such source, the destination cannot be one, or another process is writing it:
-            // nothing was copied.
+            // There is no such source, the destination cannot be one, or another process is writing
+            // it: nothing was copied.
             RefusalKind::Path | RefusalKind::Running => Self::Unusable,
             _ => Self::Failed,
         }

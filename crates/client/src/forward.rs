@@ -1,10 +1,10 @@
 //! A far end that only forwards: its standard streams and a connection to a far end on the same
 //! host become one stream of bytes.
 //!
-//! What passes is encrypted from end to end; nothing is looked at. An end of one direction is
-//! passed on; the process ends when both have, or soon after the far end's. Whether that was the end
-//! of the session is for those to say whose it is: who ends first leaves words of the other unread,
-//! and TCP then tells of a reset.
+//! The bytes are encrypted from end to end and are not inspected. The end of one direction is
+//! passed on; the process ends when both directions have, or soon after the far end's. The
+//! session's own messages decide whether it has ended properly: the end that closes first may leave
+//! data of the other unread, for which TCP reports a reset.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,16 +17,17 @@ use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::Span;
 
-/// Most bytes of one read: what a pipe to sshd holds is 64 KiB.
+/// Most bytes of one read; a pipe to sshd holds 64 KiB.
 const CHUNK: usize = 256 << 10;
-/// What is read at a time where much flows, and how long is waited for more where less does: so that
-/// this process, sshd and the far end are not woken for each packet of a connection on a long path.
-const MUCH: usize = 16 << 10;
-const GATHERING: Span = Span::from_millis(2);
-/// A packet's payload: who sends less sends a message, or its end.
+/// Size of a read in bytes that counts as bulk data; after a smaller one the forwarder waits for
+/// [`GATHER_TIME`], so that this process, sshd and the far end are not woken for each packet.
+const BULK_READ: usize = 16 << 10;
+const GATHER_TIME: Span = Span::from_millis(2);
+/// Payload of a packet, in bytes: a shorter read is a message or the end of one, and is not
+/// delayed.
 const PACKET: usize = 1400;
-/// How long the starting end may take to end its direction after the far end has.
-const FAREWELL: Span = Span::from_secs(5);
+/// Time limit for the starting end to end its direction after the far end has.
+const CLOSE_TIMEOUT: Span = Span::from_secs(5);
 
 /// Connects to the far end that listens on `port` of this host.
 pub fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
@@ -38,61 +39,60 @@ pub fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What ends forwarding.
+/// Events that end forwarding.
 enum Ending {
-    There(io::Result<()>),
-    Back(io::Result<()>),
-    Asked,
+    ToFarEnd(io::Result<()>),
+    FromFarEnd(io::Result<()>),
+    Stopped,
 }
 
-/// Forwards until both directions have ended, the far end's has and the other one does not follow,
-/// or somebody asks to stop. The caller ends the process: a thread may still wait for input.
+/// Forwards until both directions have ended, the time limit after the end of the far end's has
+/// passed, or `stop` is requested. The caller must end the process: a thread may still be reading.
 pub fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &StopSignal) -> io::Result<()> {
     let (mut stdin, mut stdout) = (File::from(stdin), File::from(stdout));
     let stream = Arc::new(stream);
-    let (tell, told) = unbounded();
+    let (tell, endings) = unbounded();
     let there = (Arc::clone(&stream), tell.clone(), stop.clone());
     std::thread::Builder::new().name("there".into()).spawn(move || {
         let (stream, tell, asked) = there;
         let forwarded = pass_on(&mut stdin, &mut &*stream, &asked);
         // It fails if the far end was faster.
         let _ = stream.shutdown(Shutdown::Write);
-        let _ = tell.send(Ending::There(forwarded));
+        let _ = tell.send(Ending::ToFarEnd(forwarded));
     })?;
     let back = (Arc::clone(&stream), tell.clone(), stop.clone());
     std::thread::Builder::new().name("back".into()).spawn(move || {
         let (stream, tell, asked) = back;
         let forwarded = pass_on(&mut &*stream, &mut stdout, &asked);
-        // The starting end reads to here.
+        // This ends the input of the starting end.
         drop(stdout);
-        let _ = tell.send(Ending::Back(forwarded));
+        let _ = tell.send(Ending::FromFarEnd(forwarded));
     })?;
     stop.on_request(move || {
-        let _ = tell.send(Ending::Asked);
+        let _ = tell.send(Ending::Stopped);
     });
-    let first = told.recv();
+    let first = endings.recv();
     let second = match first {
-        Ok(Ending::Back(Ok(()))) => told.recv_timeout(FAREWELL.into()).ok(),
-        // It fails if the far end was faster, whose last words are on their way back.
-        Ok(Ending::There(_)) => told.recv().ok(),
+        Ok(Ending::FromFarEnd(Ok(()))) => endings.recv_timeout(CLOSE_TIMEOUT.into()).ok(),
+        // It fails if the far end closed first, whose last data is still to come.
+        Ok(Ending::ToFarEnd(_)) => endings.recv().ok(),
         _ => None,
     };
-    // Nobody reads any more, so nobody writes either.
+    // Neither direction is needed any more.
     let _ = stream.shutdown(Shutdown::Both);
     [first.ok(), second].into_iter().flatten().try_for_each(|ending| match ending {
-        Ending::There(Err(error)) | Ending::Back(Err(error)) if is_of_an_end(&error) => Ok(()),
-        Ending::There(forwarded) | Ending::Back(forwarded) => forwarded,
-        Ending::Asked => Ok(()),
+        Ending::ToFarEnd(Err(error)) | Ending::FromFarEnd(Err(error)) if is_of_an_end(&error) => Ok(()),
+        Ending::ToFarEnd(forwarded) | Ending::FromFarEnd(forwarded) => forwarded,
+        Ending::Stopped => Ok(()),
     })
 }
 
-/// Whether whoever was read from or written to has ended.
+/// Whether the error means that the peer of a read or write has ended.
 fn is_of_an_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
-/// Passes bytes on up to the end of them, as they come; gathers them a little where they come in
-/// small pieces.
+/// Copies bytes until the end of the input, with a short delay after small reads.
 fn pass_on(from: &mut impl Read, to: &mut impl Write, stop: &StopSignal) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -100,9 +100,9 @@ fn pass_on(from: &mut impl Read, to: &mut impl Write, stop: &StopSignal) -> io::
             Ok(0) => return Ok(()),
             Ok(count) => {
                 to.write_all(&buffer[..count])?;
-                if (PACKET..MUCH).contains(&count) {
-                    // Whoever has asked to stop ends the process.
-                    let _ = stop.wait(GATHERING);
+                if (PACKET..BULK_READ).contains(&count) {
+                    // After a request to stop the caller ends the process.
+                    let _ = stop.wait(GATHER_TIME);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn it_ends_soon_after_the_far_end() {
         let took = forwarding(&StopSignal::new(), drop);
-        assert!(took >= FAREWELL && took < FAREWELL * 4, "{took}");
+        assert!(took >= CLOSE_TIMEOUT && took < CLOSE_TIMEOUT * 4, "{took}");
     }
 
     #[test]
@@ -163,6 +163,6 @@ mod tests {
         let stop = StopSignal::new();
         let mut held = None;
         stop.request();
-        assert!(forwarding(&stop, |stream| held = Some(stream)) < FAREWELL);
+        assert!(forwarding(&stop, |stream| held = Some(stream)) < CLOSE_TIMEOUT);
     }
 }

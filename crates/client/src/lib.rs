@@ -1,5 +1,5 @@
-//! A client's runs: reaching a far end by ssh or as a daemon, copying and measuring over the links to it, and
-//! connecting again after a cut.
+//! A client's runs: reaching a far end by ssh or as a daemon, copying and measuring over the links
+//! to it, and connecting again after a cut.
 //!
 //! ```text
 //! copy()      where are sources and destination?         copy.rs, location.rs
@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Below are `icdc-transfer` and `icdc-measure`, which run over links that stand. Above are
-//! `icdc-session-process`, which drives a transfer to another far end as a client does, and the binary.
+//! `icdc-session-process`, which drives a transfer to another far end as a client does, and the
+//! binary.
 
 #![forbid(unsafe_code)]
 

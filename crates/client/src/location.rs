@@ -1,9 +1,9 @@
-//! Where something is: here, behind ssh, or behind a daemon.
+//! Locations of sources and destinations: on this host, by ssh, or at a daemon.
 //!
 //! ```text
 //! PATH                      local: no colon, a slash before the first colon, or a leading colon
 //! [USER@]HOST:PATH          by ssh; HOST may be in brackets, and must be if it contains a colon
-//! icdc://HOST[:PORT]/PATH   by a daemon; an IPv6 address is in brackets; PATH is taken literally (no %-escapes)
+//! icdc://HOST[:PORT]/PATH   by a daemon; an IPv6 address is in brackets; PATH is literal (no %-escapes)
 //! ```
 //!
 //! The rule for the colon is scp's (`colon()` in OpenSSH's misc.c), except that other URLs
@@ -43,13 +43,13 @@ pub enum Location {
     },
 }
 
-/// Why an argument is no location. The text is the argument, printable.
+/// Reasons why an argument is no location. The text is the argument, printable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LocationError {
     /// The argument is empty.
     #[error("an empty path names nothing; write . for the current directory")]
     Empty,
-    /// Nothing stands before the colon, or after the `@`.
+    /// There is no host before the colon, or after the `@`.
     #[error("{0}: the host is missing; write [USER@]HOST:PATH or icdc://HOST[:PORT]/PATH")]
     HostMissing(String),
     /// `@host:path`.
@@ -88,7 +88,7 @@ pub enum LocationError {
 }
 
 impl Location {
-    /// The path on another host; `None` of one on this host.
+    /// The path on another host; `None` for a local one.
     #[must_use]
     pub fn path_there(&self) -> Option<&[u8]> {
         match self {
@@ -120,7 +120,7 @@ impl Location {
         }
     }
 
-    /// Whether it is on another host (or on this one as seen through ssh or a daemon).
+    /// Whether it is reached by ssh or at a daemon, even if that is on this host.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         !matches!(self, Self::Local(_))
@@ -266,8 +266,8 @@ fn daemon(rest: &[u8], shown: &impl Fn() -> String) -> Result<Location, Location
     Ok(Location::Daemon { host: host.to_owned(), port, path })
 }
 
-/// Whether a user or host name can be handed to another program: a leading `-` would be an option
-/// there. Brackets are round a name, and no part of it.
+/// Whether a user or host name can be passed to another program, where a leading `-` would be an
+/// option. Brackets surround a name and are no part of it.
 fn plausible(name: &str) -> bool {
     let is_foreign = |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, '[' | ']');
     !name.starts_with('-') && !name.contains(is_foreign)

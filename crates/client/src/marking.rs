@@ -1,4 +1,4 @@
-//! Connections to a far end of which fireflies tell (SciTags).
+//! Data connections that are announced to the networks by fireflies (SciTags).
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl<C: Connect> Connect for Marked<'_, C> {
     }
 }
 
-/// One that another program carries has no socket here.
+/// Adds the link's socket to the marked flows. A link that another program carries has no socket
+/// here.
 fn mark(flows: Option<&Flows>, link: &Link) {
     if let (Some(flows), Some(socket)) = (flows, link.control.socket()) {
         flows.add(socket);

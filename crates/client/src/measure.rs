@@ -25,11 +25,11 @@ use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
-/// How long a connection of this program to itself may take to be accepted, behind those of others.
-const OWN_PATIENCE: Span = Span::from_secs(5);
+/// Time limit for accepting a connection of this program to itself, behind those of other programs.
+const OWN_TIMEOUT: Span = Span::from_secs(5);
 
-/// Measures between this process and the far end at `target`, which must not be local; its path
-/// means nothing. Of `connection`, what concerns reaching the far end counts.
+/// Measures between this process and the far end at `target`, which must not be local; its path is
+/// ignored. Of `connection`, the options for reaching the far end are used.
 ///
 /// # Errors
 /// See [`MeasureError`]. A measurement that the user interrupts is none, once data has flowed.
@@ -42,13 +42,13 @@ pub fn measure(
 ) -> Result<Measurement, MeasureError> {
     icdc_tcp::raise_descriptor_limit();
     let notices = notices(events);
-    // It must not end before the measurement: ssh holds the far end.
+    // Dropped only after the measurement: the far end ends with its ssh.
     let mut far = Far::open(target, connection, &notices, stop)
-        // What ssh says of a Ctrl-C that reached it as well is not the reason.
+        // A Ctrl-C also reaches ssh, whose error is then not the cause.
         .map_err(|error| if stop.is_requested() { ConnectError::Interrupted } else { error })?;
     let link = far.link()?;
     let (route, dial) = far.dial();
-    if let Some(text) = what_tcp_tells(route) {
+    if let Some(text) = tcp_notice(route) {
         events(MeasureEvent::Notice(text.to_owned()));
     }
     let handshake = link.control.handshake_time();
@@ -60,7 +60,7 @@ pub fn measure(
     let own_port = (route == Route::Direct && options.needs_own_port()).then_some(connection.ports);
     let mut measurement = icdc_measure::measure(side, &options.order(own_port), events, stop)?;
     if route == Route::Ssh {
-        // That of TCP is the round trip to the ssh on the same host.
+        // TCP's own figure is the round trip to the ssh process on the same host.
         measurement.sent.min_rtt_nanos = handshake.unwrap_or_default().as_nanos();
     }
     Ok(measurement)
@@ -75,8 +75,8 @@ fn notices(events: &MeasureSink) -> EventSink {
     })
 }
 
-/// Tries each route by which data could get to the far end at `target`, which ssh reaches; without
-/// a question to the user but that of the first login. Answers what is in the way of each.
+/// Tries each data route to the far end at `target`, which ssh reaches; only the first login may
+/// ask the user. Returns for each route `None` if it works, otherwise the obstacle.
 ///
 /// # Errors
 /// See [`MeasureError`].
@@ -93,8 +93,8 @@ pub fn try_routes(
     if stop.is_requested() { Err(MeasureError::Interrupted) } else { Ok(tried) }
 }
 
-/// What is to be known about the figures of TCP where the data takes this route.
-fn what_tcp_tells(route: Route) -> Option<&'static str> {
+/// Notice about what TCP's figures mean on this route; `None` if they describe the whole path.
+fn tcp_notice(route: Route) -> Option<&'static str> {
     match route {
         Route::Direct | Route::Back => None,
         Route::Ssh => Some(
@@ -108,7 +108,7 @@ fn what_tcp_tells(route: Route) -> Option<&'static str> {
     }
 }
 
-/// A TCP connection that is, or leads to, this one.
+/// A TCP connection that is `carrier`, or is forwarded to it.
 fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     if let Carrier::Tcp(stream, _) = &carrier {
         return stream.try_clone();
@@ -128,9 +128,10 @@ fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The connection from `peer`, which has been made. Other programs may have connected before.
+/// Accepts the connection from `peer`, which has been made; connections of other programs are
+/// dropped.
 fn accept_from(listener: &TcpListener, peer: SocketAddr) -> io::Result<TcpStream> {
-    let deadline = clock::now() + OWN_PATIENCE;
+    let deadline = clock::now() + OWN_TIMEOUT;
     listener.set_nonblocking(true)?;
     loop {
         match listener.accept() {
@@ -152,7 +153,7 @@ fn accept_from(listener: &TcpListener, peer: SocketAddr) -> io::Result<TcpStream
     }
 }
 
-/// Why there is no measurement.
+/// Reasons why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The request makes no sense here.

@@ -1,4 +1,4 @@
-//! How a copy is to be done.
+//! Options of a copy.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 /// yes or no.
 pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// By which route data reaches a far end.
+/// Route by which data reaches a far end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The first one that works.
@@ -42,8 +42,8 @@ pub struct CopyOptions {
     /// Command that reaches a host, split into words as a shell does; called as
     /// `CMD HOST COMMAND...`.
     pub ssh: String,
-    /// The program at the far side, a word for the far side's shell. [`Self::REMOTE_ICDC`] is also
-    /// looked for in `~/.local/bin` and `/usr/local/bin`.
+    /// The program at the far side, one word for the far side's shell. [`Self::REMOTE_ICDC`] is
+    /// also searched in `~/.local/bin` and `/usr/local/bin`.
     pub remote_icdc: String,
     /// Send this program to the far side and run it there, instead of expecting it to be installed.
     pub send_self: bool,
@@ -51,22 +51,22 @@ pub struct CopyOptions {
     pub ports: Ports,
     /// Address family of the data connections.
     pub family: Family,
-    /// By which route data reaches a far end.
+    /// Route by which data reaches a far end.
     pub via: Via,
-    /// By what data connections that this end makes leave this host. Those through ssh, and those
-    /// that the far end makes, are not among them.
+    /// Network devices or source addresses for the data connections that this end makes; those
+    /// through ssh and those that the far end makes are not affected.
     pub egresses: Egresses,
     /// Identity for daemons; need not exist unless a daemon is involved.
     pub identity: PathBuf,
     /// Keys of known daemons.
     pub known_hosts: PathBuf,
-    /// Asked about daemons that `known_hosts` does not list; `None` refuses them.
+    /// Confirms daemons that `known_hosts` does not list; `None` refuses them.
     pub confirm_host: Option<ConfirmHost>,
-    /// For how long a broken connection is tried again, counted from the last progress.
+    /// Time for which a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
-    /// What of the sources is copied, all of which are on this host; `None` for everything.
+    /// Part of the sources that is copied; `None` for everything. Requires local sources.
     pub selection: Option<Arc<Selection>>,
-    /// Tells networks whose the data connections of this host are.
+    /// Marks the data connections of this host for the networks (SciTags).
     pub marker: Option<Arc<Marker>>,
 }
 

@@ -17,24 +17,24 @@ use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
 use crate::scratch::Scratch;
 use crate::transfer_id::new_transfer;
 
-/// Name of what arrives.
+/// Name of the file at the receiving end.
 const ARRIVES: &[u8] = b"arrived";
 
-/// What is measured, and for how long.
+/// A measurement as requested: direction, contents and length.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineOrder {
     /// The far end sends, instead of this one.
     pub reverse: bool,
-    /// What is sent, unless the time is over before.
+    /// Contents of the file that is sent, all of it unless `time` ends before.
     pub diskless: Diskless,
-    /// How long, from the first data.
+    /// Length of the measurement, from the first data; `None` sends the whole file.
     pub time: Option<Span>,
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// That arrived while it was measured.
+    /// Payload that arrived within `time`.
     pub bytes: ByteCount,
     /// From the first data to the last.
     pub time: Span,
@@ -46,18 +46,18 @@ pub struct Pipeline {
     pub limited_by: BTreeMap<String, f64>,
     /// Limit that the daemon sets to the rate of the key in use.
     pub max_rate: Option<Rate>,
-    /// The user stopped it.
+    /// Set if the user stopped the measurement.
     pub interrupted: bool,
 }
 
-/// What the events have told.
+/// State of the measurement, as its events report it.
 #[derive(Default)]
-struct Seen {
-    /// Seconds of the run and bytes that had arrived by then, when some first had.
+struct Progress {
+    /// The first sample with data: seconds since the start of the run, and bytes that had arrived.
     first: Option<(f64, u64)>,
-    /// The same of the last sample.
+    /// The last sample, as `first`.
     last: Option<(f64, u64)>,
-    /// Why what was sent has failed.
+    /// Reason of the last item that failed.
     failure: Option<String>,
 }
 
@@ -84,9 +84,9 @@ pub fn measure_pipeline(
         .map_err(|error| if stop.is_requested() { CopyError::Interrupted } else { error.into() })?;
     let scratch = Scratch::new((!order.reverse).then_some(order.diskless)).map_err(CopyError::Failed)?;
     let account = Account::new(clock::now());
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(Progress::default()));
     let over = stop.child();
-    let events = watching(&seen, events, order.time.map(|time| (time, over.clone())));
+    let events = recording(&seen, events, order.time.map(|time| (time, over.clone())));
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     // What came before a cut and after it would be no measurement.
     let (tree, retry_for, account) = (scratch.tree(), Span::ZERO, &account);
@@ -112,7 +112,8 @@ pub fn measure_pipeline(
         };
         push_over(&mut far, &order, &events, &over)
     };
-    let Seen { first, mut last, failure } = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let Progress { first, mut last, failure } =
+        std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
     match outcome {
         Ok(summary) if summary.errors > 0 => {
             return Err(CopyError::Failed(failure.unwrap_or_else(|| "the copy has failed".to_owned())));
@@ -138,8 +139,9 @@ pub fn measure_pipeline(
     })
 }
 
-/// Hands events on, takes note of when data arrived, and ends the run once it has for so long.
-fn watching(seen: &Arc<Mutex<Seen>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
+/// Passes events on, records when data arrived, and ends the run when data has flowed for the span
+/// of `end`.
+fn recording(seen: &Arc<Mutex<Progress>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
     let (seen, events) = (Arc::clone(seen), Arc::clone(events));
     Arc::new(move |event| {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,23 +10,23 @@ use icdc_transfer::Via as Route;
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// What it speaks.
+    /// Protocol of the proxy.
     pub kind: ProxyKind,
-    /// Where it listens.
+    /// Address where it listens.
     pub place: Destination,
 }
 
-/// What a proxy speaks.
+/// Protocols of proxies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
-    /// SOCKS 5 (RFC 1928), with user and password if it asks for them.
+    /// SOCKS 5 (RFC 1928), with user and password if it requires them.
     Socks5(Option<Login>),
     /// The header of relays (`icdc relay --peer`), without TLS.
     Relay,
 }
 
 impl Proxy {
-    /// The route by way of it.
+    /// The route through this proxy.
     pub(crate) fn route(&self) -> Route {
         match self.kind {
             ProxyKind::Socks5(_) => Route::Socks5,

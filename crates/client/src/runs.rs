@@ -1,4 +1,5 @@
-//! A run over as many sessions as it takes: connected again after a cut, with further connections.
+//! A client's run: one or more sessions, reconnected after a cut, each with its further
+//! connections.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,29 +25,29 @@ use icdc_units::{Rate, Span};
 use crate::connect::{Connect, ConnectError, Further};
 use crate::error::CopyError;
 
-/// Round trips in which a connection is made: the handshakes of TCP and of TLS.
-const OPENING: u64 = 2;
+/// Round trips of the handshakes of TCP and TLS.
+const HANDSHAKE_ROUND_TRIPS: u64 = 2;
 
-/// How long after its connections were cut a session may take to notice that it is over: failures are
-/// told only then.
-const ENDING: Span = Span::from_millis(500);
-/// The share of its limit that payload reaches where nothing else holds a sender up: headers take a
+/// Time within which a session notices that its connections were cut; failures of further
+/// connections are shown only if it lasts longer.
+const CUT_NOTICE_TIME: Span = Span::from_millis(500);
+/// Share of the rate limit (17/20) from which payload counts as limited by it: headers take a
 /// twentieth, and samples are short.
-const REACHED: (u64, u64) = (17, 20);
+const LIMIT_SHARE: (u64, u64) = (17, 20);
 
-/// What is pushed, and how.
+/// Parameters of a push.
 pub struct PushOrder<'a> {
     /// Number of the transfer, the same in all sessions of the run.
     pub transfer: TransferId,
-    /// Where the paths of the sources are resolved.
+    /// Directory against which the paths of the sources are resolved.
     pub tree: &'a Tree,
     /// The sources.
     pub paths: &'a [Vec<u8>],
-    /// What of them is pushed; `None` for everything.
+    /// Part of the sources that is pushed; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
     /// Options of this end.
     pub send: &'a SendOptions,
-    /// With which the sockets are tuned.
+    /// Privileges for tuning the sockets.
     pub privileges: &'a Privileges,
     /// Path at the far end.
     pub destination: Vec<u8>,
@@ -54,11 +55,12 @@ pub struct PushOrder<'a> {
     pub receive: ReceiveOptions,
     /// For how long a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
-    /// What the run costs, over all its sessions.
+    /// Totals of the run, over all its sessions.
     pub account: &'a Account,
 }
 
-/// Pushes local files over links made by `connect`, again and again until everything has arrived.
+/// Pushes local files over links made by `connect`, with a new session after each cut, until
+/// everything has arrived.
 pub fn push_over(
     connect: &mut dyn Connect,
     order: &PushOrder<'_>,
@@ -73,14 +75,21 @@ pub fn push_over(
     let sent = with_retries(order.retry_for, account, events, stop, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
-        // What this run has made durable counts from the second session on, whatever the user said.
+        // From the second session on, data that this run has made durable is kept, even without
+        // `--resume`.
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some((order.send, order.privileges)), account, events)?;
-        // Who has the lock when the connection was cut may be the session before.
+        // After a cut the previous session may still hold the lock.
         receive.if_running = IfRunning::Wait;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
-        let count = Count::of(&link, order.send, &order.receive, connect.least_links()..=connect.most_links(), events);
-        let making = Making { transfer: order.transfer, count, sending: true, events, stop };
+        let count = ConnectionCounts::of(
+            &link,
+            order.send,
+            &order.receive,
+            connect.least_links()..=connect.most_links(),
+            events,
+        );
+        let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
             sender::run(link, joining, found, order.send, account, events, stop)
@@ -89,7 +98,7 @@ pub fn push_over(
     Ok(summary::of_sent(&sent, account, &order.receive))
 }
 
-/// What is pulled, and how.
+/// Parameters of a pull.
 pub(crate) struct PullOrder<'a> {
     pub(crate) transfer: TransferId,
     pub(crate) tree: &'a Tree,
@@ -98,11 +107,12 @@ pub(crate) struct PullOrder<'a> {
     pub(crate) destination: &'a [u8],
     pub(crate) receive: &'a ReceiveOptions,
     pub(crate) retry_for: Span,
-    /// What the run costs, over all its sessions.
+    /// Totals of the run, over all its sessions.
     pub(crate) account: &'a Account,
 }
 
-/// Pulls over links made by `connect`, again and again until everything has arrived.
+/// Pulls over links made by `connect`, with a new session after each cut, until everything has
+/// arrived.
 pub(crate) fn pull_over(
     connect: &mut dyn Connect,
     order: &PullOrder<'_>,
@@ -110,15 +120,16 @@ pub(crate) fn pull_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let PullOrder { transfer, sources, send, account, .. } = *order;
-    let events = &below_ceiling(send.rate, events);
+    let events = &attributing_limits(send.rate, events);
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, account, events, stop, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Send { sources: sources.to_vec(), options: send.clone() });
         let link = open(connect, transfer, job, None, account, events)?;
-        let count = Count::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
+        let count =
+            ConnectionCounts::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
         let SendingLink { link, .. } = link;
-        let making = Making { transfer, count, sending: false, events, stop };
+        let making = ConnectionMaker { transfer, count, sending: false, events, stop };
         let outcome = making.beside(connect, |joining| {
             let order = receiver::Order {
                 transfer,
@@ -139,9 +150,9 @@ pub(crate) fn pull_over(
     Ok(summary::of_received(&received, account, order.receive))
 }
 
-/// Events of a receiving end whose user lets the sender send at `limit`, or whose key may: what reaches that is limited
-/// by it, of which the receiving end itself sees nothing.
-fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
+/// Event sink of a receiving end that attributes a rate near the limit of the user (`limit`) or of
+/// the key to that limit, which the receiving end itself cannot observe.
+fn attributing_limits(limit: Option<Rate>, events: &EventSink) -> EventSink {
     let (user, events) = (limit.map(Rate::as_bits_per_second), Arc::clone(events));
     Arc::new(move |mut event| {
         if let Event::Progress(Sample { limited_by: stage @ Stage::Network, rate_bps, max_rate_bps, .. }) = &mut event {
@@ -149,7 +160,7 @@ fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
             let limits = [(key, Stage::MaxRate), (user, Stage::RateCeiling)];
             let limits = limits.into_iter().filter_map(|(limit, stage)| Some((limit?, stage)));
             if let Some((limit, limiting)) = limits.min_by_key(|(limit, _)| *limit)
-                && *rate_bps >= limit / REACHED.1 * REACHED.0
+                && *rate_bps >= limit / LIMIT_SHARE.1 * LIMIT_SHARE.0
             {
                 *stage = limiting;
             }
@@ -158,8 +169,8 @@ fn below_ceiling(limit: Option<Rate>, events: &EventSink) -> EventSink {
     })
 }
 
-/// Connects and asks for `job`; `send` if this end is going to send, and the privileges with which it
-/// tunes its sockets.
+/// Connects and requests `job`. `send` holds the options and the privileges for tuning the sockets
+/// if this end sends.
 fn open(
     connect: &mut dyn Connect,
     transfer: TransferId,
@@ -167,15 +178,15 @@ fn open(
     send: Option<(&SendOptions, &Privileges)>,
     account: &Account,
     events: &EventSink,
-) -> Result<SendingLink, Attempt> {
+) -> Result<SendingLink, AttemptError> {
     icdc_protocol::validate::job(&job)
-        .map_err(|rule| Attempt::Usage(format!("this cannot be asked of a far end: {rule}")))?;
+        .map_err(|rule| AttemptError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
     let begun = clock::now();
     let link = connect.link();
     account.add_connecting(clock::now() - begun);
-    let mut link = link.map_err(Attempt::Connect)?;
+    let mut link = link.map_err(AttemptError::Connect)?;
     let tuned = send.map(|(send, privileges)| sender::tune(&link.control, send.congestion.as_deref(), privileges));
-    let tuned = tuned.transpose().map_err(|error| Attempt::Usage(error.to_string()))?.flatten();
+    let tuned = tuned.transpose().map_err(|error| AttemptError::Usage(error.to_string()))?.flatten();
     if let Some(text) = tuned.as_ref().and_then(Tuned::instead) {
         events(Event::Notice { text: text.to_owned() });
     }
@@ -196,21 +207,21 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
-/// How many connections a session has, the first included.
+/// Numbers of connections of a session, the first included.
 #[derive(Clone, Copy)]
-struct Count {
-    /// From the start.
+struct ConnectionCounts {
+    /// Connections at the start.
     first: u8,
-    /// Once the sender finds that the path needs more.
+    /// Most connections, once the sender finds that the path needs more.
     most: u8,
-    /// Those begin one after the other, over so long: what each sends at first, together, would be
-    /// more than a short queue holds.
+    /// Time over which the later connections are started: their initial windows together would
+    /// overflow a short queue.
     spread: Span,
 }
 
-impl Count {
-    /// As many as the user has named, or else as the path of `link` needs, and the least at least; no
-    /// more than the most.
+impl ConnectionCounts {
+    /// The number that the user has named, or else what the path of `link` needs, within `bounds`
+    /// and the receiver's ring.
     fn of(
         link: &SendingLink,
         send: &SendOptions,
@@ -221,16 +232,16 @@ impl Count {
         let (named, (least, reachable)) = (send.streams, bounds.into_inner());
         let wanted = named.unwrap_or_else(|| needed(link, send.rate).max(least));
         let first = within_ring(wanted.min(reachable), receive, events);
-        // A login for each is more than a loss is worth.
+        // Through ssh no more are added after losses: each costs a login.
         let is_fixed = named.is_some() || link.link.control.socket().is_none();
         let most = if is_fixed { first } else { reachable.min(receiver::most_connections(receive)).max(first) };
         let round_trip = link.link.control.tcp_info().map_or(Span::ZERO, |info| info.min_rtt);
-        Self { first, most, spread: round_trip * OPENING }
+        Self { first, most, spread: round_trip * HANDSHAKE_ROUND_TRIPS }
     }
 }
 
-/// How many connections the path of this one needs to carry `limit`, or what it can: one where its
-/// congestion control fills the path alone.
+/// Number of connections that the path of `link` needs to carry `limit`, or its full rate without
+/// one; 1 if the congestion control finds the path's rate alone.
 fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let SendingLink { link, tuned, .. } = link;
     if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
@@ -240,8 +251,8 @@ fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let known = tuned.as_ref().and_then(Tuned::known_path).map(|known| known.rate);
     let (window, round_trip) = match (link.control.socket(), link.control.tcp_info(), link.control.handshake_time()) {
         (Some(_), Some(info), _) => (KERNEL_BUFFERS, info.min_rtt),
-        // Two flights in one round trip: a little more than that, and more where the connection that
-        // can be seen leads to a host on the way only.
+        // A handshake takes one round trip, a little more in practice, and much more where the
+        // observed TCP connection ends at a jump host.
         (None, Some(info), Some(handshake)) if handshake < info.min_rtt * 2 => (channel, info.min_rtt),
         (None, _, Some(handshake)) => (channel, handshake),
         _ => return 1,
@@ -249,7 +260,7 @@ fn needed(link: &SendingLink, limit: Option<Rate>) -> u8 {
     needed_for(window, round_trip, known, limit)
 }
 
-/// As many of the `streams` as the receiver's ring can serve; tells where these are fewer.
+/// `streams`, limited to what the receiver's ring can serve; notifies the user of the limit.
 fn within_ring(streams: u8, options: &ReceiveOptions, events: &EventSink) -> u8 {
     let most = receiver::most_connections(options);
     if streams > most {
@@ -263,32 +274,32 @@ fn within_ring(streams: u8, options: &ReceiveOptions, events: &EventSink) -> u8 
 
 /// Makes the further connections of a session.
 #[derive(Clone, Copy)]
-struct Making<'a> {
+struct ConnectionMaker<'a> {
     transfer: TransferId,
-    count: Count,
+    count: ConnectionCounts,
     sending: bool,
     events: &'a EventSink,
     stop: &'a StopSignal,
 }
 
-impl Making<'_> {
-    /// Runs a session while they are made, side by side; those that are still pending when it ends
-    /// are given up.
+impl ConnectionMaker<'_> {
+    /// Runs a session while its further connections are made in parallel; those that are pending
+    /// when it ends are cancelled.
     fn beside<T: Send>(
         &self,
         connect: &mut dyn Connect,
         session: impl FnOnce(Joining<'_>) -> Result<T, SessionError>,
-    ) -> Result<T, Attempt> {
+    ) -> Result<T, AttemptError> {
         let (join, joined) = unbounded();
         let (want, wanted) = unbounded();
         if self.count.most == 1 {
-            // A sender may ask as often as it likes: nothing is kept for it.
+            // A sender's requests for more connections are dropped.
             drop(wanted);
             return Ok(session(Joining { joined: &joined, wanted: Some(&want) })?);
         }
-        let further = connect.further().map_err(Attempt::Connect)?;
+        let further = connect.further().map_err(AttemptError::Connect)?;
         let over = self.stop.child();
-        let making = Pending { making: *self, further: &further, join, over: &over, made: Mutex::default() };
+        let making = PendingConnections { making: *self, further: &further, join, over: &over, made: Mutex::default() };
         let outcome = std::thread::scope(|scope| {
             let making = &making;
             // The first connection is number 0.
@@ -318,41 +329,41 @@ impl Making<'_> {
             drop(want);
             outcome
         });
-        // Those that came too late; nobody at the other end has anything to say on them.
+        // Connections that came too late are closed; the other end sends nothing over them.
         joined.try_iter().for_each(|further| further.link.control.shutdown());
         Ok(outcome?)
     }
 }
 
 /// The further connections of a session while they are made.
-struct Pending<'a> {
-    making: Making<'a>,
+struct PendingConnections<'a> {
+    making: ConnectionMaker<'a>,
     further: &'a Further<'a>,
     join: Channel<FurtherLink>,
     /// The session is over.
     over: &'a StopSignal,
-    made: Mutex<Made>,
+    made: Mutex<ConnectionTally>,
 }
 
-impl Pending<'_> {
-    /// So many more are going to be made.
+impl PendingConnections<'_> {
+    /// Adds `more` to the pending connections.
     fn expect(&self, more: u8) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).pending += more;
     }
 
-    /// Makes the one of this number after a pause and hands it to the session.
+    /// Makes connection `number` after a pause and hands it to the session.
     fn make(&self, number: u8, pause: Span) {
-        let Making { transfer, .. } = self.making;
-        // If the session is over meanwhile, what follows is given up at once.
+        let ConnectionMaker { transfer, .. } = self.making;
+        // If the session ends meanwhile, the connection is cancelled at once.
         let _ = self.over.wait(pause);
         self.note(further_stream(self.further, transfer, number, self.over), number);
     }
 
-    /// Hands a connection that was made to the session, or tells why it was not.
+    /// Hands a connection to the session, or reports its failure.
     fn note(&self, outcome: Result<Link, String>, number: u8) {
-        let Making { sending, events, .. } = self.making;
+        let ConnectionMaker { sending, events, .. } = self.making;
         let outcome = if self.over.is_requested() { Ok(None) } else { outcome.map(Some) };
-        let told = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
+        let message = self.made.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
         if let Ok(Some(link)) = outcome {
             let socket = link.control.socket().filter(|_| sending);
             let congestion = socket.and_then(|socket| icdc_tcp::congestion(&**socket).ok());
@@ -360,28 +371,29 @@ impl Pending<'_> {
             // The session may have ended meanwhile.
             let _ = self.join.send(FurtherLink { number, link });
         }
-        // Where a session has just ended, the other end may have cut the others before this one knows.
-        if let Some(text) = told
-            && !self.over.wait(ENDING)
+        // Where a session has just ended, the other end may have cut the others before this one
+        // knows.
+        if let Some(text) = message
+            && !self.over.wait(CUT_NOTICE_TIME)
         {
             events(Event::Notice { text });
         }
     }
 }
 
-/// What has become of the further connections of a session so far.
+/// ConnectionCounts of the further connections of a session by outcome.
 #[derive(Default)]
-struct Made {
+struct ConnectionTally {
     pending: u8,
     made: u8,
     failed: u8,
-    /// Why some were not made; each reason once.
+    /// Distinct reasons of the failures.
     reasons: Vec<String>,
 }
 
-impl Made {
-    /// Counts one more, which was given up if it is `None`. Once none is pending, what to tell of
-    /// failures.
+impl ConnectionTally {
+    /// Counts one outcome; `None` was cancelled. Returns the message about failures once none is
+    /// pending.
     fn add(&mut self, outcome: &Result<Option<Link>, String>) -> Option<String> {
         self.pending -= 1;
         match outcome {
@@ -410,14 +422,14 @@ fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop:
     Ok(link)
 }
 
-/// Why one attempt ended.
-enum Attempt {
+/// Reasons why one attempt at a session ended.
+enum AttemptError {
     Connect(ConnectError),
     Session(SessionError),
     Usage(String),
 }
 
-impl From<SessionError> for Attempt {
+impl From<SessionError> for AttemptError {
     fn from(error: SessionError) -> Self {
         Self::Session(error)
     }
@@ -429,24 +441,24 @@ fn with_retries<T>(
     account: &Account,
     events: &EventSink,
     stop: &StopSignal,
-    mut attempt: impl FnMut() -> Result<T, Attempt>,
+    mut attempt: impl FnMut() -> Result<T, AttemptError>,
 ) -> Result<T, CopyError> {
     let mut retry = Retry::new(patience);
     loop {
         let bytes_before = account.bytes();
         let reason = match attempt() {
             Ok(done) => return Ok(done),
-            Err(Attempt::Usage(reason)) => return Err(CopyError::Usage(reason)),
-            Err(Attempt::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
-            Err(Attempt::Connect(error)) if !retry.has_tried() || error.is_final() => return Err(error.into()),
-            // What to do where it cannot be reached at all does not fit: it was reached before.
-            Err(Attempt::Connect(error)) => error.in_short(),
-            Err(Attempt::Session(error)) if !retry.is_worth_it(&error, stop.is_requested()) => {
+            Err(AttemptError::Usage(reason)) => return Err(CopyError::Usage(reason)),
+            Err(AttemptError::Connect(_)) if stop.is_requested() => return Err(CopyError::Interrupted),
+            Err(AttemptError::Connect(error)) if !retry.has_tried() || error.is_final() => return Err(error.into()),
+            // The remedies for a host that cannot be reached do not apply: it was reached before.
+            Err(AttemptError::Connect(error)) => error.in_short(),
+            Err(AttemptError::Session(error)) if !retry.is_worth_it(&error, stop.is_requested()) => {
                 return Err(error.into());
             }
-            Err(Attempt::Session(SessionError::Interrupted)) => "the far end was stopped".to_owned(),
-            Err(Attempt::Session(SessionError::Cut(reason))) => reason,
-            Err(Attempt::Session(error)) => error.to_string(),
+            Err(AttemptError::Session(SessionError::Interrupted)) => "the far end was stopped".to_owned(),
+            Err(AttemptError::Session(SessionError::Cut(reason))) => reason,
+            Err(AttemptError::Session(error)) => error.to_string(),
         };
         if stop.is_requested() {
             return Err(CopyError::Interrupted);

@@ -1,5 +1,5 @@
-//! A directory for the names that a session without disks makes, and for the file that it sends, which holds
-//! nothing.
+//! A temporary directory for a session without disks: for the names that it creates, and for the
+//! file that it sends, which has no contents.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -14,7 +14,7 @@ use icdc_transfer::diskless;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// Where the system has memory as a file system.
+/// File system in memory.
 const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "icdc-measure-";
 /// Characters that follow it: those of [`tempfile`].
@@ -22,24 +22,24 @@ const RANDOM: usize = 6;
 /// Attempts to make a directory that another process sweeps before it is locked.
 const ATTEMPTS: u32 = 8;
 
-/// Where such a directory may be, the preferred place first.
+/// Directories in which a scratch directory may be made, the preferred one first.
 pub fn places() -> [PathBuf; 2] {
     [PathBuf::from(MEMORY), std::env::temp_dir()]
 }
 
-/// See the module. It is removed when dropped.
+/// See the module's description. The directory is removed when this is dropped.
 pub struct Scratch {
     tree: Tree,
     _directory: TempDir,
-    /// The directory, locked: nobody takes it for one that a killed process has left.
+    /// The directory, locked, which protects it from the [`sweep`] of other processes.
     _lock: File,
 }
 
 impl Scratch {
-    /// An empty one, or one with what is `sent` from there.
+    /// Makes an empty directory, or one with the file that is `sent`.
     ///
     /// # Errors
-    /// What cannot be made, and why.
+    /// The directory that cannot be made, and the cause.
     pub fn new(sent: Option<Diskless>) -> Result<Self, String> {
         let [memory, others] = places();
         let in_memory = Self::make(&memory, sent);
@@ -51,7 +51,7 @@ impl Scratch {
         sweep(place);
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX).permissions(Permissions::from_mode(0o700));
-        // One that is swept before it is locked is made anew.
+        // If another process sweeps it before it is locked, a new one is made.
         for _ in 0..ATTEMPTS {
             let directory = builder.tempdir_in(place).map_err(text)?;
             let Some(lock) = lock(directory.path()) else { continue };
@@ -70,8 +70,8 @@ impl Scratch {
     }
 }
 
-/// Removes what killed processes of this user have left in `place`: directories that nobody has locked, with
-/// nothing in them but what such a session makes. What cannot be removed stays.
+/// Removes directories that killed processes of this user have left in `place`: those that no
+/// process has locked, and that contain only files of such a session. Errors are ignored.
 fn sweep(place: &Path) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_scratch(path)) {

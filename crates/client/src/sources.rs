@@ -1,4 +1,4 @@
-//! Which sources can be copied together, and where to.
+//! Checks of a copy's sources: all on one host, and none copied into itself.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) fn paths_on_one_host(sources: &[Location], first: &Location) -> Resul
     })
 }
 
-/// A directory must not be copied into itself, nor anything onto itself.
+/// Refuses sources of which the destination lies within the source, or is the source itself.
 pub(crate) fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Result<(), CopyError> {
     let Some(target) = place(destination) else { return Ok(()) };
     for source in sources {

@@ -1,8 +1,8 @@
-//! Names of runs.
+//! Random identifiers of transfers.
 
 use icdc_protocol::message::TransferId;
 
-/// A random name for a run.
+/// A random identifier; an error if the system gives no random bytes.
 pub(crate) fn new_transfer() -> Result<TransferId, String> {
     let mut id = TransferId::default();
     getrandom::fill(&mut id[..]).map_err(|error| format!("the system gave no random bytes: {error}"))?;

@@ -13,13 +13,13 @@
 //! |---|---|---|
 //! | 1 A's key | `Bootstrap` without a peer → `Listening` | `DriveKey` → `Listening` |
 //! | 2 B admits it | `Bootstrap` with A's key → `Listening` | `Admit` → `Accepted` |
-//! | 3 the order | over the same ssh | over the same link as `DriveKey` |
+//! | 3 the request | over the same ssh | over the same link as `DriveKey` |
 //!
 //! A's key exists in A's memory only, for this transfer. A transfer ends with the client's link to
 //! A: A interrupts it then, so that it can be resumed.
 //!
-//! The client, here, brings the two together and listens to what the driving one tells, whose part is
-//! `icdc-session-process`.
+//! This module is the client, which introduces the two ends and receives the driving end's events.
+//! The driving end is in `icdc-session-process`.
 
 pub mod outcome;
 
@@ -45,14 +45,14 @@ use crate::options::{CopyOptions, Via};
 use crate::sources::paths_on_one_host;
 use crate::transfer_id::new_transfer;
 
-/// How long the far ends of an interrupted transfer may take to end it.
-const INTERRUPT_PATIENCE: Span = Span::from_secs(10);
-/// How long the driving end's name may take.
-const NAME_PATIENCE: Span = Span::from_secs(5);
-/// Connections that the driving end may ask for within that time: those of a copy, and of several
-/// runs if it breaks.
-const MOST_ORDERS: usize = 4 * MAX_STREAMS as usize;
-const ORDERS_WITHIN: Span = Span::from_secs(60);
+/// Time limit for the far ends to end an interrupted transfer.
+const INTERRUPT_TIMEOUT: Span = Span::from_secs(10);
+/// Time limit for the lookup of the driving end's name.
+const NAME_TIMEOUT: Span = Span::from_secs(5);
+/// Connections that the driving end may request within [`CONNECT_BACK_WINDOW`]: those of a copy,
+/// and of several retries.
+const MAX_CONNECT_BACKS: usize = 4 * MAX_STREAMS as usize;
+const CONNECT_BACK_WINDOW: Span = Span::from_secs(60);
 
 /// Copies `sources`, all on one far end, to `destination` on another, straight between the two.
 ///
@@ -74,7 +74,7 @@ pub(crate) fn copy_between(
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
     let admitted = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
     let mut target = TargetEnd::open(destination, source.key, (transfer, admitted), options, events, stop)?;
-    // A daemon has one port for everything, and connects to nobody on another's behalf.
+    // A daemon has one port for everything, and never connects on another's behalf.
     let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
     let route = match options.via {
         Via::Back => DriveRoute::Back,
@@ -97,7 +97,7 @@ pub(crate) fn copy_between(
     source.writer.send(Message::Request(Request::new(transfer, job)));
     let _interrupt = source.interrupt_on(stop);
     let names = Names { from: source.name.clone(), to: target.host.clone() };
-    let mut connector = PassedOn {
+    let mut connector = BackConnector {
         host: &source.host,
         target: &mut target,
         route,
@@ -116,10 +116,10 @@ struct Names {
     to: String,
 }
 
-/// Hands on the events that the driving end relays, up to the result.
+/// Passes on the events that the driving end relays, until the result.
 fn follow(
     inlet: &mut dyn Inlet,
-    connector: &mut PassedOn<'_>,
+    connector: &mut BackConnector<'_>,
     Names { from, to }: &Names,
     events: &EventSink,
     stop: &StopSignal,
@@ -130,14 +130,14 @@ fn follow(
                 Ok(Event::Summary(summary)) => return Ok(summary),
                 Ok(Event::Noticed(mut noticed)) => {
                     noticed.first.truncate(MAX_NOTICED);
-                    events(told_by(Event::Noticed(noticed), from, to));
+                    events(attributed(Event::Noticed(noticed), from, to));
                 }
-                Ok(event) => events(told_by(event, from, to)),
+                Ok(event) => events(attributed(event, from, to)),
                 Err(error) => {
                     tracing::debug!("{from} sent an event that this release does not know: {error}")
                 }
             },
-            Ok(Message::ConnectBack(order)) => connector.connect(order).map_err(CopyError::Failed)?,
+            Ok(Message::ConnectBack(request)) => connector.connect(request).map_err(CopyError::Failed)?,
             Ok(Message::Accepted(_) | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
                 return Err(outcome::error(refusal, from, to, stop.is_requested()));
@@ -153,10 +153,11 @@ fn follow(
     }
 }
 
-/// An event that the driving end `from` relays: it names the other one itself.
-fn told_by(mut event: Event, from: &str, to: &str) -> Event {
+/// An event that the driving end `from` relays, with its text attributed to the host that it is
+/// about.
+fn attributed(mut event: Event, from: &str, to: &str) -> Event {
     if let Event::Item { reason: Some(text), .. } | Event::Notice { text } = &mut event {
-        *text = outcome::told_by(text, from, to);
+        *text = outcome::attributed(text, from, to);
     }
     event
 }
@@ -164,14 +165,14 @@ fn told_by(mut event: Event, from: &str, to: &str) -> Event {
 /// The far end that drives.
 struct SourceEnd {
     name: String,
-    /// Its name for connections beside ssh.
+    /// Its host name for connections beside ssh.
     host: String,
     key: PublicKey,
     inlet: Box<dyn Inlet>,
     writer: MessageWriter,
     control: LinkControl,
-    /// Declared before the process: ends the writer, and with it the input of a far end that ssh
-    /// started.
+    /// Ends the writer, and with it the input of a far end that ssh started; declared, and so
+    /// dropped, before the process.
     _end: WriterGuard,
     _running: Option<Running>,
 }
@@ -199,7 +200,7 @@ impl SourceEnd {
                     .map_err(|error| CopyError::Failed(format!("cannot start a thread: {error}")))?;
                 writer.send(Message::Request(Request::new(transfer, Job::DriveKey)));
                 let key = {
-                    let _given_up = give_up_on(stop, &control);
+                    let _given_up = shut_down_on(stop, &control);
                     drive_key(inlet.as_mut(), &name).map_err(|error| unless_stopped(error, stop))?
                 };
                 Ok(Self { name, host: host.clone(), key, inlet, writer, control, _end: end, _running: None })
@@ -210,18 +211,17 @@ impl SourceEnd {
 }
 
 impl SourceEnd {
-    /// Tells the driving end when the user asks to stop, and gives it some time to put away what
-    /// has arrived.
+    /// Sends an interrupt to the driving end when the user asks to stop, and shuts the link down
+    /// after [`INTERRUPT_TIMEOUT`], within which arrived data is made durable.
     fn interrupt_on(&self, stop: &StopSignal) -> StopListening {
         let (writer, control) = (self.writer.clone(), self.control.clone());
         stop.while_waiting(move || {
             let patience = std::thread::Builder::new().name("interrupt".into());
             let ended = control.clone();
-            // On a thread of its own also the first word: an end that reads nothing would keep this
-            // one waiting.
+            // The send also runs on its own thread: an end that does not read would block it.
             let waiting = patience.spawn(move || {
-                let deadline = clock::now() + INTERRUPT_PATIENCE;
-                if writer.send_within(Message::Interrupt, INTERRUPT_PATIENCE) {
+                let deadline = clock::now() + INTERRUPT_TIMEOUT;
+                if writer.send_within(Message::Interrupt, INTERRUPT_TIMEOUT) {
                     #[expect(
                         clippy::disallowed_methods,
                         reason = "the time that the far ends have is what it waits for"
@@ -238,18 +238,18 @@ impl SourceEnd {
     }
 }
 
-/// Ends a link when the user asks to stop.
-fn give_up_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
+/// Shuts a link down when the user asks to stop.
+fn shut_down_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
     let control = control.clone();
     stop.while_waiting(move || control.shutdown())
 }
 
-/// What a user who asked to stop is told.
+/// The error, or [`CopyError::Interrupted`] if the user asked to stop.
 fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error }
 }
 
-/// The key that a daemon makes for the transfer.
+/// Receives the public key that a daemon has made for the transfer.
 fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> {
     match receive(inlet).map(|message| message.told_by(name)) {
         Ok(Message::Listening(Listening { key, .. })) => Ok(PublicKey::from_bytes(key)),
@@ -268,41 +268,41 @@ struct TargetEnd {
     started: Option<StartedTarget>,
 }
 
-/// Keeps a far end that ssh started; it ends when this one is gone.
+/// A far end that ssh started; it ends when this is dropped.
 struct StartedTarget {
     writer: MessageWriter,
     inlet: Option<Box<dyn Inlet>>,
-    /// Ends its input; before the process.
+    /// Ends its input; declared, and so dropped, before the process.
     _end: WriterGuard,
     _running: Running,
 }
 
-/// Passes on to the listening end what the driving one wants it to do. Neither trusts the other: the
-/// driving one must not be able to look around from the host of the listening one.
-struct PassedOn<'a> {
+/// Forwards connect-back requests of the driving end to the listening one. Neither trusts the
+/// other: the driving end must not be able to probe the network of the listening one.
+struct BackConnector<'a> {
     /// Name of the driving end.
     host: &'a str,
     target: &'a mut TargetEnd,
-    /// What the user allows.
+    /// Routes that the user allows.
     route: DriveRoute,
-    /// To the driving end.
+    /// Answers to the driving end.
     answers: MessageWriter,
-    /// Of the link to it.
+    /// Control of the link to the driving end.
     control: LinkControl,
-    /// Looked up by the first order.
-    known: Option<Known>,
+    /// Addresses of the driving end, looked up at the first request.
+    known: Option<DrivingAddresses>,
     allowance: Allowance,
     stop: &'a StopSignal,
 }
 
-/// What this end knows of where the driving one is.
-struct Known {
+/// Addresses of the driving end, as this host resolves them.
+struct DrivingAddresses {
     addresses: Vec<IpAddr>,
     /// The listening end is on the same host.
     is_target: bool,
 }
 
-/// How many connections the driving end may still ask for.
+/// Rate limit for the driving end's connect-back requests.
 struct Allowance {
     since: Time,
     used: usize,
@@ -315,22 +315,22 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Whether there is one more at this time.
+    /// Counts one request; false if it exceeds the limit.
     fn take(&mut self, now: Time) -> bool {
-        if now - self.since >= ORDERS_WITHIN {
+        if now - self.since >= CONNECT_BACK_WINDOW {
             (self.since, self.used) = (now, 0);
         }
         self.used += 1;
-        self.used <= MOST_ORDERS
+        self.used <= MAX_CONNECT_BACKS
     }
 }
 
-impl Known {
+impl DrivingAddresses {
     fn look_up(driving: &str, listening: &str, stop: &StopSignal) -> Self {
         let cancel = stop.descriptor().ok();
         let addresses = |host| {
             let cancel = cancel.as_ref().map(|cancel| cancel.as_fd());
-            let found = icdc_tcp::resolve(host, 9, Patience { timeout: NAME_PATIENCE, cancel });
+            let found = icdc_tcp::resolve(host, 9, Patience { timeout: NAME_TIMEOUT, cancel });
             found.unwrap_or_default().into_iter().map(|place| place.ip().to_canonical()).collect::<Vec<IpAddr>>()
         };
         let known = addresses(driving);
@@ -338,13 +338,13 @@ impl Known {
         Self { addresses: known, is_target }
     }
 
-    /// Those of `named` that may be the driving end's, as the listening one sees it, and those that
-    /// are known.
+    /// Addresses for the listening end to connect to: those of `named` that may belong to the
+    /// driving end, and those that were resolved.
     fn places(&self, named: &[IpAddr]) -> Vec<IpAddr> {
-        let named = named.iter().map(IpAddr::to_canonical).filter(|address| !is_of_the_link(address));
+        let named = named.iter().map(IpAddr::to_canonical).filter(|address| !is_link_scoped(address));
         let mut places: Vec<IpAddr> = Vec::new();
         for address in named.chain(self.addresses.iter().copied()) {
-            // That of another host leads to the listening end itself.
+            // On another host, a loopback address leads to the listening end itself.
             let is_elsewhere = self.is_target || !address.is_loopback();
             if is_elsewhere && !address.is_unspecified() && !places.contains(&address) {
                 places.push(address);
@@ -355,8 +355,9 @@ impl Known {
     }
 }
 
-/// Whether an address means another host on each network, or none.
-fn is_of_the_link(address: &IpAddr) -> bool {
+/// Whether an address is link-local, multicast or broadcast, and so means a different host on each
+/// network.
+fn is_link_scoped(address: &IpAddr) -> bool {
     address.is_multicast()
         || match address {
             IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
@@ -364,13 +365,13 @@ fn is_of_the_link(address: &IpAddr) -> bool {
         }
 }
 
-impl PassedOn<'_> {
-    /// Has the listening end connect to the driving one, also by the addresses that this end knows.
-    /// Fails once the driving end asks for more than any copy needs, or does not listen.
-    fn connect(&mut self, order: ConnectBack) -> Result<(), String> {
-        let number = order.number;
+impl BackConnector<'_> {
+    /// Asks the listening end to connect to the driving one, also by the addresses that this host
+    /// has resolved. Fails if the driving end exceeds the limit or does not read the answers.
+    fn connect(&mut self, request: ConnectBack) -> Result<(), String> {
+        let number = request.number;
         let asked = if self.allowance.take(clock::now()) {
-            self.pass_on(order)
+            self.pass_on(request)
         } else {
             self.control.shutdown();
             return Err(format!("{} broke the protocol: it asks for connections without end", self.host));
@@ -383,20 +384,20 @@ impl PassedOn<'_> {
         Err(format!("{} broke the protocol: it takes no answers", self.host))
     }
 
-    fn pass_on(&mut self, order: ConnectBack) -> Result<(), String> {
+    fn pass_on(&mut self, request: ConnectBack) -> Result<(), String> {
         if self.route == DriveRoute::Direct {
             return Err("this copy connects directly only".to_owned());
         }
         let target = self.target.passing_on(&self.answers)?;
         let (driving, listening, stop) = (self.host, &self.target.host, self.stop);
-        let known = self.known.get_or_insert_with(|| Known::look_up(driving, listening, stop));
-        let addresses = known.places(&order.addresses);
+        let known = self.known.get_or_insert_with(|| DrivingAddresses::look_up(driving, listening, stop));
+        let addresses = known.places(&request.addresses);
         if addresses.is_empty() {
             return Err(format!("no address of {driving} is known that another host can reach"));
         }
-        // The listening end alone knows all its own addresses, and that from which ssh came to it.
-        let order = ConnectBack { addresses, elsewhere: !known.is_target, ..order };
-        let taken = target.send_within(Message::ConnectBack(order), Span::ZERO);
+        // Only the listening end knows all its own addresses, and the one from which ssh came.
+        let request = ConnectBack { addresses, elsewhere: !known.is_target, ..request };
+        let taken = target.send_within(Message::ConnectBack(request), Span::ZERO);
         if taken { Ok(()) } else { Err(format!("{listening} takes no orders")) }
     }
 }
@@ -422,7 +423,7 @@ impl TargetEnd {
                 let mut far = DaemonFar::open(host, *port, Need::ONE, options, stop)?;
                 let job = Job::Admit { key: *peer.as_bytes(), job: Box::new(job) };
                 let link = far.link(events)?;
-                let _given_up = give_up_on(stop, &link.control);
+                let _given_up = shut_down_on(stop, &link.control);
                 admit(link, Request::new(transfer, job), host).map_err(|error| unless_stopped(error, stop))?;
                 Ok(Self { host: host.clone(), port: *port, key: far.key(), started: None })
             }
@@ -432,7 +433,8 @@ impl TargetEnd {
 }
 
 impl TargetEnd {
-    /// What passes requests on to it, if ssh started it; what it answers goes to `answers`.
+    /// A writer for requests to a listening end that ssh started; its answers go to `answers`. An
+    /// error for a daemon.
     fn passing_on(&mut self, answers: &MessageWriter) -> Result<MessageWriter, String> {
         let Some(StartedTarget { writer, inlet, .. }) = &mut self.started else {
             return Err("a daemon connects to nobody".to_owned());
@@ -445,8 +447,8 @@ impl TargetEnd {
                     match receive(inlet.as_mut()) {
                         Ok(Message::NotConnected { number, reason }) => {
                             tracing::info!("the listening end cannot connect to the driving one: {reason}");
-                            // What exactly is in the way is no concern of the driving end, which has
-                            // chosen where the connection goes.
+                            // The exact cause is hidden from the driving end, which has chosen the
+                            // address.
                             let reason = "a connection from there did not come about".to_owned();
                             answers.send(Message::NotConnected { number, reason });
                         }
@@ -461,7 +463,7 @@ impl TargetEnd {
     }
 }
 
-/// Has a daemon let the driving end in.
+/// Asks a daemon to admit the driving end.
 fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
     let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;
@@ -483,32 +485,32 @@ mod tests {
 
     #[test]
     fn the_listening_end_is_not_sent_to_itself_or_to_its_neighbours() {
-        let known = Known { addresses: addresses(&["192.0.2.1"]), is_target: false };
+        let known = DrivingAddresses { addresses: addresses(&["192.0.2.1"]), is_target: false };
         let harmful = ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "::ffff:0.0.0.0"];
         let of_the_link = ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1"];
         let named = addresses(&[&harmful[..], &of_the_link, &["255.255.255.255"]].concat());
         assert_eq!(known.places(&named), known.addresses);
         let both = addresses(&["198.51.100.7", "192.0.2.1", "2001:db8::7"]);
         assert_eq!(known.places(&both), both, "each once");
-        let nowhere = Known { addresses: addresses(&["127.0.0.1"]), is_target: false };
+        let nowhere = DrivingAddresses { addresses: addresses(&["127.0.0.1"]), is_target: false };
         assert!(nowhere.places(&named).is_empty());
     }
 
     #[test]
     fn an_end_on_the_same_host_is_reached_by_its_loopback() {
         let stop = StopSignal::new();
-        assert!(Known::look_up("127.0.0.1", "127.0.0.1", &stop).is_target);
-        assert!(Known::look_up("192.0.2.1", "::ffff:192.0.2.1", &stop).is_target);
-        let known = Known::look_up("alias.invalid", "alias.invalid", &stop);
+        assert!(DrivingAddresses::look_up("127.0.0.1", "127.0.0.1", &stop).is_target);
+        assert!(DrivingAddresses::look_up("192.0.2.1", "::ffff:192.0.2.1", &stop).is_target);
+        let known = DrivingAddresses::look_up("alias.invalid", "alias.invalid", &stop);
         assert_eq!(known.places(&addresses(&["127.0.0.1", "169.254.0.1", "::"])), addresses(&["127.0.0.1"]));
-        assert!(!Known::look_up("192.0.2.1", "192.0.2.2", &stop).is_target);
+        assert!(!DrivingAddresses::look_up("192.0.2.1", "192.0.2.2", &stop).is_target);
     }
 
     #[test]
     fn a_driving_end_may_not_ask_without_end() {
         let mut allowance = Allowance::default();
         let start = clock::now();
-        assert_eq!((0..10 * MOST_ORDERS).filter(|_| allowance.take(start)).count(), MOST_ORDERS);
-        assert!(allowance.take(start + ORDERS_WITHIN), "a copy that lasts may connect again");
+        assert_eq!((0..10 * MAX_CONNECT_BACKS).filter(|_| allowance.take(start)).count(), MAX_CONNECT_BACKS);
+        assert!(allowance.take(start + CONNECT_BACK_WINDOW), "a copy that lasts may connect again");
     }
 }

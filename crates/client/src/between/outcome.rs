@@ -1,4 +1,4 @@
-//! How a copy's fate crosses the link from the driving end to the client.
+//! Result of a copy, as a message from the driving end to the client.
 
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_protocol::validate::clip;
@@ -6,7 +6,7 @@ use icdc_protocol::validate::clip;
 use crate::connect::ConnectError;
 use crate::error::CopyError;
 
-/// What the driving end tells of a failure.
+/// The message by which the driving end reports a failure.
 pub fn refusal(error: &CopyError) -> Refusal {
     let kind = match error {
         CopyError::Usage(_) => RefusalKind::Path,
@@ -18,7 +18,8 @@ pub fn refusal(error: &CopyError) -> Refusal {
     Refusal { kind, reason: clip(error.to_string()) }
 }
 
-/// What the client makes of it. `from` and `to` are the two far ends.
+/// The client's error for such a message. `from` and `to` are the two far ends; `stopped` if the
+/// user asked to stop.
 pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> CopyError {
     match refusal.kind {
         RefusalKind::Busy => {
@@ -31,12 +32,15 @@ pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> Co
         | RefusalKind::Path
         | RefusalKind::Protocol
         | RefusalKind::Internal
-        | RefusalKind::Running => CopyError::Refused(Refusal { reason: told_by(&refusal.reason, from, to), ..refusal }),
+        | RefusalKind::Running => {
+            CopyError::Refused(Refusal { reason: attributed(&refusal.reason, from, to), ..refusal })
+        }
     }
 }
 
-/// A sentence of the driving end `from`, with its name: it names the end `to` itself where that one has said it.
-pub(super) fn told_by(text: &str, from: &str, to: &str) -> String {
+/// A sentence of the driving end `from`, prefixed with its name, unless it already begins with the
+/// name of the end `to`.
+pub(super) fn attributed(text: &str, from: &str, to: &str) -> String {
     let is_named = text.strip_prefix(to).is_some_and(|rest| rest.starts_with(": "));
     if is_named { text.to_owned() } else { format!("{from}: {text}") }
 }
@@ -64,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_sentence_has_the_host_that_it_is_about_once() {
-        assert_eq!(told_by("b: x: permission denied", "a", "b"), "b: x: permission denied");
-        assert_eq!(told_by("x: permission denied", "a", "b"), "a: x: permission denied");
-        assert_eq!(told_by("b/x: permission denied", "a", "b"), "a: b/x: permission denied");
+        assert_eq!(attributed("b: x: permission denied", "a", "b"), "b: x: permission denied");
+        assert_eq!(attributed("x: permission denied", "a", "b"), "a: x: permission denied");
+        assert_eq!(attributed("b/x: permission denied", "a", "b"), "a: b/x: permission denied");
     }
 }

@@ -1,5 +1,5 @@
-//! TCP connections that a session is going to need beside its first one, made while that one's
-//! handshake and its request are under way.
+//! The further TCP connections of a session, made during the handshake and the request of the
+//! first.
 //!
 //! ```text
 //! round trips   0     1           2               3
@@ -7,10 +7,10 @@
 //! others              TCP         handshake       Join, and data behind it
 //! ```
 //!
-//! Each is made for one number of a connection in its session, and taken for one that leaves this
-//! host by the same. How many there will be follows from what the first one's TCP handshake has shown of the path, by
-//! the rules of the session itself, which then takes them. To the far end one that nobody takes is a
-//! stranger who has said nothing.
+//! Each is made for one number of a connection in its session, and taken for a number that has the
+//! same egress. Their count follows from the path as the first TCP handshake has shown it, by the
+//! rules of the session itself, which then takes them. The far end closes one that is not taken as
+//! an unauthenticated connection.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -29,37 +29,37 @@ use super::error::ConnectError;
 use super::pool::Pool;
 use crate::options::CopyOptions;
 
-/// How long one that has said nothing is good for: a far end closes it after ten seconds.
-const FRESH: Span = Span::from_secs(5);
+/// Age up to which an unused connection is taken: a far end closes it after ten seconds.
+const MAX_AGE: Span = Span::from_secs(5);
 
-/// What decides how many connections a session begins with.
+/// Inputs that decide how many connections a session begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// What the user has named.
+    /// Number of connections that the user has named.
     named: Option<u8>,
     limit: Option<Rate>,
-    /// The most that the receiver's ring can serve.
+    /// Most connections that the receiver's ring can serve.
     most: u8,
     sender: Sender,
 }
 
-/// Who sends, as far as that tells how many connections are needed.
+/// The sending end, as far as it decides how many connections are needed.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     There,
-    /// This end, whose connections begin from what is known of their path.
+    /// This end, whose connections begin with the known rate of their path.
     Here,
     /// This end, with the congestion control that the user has named.
     HereAsNamed,
-    /// This end, with one that perhaps needs no second connection.
+    /// This end, with a congestion control that finds the path's rate by one connection.
     HereAlone,
 }
 
 impl Need {
-    /// Of a connection without others.
+    /// One connection, without further ones.
     pub(crate) const ONE: Self = Self { named: None, limit: None, most: 1, sender: Sender::There };
 
-    /// Of a copy that this end sends.
+    /// For a copy that this end sends.
     pub(crate) fn of_push(options: &CopyOptions) -> Self {
         let sender = match options.send.congestion.as_deref() {
             None if may_find_the_rate() => Sender::HereAlone,
@@ -70,7 +70,7 @@ impl Need {
         Self::of(options, sender)
     }
 
-    /// Of a copy that the other end sends.
+    /// For a copy that the other end sends.
     pub(crate) fn of_pull(options: &CopyOptions) -> Self {
         Self::of(options, Sender::There)
     }
@@ -80,8 +80,8 @@ impl Need {
         Self { named, limit, most: receiver::most_connections(&options.receive), sender }
     }
 
-    /// How many connections are needed beside this one, whose handshake is still to come; `least` in
-    /// all, whatever the path needs.
+    /// Number of connections needed beside `first`, whose TLS handshake is still to come; `least`
+    /// is the lowest total where the user names none.
     fn beside(&self, first: &TcpStream, least: u8) -> u8 {
         self.named.unwrap_or_else(|| self.of_path(first).max(least)).min(self.most).saturating_sub(1)
     }
@@ -97,7 +97,7 @@ impl Need {
     }
 }
 
-/// A connection, and when it was made.
+/// A connection, and the time when it was made.
 type Dated = Result<(Carrier, Time), ConnectError>;
 
 /// See the module's description.
@@ -105,7 +105,7 @@ type Dated = Result<(Carrier, Time), ConnectError>;
 pub(super) struct Ahead {
     need: Need,
     egresses: Egresses,
-    /// One for each turn of the egresses.
+    /// One pool for each egress.
     pools: Arc<[Pool<Dated>]>,
 }
 
@@ -115,8 +115,8 @@ impl Ahead {
         Self { need, egresses: egresses.clone(), pools }
     }
 
-    /// The first connection of a session has just been made: begins those that it will need beside
-    /// it, `least` in all.
+    /// Begins the connections that a session needs beside its `first`, which has just been made;
+    /// `least` is the lowest total.
     pub(super) fn begin_beside<M>(&self, first: &TcpStream, least: u8, make: M)
     where
         M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
@@ -126,7 +126,7 @@ impl Ahead {
         }
     }
 
-    /// One that was begun, or is made now, for the connection of this number.
+    /// Takes a connection that was begun for the egress of `number`, or makes one now.
     pub(super) fn take<M>(&self, number: u8, make: M, stop: &StopSignal) -> Result<Carrier, ConnectError>
     where
         M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,
@@ -134,13 +134,13 @@ impl Ahead {
         loop {
             let taken = self.pool(number).take(dated(number, make.clone()), stop);
             let (carrier, since) = taken.unwrap_or(Err(ConnectError::Interrupted))?;
-            if clock::now() - since < FRESH {
+            if clock::now() - since < MAX_AGE {
                 return Ok(carrier);
             }
         }
     }
 
-    /// Those that nobody has taken are not needed.
+    /// Closes the connections that were not taken.
     pub(super) fn end(&self) {
         self.pools.iter().for_each(Pool::end);
     }

@@ -7,10 +7,10 @@
 //!         near → far   ClientHello …
 //! ```
 //!
-//! TLS with both keys pinned goes through it as by any other route. The secret, which differs for
-//! each connection, only tells strangers apart before anything is said to them. Of those
-//! [`MOST_STRANGERS`] may wait at once, each for [`STRANGER_PATIENCE`]; the first come go when
-//! there are more. The port is open from the first use until the run ends.
+//! TLS with both keys pinned runs over it as over any other route. The secret, which differs for
+//! each connection, only rejects other connections before any answer. At most
+//! [`MAX_UNAUTHENTICATED`] wait for their secret at once, each for [`UNAUTHENTICATED_TIMEOUT`];
+//! beyond that the oldest are closed. The port is open from the first use until the run ends.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -33,17 +33,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::ConnectError;
 
-/// How long the far end may take: its own limit for a connection, and what is said before and
-/// after.
-const PATIENCE: Span = Span::from_secs(20);
-/// Connections that have not shown their secret yet.
-const MOST_STRANGERS: usize = 128;
-/// How long one may take to show it.
-const STRANGER_PATIENCE: Span = Span::from_secs(10);
-/// How long nobody is accepted once descriptors are lacking.
-const STARVED_PAUSE: Span = Span::from_millis(100);
-/// How long the far side's name may take.
-const NAME_PATIENCE: Span = Span::from_secs(5);
+/// Time limit for a connection from the far end: its own limit for connecting, and the messages
+/// around it.
+const TIMEOUT: Span = Span::from_secs(20);
+/// Most connections that have not sent their secret yet.
+const MAX_UNAUTHENTICATED: usize = 128;
+/// Time limit for a connection to send its secret.
+const UNAUTHENTICATED_TIMEOUT: Span = Span::from_secs(10);
+/// Pause of accepting when descriptors are exhausted.
+const DESCRIPTORS_PAUSE: Span = Span::from_millis(100);
+/// Time limit for the lookup of the far side's name.
+const NAME_TIMEOUT: Span = Span::from_secs(5);
 
 type Secret = [u8; 32];
 
@@ -53,18 +53,18 @@ pub struct Back(Arc<Inner>);
 
 struct Inner {
     host: String,
-    /// Where to listen.
+    /// Ports of this host to listen on.
     ports: Ports,
     family: Family,
-    /// To the far end, by ssh.
+    /// Messages to the far end, by ssh.
     writer: MessageWriter,
-    /// From there; taken by the first use.
+    /// Messages from the far end; taken by the first use.
     inlet: Mutex<Option<Box<dyn Inlet>>>,
     listening: Mutex<Option<Listening>>,
     expected: Arc<Expected>,
 }
 
-/// Where the far end is to connect.
+/// The listening port, and the addresses by which the far end may reach it.
 struct Listening {
     addresses: Vec<IpAddr>,
     port: u16,
@@ -78,28 +78,29 @@ impl Drop for Listening {
 }
 
 impl Back {
-    /// Of the far end on `host` to which `writer` leads, and whose words come by `inlet`. `ports`
-    /// are those of this host that may be used.
+    /// For the far end on `host`, whose messages go by `writer` and come by `inlet`. `ports` are
+    /// those of this host that may be used.
     pub(super) fn new(host: &str, ports: Ports, family: Family, writer: MessageWriter, inlet: Box<dyn Inlet>) -> Self {
         let (inlet, listening, expected) = (Mutex::new(Some(inlet)), Mutex::default(), Arc::default());
         Self(Arc::new(Inner { host: host.to_owned(), ports, family, writer, inlet, listening, expected }))
     }
 
-    /// Of a far end on `host` to which others pass on what `writer` gets. They tell `expected` what
-    /// it answers.
+    /// For a far end on `host` to which another process forwards the messages of `writer`. The
+    /// caller reports its answers to `expected`.
     pub fn passed_on(host: &str, ports: Ports, writer: MessageWriter, expected: &Arc<Expected>) -> Self {
         let (host, expected) = (host.to_owned(), Arc::clone(expected));
         let (family, inlet, listening) = (Family::Any, Mutex::default(), Mutex::default());
         Self(Arc::new(Inner { host, ports, family, writer, inlet, listening, expected }))
     }
 
-    /// Closes the port here: it is not going to be used. Who still wants to open it must have been
-    /// asked to stop before.
+    /// Closes the listening port. Callers of [`Self::connect`] must have been stopped before,
+    /// because they would open it again.
     pub fn close(&self) {
         lock(&self.0.listening).take();
     }
 
-    /// Has the far end connect, as often as it is called, from any thread.
+    /// Asks the far end for one connection and waits for it; may be called any number of times,
+    /// from any thread.
     pub fn connect(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         if stop.is_requested() {
             return Err(ConnectError::Interrupted);
@@ -112,28 +113,28 @@ impl Back {
         };
         let arrival = inner.expected.expect().map_err(failed)?;
         let (number, secret) = (arrival.number, arrival.secret);
-        // Of a far end that this end has started itself, which may be on the same host. Who passes an
-        // order on decides for its own one.
+        // `elsewhere` is false: a far end that this end has started may be on the same host. A
+        // process that forwards the request sets it for its own far end.
         let order = ConnectBack { number, secret, addresses, elsewhere: false, port };
         inner.writer.send(Message::ConnectBack(order));
         let _woken = stop.while_waiting({
             let expected = Arc::clone(&inner.expected);
             move || expected.settle(number, Err(String::new()))
         });
-        let outcome = arrival.outcome.recv_timeout(PATIENCE.into());
+        let outcome = arrival.outcome.recv_timeout(TIMEOUT.into());
         match outcome {
             _ if stop.is_requested() => Err(ConnectError::Interrupted),
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(reason)) => Err(failed(reason)),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                Err(failed(format!("nothing came to port {port} here within {PATIENCE}")))
+                Err(failed(format!("nothing came to port {port} here within {TIMEOUT}")))
             }
         }
     }
 }
 
 impl Inner {
-    /// Listens, if nobody does yet; answers where.
+    /// Listens unless it already does; returns addresses and port.
     fn listen(&self, stop: &StopSignal) -> Result<(Vec<IpAddr>, u16), String> {
         let mut listening = lock(&self.listening);
         if let Some(Listening { addresses, port, .. }) = &*listening {
@@ -153,8 +154,8 @@ impl Inner {
             std::thread::Builder::new().name("back".into()).spawn(move || admit(&listener, &expected, &ended))?;
             if let Some(inlet) = lock(&self.inlet).take() {
                 let expected = Arc::clone(&self.expected);
-                let heard = std::thread::Builder::new().name("far-end".into());
-                heard.spawn(move || hear(inlet, &expected))?;
+                let receiver = std::thread::Builder::new().name("far-end".into());
+                receiver.spawn(move || receive_failures(inlet, &expected))?;
             }
             Ok((port, over))
         };
@@ -165,12 +166,11 @@ impl Inner {
     }
 }
 
-/// Addresses of this host on the routes to `host`. The far end knows one more: that from which ssh
-/// came.
+/// Addresses of this host on the routes to `host`. The far end adds the one from which ssh came.
 fn addresses_towards(host: &str, family: Family, stop: &StopSignal) -> Vec<IpAddr> {
     let cancel = stop.descriptor().ok();
     let patience =
-        Patience { timeout: NAME_PATIENCE, cancel: cancel.as_ref().map(|cancel: &StopDescriptor| cancel.as_fd()) };
+        Patience { timeout: NAME_TIMEOUT, cancel: cancel.as_ref().map(|cancel: &StopDescriptor| cancel.as_fd()) };
     // A name that only ssh knows has none.
     let theirs = icdc_tcp::resolve(host, 9, patience).unwrap_or_default();
     let mut ours: Vec<IpAddr> = Vec::new();
@@ -183,7 +183,8 @@ fn addresses_towards(host: &str, family: Family, stop: &StopSignal) -> Vec<IpAdd
     ours
 }
 
-/// Nothing is sent: the kernel only looks at its routes.
+/// Source address of this host on the route to `theirs`. Connecting a UDP socket sends nothing: the
+/// kernel only looks up the route.
 fn address_towards(theirs: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if theirs.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -191,7 +192,7 @@ fn address_towards(theirs: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Connections that were asked for and have not come.
+/// Connections that were requested and have not arrived.
 #[derive(Default)]
 pub struct Expected {
     state: Mutex<ExpectedState>,
@@ -201,17 +202,17 @@ pub struct Expected {
 struct ExpectedState {
     next: u32,
     waiting: HashMap<u32, Waiting>,
-    /// The far end is gone.
+    /// The far end has ended.
     is_over: bool,
 }
 
 struct Waiting {
-    /// What it will begin with.
+    /// The bytes that the connection begins with: [`opening_of`] the secret.
     shown: Secret,
     tell: Sender<Result<TcpStream, String>>,
 }
 
-/// One of them, for who asked; forgotten when dropped.
+/// One expected connection, for the caller that requested it; no longer expected once dropped.
 struct Arrival<'a> {
     expected: &'a Expected,
     number: u32,
@@ -240,21 +241,22 @@ impl Expected {
         Ok(Arrival { expected: self, number, secret, outcome })
     }
 
-    /// Whose secret this is.
-    fn number_of(&self, said: &Secret) -> Option<u32> {
-        // In a time that does not tell where the first difference is.
-        let same = |known: &Secret| known.iter().zip(said).fold(0, |sum, (known, said)| sum | (known ^ said)) == 0;
+    /// Number of the connection that this opening belongs to.
+    fn number_of(&self, received: &Secret) -> Option<u32> {
+        // Compared in constant time.
+        let same =
+            |known: &Secret| known.iter().zip(received).fold(0, |sum, (known, received)| sum | (known ^ received)) == 0;
         lock(&self.state).waiting.iter().find(|(_, waiting)| same(&waiting.shown)).map(|(number, _)| *number)
     }
 
-    /// The far end cannot make one of them.
+    /// Reports that the far end cannot make connection `number`.
     pub fn fail(&self, number: u32, reason: String) {
         self.settle(number, Err(reason));
     }
 
     fn settle(&self, number: u32, outcome: Result<TcpStream, String>) {
         if let Some(waiting) = lock(&self.state).waiting.remove(&number) {
-            // Who asked may have given up.
+            // The caller may have given up.
             let _ = waiting.tell.send(outcome);
         }
     }
@@ -272,8 +274,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hears what the far end says of connections that it cannot make.
-fn hear(mut inlet: Box<dyn Inlet>, expected: &Expected) {
+/// Receives the far end's messages about connections that it cannot make, until its link ends.
+fn receive_failures(mut inlet: Box<dyn Inlet>, expected: &Expected) {
     loop {
         match receive(inlet.as_mut()) {
             Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
@@ -287,43 +289,47 @@ fn hear(mut inlet: Box<dyn Inlet>, expected: &Expected) {
     }
 }
 
-/// A connection that has shown a part of its secret.
-struct Stranger {
+/// A connection that has not sent its whole secret yet.
+struct Unauthenticated {
     stream: TcpStream,
-    said: Vec<u8>,
+    received: Vec<u8>,
     deadline: Time,
 }
 
-/// What has become of one.
-enum Shown {
+/// Progress of reading a connection's secret.
+enum SecretRead {
     Part,
     All(Secret),
     Nothing,
 }
 
-/// Accepts connections until it is over, and hands on those whose secret is expected.
+/// Accepts connections until `over` is requested, and hands over those whose secret is expected.
 fn admit(listener: &TcpListener, expected: &Expected, over: &StopDescriptor) {
-    let mut strangers: Vec<Stranger> = Vec::new();
+    let mut waiting: Vec<Unauthenticated> = Vec::new();
     let mut starved = false;
     loop {
-        let next = strangers.iter().map(|stranger| stranger.deadline).min();
-        let next = next.into_iter().chain(starved.then(|| clock::now() + STARVED_PAUSE)).min();
-        match wait((!starved).then_some(listener), &strangers, over, next) {
+        let next = waiting.iter().map(|connection| connection.deadline).min();
+        let next = next.into_iter().chain(starved.then(|| clock::now() + DESCRIPTORS_PAUSE)).min();
+        match wait((!starved).then_some(listener), &waiting, over, next) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => return tracing::debug!("poll: {error}"),
         }
         let now = clock::now();
-        if strangers.len() == MOST_STRANGERS {
-            // All of them were heard; whoever comes next is heard as well before anybody has to go
+        if waiting.len() == MAX_UNAUTHENTICATED {
+            // Each was read from at least once, and so will the next ones be before any is closed
             // for others.
-            strangers.drain(..MOST_STRANGERS / 4);
+            waiting.drain(..MAX_UNAUTHENTICATED / 4);
         }
         starved = false;
-        while strangers.len() < MOST_STRANGERS {
+        while waiting.len() < MAX_UNAUTHENTICATED {
             match listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    strangers.push(Stranger { stream, said: Vec::new(), deadline: now + STRANGER_PATIENCE });
+                    waiting.push(Unauthenticated {
+                        stream,
+                        received: Vec::new(),
+                        deadline: now + UNAUTHENTICATED_TIMEOUT,
+                    });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -333,48 +339,50 @@ fn admit(listener: &TcpListener, expected: &Expected, over: &StopDescriptor) {
                 }
             }
         }
-        for mut stranger in std::mem::take(&mut strangers) {
-            match stranger.hear() {
-                Shown::All(secret) => match (expected.number_of(&secret), stranger.stream.set_nonblocking(false)) {
-                    (Some(number), Ok(())) => expected.settle(number, Ok(stranger.stream)),
-                    _ => tracing::debug!("a connection with a wrong secret was closed"),
-                },
-                Shown::Part if stranger.deadline > now => strangers.push(stranger),
-                Shown::Part | Shown::Nothing => tracing::debug!("a connection without a secret was closed"),
+        for mut connection in std::mem::take(&mut waiting) {
+            match connection.read_secret() {
+                SecretRead::All(secret) => {
+                    match (expected.number_of(&secret), connection.stream.set_nonblocking(false)) {
+                        (Some(number), Ok(())) => expected.settle(number, Ok(connection.stream)),
+                        _ => tracing::debug!("a connection with a wrong secret was closed"),
+                    }
+                }
+                SecretRead::Part if connection.deadline > now => waiting.push(connection),
+                SecretRead::Part | SecretRead::Nothing => tracing::debug!("a connection without a secret was closed"),
             }
         }
     }
 }
 
-impl Stranger {
-    /// Reads what is there of the secret, and nothing behind it.
-    fn hear(&mut self) -> Shown {
+impl Unauthenticated {
+    /// Reads the bytes of the secret that have arrived, and none behind them.
+    fn read_secret(&mut self) -> SecretRead {
         let mut secret = Secret::default();
         loop {
-            let missing = secret.len() - self.said.len();
+            let missing = secret.len() - self.received.len();
             match self.stream.read(&mut secret[..missing]) {
-                Ok(0) => return Shown::Nothing,
-                Ok(count) => self.said.extend_from_slice(&secret[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shown::Part,
+                Ok(0) => return SecretRead::Nothing,
+                Ok(count) => self.received.extend_from_slice(&secret[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return SecretRead::Part,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Shown::Nothing,
+                Err(_) => return SecretRead::Nothing,
             }
-            if let Ok(whole) = Secret::try_from(self.said.as_slice()) {
-                return Shown::All(whole);
+            if let Ok(whole) = Secret::try_from(self.received.as_slice()) {
+                return SecretRead::All(whole);
             }
         }
     }
 }
 
-/// Whether something has come or a deadline has passed; false once it is over.
+/// Waits for input or for `until`; false once `over` is requested.
 fn wait(
     listener: Option<&TcpListener>,
-    strangers: &[Stranger],
+    waiting: &[Unauthenticated],
     over: &StopDescriptor,
     until: Option<Time>,
 ) -> io::Result<bool> {
     let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
-    let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
+    let streams = waiting.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN));
     let mut watched: Vec<_> = [PollFd::new(over, PollFlags::IN)].into_iter().chain(listener).chain(streams).collect();
     let timeout = until.and_then(|until| Timespec::try_from(Duration::from(until - clock::now())).ok());
     match poll(&mut watched, timeout.as_ref()) {
@@ -384,8 +392,9 @@ fn wait(
     }
 }
 
-/// The first 32 bytes of a connection that the far end makes to this host: the SHA-256 of the secret that it was asked
-/// with. Whoever asks must not choose what is written to a port that may be another's.
+/// The first 32 bytes of a connection that the far end makes to this host: the SHA-256 of the
+/// secret in the request. The hash keeps the requester from choosing the bytes that are written to
+/// a port that may be another program's.
 pub fn opening_of(secret: &[u8; 32]) -> [u8; 32] {
     let mut opening = [0; 32];
     opening.copy_from_slice(digest(&SHA256, secret).as_ref());
@@ -414,7 +423,7 @@ mod tests {
             stream.write_all(secret).unwrap();
             stream
         };
-        let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| connect(&[])).collect();
+        let _silent: Vec<TcpStream> = (0..2 * MAX_UNAUTHENTICATED).map(|_| connect(&[])).collect();
         let mut wrong = connect(&arrivals[0].secret);
         // What follows the secret stays where it is.
         let _second = connect(&[&opening_of(&arrivals[1].secret)[..], b"hello"].concat());

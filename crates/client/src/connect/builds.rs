@@ -1,14 +1,14 @@
 //! Builds of this release for other machines, for a far side that this program does not run on.
 //!
-//! A build tells what it is by a mark within its bytes, because it cannot be run here:
+//! A build is identified by a mark within its bytes, because it cannot be run here:
 //!
 //! ```text
 //! ICDC-BUILD VERSION ARCHITECTURE ICDC-BUILD-END
 //! ```
 //!
-//! It is sent only if version and architecture are those wanted, and if nobody but root and this user may
-//! have written it or exchanged a directory that leads to it: what is sent is run on the far side in the user's
-//! name. The file that was looked at is the one that is sent.
+//! It is sent only if version and architecture match, and if only root and this user can have
+//! written it or replaced a directory of its path: it runs on the far side as the user. The
+//! descriptor that was checked is the one that is sent.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 
 use icdc_trust::{TrustError, is_own, open_settings};
 
-/// Processors for which builds are looked for, as `uname -m` names them: those of `make dist`.
+/// Processors for which builds are searched, as `uname -m` names them: those of `make dist`.
 const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 /// The release of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Why a file that others may write to is not sent.
+/// Reason for refusing a file that others may write to.
 const OTHERS_MAY_WRITE: &str = "others may have written it: it must be yours or root's, and nobody else's to write";
-/// Largest build that is read, with debug information.
+/// Largest build that is read, in bytes; it allows for debug information.
 const LARGEST: u64 = 1 << 30;
-/// How much of it is looked at at a time.
+/// Bytes that are searched for the mark at a time.
 const CHUNK: u64 = 1 << 20;
 
 macro_rules! mark {
@@ -52,14 +52,14 @@ const LONGEST: usize = 128;
 /// A build that may be sent.
 #[derive(Debug)]
 pub(super) struct Build {
-    /// Where it runs, as `uname -sm` says it.
+    /// System and processor that it is for, as `uname -sm` prints them.
     pub(super) machine: String,
     pub(super) path: PathBuf,
-    /// The file that was looked at.
+    /// The file that was checked, open.
     pub(super) file: File,
 }
 
-/// Where builds for other machines are looked for.
+/// Directories that are searched for builds for other machines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// Directory of this program.
@@ -69,9 +69,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Those of this program and user.
+    /// The directories of this program and user.
     pub(super) fn of_this_program() -> Self {
-        // It is in the program because it is told here.
+        // The log line keeps the mark in the program's bytes.
         tracing::debug!("looking for builds like {MARK}");
         let program = std::env::current_exe().ok();
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -79,7 +79,7 @@ impl Places {
         Self { beside: program.and_then(|path| Some(path.parent()?.to_owned())), data }
     }
 
-    /// The files that may be builds for this processor, the first one that is there counts.
+    /// Paths of possible builds for a processor; the first that exists is used.
     fn files(&self, architecture: &str) -> Vec<PathBuf> {
         let mut files = Vec::new();
         if let Some(beside) = &self.beside {
@@ -110,27 +110,28 @@ impl Places {
         found.collect()
     }
 
-    /// Why there is no build for `machine`, and where one would be found.
+    /// A sentence that says why there is no build for `machine`, and names the paths that were
+    /// tried.
     pub(super) fn none_for(&self, machine: &str) -> String {
         let architecture = machine.rsplit(' ').next().unwrap_or_default();
         if !ARCHITECTURES.contains(&architecture) || !machine.starts_with("Linux ") {
             return "there is no build of icdc for it".to_owned();
         }
-        let told = |path: &PathBuf| match open_build(path, architecture) {
+        let describe = |path: &PathBuf| match open_build(path, architecture) {
             Err(NoBuild::Missing) | Ok(_) => path.display().to_string(),
             Err(NoBuild::Wrong(reason)) => format!("{} (not used: {reason})", path.display()),
         };
-        let places: Vec<String> = self.files(architecture).iter().map(told).collect();
+        let places: Vec<String> = self.files(architecture).iter().map(describe).collect();
         format!("no build of icdc {VERSION} for it was found on this host: looked for {}", places.join(", "))
     }
 }
 
-/// As `uname -sm` says it.
+/// A Linux machine as `uname -sm` prints it.
 fn machine(architecture: &str) -> String {
     format!("Linux {architecture}")
 }
 
-/// Why a file is not taken for a build.
+/// Reasons for not using a file as a build.
 #[derive(Debug)]
 enum NoBuild {
     Missing,
@@ -186,7 +187,7 @@ fn marks(file: &mut File) -> io::Result<Vec<(String, String)>> {
     let (mut found, mut window) = (Vec::new(), Vec::new());
     loop {
         let read = file.by_ref().take(CHUNK).read_to_end(&mut window)?;
-        // One that begins behind this may go on in what is read next.
+        // A mark that begins behind this may continue in the next chunk.
         let end = if read == 0 { window.len() } else { window.len().saturating_sub(LONGEST) };
         let begins = |at: &usize| window[*at] == BEGINNING[0] && window[*at..].starts_with(BEGINNING);
         found.extend((0..end).filter(begins).filter_map(|at| mark_at(&window[at..])));

@@ -1,5 +1,5 @@
-//! TCP connections by way of a proxy. What comes from it is read up to its last word and no
-//! further, and each wait has a deadline.
+//! TCP connections by way of a proxy. Its answer is read to the last byte and no further, and each
+//! wait has a deadline.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,8 +16,9 @@ use super::patient::{self, PatientReader};
 use super::reach::reach;
 use crate::proxy::{Proxy, ProxyKind};
 
-/// Time from the connection to the proxy to its last word: it connects to the far side meanwhile.
-const ANSWER_PATIENCE: Span = Span::from_secs(20);
+/// Time limit from the connection to the proxy to the end of its answer, within which it connects
+/// to the far side.
+const ANSWER_TIMEOUT: Span = Span::from_secs(20);
 
 /// A connection to a port of a host by way of `proxy`, given up when `stop` is requested. The
 /// family and the beginning are those of the connection to the proxy.
@@ -36,7 +37,7 @@ pub(super) fn reach_by(
         Host::Name(name) => name.as_str().to_owned(),
     };
     let stream = reach((&place, proxy.place.port), family, beginning, stop, failed)?;
-    let deadline = clock::now() + ANSWER_PATIENCE;
+    let deadline = clock::now() + ANSWER_TIMEOUT;
     let asked =
         PatientReader::new(&stream, stop, deadline).map_err(Refusal::Broken).and_then(|answers| match &proxy.kind {
             ProxyKind::Socks5(login) => {
@@ -52,7 +53,7 @@ pub(super) fn reach_by(
     }
 }
 
-/// Why a proxy that was reached does not lead on.
+/// Reasons why a proxy that was reached does not connect further.
 enum Refusal {
     Socks(ClientError),
     Relay(Verdict),
@@ -78,7 +79,7 @@ impl Refusal {
             Self::Relay(verdict) => format!("it answers: {verdict}"),
             Self::NotARelay => "what answers there is no `icdc relay --peer`".to_owned(),
             Self::Broken(error) if error.kind() == io::ErrorKind::TimedOut => {
-                format!("it did not answer within {ANSWER_PATIENCE}")
+                format!("it did not answer within {ANSWER_TIMEOUT}")
             }
             Self::Broken(error) if *kind == ProxyKind::Relay => format!(
                 "it closed the connection before it answered ({error}); a relay with --peer-key expects another relay: \
@@ -96,7 +97,7 @@ fn ask_proxy(
     mut answers: PatientReader<'_>,
 ) -> Result<(), Refusal> {
     stream.write_all(hello).map_err(Refusal::Broken)?;
-    // It has 262 bytes at most.
+    // An answer has 262 bytes at most.
     let mut answer = [0; 512];
     loop {
         let expected = &mut answer[..client.missing()];

@@ -1,7 +1,7 @@
-//! A far end that somebody runs as a daemon (`icdc://`).
+//! A far end that runs as a daemon (`icdc://`).
 //!
 //! The daemon proves to hold the key that `known_hosts` has for it, and this end proves to hold its
-//! identity. A daemon that is not known yet becomes known by the user's word only.
+//! identity. An unknown daemon is added to `known_hosts` only if the user confirms its fingerprint.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 use crate::proxy::Proxy;
 
-/// How long the connection that proved the daemon's key is good for a first request.
+/// Age up to which the connection that verified the daemon's key serves for the first request.
 const FRESH: Span = Span::from_secs(5);
 
 /// A daemon whose key is known.
@@ -41,14 +41,14 @@ struct Address {
     host: String,
     port: u16,
     family: Family,
-    /// What the user wants to have between.
+    /// Proxy between this host and the daemon, if the user names one.
     proxy: Option<Proxy>,
     egresses: Egresses,
 }
 
 impl DaemonFar {
-    /// Connects, and makes sure that the daemon is the known one, or asks the user. Its sessions
-    /// `need` so many connections.
+    /// Connects and verifies the daemon's key against `known_hosts`; asks the user about an unknown
+    /// one. `need` says how many connections its sessions begin with.
     pub(crate) fn open(
         host: &str,
         port: u16,
@@ -65,9 +65,9 @@ impl DaemonFar {
         let identity = load_identity(&options.identity)?;
         let mut known = KnownHosts::load(&options.known_hosts)?;
         let ahead = Ahead::new(need, &options.egresses);
-        let (link, key) = match address.meet(&identity, &known, &ahead, stop)? {
-            Meeting::Known(link, key) => (link, key),
-            Meeting::Changed(key, line) => {
+        let (link, key) = match address.connect_and_check(&identity, &known, &ahead, stop)? {
+            KeyCheck::Known(link, key) => (link, key),
+            KeyCheck::Changed(key, line) => {
                 return Err(ConnectError::HostChanged {
                     place: address.place(),
                     fingerprint: key.fingerprint(),
@@ -76,7 +76,7 @@ impl DaemonFar {
                     remedy: address.remedy(&key),
                 });
             }
-            Meeting::Unknown(key) => {
+            KeyCheck::Unknown(key) => {
                 ahead.end();
                 let fingerprint = key.fingerprint();
                 let confirmed =
@@ -107,21 +107,21 @@ impl DaemonFar {
         }
     }
 
-    /// Connects to the daemon, as often as it is called.
+    /// Returns a function that makes one further link to the daemon with each call.
     pub(crate) fn further(&self) -> Further<'static> {
         let (address, identity, key) = (self.address.clone(), Arc::clone(&self.identity), self.key);
         let ahead = self.ahead.clone();
         Box::new(move |number, stop| address.pinned(ahead.take(number, address.maker(), stop)?, &identity, key, stop))
     }
 
-    /// The route that data takes, and what makes one connection more by it.
+    /// The route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let address = self.address.clone();
         let route = address.proxy.as_ref().map_or(Route::Direct, Proxy::route);
         (route, Box::new(move |number, stop| address.stream(number, stop).map(Carrier::from)))
     }
 
-    /// The least connections that leave this host by all that the user has named.
+    /// Fewest connections that use every egress that the user has named.
     pub(crate) fn least_connections(&self) -> u8 {
         self.address.egresses.connections()
     }
@@ -132,21 +132,21 @@ impl DaemonFar {
     }
 }
 
-/// What a first connection found out.
-enum Meeting {
+/// Outcome of the check of the daemon's key by the first connection.
+enum KeyCheck {
     Known(Link, PublicKey),
     Unknown(PublicKey),
     Changed(PublicKey, usize),
 }
 
 impl Address {
-    fn meet(
+    fn connect_and_check(
         &self,
         identity: &Identity,
         known: &KnownHosts,
         ahead: &Ahead,
         stop: &StopSignal,
-    ) -> Result<Meeting, ConnectError> {
+    ) -> Result<KeyCheck, ConnectError> {
         let shown = Arc::new(Mutex::new(None));
         let verify = {
             let (shown, known, address) = (Arc::clone(&shown), known.clone(), self.clone());
@@ -162,16 +162,16 @@ impl Address {
         let outcome = shake_hands(stream, config, stop);
         let shown = *shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (outcome, shown) {
-            (Ok(link), Some((key, _))) => Ok(Meeting::Known(link, key)),
+            (Ok(link), Some((key, _))) => Ok(KeyCheck::Known(link, key)),
             (Err(_), _) if stop.is_requested() => Err(ConnectError::Interrupted),
-            (Err(_), Some((key, HostKey::Unknown))) => Ok(Meeting::Unknown(key)),
-            (Err(_), Some((key, HostKey::Changed { line }))) => Ok(Meeting::Changed(key, line)),
+            (Err(_), Some((key, HostKey::Unknown))) => Ok(KeyCheck::Unknown(key)),
+            (Err(_), Some((key, HostKey::Changed { line }))) => Ok(KeyCheck::Changed(key, line)),
             (Err(error), _) => Err(ConnectError::of_handshake(error, &self.host, self.port)),
             (Ok(_), None) => unreachable!("no handshake succeeds without a key that was verified"),
         }
     }
 
-    /// The first link of a session. Those that it needs beside it are begun.
+    /// The first link of a session. Begins the further connections that the session needs.
     fn first(
         &self,
         identity: &Identity,
@@ -199,7 +199,7 @@ impl Address {
         move |number, stop| address.stream(number, stop).map(Carrier::from)
     }
 
-    /// The connection of this number.
+    /// Makes the connection `number` of a session.
     fn stream(&self, number: u8, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         let (host, port) = (&self.host, self.port);
         let beginning = Beginning { egress: self.egresses.of(number), ..beginning() };
@@ -210,7 +210,7 @@ impl Address {
         reach((host, port), self.family, &beginning, stop, unanswered)
     }
 
-    /// As `known_hosts` writes it.
+    /// The daemon's address as `known_hosts` writes it.
     fn place(&self) -> String {
         match (self.host.contains(':'), self.port) {
             (true, port) => format!("[{}]:{port}", self.host),

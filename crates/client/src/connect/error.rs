@@ -1,4 +1,4 @@
-//! Why there is no link to a far end.
+//! Errors of connecting to a far end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,27 +11,27 @@ use icdc_trust::TrustError;
 use icdc_units::Span;
 use thiserror::Error;
 
-/// Why there is no link to a far end. Each text says what, where and what to do.
+/// Reasons why there is no link to a far end. Each message says what, where and what to do.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The far side has started something, and nothing of it is to be seen.
+    /// The far side's shell has started, and no greeting of a far end has come in time.
     #[error(
         "{host} did not get to `{program}` within {patience}: a start-up file of the shell there may wait for something; see what `{command} {host} true` does"
     )]
     NoGreeting {
         /// `[USER@]HOST`.
         host: String,
-        /// What was called there.
+        /// The program that was started there.
         program: String,
         /// The command of `--ssh`.
         command: String,
-        /// The time it had.
+        /// The time limit.
         patience: Span,
     },
-    /// The host could be taken for an option, or is none.
+    /// The name could be taken for an option, or is no host name.
     #[error("{host:?} is not a host name; write [USER@]HOST:PATH")]
     BadHost {
         /// As written.
@@ -63,7 +63,7 @@ pub enum ConnectError {
         /// Last lines of its standard error.
         said: String,
     },
-    /// The connection that ssh has made is of the family of addresses that the user does not want.
+    /// ssh's connection is of the address family that the user has excluded.
     #[error(
         "ssh goes to {host} by way of {address}, and only {family} is to be used; leave -4 or -6 out, or have ssh use \
          that family for its jump hosts, too (AddressFamily in ~/.ssh/config)"
@@ -76,10 +76,10 @@ pub enum ConnectError {
         /// The one that is wanted.
         family: Family,
     },
-    /// Another login has failed before, and this one would as well.
+    /// An earlier login has failed permanently, so this one was not tried.
     #[error("{reason}")]
     NoMoreLogins {
-        /// Why the other one failed.
+        /// Error of the earlier login.
         reason: String,
     },
     /// The far side has no icdc.
@@ -87,7 +87,7 @@ pub enum ConnectError {
     NoIcdc {
         /// `[USER@]HOST`.
         host: String,
-        /// What was called there.
+        /// The program that was started there.
         program: String,
         /// The places that were searched, where none was named.
         searched: &'static str,
@@ -97,25 +97,25 @@ pub enum ConnectError {
     /// The other end's icdc speaks no version of the protocol that this one speaks.
     #[error("{place} speaks another protocol ({theirs}; this is {ours}); {remedy}")]
     OtherVersion {
-        /// What was called on which host, or host and port.
+        /// The program and its host, or host and port.
         place: String,
-        /// Its versions.
+        /// Protocol versions of the other end.
         theirs: String,
-        /// Ours.
+        /// Protocol versions of this end.
         ours: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
-    /// Something else than icdc answered, or it broke off.
+    /// Another program than icdc answered, or icdc ended early.
     #[error("`{program}` on {host} did not start as expected ({how}){}; try `{command} {host} {program} --version`", quoted(.said))]
     FarEndFailed {
         /// `[USER@]HOST`.
         host: String,
         /// The command of `--ssh`.
         command: String,
-        /// What was called there.
+        /// The program that was started there.
         program: String,
-        /// What happened.
+        /// The cause.
         how: String,
         /// Last lines of its standard error.
         said: String,
@@ -127,11 +127,11 @@ pub enum ConnectError {
         host: String,
         /// The command of `--ssh`.
         command: String,
-        /// What was called there.
+        /// The program that was started there.
         program: String,
-        /// With which status.
+        /// Its exit status.
         how: ExitStatus,
-        /// What it said, or the shell there.
+        /// Last lines of output of the program or of the shell there.
         said: String,
     },
     /// The far side says that it cannot serve.
@@ -139,7 +139,7 @@ pub enum ConnectError {
     FarEndRefused {
         /// Host.
         host: String,
-        /// Its words.
+        /// The far side's reason.
         reason: String,
     },
     /// This program could not be put on the far side.
@@ -147,7 +147,7 @@ pub enum ConnectError {
     SendSelf {
         /// `[USER@]HOST`.
         host: String,
-        /// What, and what to do.
+        /// The cause and the remedy.
         reason: String,
     },
     /// The data port of a far side that ssh started does not answer.
@@ -159,7 +159,7 @@ pub enum ConnectError {
         host: String,
         /// Port.
         port: u16,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// A far side that ssh started cannot connect to this host.
@@ -169,7 +169,7 @@ pub enum ConnectError {
     NotBack {
         /// Host.
         host: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// No route for data to a far side that ssh started.
@@ -181,22 +181,22 @@ pub enum ConnectError {
         host: String,
         /// Data port.
         port: u16,
-        /// Why not by each of the routes.
+        /// The error of each route.
         reasons: String,
     },
     /// A proxy does not lead to the far side.
     #[error("no connection to {host} port {port} by way of {proxy}: {reason}")]
     Proxy {
-        /// What it is and where.
+        /// Kind and address of the proxy.
         proxy: String,
         /// Host.
         host: String,
         /// Port.
         port: u16,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// A far end does not get through to the one that it shall send to.
+    /// A far end has no connection to the one that it sends to.
     #[error(
         "{host} port {port}: {reason}; the hosts must reach each other: a firewall may stand between (--port LO-HI chooses the ports), or {host} has another name there"
     )]
@@ -205,17 +205,17 @@ pub enum ConnectError {
         host: String,
         /// Port.
         port: u16,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// Two far ends do not get through to each other.
+    /// Two far ends cannot connect to each other in either direction.
     #[error(
         "no route between this host and {host}: {reasons}; let a firewall at one of them pass a port or a few, and name them with --port LO-HI"
     )]
     NeitherWay {
         /// The other host.
         host: String,
-        /// Why not by each of the routes.
+        /// The error of each route.
         reasons: String,
     },
     /// No TCP connection to a daemon.
@@ -227,10 +227,10 @@ pub enum ConnectError {
         host: String,
         /// Port.
         port: u16,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// Somebody else answers on the data port.
+    /// Another key than the announced one answers on the data port.
     #[error(
         "{host} port {port} answered with another key ({fingerprint}) than was announced: something stands between, or --port leads elsewhere; nothing was sent"
     )]
@@ -249,10 +249,10 @@ pub enum ConnectError {
         host: String,
         /// Port.
         port: u16,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// A daemon that was never seen.
+    /// A daemon that is not in `known_hosts`.
     #[error(
         "the daemon at {place} is not known; its key is {fingerprint}. If its operator confirms that fingerprint, run: {remedy}"
     )]
@@ -264,7 +264,7 @@ pub enum ConnectError {
         /// The command that makes it known.
         remedy: String,
     },
-    /// A daemon whose key is not the one of last time.
+    /// A daemon whose key differs from the one in `known_hosts`.
     #[error(
         "THE KEY OF THE DAEMON AT {place} HAS CHANGED: {known_hosts}:{line} names another than {fingerprint}. Somebody may stand between. If its operator confirms the new key, remove that line and run: {remedy}"
     )]
@@ -285,7 +285,7 @@ pub enum ConnectError {
         "{reason}; a daemon knows you by a key: make one with `icdc keygen` and have its public part added to the daemon's authorized keys"
     )]
     Identity {
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// The host's name has no address, or this host cannot make a connection.
@@ -299,10 +299,10 @@ pub enum ConnectError {
     Lost {
         /// Host.
         host: String,
-        /// What happened.
+        /// The cause.
         cause: LinkError,
     },
-    /// The thread for a route cannot be had.
+    /// The thread for a route cannot be started.
     #[error(transparent)]
     NoThread(#[from] NoThread),
     /// A far end cannot reach the other one.
@@ -312,13 +312,13 @@ pub enum ConnectError {
         from: String,
         /// The receiving far end.
         to: String,
-        /// What it said.
+        /// The sending far end's error.
         reason: String,
     },
 }
 
 impl ConnectError {
-    /// Whether trying again later cannot help: somebody has to change something first.
+    /// Whether a retry is pointless until somebody changes a configuration.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -332,9 +332,10 @@ impl ConnectError {
         )
     }
 
-    /// Whether the far side's data port did not do what it should.
+    /// Whether the error is about the route to the far side's data port, not about starting the far
+    /// end.
     pub(crate) fn is_of_data_port(&self) -> bool {
-        // What forwards on the far side refuses where nothing listens there.
+        // A forwarding far end refuses if nothing listens on the port.
         matches!(
             self,
             Self::DataPort { .. }
@@ -346,7 +347,7 @@ impl ConnectError {
         )
     }
 
-    /// What happened, without what to do, where that is kept apart.
+    /// The cause, without the remedy where the two are separate.
     pub fn in_short(&self) -> String {
         match self {
             Self::DataPort { reason, .. } | Self::NotBack { reason, .. } | Self::Unreachable { reason, .. } => {
@@ -357,7 +358,7 @@ impl ConnectError {
         }
     }
 
-    /// Sorts why a handshake with `port` of `host` failed.
+    /// The error for a failed TLS handshake with `port` of `host`.
     pub(crate) fn of_handshake(error: LinkError, host: &str, port: u16) -> Self {
         match error {
             LinkError::OtherVersions { theirs, ours, .. } => Self::OtherVersion {
@@ -370,7 +371,8 @@ impl ConnectError {
         }
     }
 
-    /// Sorts what TCP says: a name that has no address, or a port that `unanswered` tells about.
+    /// The error for a failed TCP connection. `unanswered` makes it from the reason if the port did
+    /// not answer.
     pub(crate) fn no_answer(error: icdc_tcp::ConnectError, unanswered: impl FnOnce(String) -> Self) -> Self {
         use icdc_tcp::ConnectError as Tcp;
         match error {
@@ -389,13 +391,13 @@ impl ConnectError {
     }
 }
 
-/// Where an egress was named: how to see the route by it.
+/// The command that shows the route by `egress`, in parentheses; empty if the user named none.
 fn query(egress: Option<&Egress>, address: SocketAddr) -> String {
     let query = |egress| format!(" (see `{}`)", Egress::route_query(Some(egress), address.ip()));
     egress.map(query).unwrap_or_default()
 }
 
-/// Words of the far side as the end of a sentence, if there are any.
+/// Text of the far side, appended to a sentence behind a colon; empty if there is none.
 pub(super) fn quoted(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }

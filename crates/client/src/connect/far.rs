@@ -1,4 +1,5 @@
-//! A far end that can be connected, and connected again after a cut.
+//! A far end that ssh starts or that runs as a daemon; it can be connected, and connected again
+//! after a cut.
 
 use std::sync::Arc;
 
@@ -19,18 +20,18 @@ use crate::options::CopyOptions;
 pub struct Far {
     path: Vec<u8>,
     name: String,
-    way: Way,
+    kind: Kind,
     events: EventSink,
 }
 
-enum Way {
+enum Kind {
     Ssh(Box<ssh::SshFar>),
     Daemon(Box<daemon::DaemonFar>),
 }
 
 impl Far {
-    /// Reaches the far end: starts it by ssh, or makes sure that the daemon is the known one. Gives
-    /// up when `stop` is requested, now and in [`Far::link`].
+    /// Reaches the far end: starts it by ssh, or verifies the daemon's key. Gives up when `stop` is
+    /// requested, now and in [`Far::link`].
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -54,18 +55,18 @@ impl Far {
         events: &EventSink,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
-        let way = match location {
-            Location::Ssh { host, .. } => Way::Ssh(Box::new(ssh::SshFar::open(host, need, options, events, stop)?)),
+        let kind = match location {
+            Location::Ssh { host, .. } => Kind::Ssh(Box::new(ssh::SshFar::open(host, need, options, events, stop)?)),
             Location::Daemon { host, port, .. } => {
                 events(connecting(host, *port));
-                Way::Daemon(Box::new(daemon::DaemonFar::open(host, *port, need, options, stop)?))
+                Kind::Daemon(Box::new(daemon::DaemonFar::open(host, *port, need, options, stop)?))
             }
             Location::Local(path) => {
                 unreachable!("{} is local: nothing to connect to", path.display())
             }
         };
         let name = location.host_name().unwrap_or_default().to_owned();
-        Ok(Self { path: location.path().to_vec(), name, way, events: Arc::clone(events) })
+        Ok(Self { path: location.path().to_vec(), name, kind, events: Arc::clone(events) })
     }
 
     /// Connects, the first time and every further time. Starts the far side anew by ssh when its
@@ -74,46 +75,46 @@ impl Far {
     /// # Errors
     /// See [`ConnectError`].
     pub fn link(&mut self) -> Result<Link, ConnectError> {
-        let link = match &mut self.way {
-            Way::Ssh(far) => far.link(),
-            Way::Daemon(far) => far.link(&self.events),
+        let link = match &mut self.kind {
+            Kind::Ssh(far) => far.link(),
+            Kind::Daemon(far) => far.link(&self.events),
         };
         Ok(link?.to_host(&self.name))
     }
 
-    /// Connects to the far end that [`Far::link`] has reached, as often as it is called, from any
-    /// thread.
+    /// Returns a function that makes one further link, from any thread, to the far end that
+    /// [`Far::link`] has reached.
     pub(crate) fn further(&mut self) -> Further<'static> {
-        let further = match &mut self.way {
-            Way::Ssh(far) => far.further(),
-            Way::Daemon(far) => far.further(),
+        let further = match &mut self.kind {
+            Kind::Ssh(far) => far.further(),
+            Kind::Daemon(far) => far.further(),
         };
         let name = self.name.clone();
         Box::new(move |number, stop| Ok(further(number, stop)?.to_host(&name)))
     }
 
-    /// The route to the far end that [`Far::link`] has reached, and what makes one connection more
-    /// to its port by it.
+    /// The route to the far end that [`Far::link`] has reached, and a function that makes one
+    /// further connection to its port by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
-        match &self.way {
-            Way::Ssh(far) => far.dial(),
-            Way::Daemon(far) => far.dial(),
+        match &self.kind {
+            Kind::Ssh(far) => far.dial(),
+            Kind::Daemon(far) => far.dial(),
         }
     }
 
-    /// The most links, the first included, that can be made without a question to the user.
+    /// Most links, the first included, that can be made without a question to the user.
     pub(crate) fn most_links(&self) -> u8 {
-        match &self.way {
-            Way::Ssh(far) => far.most_connections(),
-            Way::Daemon(_) => MAX_STREAMS,
+        match &self.kind {
+            Kind::Ssh(far) => far.most_connections(),
+            Kind::Daemon(_) => MAX_STREAMS,
         }
     }
 
-    /// The least links, the first included, that leave this host by all that the user has named.
+    /// Fewest links, the first included, that use every egress that the user has named.
     pub(crate) fn least_links(&self) -> u8 {
-        match &self.way {
-            Way::Ssh(far) => far.least_connections(),
-            Way::Daemon(far) => far.least_connections(),
+        match &self.kind {
+            Kind::Ssh(far) => far.least_connections(),
+            Kind::Daemon(far) => far.least_connections(),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The program on the far side: how it is called, what it says first, and why it does not.
+//! The program on the far side: its command line, its greeting, and the errors if it does not
+//! greet.
 
 use std::fmt;
 use std::io;
@@ -16,37 +17,38 @@ use super::remote_shell::{RemoteProcess, RemoteShell, quote};
 use super::send_self::{Cache, Sent};
 use crate::options::CopyOptions;
 
-/// Time from the start of ssh to the far end's first words: a login, perhaps by hand and by way of
-/// other hosts.
-pub(super) const GREETING_PATIENCE: Span = Span::from_secs(300);
+/// Time limit from the start of ssh to the far end's greeting. It covers a login, perhaps with a
+/// typed password and by way of jump hosts.
+pub(super) const GREETING_TIMEOUT: Span = Span::from_secs(300);
 /// Time for an ended ssh to report its exit status.
-const EXIT_PATIENCE: Span = Span::from_secs(5);
+const EXIT_TIMEOUT: Span = Span::from_secs(5);
 
-/// Where [`SEARCH`] looks, for messages.
+/// The places that [`SEARCH`] covers, as messages name them.
 const SEARCHED: &str = " in PATH, ~/.local/bin or /usr/local/bin";
-/// Starts the far end where no place is named: ssh gives a command a shorter PATH than a login has.
-/// One word without single quotes or `!`, as every login shell passes on unchanged.
+/// Shell command that starts the far end where the user names no place: ssh gives a command a
+/// shorter PATH than a login has. The script is one argument without single quotes or `!`, which
+/// every login shell passes on unchanged.
 const SEARCH: &str = concat!(
     r#"sh -c 'if command -v icdc >/dev/null; then exec icdc far-end; fi; "#,
     r#"for icdc in "${HOME:-}/.local/bin/icdc" /usr/local/bin/icdc; do if test -f "$icdc" && test -x "$icdc"; then "#,
     r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end; fi; done; exec icdc far-end'"#
 );
 
-/// What is called on one host.
+/// A far-side program, with the shell that starts it.
 #[derive(Clone)]
 pub(super) struct FarProgram {
     pub(super) shell: RemoteShell,
     pub(super) program: Program,
 }
 
-/// The program that is called on the far side.
+/// The program that is started on the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Program {
-    /// It is looked for in the usual places.
+    /// Searched for in the usual places.
     Searched,
-    /// A word for the far side's shell.
+    /// Named by the user, as one word for the far side's shell.
     Named(String),
-    /// It was brought there by this end.
+    /// Sent there by this end.
     Sent(Sent),
 }
 
@@ -58,7 +60,7 @@ impl Program {
 }
 
 impl Program {
-    /// The one that was started, to be started once more.
+    /// The program that was started, for starting it once more.
     pub(super) fn started(found: Found, cache: Option<&Cache>) -> Self {
         match (found, cache) {
             (Found::InCache(path), Some(cache)) => Self::Sent(Sent { path, command: cache.start().into() }),
@@ -78,7 +80,7 @@ impl fmt::Display for Program {
 }
 
 impl FarProgram {
-    /// Command for the far side's shell. `sh` is what starts the program, each time: a restricted shell
+    /// Command for the far side's shell. The program is started by `sh`, because a restricted shell
     /// (`rbash`) starts none by its path.
     pub(super) fn command_line(&self) -> String {
         match &self.program {
@@ -88,7 +90,7 @@ impl FarProgram {
         }
     }
 
-    /// The first message to it, which fits into any pipe.
+    /// The first message to the far end, encoded; it fits into any pipe.
     pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
         let bootstrap = Bootstrap {
             versions: Versions::OURS,
@@ -102,8 +104,8 @@ impl FarProgram {
         frame
     }
 
-    /// Skips what shell start-up files print, up to the line that tells a far end of this protocol;
-    /// calls `logged_in` if ssh tells that it is.
+    /// Skips the output of shell start-up files up to the marker line of a far end; calls
+    /// `logged_in` when ssh reports that the login has succeeded.
     pub(super) fn await_marker(
         &self,
         output: &mut PatientReader<'_>,
@@ -125,14 +127,14 @@ impl FarProgram {
         }
     }
 
-    /// Why no marker came: the exit status tells whose fault it is.
+    /// The error for a missing marker, classified by the exit status of ssh.
     fn explain(&self, missing: &NoMarker, preamble: &Preamble, process: &mut RemoteProcess) -> ConnectError {
         let status = match missing {
-            NoMarker::Ended(_) => process.wait(EXIT_PATIENCE),
+            NoMarker::Ended(_) => process.wait(EXIT_TIMEOUT),
             NoMarker::Noise | NoMarker::Failed(_) => None,
         };
         let (host, command) = (self.shell.host().to_owned(), self.shell.command().to_owned());
-        let said = process.last_words();
+        let said = process.last_stderr();
         match status.and_then(|status| status.code()) {
             Some(126 | 127) if self.shell.is_missing() => ConnectError::SshMissing { command },
             Some(126 | 127) => {
@@ -141,12 +143,12 @@ impl FarProgram {
             }
             // OpenSSH keeps 255 for its own failures.
             Some(255) => ConnectError::SshFailed { host, command, said },
-            // What clap answers to a subcommand that it does not know: a release without `far-end`.
+            // clap's exit status for an unknown subcommand: a release without `far-end`.
             Some(2) if said.contains("far-end") => {
                 self.other_version("none that this one knows".to_owned(), "upgrade icdc there")
             }
             _ => {
-                // Start-up files, and shells that let nobody in, say why on either output.
+                // Start-up files and shells that refuse logins print the reason on either output.
                 let said = [said, preamble.last.clone()].into_iter().filter(|words| !words.is_empty());
                 let said = said.collect::<Vec<_>>().join("; ");
                 match status {
@@ -164,7 +166,7 @@ impl FarProgram {
             host: self.shell.host().to_owned(),
             program: self.program.to_string(),
             command: self.shell.command().to_owned(),
-            patience: GREETING_PATIENCE,
+            patience: GREETING_TIMEOUT,
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn reason(line: &str) -> String {
     shown(line, REASON)
 }
 
-/// So many characters of a line.
+/// At most `most` characters of a line, printable.
 fn shown(line: &str, most: usize) -> String {
     let line = line.trim();
     match line.char_indices().nth(most) {

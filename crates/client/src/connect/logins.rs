@@ -1,8 +1,8 @@
-//! Whose turn it is to log in, and what has become of logins before.
+//! Limit on concurrent ssh logins, and the outcome of earlier ones.
 //!
-//! A server lets a few logins wait at once (`MaxStartups`, 10 by default) and drops others. No more
-//! than that are begun at once, fewer once one was dropped. Once one has failed for good, those that
-//! still wait for their turn give up as well.
+//! A server lets a few unauthenticated connections wait (`MaxStartups`, 10 by default) and drops
+//! others. No more than that log in at once, fewer once one was dropped. After a permanent failure
+//! of one, those that still wait for their turn fail as well.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use icdc_stop::StopSignal;
 use super::error::ConnectError;
 use super::remote_shell::Login;
 
-/// Logins that wait at once: one less than OpenSSH's servers let by default.
-const LOGINS: usize = 9;
-/// Logins of one session that may be dropped and tried again.
-const DROPS: u32 = 24;
+/// Concurrent logins: one less than OpenSSH's server accepts by default.
+const MAX_LOGINS: usize = 9;
+/// Dropped logins of one session that are tried again.
+const MAX_DROPS: u32 = 24;
 
 /// See the module's description.
 pub(super) struct Logins {
@@ -23,44 +23,44 @@ pub(super) struct Logins {
 }
 
 struct LoginState {
-    /// Those that are under way.
+    /// Logins that are running.
     running: usize,
-    /// Those that may be.
+    /// Most logins that may run at once.
     most: usize,
-    /// What works.
+    /// The kind of login that works.
     login: Login,
-    /// Those of this session that were dropped.
+    /// Logins of this session that the server dropped.
     drops: u32,
-    /// Why one has failed for good.
+    /// Error of the first permanent failure.
     gave_up: Option<String>,
 }
 
 impl Default for Logins {
     fn default() -> Self {
-        let state = LoginState { running: 0, most: LOGINS, login: Login::OfItsOwn, drops: 0, gave_up: None };
+        let state = LoginState { running: 0, most: MAX_LOGINS, login: Login::OfItsOwn, drops: 0, gave_up: None };
         Self { state: Mutex::new(state), freed: Condvar::new() }
     }
 }
 
-/// The right to log in; given back when dropped.
+/// Permission for one login; released when dropped.
 pub(super) struct Turn<'a> {
     logins: &'a Logins,
-    /// How it is to be done.
+    /// The kind of login to use.
     pub(super) login: Login,
 }
 
 impl Logins {
-    /// What is done from now on where another login would ask.
+    /// Sets the kind of the logins that follow.
     pub(super) fn set(&self, login: Login) {
         self.state().login = login;
     }
 
-    /// How the next one is done.
+    /// The kind of the next login.
     pub(super) fn login(&self) -> Login {
         self.state().login
     }
 
-    /// Another session begins: what has failed before is tried again.
+    /// Resets drops and failures for another session.
     pub(super) fn forget_failures(&self) {
         let mut state = self.state();
         (state.drops, state.gave_up) = (0, None);
@@ -70,7 +70,8 @@ impl Logins {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for others to be through, unless one of them fails for good.
+    /// Waits until fewer than the limit are running. Fails once a login has failed permanently, or
+    /// `stop` is requested.
     pub(super) fn await_turn(self: &Arc<Self>, stop: &StopSignal) -> Result<Turn<'_>, ConnectError> {
         let _woken = stop.while_waiting({
             let logins = Arc::clone(self);
@@ -90,12 +91,13 @@ impl Logins {
         Ok(Turn { logins: self, login: state.login })
     }
 
-    /// The server has dropped one: it lets fewer wait. Whether there may be another attempt.
-    pub(super) fn may_be_dropped(&self) -> bool {
+    /// Records that the server has dropped a login, and halves the limit; true if another attempt
+    /// is allowed.
+    pub(super) fn record_drop(&self) -> bool {
         let mut state = self.state();
         state.most = (state.most / 2).max(1);
         state.drops += 1;
-        state.drops <= DROPS
+        state.drops <= MAX_DROPS
     }
 
     pub(super) fn give_up(&self, error: &ConnectError) {
@@ -103,9 +105,9 @@ impl Logins {
         self.wake();
     }
 
-    /// Has all that wait look again.
+    /// Makes all waiting callers check their condition again.
     fn wake(&self) {
-        // Whoever has just looked waits before the lock is free.
+        // The lock is taken once so that a caller between its check and its wait is not missed.
         drop(self.state());
         self.freed.notify_all();
     }

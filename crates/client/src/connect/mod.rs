@@ -1,14 +1,14 @@
-//! How a client gets a link to a far end: [`Far`] is a far end that can be connected, and connected
+//! Links from a client to a far end. [`Far`] is a far end that can be connected, and connected
 //! again after a cut.
 //!
 //! | far end | who starts it | keys |
 //! |---|---|---|
 //! | `[USER@]HOST:PATH` | this end, by ssh ([`ssh`]); perhaps with its own binary ([`send_self`]) | made for this run, exchanged over ssh |
-//! | `icdc://HOST/PATH` | somebody, as a daemon ([`daemon`]) | identities, `known_hosts`, `authorized_keys` |
+//! | `icdc://HOST/PATH` | its operator, as a daemon ([`daemon`]) | identities, `known_hosts`, `authorized_keys` |
 //!
-//! Data connections have TLS 1.3, and both ends know whose key the other has. To a daemon they are
-//! TCP; to a far end that ssh has started they take one of the [`routes`]. To either the user may
-//! have them go by way of a proxy ([`by_proxy`]).
+//! Data connections use TLS 1.3, and both ends know each other's key. To a daemon they are TCP; to
+//! a far end that ssh has started they take one of the [`routes`]. In both cases the user may name
+//! a proxy ([`by_proxy`]).
 
 mod ahead;
 pub mod back;
@@ -41,12 +41,12 @@ pub use far::Far;
 pub use preamble::greeting;
 pub use reach::{pinned, reach};
 
-/// Makes a further connection, of this number in its session, to a far end that has been reached;
+/// A function that makes the further link of a given number to a far end that has been reached; it
 /// gives up when the signal is requested.
 pub type Further<'a> = Box<dyn Fn(u8, &StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
 
-/// Makes a connection, of this number, to the port of a far end that has been reached, by the same
-/// route.
+/// A function that makes the connection of a given number to the port of a far end that has been
+/// reached, by the same route.
 pub(crate) type Dial = Box<dyn Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
 
 /// Connects to a far end.
@@ -57,18 +57,18 @@ pub trait Connect: Send {
     /// See [`ConnectError`].
     fn link(&mut self) -> Result<Link, ConnectError>;
 
-    /// What makes further links to the same far end.
+    /// A function that makes further links to the far end of the last [`Self::link`].
     ///
     /// # Errors
     /// See [`ConnectError`].
     fn further(&mut self) -> Result<Further<'_>, ConnectError>;
 
-    /// The most links, the first included, that can be made without a question to the user.
+    /// Most links, the first included, that can be made without a question to the user.
     fn most_links(&self) -> u8 {
         MAX_STREAMS
     }
 
-    /// The least links, the first included, that leave this host by all that the user has named.
+    /// Fewest links, the first included, that use every egress that the user has named.
     fn least_links(&self) -> u8 {
         1
     }

@@ -1,5 +1,4 @@
-//! Pipes to and from a command whose every wait ends when the user asks to stop or a deadline has
-//! come.
+//! Reads and writes on pipes that end by a deadline, or when the user asks to stop.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,20 +10,20 @@ use icdc_units::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// What a pipe that is ready takes at least without a wait (`PIPE_BUF`).
+/// Bytes that a writable pipe takes without blocking (`PIPE_BUF`).
 const CHUNK: usize = 4096;
 
-/// Whether a wait ended because the user asked to stop.
+/// Whether an operation ended because the user asked to stop.
 pub(super) fn is_stopped(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
-/// Reads from a pipe.
+/// Reads from a pipe; `TimedOut` after the deadline, [`is_stopped`] after a request to stop.
 pub(super) struct PatientReader<'a> {
     wait: Wait<'a>,
 }
 
-/// Writes to a pipe.
+/// Writes to a pipe, with the errors of [`PatientReader`].
 pub(super) struct PatientWriter<'a> {
     wait: Wait<'a>,
 }

@@ -1,8 +1,7 @@
-//! What takes long to make, begun before it is needed.
+//! Work that takes long, begun on threads before its outcome is needed.
 //!
-//! Each piece of work runs on a thread of its own and has one outcome; that of one that panics is the
-//! panic. Whoever needs one takes the next that comes; where fewer are coming than are waited for,
-//! one more is begun.
+//! Each piece of work runs on a thread of its own and has one outcome, which may be a panic. A
+//! caller takes the next outcome; if fewer are pending than callers wait for, it begins one more.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 
 use icdc_stop::StopSignal;
 
-/// See the module's description. What is under way ends with it.
+/// See the module's description. Dropping it stops and joins the threads.
 pub(super) struct Pool<T> {
     shared: Arc<Shared<T>>,
 }
@@ -24,11 +23,11 @@ struct Shared<T> {
 
 struct State<T> {
     ready: VecDeque<std::thread::Result<T>>,
-    /// Pieces of work that are under way.
+    /// Pieces of work that are running.
     coming: usize,
     /// Callers that wait for an outcome.
     waiting: usize,
-    /// Ends what is under way.
+    /// Stops the work that is running.
     over: StopSignal,
     threads: Vec<JoinHandle<()>>,
 }
@@ -42,23 +41,23 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// Begins `work`, which ends soon after its signal is requested; not if there is no thread for it:
-    /// whoever needs its outcome begins it again.
+    /// Begins `work`, which ends soon after its signal is requested. Without a thread it is not
+    /// begun; [`Self::take`] tries again.
     pub(super) fn begin(&self, work: impl FnOnce(&StopSignal) -> T + Send + 'static) {
         if let Err(error) = self.begin_with(&mut self.shared.lock(), work) {
             tracing::debug!("nothing is begun ahead, no thread: {error}");
         }
     }
 
-    /// Outcomes that nobody has taken, and those that are coming.
+    /// Number of outcomes that are ready or pending.
     pub(super) fn count(&self) -> usize {
         let state = self.shared.lock();
         state.ready.len() + state.coming
     }
 
-    /// Takes the next outcome; begins `work` where none is coming for the caller, and does it itself
-    /// where there is no thread. `None` once `stop` is requested: then nobody else is going to need
-    /// one either, and all that is coming is given up.
+    /// Takes the next outcome; begins `work` where none is pending for the caller, and runs it on
+    /// the caller's thread where no other can be started. `None` once `stop` is requested: the work
+    /// that is running is then stopped as well.
     pub(super) fn take<W>(&self, work: W, stop: &StopSignal) -> Option<T>
     where
         W: FnOnce(&StopSignal) -> T + Clone + Send + 'static,
@@ -96,7 +95,7 @@ impl<T: Send + 'static> Pool<T> {
     fn begin_with(&self, state: &mut State<T>, work: impl FnOnce(&StopSignal) -> T + Send + 'static) -> io::Result<()> {
         let (shared, over) = (Arc::clone(&self.shared), state.over.clone());
         let thread = Builder::new().name("ahead".into()).spawn(move || {
-            // Nothing of what a panic has left is used again.
+            // No state that a panic may have left inconsistent is used afterwards.
             let outcome = catch_unwind(AssertUnwindSafe(|| work(&over)));
             let mut state = shared.lock();
             state.coming -= 1;
@@ -112,13 +111,13 @@ impl<T: Send + 'static> Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Ends what is under way, waits for that, and drops what nobody has taken. More may be begun
-    /// afterwards.
+    /// Stops the work that is running, joins its threads and drops the outcomes that were not
+    /// taken. More may be begun afterwards.
     pub(super) fn end(&self) {
         let over = self.shared.lock().over.clone();
         over.request();
         let threads = std::mem::take(&mut self.shared.lock().threads);
-        // A panic is told where it happens.
+        // The panic hook has printed a panic already.
         threads.into_iter().for_each(|thread| drop(thread.join()));
         let mut state = self.shared.lock();
         let left = std::mem::take(&mut state.ready);
@@ -139,9 +138,9 @@ impl<T> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has all that wait look again.
+    /// Makes all waiting callers check their condition again.
     fn wake(&self) {
-        // Whoever has just looked waits before the lock is free.
+        // The lock is taken once so that a caller between its check and its wait is not missed.
         drop(self.lock());
         self.changed.notify_all();
     }

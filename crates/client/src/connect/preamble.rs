@@ -1,5 +1,5 @@
-//! The output of a far side before a link begins: the greeting of a far end, and before it whatever the shell's
-//! start-up files print, of which nothing is believed but the lines below.
+//! The output of a far side before a link begins: a far end's greeting, behind the output of the
+//! shell's start-up files, of which only the lines below are interpreted.
 //!
 //! | line | who prints it |
 //! |---|---|
@@ -15,46 +15,46 @@ use icdc_protocol::Versions;
 
 use super::foreign_text;
 
-/// Begins the line by which a started far end tells itself from other output. The lowest version of the
-/// protocol that it speaks follows; before it stands the line of all ([`Versions::line`]).
+/// Begins the marker line of a started far end. The lowest version of the protocol that it speaks
+/// follows; the line before it lists all ([`Versions::line`]).
 const MARKER: &str = "ICDC-FAR-END";
 /// Output of shell start-up files that is skipped before the marker.
 pub(super) const MAX_NOISE: usize = 4 << 20;
-/// Longest line that is looked at.
+/// Longest line that is interpreted, in bytes.
 const LONGEST_LINE: usize = 4096;
-/// Begins the line that tells where a program was found that is not on the far side's PATH.
+/// Begins the line that names the place of a program that is not on the far side's PATH.
 const FOUND: &str = "ICDC-FOUND ";
 /// Begins every line that the script of the cache directory prints.
 pub(super) const CACHE_SAYS: &str = "ICDC-SEND-SELF ";
-/// A line by which ssh itself tells that a login without questions has been let in.
+/// The line that ssh's LocalCommand prints once a login without questions has succeeded.
 pub(super) const LOGGED_IN: &str = "ICDC-LOGGED-IN";
 
-/// Which of several programs was started, as the far side's shell tells it.
+/// The program that was started, as the far side's shell reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// One that is installed at this place.
+    /// Installed at this path.
     Installed(String),
-    /// The one in the cache directory that was to be brought.
+    /// Found at this path in the cache directory of `--send-self`.
     InCache(String),
 }
 
-/// The program of the cache directory that was started, if the line tells that.
+/// Path of the program in the cache directory that was started, if the line reports one.
 fn cached(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix(CACHE_SAYS)?.strip_prefix("have ")
 }
 
-/// The first lines of a started far end that speaks `versions`. The empty line ends an unfinished one of a
-/// shell's start-up files.
+/// The first lines of a started far end that speaks `versions`. The empty line ends an unfinished
+/// one of a shell's start-up files.
 pub fn greeting(versions: Versions) -> String {
     format!("\n{}{MARKER} {}\n", versions.line(), versions.lowest())
 }
 
-/// Why the marker line was not found.
+/// Reasons why the marker line was not found.
 #[derive(Debug)]
 pub(super) enum NoMarker {
-    /// The output ended after so many bytes.
+    /// The output ended after this number of bytes.
     Ended(usize),
-    /// Too much else came.
+    /// More than [`MAX_NOISE`] bytes came before it.
     Noise,
     Failed(io::Error),
 }
@@ -68,7 +68,7 @@ pub(super) struct Preamble {
     first: String,
     /// Their last one.
     pub(super) last: String,
-    /// Which program was started, if that was left to the far side's shell.
+    /// The program that was started, if the far side's shell chose it.
     pub(super) found: Option<Found>,
     /// Versions of the far end, by its line before the marker.
     versions: Option<Versions>,
@@ -104,8 +104,8 @@ impl Preamble {
     }
 }
 
-/// Skips what shell start-up files print, up to the marker line; returns the versions. Reads byte by
-/// byte: what follows the line belongs to the link.
+/// Skips the output of shell start-up files up to the marker line; returns the far end's versions.
+/// Reads byte by byte: the bytes behind the line belong to the link.
 pub(super) fn find_marker(
     output: &mut impl Read,
     preamble: &mut Preamble,
@@ -128,9 +128,9 @@ pub(super) fn find_marker(
             }
             Ok(_) => {
                 if let Some(marked) = marker_version(&line) {
-                    // One without the other line speaks this version alone.
-                    let told = preamble.versions.filter(|told| told.lowest() == marked.lowest());
-                    return Ok(told.unwrap_or(marked));
+                    // A far end without the line of versions speaks only this one.
+                    let range = preamble.versions.filter(|range| range.lowest() == marked.lowest());
+                    return Ok(range.unwrap_or(marked));
                 }
                 if line == LOGGED_IN.as_bytes() {
                     logged_in();
@@ -140,7 +140,7 @@ pub(super) fn find_marker(
                 line.clear();
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A socket says so where what was written to it was not read.
+            // A socket reports this if its peer closed without reading all.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(NoMarker::Ended(skipped)),
             Err(error) => return Err(NoMarker::Failed(error)),
         }

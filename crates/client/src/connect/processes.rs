@@ -19,7 +19,7 @@ const SSH: &str = "ssh";
 /// A process of the command, with the one that has started it.
 pub(super) struct Process {
     number: u32,
-    /// `None` where the kernel has none.
+    /// Process descriptor; `None` where the kernel has none.
     handle: Option<OwnedFd>,
     parent: u32,
 }
@@ -29,8 +29,8 @@ impl Process {
         Self { number, handle: pidfd(number), parent }
     }
 
-    /// Whether it stands where it was found; without a descriptor its number may have gone to another
-    /// process meanwhile.
+    /// Whether the process is still the one that was found: without a descriptor its number may
+    /// have been reused.
     fn is_in_place(&self) -> bool {
         self.handle.as_ref().map_or_else(|| parent(self.number) == Some(self.parent), is_running)
     }
@@ -52,7 +52,7 @@ pub(super) fn pidfd(process: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// A process and those beneath it.
+/// A process and its descendants, at most [`MAX_DESCENDANTS`].
 pub(super) fn with_descendants(process: u32) -> Vec<Process> {
     let mut all = vec![Process::new(process, std::process::id())];
     let mut next = 0;
@@ -61,8 +61,8 @@ pub(super) fn with_descendants(process: u32) -> Vec<Process> {
     {
         let child = |number| Process::new(number, parent.number);
         let found: Vec<_> = children(parent.number).into_iter().map(child).collect();
-        // A number may have gone to another process before it was opened: what counts stands
-        // beneath its parent afterwards, and the parent's own number is its own as long as it runs.
+        // A number may have been reused before it was opened: only those count that are still
+        // children of the parent afterwards, and the parent's number is its own as long as it runs.
         let still = children(parent.number);
         if parent.is_in_place() {
             all.extend(found.into_iter().filter(|child| still.contains(&child.number)));
@@ -72,11 +72,12 @@ pub(super) fn with_descendants(process: u32) -> Vec<Process> {
     all
 }
 
-/// The one TCP connection of a process and those beneath it, and how many of them are ssh; `None`
-/// if there is none, there are several, or the kernel does not hand it out: before 5.6, and for a
-/// process that must not be traced.
+/// The only TCP connection of a process and its descendants, and how many of these processes are
+/// ssh. `None` if there is no connection, there are several, or the kernel does not hand it out
+/// (before 5.6, and for a process that must not be traced).
 ///
-/// It stays the process's: it is for its options and counters, and to be shut down.
+/// The process keeps using the socket: callers only read its counters, set options, or shut it
+/// down.
 pub(super) fn network(process: u32) -> Option<(TcpStream, u64)> {
     let processes = with_descendants(process);
     let mut found = BTreeMap::new();
@@ -116,7 +117,7 @@ fn children(process: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// The process that has started one, or has taken it over.
+/// Number of the parent process, from `/proc/PID/stat`.
 fn parent(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may hold any character.

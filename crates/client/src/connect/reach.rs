@@ -1,4 +1,4 @@
-//! From a host and a port to a link.
+//! TCP connections and TLS handshakes: from a host and a port to a link.
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd as _;
@@ -14,13 +14,13 @@ use rustls::ClientConfig;
 
 use super::error::ConnectError;
 
-/// Patience for a TCP connection.
-pub(super) const CONNECT_PATIENCE: Span = Span::from_secs(15);
-/// Patience for a TLS handshake.
-const HANDSHAKE_PATIENCE: Span = Span::from_secs(15);
+/// Time limit for a TCP connection.
+pub(super) const CONNECT_TIMEOUT: Span = Span::from_secs(15);
+/// Time limit for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 
-/// A TCP connection to a port of a host, given up when `stop` is requested. `unanswered` makes an
-/// error of what the port did not do.
+/// A TCP connection to a port of a host, given up when `stop` is requested. `unanswered` makes the
+/// error from the reason if the port does not answer.
 pub fn reach(
     (host, port): (&str, u16),
     family: Family,
@@ -32,7 +32,7 @@ pub fn reach(
         Ok(cancel) => cancel,
         Err(error) => return Err(unanswered(error.to_string())),
     };
-    let patience = Patience { timeout: CONNECT_PATIENCE, cancel: Some(cancel.as_fd()) };
+    let patience = Patience { timeout: CONNECT_TIMEOUT, cancel: Some(cancel.as_fd()) };
     icdc_tcp::connect_with(host, port, family, patience, beginning)
         .map_err(|error| ConnectError::no_answer(error, unanswered))
 }
@@ -49,10 +49,11 @@ pub(super) fn shake_hands(
         // It fails if the peer was faster.
         let _ = twin.shutdown(Shutdown::Both);
     });
-    secure_client(carrier, config, HANDSHAKE_PATIENCE)
+    secure_client(carrier, config, HANDSHAKE_TIMEOUT)
 }
 
-/// Makes a link of a connection to the holder of `key`.
+/// Makes a link of a connection, if the peer proves to hold `key`; [`ConnectError::WrongKey`] if
+/// not.
 pub fn pinned(
     carrier: impl Into<Carrier>,
     (host, port): (&str, u16),
@@ -81,7 +82,7 @@ pub fn pinned(
     })
 }
 
-/// Tells that a connection is being made.
+/// The event that a connection is being made.
 pub(super) fn connecting(host: &str, port: u16) -> Event {
     let to = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     Event::Connecting { to }

@@ -23,53 +23,54 @@ use super::patient::PatientReader;
 use super::preamble::LOGGED_IN;
 use super::processes::{network, pidfd, send, with_descendants};
 
-/// How much of the far side's standard error is kept for messages.
+/// Last lines of the far side's standard error that are kept for error messages.
 const KEPT_LINES: usize = 4;
-/// A line that is longer is told in parts.
+/// Longest line in bytes; a longer one is shown in parts.
 const LONGEST_LINE: usize = 4096;
-/// Lines of standard error that are told as they come; of further ones the last few, where they tell the reason for
-/// an end, and how many there were.
+/// Lines of standard error that are shown as they come. Of further ones the number is shown, and
+/// the last few as part of an error.
 const MOST_LINES: usize = 200;
 
-/// How long a line of standard error is kept back, in case that it is the reason for an end that
-/// follows: then it is part of the error, and not told twice.
-const KEPT_BACK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Delay of a line of standard error: if the command ends within it, the line becomes part of the
+/// error and is not shown twice.
+const STDERR_DELAY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Takes a line that the far side said on standard error.
-pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
-/// How long a command may take to end by itself when its input has ended.
-const EXIT_PATIENCE: Span = Span::from_secs(2);
-/// How long where the user has asked to stop.
-const STOPPED_PATIENCE: Span = Span::from_millis(300);
-/// How long it may take once it is asked.
-const TERM_PATIENCE: Span = Span::from_millis(500);
-/// How often it is looked whether ssh is connected, and how long is waited before each time.
-const LOOKS: u32 = 40;
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
-/// How long ssh may take to tell its configuration.
-const CONFIGURATION_PATIENCE: Span = Span::from_secs(20);
+/// Receives a line of the far side's standard error.
+pub(crate) type StderrSink = Arc<dyn Fn(&str) + Send + Sync>;
+/// Time limit for a command to exit after the end of its input.
+const EXIT_TIMEOUT: Span = Span::from_secs(2);
+/// Time limit for a command to exit after the user has asked to stop.
+const STOPPED_TIMEOUT: Span = Span::from_millis(300);
+/// Time limit for a command to exit after SIGTERM.
+const TERM_TIMEOUT: Span = Span::from_millis(500);
+/// Polls for ssh's TCP connection, and the pause before each.
+const CONNECTION_POLLS: u32 = 40;
+const POLL_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
+/// Time limit of `ssh -G`.
+const CONFIGURATION_TIMEOUT: Span = Span::from_secs(20);
 
-/// By which login a command is started, where that is OpenSSH's choice.
+/// Kind of login by which OpenSSH starts a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    /// As the user's configuration says; it may ask for a password.
+    /// As the user's configuration says, which may ask for a password.
     AsConfigured,
-    /// A connection of its own, without a question.
+    /// A new connection, without a question to the user.
     OfItsOwn,
-    /// By a connection that is there already (`ControlMaster`), or one of its own; without a
-    /// question.
+    /// An existing connection (`ControlMaster`) or a new one, without a question to the user.
     Shared,
 }
 
-/// Options that turn off, as scp does, what a user's configuration adds to a login for interactive work. A
-/// command of its own, a terminal or forwarded ports would keep the far end from starting, or change its output.
+/// Options that disable what a user's configuration adds to interactive logins, as scp does: a
+/// terminal or forwarded ports would keep the far end from starting, or change its output.
 const BARE: [&str; 2] = ["RequestTTY=no", "ClearAllForwardings=yes"];
 
-/// Of these, what OpenSSH knows since release 7.6; an older one refuses the whole command line.
+/// An option with the purpose of [`BARE`] that OpenSSH knows since release 7.6; an older one
+/// refuses the whole command line.
 const NO_COMMAND: &str = "RemoteCommand=none";
 
 impl Login {
-    /// Has `command` log in this way; `knows_commands` if this ssh knows [`NO_COMMAND`].
+    /// Adds the options for this kind of login to `command`; `knows_commands` if this ssh knows
+    /// [`NO_COMMAND`].
     fn choose(self, command: &mut Command, knows_commands: bool) {
         command.args(["-x", "-a"]);
         let tells = format!("LocalCommand=echo {LOGGED_IN}");
@@ -90,41 +91,46 @@ impl Login {
     }
 }
 
-/// Where a command reads and writes.
+/// Standard streams of a command.
 struct Streams {
     stdin: Stdio,
     stdout: Stdio,
-    /// They carry data of the transfer: the command ends as soon as it is dropped.
+    /// They carry the transfer's data: the command is killed without delay when it is dropped.
     carries_data: bool,
 }
 
-/// The way to a shell on a host.
+/// A shell on a host, reached by the user's ssh command.
 #[derive(Clone)]
 pub(crate) struct RemoteShell {
     command: String,
     host: String,
-    /// OpenSSH's options for logins that carry data.
+    /// Values of `-o` for logins that carry data.
     for_data: Vec<String>,
-    /// Of the connections that carry data.
+    /// Address family of the connections that carry data.
     family: Family,
-    heard: Heard,
+    on_stderr: StderrSink,
     stop: StopSignal,
-    /// Known once it was asked for.
+    /// Cached answer of [`Self::knows_commands`].
     knows_commands: Arc<OnceLock<bool>>,
 }
 
 impl RemoteShell {
-    /// `command` as the user wrote it; `host` is `[USER@]HOST` and never taken for an option;
-    /// `heard` gets what comes on standard error and is not part of an error. Once `stop` is
-    /// requested no command is waited for long.
-    pub(crate) fn new(command: &str, host: &str, heard: Heard, stop: &StopSignal) -> Result<Self, ConnectError> {
+    /// `command` is as the user wrote it; `host` is `[USER@]HOST` and never taken for an option.
+    /// `on_stderr` receives the lines of standard error that are not part of an error. Once `stop`
+    /// is requested the time limits for exits are short.
+    pub(crate) fn new(
+        command: &str,
+        host: &str,
+        on_stderr: StderrSink,
+        stop: &StopSignal,
+    ) -> Result<Self, ConnectError> {
         let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
         if name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains(char::is_control) {
             return Err(ConnectError::BadHost { host: host.escape_debug().to_string() });
         }
         let (command, host) = (command.to_owned(), host.to_owned());
         let (family, knows_commands) = (Family::Any, Arc::default());
-        Ok(Self { command, host, for_data: Vec::new(), family, heard, stop: stop.clone(), knows_commands })
+        Ok(Self { command, host, for_data: Vec::new(), family, on_stderr, stop: stop.clone(), knows_commands })
     }
 
     /// This shell with logins for data restricted to one family of addresses.
@@ -148,8 +154,8 @@ impl RemoteShell {
         self.start(Login::AsConfigured, command, streams)
     }
 
-    /// Starts `command` on the host, with a socket for its standard input and output. It is ended
-    /// as soon as it is dropped.
+    /// Starts `command` on the host, with a socket for its standard input and output. It is killed
+    /// without delay when it is dropped.
     pub(super) fn run_on_socket(
         &self,
         login: Login,
@@ -184,7 +190,7 @@ impl RemoteShell {
         }
         local.args([self.host.as_str(), command]);
         let mut child = local.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().map_err(failed)?;
-        let words = LastWords::new(Arc::clone(&self.heard));
+        let words = StderrLines::new(Arc::clone(&self.on_stderr));
         let stderr = child.stderr.take().expect("standard error is piped");
         let copier = words.clone();
         std::thread::Builder::new()
@@ -196,13 +202,14 @@ impl RemoteShell {
             send_at_once(child.id());
         }
         let stop = self.stop.clone();
-        let exit_patience = if carries_data { Span::ZERO } else { EXIT_PATIENCE };
+        let exit_patience = if carries_data { Span::ZERO } else { EXIT_TIMEOUT };
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let child = ChildProcess::new(child);
         Ok(RemoteProcess { stdin, stdout, child, words, stop, exit_patience })
     }
 
-    /// True if OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its release.
+    /// True if OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its
+    /// release.
     fn knows_commands(&self) -> bool {
         *self.knows_commands.get_or_init(|| {
             let mut release = self.local();
@@ -212,8 +219,8 @@ impl RemoteShell {
         })
     }
 
-    /// Has OpenSSH use the family of addresses that the user wants. A connection that is there already
-    /// (`ControlMaster`) may be of the other one.
+    /// Restricts OpenSSH to the address family that the user wants; an existing connection
+    /// (`ControlMaster`) may be of the other one and is not used.
     fn choose_family(&self, local: &mut Command) {
         let flag = match self.family {
             Family::Any => return,
@@ -223,8 +230,8 @@ impl RemoteShell {
         local.args([flag, "-o", "ControlPath=none"]);
     }
 
-    /// Whether the program that the command begins with is missing on this side: a shell reports
-    /// that with the same exit status as a missing program on the far side.
+    /// Whether the program that the command begins with is missing on this host: a shell reports
+    /// that with the exit status of a missing program on the far side.
     pub(crate) fn is_missing(&self) -> bool {
         self.program().is_some_and(|program| {
             let found = Command::new("sh")
@@ -237,8 +244,8 @@ impl RemoteShell {
         })
     }
 
-    /// The host's name for connections beside ssh: what OpenSSH's own configuration maps it to
-    /// (`ssh -G`), else the host as the user wrote it.
+    /// The host's name for connections beside ssh: `hostname` of OpenSSH's configuration (`ssh
+    /// -G`), else the host as the user wrote it.
     pub(crate) fn host_name(&mut self, stop: &StopSignal) -> Result<String, ConnectError> {
         let configuration = self.configuration(stop);
         if stop.is_requested() {
@@ -249,9 +256,10 @@ impl RemoteShell {
             let mut values = lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
             values.next().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
         };
-        // What ssh carries then is encrypted already, with keys that withstand quantum computers. Of
-        // what the user's configuration allows that comes first which costs the least: half of the
-        // processor time by AES-GCM, and by X25519 a part of a login of which many begin at once.
+        // The data that ssh carries is already encrypted by TLS, with a key exchange that
+        // withstands quantum computers. So the cheapest algorithms that the user's configuration
+        // allows come first: AES-GCM halves the processor time, and X25519 shortens logins, of
+        // which many begin at once.
         let ciphers = value("ciphers").filter(|_| has_aes()).map(|all| first(&all, |name| name.contains("-gcm@")));
         let exchanges = value("kexalgorithms").map(|all| first(&all, |name| name.starts_with("curve25519-")));
         self.for_data = [("Ciphers", ciphers), ("KexAlgorithms", exchanges)]
@@ -263,7 +271,7 @@ impl RemoteShell {
         Ok(mapped.unwrap_or_else(|| written.to_owned()))
     }
 
-    /// What ssh tells of its configuration for the host.
+    /// Output of `ssh -G` for the host; `None` if the command is not OpenSSH or fails.
     fn configuration(&self, stop: &StopSignal) -> Option<String> {
         if !self.is_openssh() {
             return None;
@@ -272,23 +280,23 @@ impl RemoteShell {
         command.args(["-G", &self.host]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
         let stdout = child.stdout.take().expect("standard output is piped");
-        let words = LastWords::new(Arc::clone(&self.heard));
+        let words = StderrLines::new(Arc::clone(&self.on_stderr));
         let mut process = RemoteProcess {
             stdin: None,
             stdout: None,
             child: ChildProcess::new(child),
             words,
             stop: self.stop.clone(),
-            exit_patience: EXIT_PATIENCE,
+            exit_patience: EXIT_TIMEOUT,
         };
         let mut text = String::new();
-        let deadline = clock::now() + CONFIGURATION_PATIENCE;
+        let deadline = clock::now() + CONFIGURATION_TIMEOUT;
         PatientReader::new(&stdout, stop, deadline).ok()?.read_to_string(&mut text).ok()?;
-        let status = process.wait(EXIT_PATIENCE)?;
+        let status = process.wait(EXIT_TIMEOUT)?;
         status.success().then_some(text)
     }
 
-    /// Whether the command is one that takes OpenSSH's options.
+    /// Whether the command is OpenSSH's client, which takes its options.
     pub(super) fn is_openssh(&self) -> bool {
         self.program().is_some_and(|program| program.rsplit('/').next() == Some("ssh"))
     }
@@ -300,7 +308,7 @@ impl RemoteShell {
         command
     }
 
-    /// First word that is not a `NAME=value`, where it is plain enough to tell without a shell.
+    /// First word that is not a `NAME=value`; `None` if only a shell could interpret it.
     fn program(&self) -> Option<&str> {
         let is_assignment = |word: &&str| {
             word.split_once('=').is_some_and(|(name, _)| {
@@ -330,13 +338,13 @@ fn first(all: &str, preferred: impl Fn(&str) -> bool) -> String {
     first.join(",")
 }
 
-/// Has ssh not wait for acknowledgements between the small messages of a login (Nagle's algorithm),
-/// which costs it a round trip; it does so itself only once it is logged in.
+/// Disables Nagle's algorithm on ssh's connection, which costs its login a round trip: ssh itself
+/// disables it only after the login.
 fn send_at_once(process: u32) {
     let Some(running) = pidfd(process) else { return };
-    let look = move || {
-        let connected = (0..LOOKS).find_map(|_| {
-            let ended = poll(&mut [PollFd::new(&running, PollFlags::IN)], Some(&LOOK));
+    let disable_nagle = move || {
+        let connected = (0..CONNECTION_POLLS).find_map(|_| {
+            let ended = poll(&mut [PollFd::new(&running, PollFlags::IN)], Some(&POLL_PAUSE));
             matches!(ended, Ok(0)).then(|| network(process)).flatten()
         });
         if let Some((stream, _)) = connected
@@ -345,8 +353,8 @@ fn send_at_once(process: u32) {
             tracing::debug!("TCP_NODELAY of ssh: {error}");
         }
     };
-    // Without it a login takes a little longer.
-    let _ = std::thread::Builder::new().name("ssh-socket".into()).stack_size(128 << 10).spawn(look);
+    // If the thread cannot start, a login only takes longer.
+    let _ = std::thread::Builder::new().name("ssh-socket".into()).stack_size(128 << 10).spawn(disable_nagle);
 }
 
 /// Quotes one word for a shell. A leading `~/` keeps its meaning.
@@ -366,14 +374,14 @@ pub(crate) struct RemoteProcess {
     /// Its standard output.
     pub(crate) stdout: Option<ChildStdout>,
     child: ChildProcess,
-    words: LastWords,
+    words: StderrLines,
     stop: StopSignal,
-    /// How long it may take to end by itself once it is dropped.
+    /// Time limit for its exit once it is dropped.
     exit_patience: Span,
 }
 
 impl RemoteProcess {
-    /// Whether the local end of it has ended.
+    /// Whether the local process has exited.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.wait_for(Span::ZERO), Ok(None))
     }
@@ -383,36 +391,36 @@ impl RemoteProcess {
         self.child.wait_for(patience).ok().flatten()
     }
 
-    /// The last lines of its standard error that were not told yet, on one line; empty if there are
-    /// none.
-    pub(crate) fn last_words(&self) -> String {
+    /// The last lines of its standard error that were not shown yet, on one line; empty if there
+    /// are none.
+    pub(crate) fn last_stderr(&self) -> String {
         self.words.take(Duration::from_millis(300))
     }
 
-    /// Its own connection to the network, and how many logins follow each other over that; `None`
-    /// where it has none, as where another process is logged in for it, or may not be looked at.
+    /// Its TCP connection, and the number of chained logins over it. `None` if it has none of its
+    /// own (`ControlMaster`), or may not be inspected.
     pub(super) fn network(&self) -> Option<(TcpStream, u64)> {
         network(self.child.id())
     }
 
-    /// It is given up: what it says of that is of no interest.
+    /// Discards its standard error from now on: it is going to be killed.
     pub(super) fn give_up(&self) {
         self.words.forget();
     }
 
-    /// It runs as it should: what it says from now on is told at once.
-    pub(crate) fn is_well(&self) {
+    /// Shows its standard error without delay from now on: it has started as expected.
+    pub(crate) fn pass_on_stderr(&self) {
         self.words.pass_on();
     }
 }
 
 impl Drop for RemoteProcess {
-    /// Ends the input, which ends an orderly command, and does not wait long for another and what
-    /// it has started.
+    /// Ends the input, on which an orderly command exits; kills any other, with its descendants,
+    /// after a short wait.
     fn drop(&mut self) {
         drop(self.stdin.take());
         drop(self.stdout.take());
-        let patience = if self.stop.is_requested() { STOPPED_PATIENCE } else { Span::MAX };
+        let patience = if self.stop.is_requested() { STOPPED_TIMEOUT } else { Span::MAX };
         let patience = patience.min(self.exit_patience);
         if self.wait(patience).is_none() {
             self.kill();
@@ -428,55 +436,54 @@ impl ForwardingProgram for RemoteProcess {
 }
 
 impl RemoteProcess {
-    /// Ends the command and what it has started: the shell that runs it may have started ssh, and
-    /// not become it.
+    /// Kills the command and its descendants: the shell that runs it may have forked ssh instead of
+    /// executing it.
     fn kill(&mut self) {
         let processes = with_descendants(self.child.id());
         send(&processes, Signal::TERM);
-        let _ = self.wait(TERM_PATIENCE);
+        let _ = self.wait(TERM_TIMEOUT);
         send(&processes, Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Tells the lines of standard error, and keeps the last ones back for a while: they may be the
-/// reason for an end.
+/// Shows the lines of standard error, the last ones with a delay: they may belong to an error.
 #[derive(Clone)]
-struct LastWords {
-    heard: Heard,
-    shared: Arc<(Mutex<Words>, Condvar)>,
+struct StderrLines {
+    on_stderr: StderrSink,
+    shared: Arc<(Mutex<StderrState>, Condvar)>,
 }
 
 #[derive(Default)]
-struct Words {
+struct StderrState {
     kept: VecDeque<String>,
-    /// Nothing is kept back any more.
+    /// Lines are shown without delay.
     passing: bool,
-    /// Nothing is told any more.
+    /// Lines are discarded.
     forgotten: bool,
-    told: usize,
-    /// Lines that were not told because there were too many before.
+    shown: usize,
+    /// Lines beyond [`MOST_LINES`], which are only counted.
     left_out: u64,
     complete: bool,
 }
 
-impl LastWords {
-    fn new(heard: Heard) -> Self {
-        Self { heard, shared: Arc::default() }
+impl StderrLines {
+    fn new(on_stderr: StderrSink) -> Self {
+        Self { on_stderr, shared: Arc::default() }
     }
 
-    fn words(&self) -> MutexGuard<'_, Words> {
+    fn words(&self) -> MutexGuard<'_, StderrState> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads to the end.
+    /// Reads standard error to its end.
     fn copy(&self, mut from: ChildStderr) {
         let mut buffer = [0; 1024];
         let mut line = Vec::new();
         loop {
             let waiting = !line.is_empty() || !self.words().kept.is_empty();
-            let timeout = waiting.then_some(&KEPT_BACK);
+            let timeout = waiting.then_some(&STDERR_DELAY);
             if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], timeout), Ok(0)) {
                 self.add(&mut line);
                 self.tell(0);
@@ -505,17 +512,17 @@ impl LastWords {
         }
     }
 
-    /// Tells how many lines of too many were not told.
+    /// Shows how many lines beyond [`MOST_LINES`] were left out.
     fn tell_left_out(&self) {
         let mut words = self.words();
         let left_out = std::mem::take(&mut words.left_out);
         if left_out > 0 && !words.forgotten {
             drop(words);
-            (self.heard)(&format!("({left_out} more lines of standard error are not shown)"));
+            (self.on_stderr)(&format!("({left_out} more lines of standard error are not shown)"));
         }
     }
 
-    /// Tells all but the last `keep` lines, and of many only the first.
+    /// Shows all but the last `keep` lines, and at most [`MOST_LINES`] in all.
     fn tell(&self, keep: usize) {
         loop {
             let line = {
@@ -525,8 +532,8 @@ impl LastWords {
                     return;
                 }
                 let line = words.kept.pop_front();
-                words.told += 1;
-                match words.told > MOST_LINES {
+                words.shown += 1;
+                match words.shown > MOST_LINES {
                     true => {
                         words.left_out += 1;
                         None
@@ -535,7 +542,7 @@ impl LastWords {
                 }
             };
             if let Some(line) = line {
-                (self.heard)(&line);
+                (self.on_stderr)(&line);
             }
         }
     }
@@ -550,7 +557,8 @@ impl LastWords {
         self.tell(0);
     }
 
-    /// Waits a little for the end: a connection that ssh shares with later ones keeps it open.
+    /// Takes the lines that were not shown, after a short wait for the end of standard error, which
+    /// a connection that ssh shares keeps open.
     fn take(&self, patience: Duration) -> String {
         let (mut words, _) = self
             .shared
@@ -598,25 +606,25 @@ mod tests {
         let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7").unwrap();
         let status = process.wait(Span::from_secs(10)).unwrap();
         assert_eq!(status.code(), Some(7));
-        assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
+        assert_eq!(process.last_stderr(), "line 3 | line 4 | line 5 | line 6");
     }
 
     #[test]
     fn what_is_said_is_told_once() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&told);
-        let heard: Heard = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_owned()));
-        let shell = RemoteShell::new(HERE, "host", heard, &StopSignal::new()).unwrap();
+        let on_stderr: StderrSink = Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_owned()));
+        let shell = RemoteShell::new(HERE, "host", on_stderr, &StopSignal::new()).unwrap();
         let mut process = shell.run("for i in 1 2 3 4 5 6; do echo line $i >&2; done").unwrap();
         process.wait(Span::from_secs(10)).unwrap();
-        assert_eq!(process.last_words(), "line 3 | line 4 | line 5 | line 6");
+        assert_eq!(process.last_stderr(), "line 3 | line 4 | line 5 | line 6");
         drop(process);
         assert_eq!(*told.lock().unwrap(), ["line 1", "line 2"]);
         let mut process = shell.run("echo one >&2; read line; echo two >&2").unwrap();
-        process.is_well();
+        process.pass_on_stderr();
         drop(process.stdin.take());
         process.wait(Span::from_secs(10)).unwrap();
-        assert_eq!(process.last_words(), "");
+        assert_eq!(process.last_stderr(), "");
         assert_eq!(told.lock().unwrap()[2..], ["one", "two"]);
     }
 

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Of the first three the first one that works is used, for all connections of the run. When the
-//! port has refused or not answered in time, the other two begin, and the attempt at the port goes
-//! on beside them. They begin together: connecting back takes three round trips, and ssh more than
-//! twice as many for its login, so that where a firewall keeps the first away nothing has been waited
-//! for. The logins of ssh are begun even before: once the port has not answered when it should have.
-//! Where they are through before the far end could have connected back, they wait for that.
+//! port has refused or not answered in time, the other two begin, while the attempt at the port
+//! continues. They begin together: connecting back takes three round trips, and ssh more than twice
+//! as many for its login, so that no time is lost where a firewall blocks connecting back. The
+//! logins of ssh are begun even earlier: when the port's answer is overdue. If they succeed before
+//! the far end could have connected back, they wait for that.
 
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
@@ -32,29 +32,29 @@ use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::by_proxy::reach_by;
 use super::error::ConnectError;
-use super::reach::{CONNECT_PATIENCE, connecting, pinned, reach};
+use super::reach::{CONNECT_TIMEOUT, connecting, pinned, reach};
 use super::through_ssh::Forwarder;
 use crate::options::Via;
 use crate::proxy::Proxy;
 
-/// Round trips after which a port that has not answered hardly will.
+/// Round trips after which a port that has not answered is unlikely to.
 const ROUND_TRIPS: u64 = 3;
-/// It has so long on a short path.
-const LEAST_PATIENCE: Span = Span::from_secs(1);
-/// It has no longer: the user may have typed a password while ssh logged in.
-const MOST_PATIENCE: Span = Span::from_secs(5);
+/// Lower bound of the time that a port has to answer, for short paths.
+const LEAST_TIMEOUT: Span = Span::from_secs(1);
+/// Upper bound of that time: the round trip may include the user's typing of a password.
+const MOST_TIMEOUT: Span = Span::from_secs(5);
 
-/// Round trips after which a port would have answered if nothing is in the way, and the least share of
-/// its patience.
-const DUE_ROUND_TRIPS: (u64, u64) = (5, 4);
-const DUE: u64 = 4;
+/// Round trips (5/4) after which the answer of an open port is due, and the divisor of the time
+/// limit below which it is never due.
+const ANSWER_DUE_ROUND_TRIPS: (u64, u64) = (5, 4);
+const ANSWER_DUE_DIVISOR: u64 = 4;
 
-/// How long each has where they are tried to see which work.
+/// Time limit of each route in [`Routes::try_each`].
 const MOST_TRIAL: Span = Span::from_secs(18);
 
-/// Time that the port has to answer, by the round trip to it, before other routes are tried.
+/// Time limit for the port's answer before other routes are tried, from the round-trip time.
 fn patience_of(round_trip: Span) -> Span {
-    (round_trip * ROUND_TRIPS).clamp(LEAST_PATIENCE, MOST_PATIENCE)
+    (round_trip * ROUND_TRIPS).clamp(LEAST_TIMEOUT, MOST_TIMEOUT)
 }
 
 /// See the module's description.
@@ -62,17 +62,17 @@ fn patience_of(round_trip: Span) -> Span {
 pub(super) struct Routes {
     /// The far side's name for connections beside ssh.
     pub(super) host: String,
-    /// Where the far end listens.
+    /// TCP port where the far end listens.
     pub(super) port: u16,
     /// Its key.
     pub(super) key: PublicKey,
-    /// Ours.
+    /// Identity of this end.
     pub(super) identity: Arc<Identity>,
     pub(super) family: Family,
-    /// What the user has chosen.
+    /// The route that the user has chosen.
     pub(super) via: Via,
     pub(super) egresses: Egresses,
-    /// As ssh has seen it.
+    /// Round-trip time to the host, as the login measured it.
     pub(super) round_trip: Span,
     pub(super) back: Back,
     pub(super) forwarder: Forwarder,
@@ -82,8 +82,8 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// The first link of a session: over the route that has worked before, or else over the first
-    /// one that works.
+    /// The first link of a session, over the route that has worked before, or else over the first
+    /// that works.
     pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
         self.forwarder.begin_anew();
         self.ahead.end();
@@ -108,8 +108,8 @@ impl Routes {
         Ok((link, route))
     }
 
-    /// The first link to the port, which is the only route to be tried; tells if it does not answer when it
-    /// should.
+    /// The first link to the port, as the only route that is tried; notifies the user if its answer
+    /// is overdue.
     fn first_directly(&self) -> Result<Link, ConnectError> {
         let patience = patience_of(self.round_trip);
         let (answered, answer) = bounded::<()>(0);
@@ -119,12 +119,12 @@ impl Routes {
                     let (host, port) = (&self.host, self.port);
                     let text = format!(
                         "{host} port {port} has not answered within {patience}: a firewall may drop what is sent there; \
-                         --via direct allows no other route, and waits {CONNECT_PATIENCE} in all"
+                         --via direct allows no other route, and waits {CONNECT_TIMEOUT} in all"
                     );
                     (self.events)(Event::Notice { text });
                 }
             };
-            // Without it nothing is told before the end.
+            // If the thread cannot start, the user only sees the final error.
             let _ = std::thread::Builder::new().name("patience".into()).spawn_scoped(scope, tell);
             let carrier = self.carrier(Route::Direct, 0, &self.stop);
             drop(answered);
@@ -133,7 +133,7 @@ impl Routes {
         self.first_over(carrier?, Route::Direct, &self.stop)
     }
 
-    /// One link more, of this number in its session, over a route that has worked.
+    /// Link `number` of a session, over a route that has worked.
     pub(super) fn further(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Link, ConnectError> {
         let carrier = match route {
             Route::Ssh => self.carrier(route, number, stop)?,
@@ -142,8 +142,8 @@ impl Routes {
         self.pinned(carrier, stop)
     }
 
-    /// One connection more, of this number, over a route that has worked, to the port where the far
-    /// end listens.
+    /// Connection `number` of a session to the port where the far end listens, over a route that
+    /// has worked.
     pub(super) fn carrier(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         match (route, &self.via) {
             (Route::Ssh, _) => self.forwarder.further(stop),
@@ -153,7 +153,7 @@ impl Routes {
         }
     }
 
-    /// The least connections by this route that leave this host by all that the user has named.
+    /// Fewest connections by this route that use every egress that the user has named.
     pub(super) fn least_connections(&self, route: Route) -> u8 {
         match route {
             // ssh makes these, or the far end.
@@ -162,7 +162,7 @@ impl Routes {
         }
     }
 
-    /// Tells where this route, taken for `reason`, lets nobody choose by what connections leave this host.
+    /// Notifies the user if `--bind` has no effect on this route, which was taken for `reason`.
     fn tell_of_egresses(&self, route: Route, reason: &str) {
         let whose = match route {
             Route::Ssh => "goes through ssh, whose connections leave",
@@ -178,7 +178,7 @@ impl Routes {
         }
     }
 
-    /// Tries each route, all at the same time; answers what is in the way of each.
+    /// Tries all routes at the same time: `None` for each that works, otherwise the obstacle.
     pub(super) fn try_each(&self) -> Vec<(Route, Option<String>)> {
         let mut results: Vec<(Route, Option<String>)> =
             vec![(Route::Direct, None), (Route::Back, None), (Route::Ssh, None)];
@@ -190,7 +190,7 @@ impl Routes {
             let over = over.clone();
             move || over.request()
         });
-        let (tell, told) = bounded(results.len());
+        let (tell, outcomes) = bounded(results.len());
         for (route, _) in &results {
             let route = *route;
             self.attempt(route, &over, tell.clone(), move |routes, over| match (route, &routes.via) {
@@ -204,7 +204,7 @@ impl Routes {
         for (_, obstacle) in &mut results {
             *obstacle = Some(format!("it did not work within {MOST_TRIAL}"));
         }
-        while let Ok((route, outcome)) = told.recv_timeout((deadline - clock::now()).into()) {
+        while let Ok((route, outcome)) = outcomes.recv_timeout((deadline - clock::now()).into()) {
             if let Some((_, obstacle)) = results.iter_mut().find(|(tried, _)| *tried == route) {
                 *obstacle = outcome.err().map(|error| error.in_short());
             }
@@ -214,13 +214,13 @@ impl Routes {
         results
     }
 
-    /// No more links are going to be made.
+    /// Ends the connections and logins that were begun.
     pub(super) fn end(&self) {
         self.forwarder.end();
         self.ahead.end();
     }
 
-    /// The most connections by this route that can be made without a question to the user.
+    /// Most connections by this route that can be made without a question to the user.
     pub(super) fn most_connections(&self, route: Route) -> u8 {
         match route {
             Route::Ssh => self.forwarder.most_connections(),
@@ -228,8 +228,8 @@ impl Routes {
         }
     }
 
-    /// The first link, its route, and why not the route before. The attempt that is too late is
-    /// given up.
+    /// The first link, its route, and the reason why the preferred route was not used. Cancels the
+    /// other attempts.
     fn race(&self) -> Result<(Link, Route, String), ConnectError> {
         let over = self.stop.child();
         let won = self.race_until(&over);
@@ -252,9 +252,9 @@ impl Routes {
         let (tell, outcomes) = bounded(3);
         let patience = patience_of(self.round_trip);
         let mut failures = match self.try_direct(over, tell.clone(), &outcomes, patience)? {
-            Direct::Linked(link) => return Ok((link, Route::Direct, String::new())),
-            Direct::Failed(error) => vec![(Route::Direct, error)],
-            Direct::Unanswered => Vec::new(),
+            DirectOutcome::Linked(link) => return Ok((link, Route::Direct, String::new())),
+            DirectOutcome::Failed(error) => vec![(Route::Direct, error)],
+            DirectOutcome::Unanswered => Vec::new(),
         };
         let unanswered = || format!("{} port {} did not answer within {patience}", self.host, self.port);
         let why = failures.first().map_or_else(unanswered, |(_, error)| error.in_short());
@@ -273,16 +273,16 @@ impl Routes {
         }
     }
 
-    /// Tries the direct route for as long as its port may take to answer, and once it has answered, for as long as the
-    /// handshake may take. Prepares the route through ssh where the answer is late.
+    /// Tries the direct route within the time limit for its port's answer, and then within that for
+    /// its handshake. Prepares the route through ssh when the answer is overdue.
     fn try_direct(
         &self,
         over: &StopSignal,
-        tell: Sender<Attempt>,
-        outcomes: &Receiver<Attempt>,
+        tell: Sender<RouteOutcome>,
+        outcomes: &Receiver<RouteOutcome>,
         patience: Span,
-    ) -> Result<Direct, ConnectError> {
-        // How long the port took to answer. What it needs then to prove its key follows from that.
+    ) -> Result<DirectOutcome, ConnectError> {
+        // Time that the port took to answer, from which the time limit for its handshake follows.
         let answered = Arc::new(OnceLock::new());
         self.attempt(Route::Direct, over, tell, {
             let answered = Arc::clone(&answered);
@@ -293,7 +293,9 @@ impl Routes {
                 routes.first_over(carrier, Route::Direct, stop)
             }
         });
-        let due = (self.round_trip * DUE_ROUND_TRIPS.0 / DUE_ROUND_TRIPS.1).max(patience / DUE).min(patience);
+        let due = (self.round_trip * ANSWER_DUE_ROUND_TRIPS.0 / ANSWER_DUE_ROUND_TRIPS.1)
+            .max(patience / ANSWER_DUE_DIVISOR)
+            .min(patience);
         let mut outcome = outcomes.recv_timeout(due.into());
         if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
             if answered.get().is_none() {
@@ -305,10 +307,10 @@ impl Routes {
             outcome = outcomes.recv_timeout(patience_of(*took).into());
         }
         match outcome {
-            Ok((_, Ok(link))) => Ok(Direct::Linked(link)),
+            Ok((_, Ok(link))) => Ok(DirectOutcome::Linked(link)),
             Ok((_, Err(ConnectError::Interrupted))) => Err(ConnectError::Interrupted),
-            Ok((_, Err(error))) => Ok(Direct::Failed(error)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(Direct::Unanswered),
+            Ok((_, Err(error))) => Ok(DirectOutcome::Failed(error)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(DirectOutcome::Unanswered),
         }
     }
 
@@ -325,12 +327,13 @@ impl Routes {
         ConnectError::NoRoute { host: self.host.clone(), port: self.port, reasons }
     }
 
-    /// Tries a route on a thread of its own. What it brings too late ends at once.
+    /// Tries a route on a thread of its own, which reports to `tell`. A link that comes too late is
+    /// dropped at once.
     fn attempt(
         &self,
         route: Route,
         over: &StopSignal,
-        tell: Sender<Attempt>,
+        tell: Sender<RouteOutcome>,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
         let (routes, over, untold) = (self.clone(), over.clone(), tell.clone());
@@ -344,12 +347,12 @@ impl Routes {
         self.pinned(self.reach(0, stop)?, stop)
     }
 
-    /// The first link of a session, by a route that is the only one to be tried.
+    /// The first link of a session, by the only route that is tried.
     fn first_by(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.first_over(self.carrier(route, 0, stop)?, route, stop)
     }
 
-    /// The first link of a session. Those that it needs beside it are begun.
+    /// The first link of a session. Begins the further connections that the session needs.
     fn first_over(&self, carrier: Carrier, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         if let Carrier::Tcp(stream, _) = &carrier
             && !stop.is_requested()
@@ -359,7 +362,8 @@ impl Routes {
         self.pinned(carrier, stop)
     }
 
-    /// Makes connections by a route that has worked; it holds none of those that are begun.
+    /// A function that makes connections by a route that has worked. It holds no [`Ahead`] that has
+    /// begun connections.
     fn maker(
         &self,
         route: Route,
@@ -378,7 +382,7 @@ impl Routes {
         reach_by(proxy, (&self.host, self.port), self.family, &self.beginning(number), stop)
     }
 
-    /// How the connection of this number begins.
+    /// TCP options of connection `number`, with its egress.
     fn beginning(&self, number: u8) -> Beginning<'_> {
         Beginning { egress: self.egresses.of(number), ..beginning() }
     }
@@ -401,26 +405,26 @@ impl Routes {
 }
 
 /// Outcome of one route.
-type Attempt = (Route, Result<Link, ConnectError>);
+type RouteOutcome = (Route, Result<Link, ConnectError>);
 
 /// Outcome of the direct route before others are tried.
-enum Direct {
+enum DirectOutcome {
     Linked(Link),
     Failed(ConnectError),
-    /// Neither within its time.
+    /// No answer within the time limit.
     Unanswered,
 }
 
-/// The first route that works, unless that is ssh: then the route back has `patience` to connect. `None` once each
-/// route has failed; why, in `failures`.
+/// The first route that works, unless that is ssh: then the route back has `patience` to connect.
+/// `None` once each route has failed; the errors are in `failures`.
 fn first_of(
-    outcomes: &Receiver<Attempt>,
+    outcomes: &Receiver<RouteOutcome>,
     patience: Span,
     failures: &mut Vec<(Route, ConnectError)>,
 ) -> Result<Option<(Link, Route)>, ConnectError> {
     let back_is_due = clock::now() + patience;
     let mut by_ssh = None;
-    // It ends once each route has told how it went.
+    // It ends once each route has reported its outcome.
     loop {
         let has_back_failed = failures.iter().any(|(route, _)| *route == Route::Back);
         let outcome = match &by_ssh {

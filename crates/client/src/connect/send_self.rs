@@ -1,28 +1,28 @@
-//! `--send-self`: puts this very program, or its build for the far side's processor, into a cache directory
-//! there.
+//! `--send-self`: puts this very program, or its build for the far side's processor, into a cache
+//! directory there.
 //!
 //! One POSIX shell script does it over the user's ssh command, in one round:
 //!
 //! ```text
-//! script → machine SYSTEM ARCHITECTURE                      (and ends if there is no build for it here)
-//! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | exposed DIRECTORY | foreign DIRECTORY |
-//!          no-digest | want
+//! script → machine SYSTEM ARCHITECTURE          (and ends if there is no build for it here)
+//! script → have PATH | differs PATH | stuck PATH | unsafe DIRECTORY | exposed DIRECTORY |
+//!          foreign DIRECTORY | no-digest | want
 //! here   → the program's bytes, then the end of input        (only after `want`)
 //! script → put PATH | stuck PATH | full DIRECTORY | broken
 //! ```
 //!
-//! The file is named by its digest, written aside and linked into place, so that nothing is ever
-//! overwritten and no unfinished program is ever run. A file that is there already is used only if
-//! it has the digest and is the user's own, and so is its directory, and nobody else may write to
-//! either. Nor may anybody but root and the user be able to exchange a directory that leads there:
-//! from the root down each belongs to one of them and is no other's to write, unless it is sticky or lies
-//! beneath one that nobody else may search, as `icdc_trust` has it for settings. The shell then stands in the
-//! directory, and checks and starts `./NAME`: no path is followed again. Each answer stands on a line
-//! of its own behind a mark, so that the noise of start-up files is told apart.
+//! The file is named by its digest, written under another name and linked into place, so that
+//! nothing is ever overwritten and no unfinished program is ever run. An existing file is used only
+//! if it has the digest, and if it and its directory belong to the user and are writable by no one
+//! else. Only root and the user may be able to replace a directory of the path: each one from the
+//! root down belongs to one of them and is writable by no other, unless it is sticky or lies
+//! beneath one that no other may search, as `icdc_trust` has it for settings. The shell then
+//! changes to the directory, and checks and starts `./NAME`: no path is resolved again. Each answer
+//! is a line with a prefix, which distinguishes it from the output of start-up files.
 //!
-//! A later run does not ask first: [`Cache::or_sent`] has the far side's shell start the program that it
-//! finds in the cache with the right digest, in the one login that is needed anyway. Each further login of a
-//! run checks the same again ([`Cache::start`]).
+//! A later run needs no extra round trip: by [`Cache::or_sent`] the far side's shell starts the
+//! program in the cache with the right digest, in the login that is needed anyway. Each further
+//! login of a run makes the same checks ([`Cache::start`]).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -41,19 +41,19 @@ use super::patient::{PatientReader, PatientWriter};
 use super::preamble::CACHE_SAYS;
 use super::remote_shell::RemoteShell;
 
-/// Output of shell start-up files that is skipped.
+/// Output of shell start-up files that is skipped, in bytes.
 const MAX_NOISE: u64 = 4 << 20;
-/// An answer is a word and a path.
+/// Longest answer in bytes: a word and a path.
 const LONGEST_ANSWER: usize = 4096 + 32;
-/// How long it may take: 100 MB at 1 Mbit/s.
-const PATIENCE: Span = Span::from_secs(900);
+/// Time limit of the whole exchange: 100 MB at 1 Mbit/s.
+const TIMEOUT: Span = Span::from_secs(900);
 
-/// The program that is brought along.
+/// The program that is sent.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// A program that may be sent, and where it runs.
 struct Offer {
-    /// As `uname -sm` says it there.
+    /// System and processor, as `uname -sm` prints them there.
     machine: String,
     /// The file whose digest it is.
     file: File,
@@ -89,13 +89,13 @@ impl Cache {
         Ok(Self { offers: offers(Path::new(PROGRAM), &Places::of_this_program())? })
     }
 
-    /// A command that starts the far end from the cache if the program that would be sent is there, and
-    /// otherwise does `command`, which is one program with its arguments.
+    /// A command that starts the far end from the cache if the program that would be sent is there,
+    /// and otherwise does `command`, which is one program with its arguments.
     pub(super) fn or_sent(&self, command: &str) -> String {
         let mut lines = finding(&self.offers);
         lines.push(r#"back=$(pwd)"#.to_owned());
-        // One that cannot run there (another machine shares the home, no programs may run from it) must
-        // not hide a program that can.
+        // A program that cannot run there (a home shared with another machine, or mounted noexec)
+        // must not take precedence over one that can.
         lines.push(
             r#"if test -n "$want" && safe && has "./$name" && runs "./$name" 2>/dev/null; then say "have $real/$name"; exec "./$name" far-end; fi"#
                 .to_owned(),
@@ -127,7 +127,7 @@ pub(super) struct Sent {
     pub(super) command: Arc<str>,
 }
 
-/// Puts the program into the far side's cache directory, if it is not there.
+/// Puts the program into the far side's cache directory, unless it is there already.
 pub(super) fn put(shell: &RemoteShell, stop: &StopSignal) -> Result<Sent, ConnectError> {
     let put = put_program(shell, Path::new(PROGRAM), &Places::of_this_program(), stop);
     if stop.is_requested() { Err(ConnectError::Interrupted) } else { put }
@@ -141,7 +141,7 @@ fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &Stop
     let mut process = shell.run(&script(offers))?;
     let stdout = process.stdout.take().expect("standard output is piped");
     let cannot_wait = |error| fail(format!("poll: {error}"));
-    let deadline = clock::now() + PATIENCE;
+    let deadline = clock::now() + TIMEOUT;
     let patient = PatientReader::new(&stdout, stop, deadline).map_err(cannot_wait)?;
     let mut answers = BufReader::new(patient.take(MAX_NOISE));
     let mut noise = String::new();
@@ -161,13 +161,13 @@ fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &Stop
     let outcome = match outcome {
         Some(Answer::Want) => {
             let stdin = process.stdin.take().expect("standard input is piped");
-            // If the far side breaks off, its own words say more than the broken pipe.
+            // If the far side breaks off, its own output says more than the broken pipe.
             let sent =
                 PatientWriter::new(&stdin, stop, deadline).and_then(|mut patient| send(&offer.file, &mut patient));
             drop(stdin);
             match (ask(), sent) {
                 (None, Err(error)) => {
-                    return Err(fail(format!("sending: {error}; it said: {}", process.last_words())));
+                    return Err(fail(format!("sending: {error}; it said: {}", process.last_stderr())));
                 }
                 (answer, _) => answer,
             }
@@ -178,11 +178,11 @@ fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &Stop
         Some(Answer::Have(path) | Answer::Put(path)) => Ok(Sent { path, command: cache.start().into() }),
         Some(Answer::Machine(_) | Answer::Want) | None => {
             let status = process.wait(Span::from_secs(5)).map_or_else(String::new, |status| format!(" ({status})"));
-            let words = process.last_words();
+            let words = process.last_stderr();
             let said = quoted(if words.is_empty() { &noise } else { &words });
             Err(fail(format!("the shell there did not do as it was told{status}{said}")))
         }
-        Some(obstacle) => Err(fail(obstacle.told(|| process.last_words()))),
+        Some(obstacle) => Err(fail(obstacle.explain(|| process.last_stderr()))),
     }
 }
 
@@ -203,8 +203,9 @@ enum Answer {
 }
 
 impl Answer {
-    /// Why the program is not put there, or not run, and what to do; `words` are those of the shell.
-    fn told(&self, words: impl FnOnce() -> String) -> String {
+    /// The cause and the remedy if the program is not put there, or not run; `words` is the shell's
+    /// output.
+    fn explain(&self, words: impl FnOnce() -> String) -> String {
         match self {
             Self::Differs(path) => {
                 format!("{path} is not what its name says, or others may write to it; look at it and remove it")
@@ -238,7 +239,7 @@ impl Answer {
     }
 }
 
-/// `noise` becomes the last line that is none.
+/// Reads the next answer; `noise` becomes the last other line.
 fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     loop {
         let mut line = Vec::new();
@@ -273,8 +274,8 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     }
 }
 
-/// The script as one word without single quotes, newlines or `!`, so that any login shell passes it
-/// on unchanged. `set -C` makes the redirection create a new file or fail.
+/// The script as one argument without single quotes, newlines or `!`, so that any login shell
+/// passes it on unchanged. `set -C` makes the redirection create a new file or fail.
 fn script(offers: &[Offer]) -> String {
     let mut lines = finding(offers);
     lines.extend([
@@ -284,7 +285,7 @@ fn script(offers: &[Offer]) -> String {
     let further = [
         "umask 077",
         r#"if command -v sha256sum >/dev/null || command -v shasum >/dev/null; then :; else say no-digest; exit 0; fi"#,
-        // Nothing is made beneath a directory that another could exchange meanwhile.
+        // Nothing is made beneath a directory that another user could replace meanwhile.
         r#"base=$dir; until test -d "${base:-/}"; do base=${base%/*}; done"#,
         r#"if resolve "${base:-/}" && way "$real"; then :; else say "$why"; exit 0; fi"#,
         r#"mkdir -p "$dir" || exit 1"#,
@@ -309,9 +310,9 @@ fn script(offers: &[Offer]) -> String {
     format!("sh -c '{}'", lines.join("; "))
 }
 
-/// The lines by which the program for that machine is found in the cache; `want` is empty if there is none.
-/// After `safe` the shell is in the cache directory, of which `real` is the path without links; else `why` is
-/// the answer.
+/// The lines that find the program for that machine in the cache; `want` is empty if there is none.
+/// After `safe` the shell is in the cache directory, whose path without links is `real`; if `safe`
+/// fails, `why` is the answer.
 fn finding(offers: &[Offer]) -> Vec<String> {
     let choice = |Offer { machine, digest, .. }: &Offer| {
         let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);
@@ -333,8 +334,8 @@ fn finding(offers: &[Offer]) -> Vec<String> {
         r#"resolve() { real=$(cd -P -- "$1" && pwd -P); }"#,
         // In a user namespace those outside have one id in common; root is among them.
         r#"me=$(id -u); root=0; case "$(echo $(cat /proc/self/uid_map 2>/dev/null))" in ""|"0 0 4294967295") ;; *) root=$(cat /proc/sys/kernel/overflowuid) ;; esac"#,
-        // Each directory from the root down to this one. Sticky ones end in `t`; one that others may not
-        // search closes what is beneath.
+        // Each directory from the root down to this one. Sticky ones end in `t`; one that others
+        // may not search closes what is beneath.
         concat!(
             r#"way() { at=; rest=${1%/}/; closed=; while :; do set -- $(ls -ldn "${at:-/}"); "#,
             r#"case "${1:-} ${3:-}" in "d"*" 0"|"d"*" $me"|"d"*" $root") ;; *) why="foreign ${at:-/}"; return 1 ;; esac; "#,
@@ -366,7 +367,7 @@ fn send(mut file: &File, to: &mut impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// What `uname -sm` prints here.
+/// Output of `uname -sm` on this host.
 fn local_machine() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.machine().to_string_lossy())
@@ -517,7 +518,8 @@ mod tests {
         refuses(&far, directory);
     }
 
-    /// Expects that neither end trusts the program because of `directory`, and that `words` are said.
+    /// Expects that neither end trusts the program because of `directory`, and that `words` are
+    /// said.
     fn refuses_way(far: &FarSide, directory: &Path, words: &str) {
         let error = far.put("").unwrap_err().to_string();
         assert!(error.contains(directory.to_str().unwrap()), "{error}");

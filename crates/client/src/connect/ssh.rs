@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! ssh HOST 'icdc far-end'          near end → Bootstrap { key that may connect, ports }, at once
-//!                                  far end → lines ICDC-VERSIONS and ICDC-FAR-END, Listening { its key, port }
+//!                                  far end → lines ICDC-VERSIONS and ICDC-FAR-END,
+//!                                            Listening { its key, port }
 //! TLS 1.3 over one of the routes   both keys pinned; both made for this run only
 //! ```
 //!
-//! The near end does not wait for the marker: that would be a round trip more, and a program that
-//! is no far end has no use for its input. This ssh vouches for both keys and carries no data. It
-//! stays open, with its input held: the far end takes the end of its input for the end of this one.
-//! How the data gets there is up to [`routes`](super::routes).
+//! The near end does not wait for the marker, which would cost a round trip; a program that is no
+//! far end ignores its input. This ssh vouches for both keys and carries no data. It stays open for
+//! the whole run: the far end takes the end of its input for the end of the near end. The route of
+//! the data is chosen by [`routes`](super::routes).
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -27,39 +28,38 @@ use icdc_units::{Rate, Span};
 use super::ahead::{Ahead, Need};
 use super::back::Back;
 use super::error::ConnectError;
-use super::far_program::{FarProgram, GREETING_PATIENCE, Program};
+use super::far_program::{FarProgram, GREETING_TIMEOUT, Program};
 use super::patient::PatientReader;
 use super::remote_shell::{RemoteProcess, RemoteShell};
 use super::routes::Routes;
 use super::send_self::{self, Cache};
-use super::through_ssh::{Expected, Forwarder, channel, read_message};
+use super::through_ssh::{Forwarder, PlannedLogins, channel, read_message};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
-/// Round trips that ssh takes to log in and start a program: TCP, versions (2), key exchange, service
-/// request (2), authentication (3), channel (2), command.
+/// Round trips that ssh takes to log in and start a program: TCP, versions (2), key exchange,
+/// service request (2), authentication (3), channel (2), command.
 const ROUND_TRIPS: u64 = 12;
-/// It takes no more, and so much time besides, where nobody has to answer: who types a password
-/// takes longer.
+/// Most round trips of a login that asks the user nothing, to which [`COMPUTATION`] is added. A
+/// login with a typed password takes longer.
 const MOST_ROUND_TRIPS: u64 = 14;
 const COMPUTATION: Span = Span::from_millis(900);
-/// How long ssh may take to notice that its far end has died.
-const ENDING: Span = Span::from_secs(3);
-/// How long a far end may take from its marker to its whole answer, for which it needs nothing but
-/// what was sent to it long ago.
-const ANSWER_PATIENCE: Span = DEAD_AFTER;
+/// Time within which ssh exits after its far end has died.
+const EXIT_DETECTION: Span = Span::from_secs(3);
+/// Time limit from a far end's marker to its whole answer, for which it already has all input.
+const ANSWER_TIMEOUT: Span = DEAD_AFTER;
 
-/// What is needed to start a far end on one host, any number of times.
+/// Starts far ends on one host, any number of them.
 pub(crate) struct Starter {
     far: FarProgram,
     send_self: bool,
-    /// A far end has started before.
+    /// Set once a far end has started.
     has_started: bool,
     ports: Ports,
     family: Family,
     via: Via,
     egresses: Egresses,
-    /// Connections that the user wants, and the rate that is to be reached at most.
+    /// Number of connections that the user has named.
     streams: Option<u8>,
     limit: Option<Rate>,
     events: EventSink,
@@ -67,40 +67,42 @@ pub(crate) struct Starter {
     stop: StopSignal,
 }
 
-/// A far end that was started and has said where it listens.
+/// A far end that was started and has announced its port.
 pub(crate) struct Started {
-    /// Writes to its standard input, and keeps the ssh connection from being forgotten on its way.
+    /// Writes to its standard input; its keepalives hold the ssh connection open in NATs and
+    /// firewalls.
     pub(crate) writer: MessageWriter,
     /// Reads its standard output.
     pub(crate) inlet: Box<dyn Inlet>,
-    /// Ends what reads there.
+    /// Shuts the link down, which ends a blocked read.
     pub(crate) control: LinkControl,
     /// Ends its standard input: the far end takes that for the end of this one. Dropped before the
     /// process, which then ends by itself.
     pub(crate) end: WriterGuard,
     /// Its key for this run.
     pub(crate) key: PublicKey,
-    /// Where it listens; 0 if it only drives.
+    /// TCP port where it listens; 0 if it only drives.
     pub(crate) port: u16,
     pub(crate) running: Running,
-    /// What its start has shown of the path and of logins.
-    pub(crate) login: LoginSeen,
+    /// Properties of the path and of the login, measured at its start.
+    pub(crate) login: LoginProperties,
 }
 
-/// What a login has shown.
+/// Properties of the path and of a login, measured by that login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LoginSeen {
-    /// A round trip to the host.
+pub(crate) struct LoginProperties {
+    /// Round-trip time to the host.
     round_trip: Span,
-    /// A channel of it.
+    /// Window of an ssh channel over this path.
     channel: Window,
-    /// It was hardly answered by hand.
+    /// The login was too fast to have been answered by hand.
     unattended: bool,
 }
 
-impl LoginSeen {
-    /// Of one that `took` so long, from the call of ssh to the far end's words; with the round trip
-    /// to the first host, and how many logins follow each other, where that could be seen.
+impl LoginProperties {
+    /// Of a login that `took` this time from the start of ssh to the far end's answer. `seen` is
+    /// the round-trip time to the first host and the number of chained logins (jump hosts), where
+    /// both could be observed.
     fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
         let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
         match seen {
@@ -114,29 +116,29 @@ impl LoginSeen {
     }
 }
 
-/// The ssh that carries a far end.
+/// The ssh process that runs a far end.
 pub(crate) struct Running(RemoteProcess);
 
 impl Running {
-    /// Whether ssh has ended, and with it the far end.
+    /// Whether ssh, and with it the far end, ends within `patience`.
     pub(crate) fn has_ended(&mut self, patience: Span) -> bool {
         self.0.wait(patience).is_some() || self.0.has_ended()
     }
 }
 
 impl Starter {
-    /// `host` is `[USER@]HOST`.
+    /// A starter for `host`, which is `[USER@]HOST`.
     pub(crate) fn new(
         host: &str,
         options: &CopyOptions,
         events: &EventSink,
         stop: &StopSignal,
     ) -> Result<Self, ConnectError> {
-        let told = (Arc::clone(events), host.to_owned());
-        let heard = move |line: &str| (told.0)(Event::Notice { text: format!("{}: {line}", told.1) });
+        let (sink, prefix) = (Arc::clone(events), host.to_owned());
+        let on_stderr = move |line: &str| sink(Event::Notice { text: format!("{prefix}: {line}") });
         Ok(Self {
             far: FarProgram {
-                shell: RemoteShell::new(&options.ssh, host, Arc::new(heard), stop)?.with_data_over(options.family),
+                shell: RemoteShell::new(&options.ssh, host, Arc::new(on_stderr), stop)?.with_data_over(options.family),
                 program: Program::of(&options.remote_icdc),
             },
             send_self: options.send_self,
@@ -153,7 +155,7 @@ impl Starter {
         })
     }
 
-    /// Name of the host for the data connection.
+    /// Name of the host for the data connections, as ssh's configuration maps it.
     pub(crate) fn host_name(&mut self) -> Result<String, ConnectError> {
         if let Some(name) = &self.host_name {
             return Ok(name.clone());
@@ -172,8 +174,7 @@ impl Starter {
         self.start(FarTask::Drive)
     }
 
-    /// Starts the far end. Where there is none that fits, it is sent there first, if the user wants
-    /// that.
+    /// Starts the far end. With `--send-self`, a missing or unsuitable program is sent there first.
     fn start(&mut self, task: FarTask) -> Result<Started, ConnectError> {
         (self.events)(Event::Connecting { to: format!("{} by ssh", self.far.shell.host()) });
         let started = match self.start_program(task) {
@@ -209,7 +210,7 @@ impl Starter {
         let stdin = process.stdin.take().expect("standard input is piped");
         let sent = (&stdin).write_all(&FarProgram::bootstrap(task, self.family));
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
-        let deadline = begin + GREETING_PATIENCE;
+        let deadline = begin + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
         let preamble = far.await_marker(&mut output, &mut process, || {})?;
         preamble.notice(shell.host()).into_iter().for_each(|text| (self.events)(Event::Notice { text }));
@@ -217,7 +218,7 @@ impl Starter {
             self.far.program = Program::started(found, cache.as_ref());
         }
         let greeting = {
-            let deadline = clock::now() + ANSWER_PATIENCE;
+            let deadline = clock::now() + ANSWER_TIMEOUT;
             let mut output = PatientReader::new(&stdout, &self.stop, deadline).map_err(cannot_start)?;
             read_message(&mut output)
         };
@@ -230,14 +231,14 @@ impl Starter {
                 if task == FarTask::Drive || port != 0 =>
             {
                 tracing::debug!(host = shell.host(), version, ?features, port, "far end started");
-                process.is_well();
+                process.pass_on_stderr();
                 // One that drives gives signs of life; one that listens has nothing more to say.
                 let link = stdio_link(stdout, stdin, shell.host(), Some(DEAD_AFTER)).map_err(cannot_start)?;
                 let Link { outlet, inlet, control } = link;
                 let (writer, end) = MessageWriter::start(outlet, &control).map_err(cannot_start)?;
                 let network = process.network();
                 let seen = network.and_then(|(stream, logins)| Some((icdc_tcp::info(&stream).ok()?.min_rtt, logins)));
-                let login = LoginSeen::of(took, seen);
+                let login = LoginProperties::of(took, seen);
                 tracing::debug!(host = shell.host(), %took, ?login, "logged in");
                 let (key, running) = (PublicKey::from_bytes(key), Running(process));
                 Ok(Started { writer, inlet, control, end, key, port, running, login })
@@ -245,21 +246,21 @@ impl Starter {
             (Ok(Message::Refused(refusal)), _) => {
                 Err(ConnectError::FarEndRefused { host: shell.host().to_owned(), reason: refusal.reason })
             }
-            (Ok(other), _) => Err(far.failed(format!("unexpected answer {}", other.kind()), process.last_words())),
+            (Ok(other), _) => Err(far.failed(format!("unexpected answer {}", other.kind()), process.last_stderr())),
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => {
                 Err(far
-                    .failed(format!("it has not said within {ANSWER_PATIENCE} where it listens"), process.last_words()))
+                    .failed(format!("it has not said within {ANSWER_TIMEOUT} where it listens"), process.last_stderr()))
             }
             (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(far.other_version(error.to_string(), "use the same release on both sides"))
             }
-            (Err(error), Ok(())) => Err(far.failed(error.to_string(), process.last_words())),
-            (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_words())),
+            (Err(error), Ok(())) => Err(far.failed(error.to_string(), process.last_stderr())),
+            (Err(_), Err(error)) => Err(far.failed(format!("write: {error}"), process.last_stderr())),
         }
     }
 }
 
-/// The programs that may have been brought to the far side before.
+/// The programs that an earlier run may have put into the far side's cache.
 fn cache() -> Option<Cache> {
     let not_read = |error: &io::Error| tracing::debug!("nothing that was sent before is looked for: {error}");
     Cache::of_this_program().inspect_err(not_read).ok()
@@ -277,19 +278,19 @@ struct Current {
     _end: WriterGuard,
     running: Running,
     routes: Routes,
-    /// By which it was reached.
+    /// The route that worked before.
     route: Option<Route>,
 }
 
 impl Drop for Current {
-    /// No connection that was begun outlasts it, whoever still has the routes.
+    /// Ends the connections that were begun, even while clones of the routes exist.
     fn drop(&mut self) {
         self.routes.end();
     }
 }
 
 impl SshFar {
-    /// Starts it for sessions that `need` so many connections.
+    /// Starts a far end on `host`; `need` says how many connections its sessions begin with.
     pub(crate) fn open(
         host: &str,
         need: Need,
@@ -302,7 +303,7 @@ impl SshFar {
         Ok(far)
     }
 
-    /// Connects to the far end; starts it again first if it has ended meanwhile.
+    /// Makes the first link of a session; restarts a far end that has ended.
     pub(crate) fn link(&mut self) -> Result<Link, ConnectError> {
         // A far end that ended just now may still be ending: a refused port is the sign to look
         // again. What has taken longer is no such sign.
@@ -320,7 +321,7 @@ impl SshFar {
                 Err(error)
                     if is_first
                         && error.is_of_data_port()
-                        && current.running.has_ended(ENDING - (clock::now() - begun)) => {}
+                        && current.running.has_ended(EXIT_DETECTION - (clock::now() - begun)) => {}
                 Err(error) => {
                     // Next time the other one may be open.
                     current.route = None;
@@ -331,7 +332,7 @@ impl SshFar {
         unreachable!("the second attempt returns")
     }
 
-    /// Connects to the far end that is running, as often as it is called.
+    /// Returns a function that makes one further link to the running far end with each call.
     pub(crate) fn further(&mut self) -> Further<'static> {
         let Some(Current { routes, route: Some(route), .. }) = &self.current else {
             unreachable!("a link to it has been made");
@@ -340,12 +341,13 @@ impl SshFar {
         Box::new(move |number, stop| routes.further(route, number, stop))
     }
 
-    /// What is in the way of each route to the far end, which has just been started.
+    /// Tries each route to the far end, which has just been started: `None` if it works, otherwise
+    /// the obstacle.
     pub(crate) fn try_each(&self) -> Vec<(Route, Option<String>)> {
         self.current.as_ref().map_or_else(Vec::new, |current| current.routes.try_each())
     }
 
-    /// The route that data takes, and what makes one connection more by it.
+    /// The route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let Some(Current { routes, route: Some(route), .. }) = &self.current else {
             unreachable!("a link to it has been made");
@@ -354,13 +356,13 @@ impl SshFar {
         (route, Box::new(move |number, stop| routes.carrier(route, number, stop)))
     }
 
-    /// The most connections that can be made without a question to the user.
+    /// Most connections that can be made without a question to the user.
     pub(crate) fn most_connections(&self) -> u8 {
         let current = self.current.as_ref();
         current.and_then(|Current { routes, route, .. }| Some(routes.most_connections((*route)?))).unwrap_or(1)
     }
 
-    /// The least connections that leave this host by all that the user has named.
+    /// Fewest connections that use every egress that the user has named.
     pub(crate) fn least_connections(&self) -> u8 {
         let current = self.current.as_ref();
         current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)
@@ -374,9 +376,9 @@ impl SshFar {
         let host = self.starter.host_name()?;
         let Starter { far, family, ports, via, egresses, events, stop, streams, limit, .. } = &self.starter;
         let (family, via, egresses) = (*family, via.clone(), egresses.clone());
-        let LoginSeen { round_trip, channel, unattended } = login;
+        let LoginProperties { round_trip, channel, unattended } = login;
         let connections = streams.unwrap_or_else(|| needed_for(channel, round_trip, None, *limit));
-        let expected = Expected { connections, unattended };
+        let expected = PlannedLogins { connections, unattended };
         let forwarder = Forwarder::new(far.clone(), port, family, expected, events);
         let back = Back::new(&host, *ports, family, writer, inlet);
         let (identity, events, stop) = (Arc::new(identity), Arc::clone(events), stop.clone());
@@ -408,7 +410,7 @@ mod tests {
     #[test]
     fn a_login_that_took_longer_than_the_network_needs_may_have_been_answered_by_hand() {
         let ms = Span::from_millis;
-        let unattended = |took, seen| LoginSeen::of(ms(took), seen).unattended;
+        let unattended = |took, seen| LoginProperties::of(ms(took), seen).unattended;
         assert!(unattended(3_000, Some((ms(300), 1))));
         assert!(unattended(250, Some((ms(0), 1))));
         assert!(!unattended(6_000, Some((ms(300), 1))));
@@ -420,7 +422,7 @@ mod tests {
     #[test]
     fn the_round_trip_is_the_kernels_or_estimated_from_the_login() {
         let ms = Span::from_millis;
-        let round_trip = |took, seen| LoginSeen::of(ms(took), seen).round_trip;
+        let round_trip = |took, seen| LoginProperties::of(ms(took), seen).round_trip;
         assert_eq!(round_trip(3_000, Some((ms(300), 1))), ms(300));
         assert_eq!(round_trip(7_200, Some((ms(20), 2))), ms(300), "the host is far behind the jump host");
         assert_eq!(round_trip(3_600, None), ms(300));

@@ -1,19 +1,19 @@
-//! Data through ssh, for hosts of which only its port can be reached.
+//! Data through ssh, for hosts of which only the ssh port can be reached.
 //!
 //! ```text
-//! link ─ TLS, keys pinned ─ socket ─ ssh ══ network ══ sshd ─ icdc far-end (forwards) ─ TCP on loopback ─ far end
+//! link ─ TLS, keys pinned ─ socket ─ ssh ══ network ══ sshd ─ icdc far-end (forwards)
+//!      ─ TCP on loopback ─ far end
 //! ```
 //!
-//! A channel of OpenSSH has 2 MiB under way at most, so each connection is an ssh of its own. It
-//! logs in without a question. Where that cannot be, it takes what is there already
-//! (`ControlMaster`); where that cannot be either, the first one asks the user, and there are no
-//! others.
+//! A channel of OpenSSH has a window of 2 MiB, so each connection is an ssh process of its own,
+//! which logs in without a question. Where that fails, it uses an existing connection
+//! (`ControlMaster`); where that fails as well, one login asks the user, and it carries all data.
 //!
-//! A login takes nine round trips. So where the one that has started the far end was hardly answered
-//! by hand, as many as the path needs are begun before they are asked for, as many at once as a
-//! server lets ([`logins`](super::logins)); the session opens over the first that is ready. Where it
-//! may have been answered by hand, one has to show first that it needs nobody. What a server has
-//! dropped is tried again.
+//! A login takes nine round trips. Where the login that started the far end was too fast to have
+//! been answered by hand, the logins that the path needs are begun before they are requested, as
+//! many at once as a server accepts ([`logins`](super::logins)); the session opens over the first
+//! that is ready. Otherwise one login must succeed without a question before others begin. Logins
+//! that a server drops are tried again.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ use icdc_tuning::buffers;
 use icdc_units::Span;
 
 use super::error::ConnectError;
-use super::far_program::{FarProgram, GREETING_PATIENCE};
+use super::far_program::{FarProgram, GREETING_TIMEOUT};
 use super::logins::Logins;
 use super::patient::{self, PatientReader};
 use super::pool::Pool;
@@ -48,12 +48,12 @@ const MOST_SHARED: u8 = 8;
 /// Longest answer of a far end: a refusal.
 const MAX_ANSWER: usize = MAX_TEXT + 64;
 
-/// What is known of the connections that are going to be needed.
+/// Logins that the session is going to need, as estimated from the first one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    /// How many.
+pub(super) struct PlannedLogins {
+    /// Number of connections.
     pub(super) connections: u8,
-    /// The login before was hardly answered by hand.
+    /// The first login was too fast to have been answered by hand.
     pub(super) unattended: bool,
 }
 
@@ -62,26 +62,26 @@ pub(super) struct Expected {
 pub(super) struct Forwarder {
     opener: Opener,
     pool: Arc<Pool<Result<Carrier, ConnectError>>>,
-    expected: Expected,
+    planned: PlannedLogins,
 }
 
 impl Forwarder {
-    pub(super) fn new(far: FarProgram, port: u16, family: Family, expected: Expected, events: &EventSink) -> Self {
+    pub(super) fn new(far: FarProgram, port: u16, family: Family, planned: PlannedLogins, events: &EventSink) -> Self {
         let opener =
             Opener { far, port, family, logins: Arc::default(), together: Arc::default(), events: Arc::clone(events) };
-        Self { opener, pool: Arc::default(), expected }
+        Self { opener, pool: Arc::default(), planned }
     }
 
-    /// Begins what will be needed in case that data goes this way, where nobody has to answer for it.
+    /// Begins the logins that this route would need, if they are not going to ask the user.
     pub(super) fn prepare(&self) {
-        if self.expected.unattended && self.pool.count() == 0 {
+        if self.planned.unattended && self.pool.count() == 0 {
             self.begin(self.to_expect());
         }
     }
 
-    /// The first connection; others are begun. Asks the user where nothing else helps.
+    /// The first connection; begins the others. Asks the user only if no login works without.
     pub(super) fn first(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
-        let Expected { unattended, .. } = self.expected;
+        let PlannedLogins { unattended, .. } = self.planned;
         self.prepare();
         match self.further(stop) {
             Ok(carrier) => {
@@ -106,8 +106,8 @@ impl Forwarder {
         self.pool.take(self.work(), stop).unwrap_or(Err(ConnectError::Interrupted))
     }
 
-    /// Another session begins: what has failed before is tried again, and what was begun for the
-    /// one before is given up.
+    /// Prepares for another session: ends the logins that were begun for the previous one, and
+    /// forgets its failures.
     pub(super) fn begin_anew(&self) {
         self.pool.end();
         self.opener.logins.forget_failures();
@@ -118,7 +118,7 @@ impl Forwarder {
         self.pool.end();
     }
 
-    /// The most connections that can be made without a question to the user.
+    /// Most connections that can be made without a question to the user.
     pub(super) fn most_connections(&self) -> u8 {
         match self.opener.logins.login() {
             Login::AsConfigured => 1,
@@ -128,7 +128,7 @@ impl Forwarder {
     }
 
     fn to_expect(&self) -> u8 {
-        self.expected.connections.clamp(1, self.most_connections())
+        self.planned.connections.clamp(1, self.most_connections())
     }
 
     fn begin(&self, connections: u8) {
@@ -145,7 +145,7 @@ impl Forwarder {
 #[derive(Clone)]
 struct Opener {
     far: FarProgram,
-    /// Where the far end listens.
+    /// TCP port where the far end listens.
     port: u16,
     family: Family,
     logins: Arc<Logins>,
@@ -154,7 +154,7 @@ struct Opener {
 }
 
 impl Opener {
-    /// Opens the only one, for which the user may be asked.
+    /// Opens the only connection, for which ssh may ask the user.
     fn ask(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         self.logins.set(Login::AsConfigured);
         let text = "each login by ssh has to be answered by hand: one connection carries the data. \
@@ -163,13 +163,13 @@ impl Opener {
         self.open(Login::AsConfigured, stop, || {})
     }
 
-    /// Opens one when others do not log in, again if a server drops it.
+    /// Opens one when fewer than the limit are logging in; tries again if the server drops it.
     fn open_in_turn(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let mut attempt = 1;
         loop {
             let mut turn = Some(self.logins.await_turn(stop)?);
             let login = turn.as_ref().map_or(Login::OfItsOwn, |turn| turn.login);
-            // A server counts those that are not let in yet.
+            // A server's limit counts logins that are not authenticated yet.
             let opened = self.open(login, stop, || drop(turn.take()));
             drop(turn);
             match opened {
@@ -179,7 +179,7 @@ impl Opener {
                     self.logins.set(Login::Shared);
                 }
                 Err(ConnectError::SshFailed { said, .. })
-                    if is_drop(&said) && attempt < ATTEMPTS && self.logins.may_be_dropped() =>
+                    if is_drop(&said) && attempt < ATTEMPTS && self.logins.record_drop() =>
                 {
                     if stop.wait(PAUSE * attempt) {
                         return Err(ConnectError::Interrupted);
@@ -199,9 +199,9 @@ impl Opener {
         let (socket, mut process) = shell.run_on_socket(login, &self.far.command_line())?;
         let cannot_start = |cause| ConnectError::Start { command: shell.command().to_owned(), cause };
         let task = FarTask::Forward { port: self.port };
-        // Whoever does not read it says why, or ends.
+        // A program that does not read it prints why, or ends.
         let sent = (&socket).write_all(&FarProgram::bootstrap(task, self.family));
-        let deadline = clock::now() + GREETING_PATIENCE;
+        let deadline = clock::now() + GREETING_TIMEOUT;
         let mut output = PatientReader::new(&socket, stop, deadline).map_err(cannot_start)?;
         let greeted = self.far.await_marker(&mut output, &mut process, logged_in);
         if stop.is_requested() {
@@ -215,12 +215,12 @@ impl Opener {
                 return Err(ConnectError::FarEndRefused { host, reason: refusal.reason });
             }
             Ok(other) => {
-                return Err(self.far.failed(format!("unexpected answer {}", other.kind()), process.last_words()));
+                return Err(self.far.failed(format!("unexpected answer {}", other.kind()), process.last_stderr()));
             }
             Err(error) if patient::is_stopped(&error) => return Err(ConnectError::Interrupted),
-            Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), process.last_words())),
+            Err(error) => return Err(self.far.failed(sent.err().unwrap_or(error).to_string(), process.last_stderr())),
         }
-        process.is_well();
+        process.pass_on_stderr();
         let (network, logins) = process.network().unzip();
         if let Some(network) = &network {
             self.check_family(network)?;
@@ -235,7 +235,8 @@ impl Opener {
 }
 
 impl Opener {
-    /// Checks that ssh, or the ssh that reaches its jump host, uses the family of addresses that the user wants.
+    /// Checks that ssh, or the ssh that reaches its jump host, uses the family of addresses that
+    /// the user wants.
     fn check_family(&self, network: &TcpStream) -> Result<(), ConnectError> {
         let Ok(peer) = network.peer_addr() else { return Ok(()) };
         if self.family.admits(peer.ip().to_canonical()) {
@@ -246,12 +247,13 @@ impl Opener {
     }
 }
 
-/// What an ssh connection that took so many logins carries: more than one means a jump host.
+/// Window of an ssh channel that goes through `logins` chained logins; more than one means a jump
+/// host.
 pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }
 
-/// Reads one message and nothing behind it. What is none is [`io::ErrorKind::InvalidData`].
+/// Reads one message and no byte behind it; [`io::ErrorKind::InvalidData`] if the bytes are none.
 pub(super) fn read_message(output: &mut PatientReader<'_>) -> io::Result<Message> {
     let wrong = |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut prefix = [0; PREFIX_LENGTH];
@@ -273,15 +275,16 @@ fn read_whole(output: &mut PatientReader<'_>, bytes: &mut [u8]) -> io::Result<()
     })
 }
 
-/// Whether what ssh said is that it was not let in, or that it would have had to ask.
+/// Whether ssh's error output says that authentication failed, or that it would have had to ask the
+/// user.
 fn is_refusal(said: &str) -> bool {
     ["Permission denied", "Host key verification failed", "Too many authentication failures"]
         .iter()
         .any(|words| said.contains(words))
 }
 
-/// Whether the server may have ended a login because too many waited: one that answers nothing at
-/// all has not.
+/// Whether the server may have dropped a login because too many were pending; a timeout is no such
+/// drop.
 fn is_drop(said: &str) -> bool {
     !is_refusal(said) && !said.contains("timed out")
 }
@@ -293,16 +296,16 @@ mod tests {
     use super::*;
 
     /// Logs in by a program that says nothing and runs until its input ends.
-    fn forwarder(expected: Expected) -> Forwarder {
+    fn forwarder(planned: PlannedLogins) -> Forwarder {
         let stop = StopSignal::new();
         let shell = RemoteShell::new("cat; :", "host", Arc::new(|_: &str| {}), &stop).unwrap();
         let far = FarProgram { shell, program: Program::Searched };
-        Forwarder::new(far, 1, Family::Any, expected, &(Arc::new(|_| {}) as EventSink))
+        Forwarder::new(far, 1, Family::Any, planned, &(Arc::new(|_| {}) as EventSink))
     }
 
     #[test]
     fn what_is_prepared_is_not_begun_again() {
-        let forwarder = forwarder(Expected { connections: 4, unattended: true });
+        let forwarder = forwarder(PlannedLogins { connections: 4, unattended: true });
         forwarder.prepare();
         assert_eq!(forwarder.pool.count(), 4);
         let stop = StopSignal::new();
@@ -320,7 +323,7 @@ mod tests {
 
     #[test]
     fn nothing_that_the_user_may_have_to_answer_is_prepared() {
-        let forwarder = forwarder(Expected { connections: 4, unattended: false });
+        let forwarder = forwarder(PlannedLogins { connections: 4, unattended: false });
         forwarder.prepare();
         assert_eq!(forwarder.pool.count(), 0);
     }
