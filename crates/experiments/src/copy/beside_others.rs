@@ -1,13 +1,13 @@
-//! Traffic that comes and goes, as in the ICDC paper's figures 9 and 10: the path, the others on it,
-//! and what they leave.
+//! Cross-traffic that is on and off in turns, as in the ICDC paper's figures 9 and 10: the path,
+//! the traffic, and the capacity that it leaves.
 //!
-//! Datagrams at a constant rate come for five seconds and go for five, on 1 Gbit/s and 300 ms,
-//! queue 25 MB: whoever follows can do so a round trip later at the earliest, and what is sent
-//! until then has to wait somewhere (half of the path for one round trip are 19 MB).
+//! Datagrams at a constant rate are sent for five seconds and then not for five, on 1 Gbit/s and
+//! 300 ms, queue 25 MB. A sender can follow a change one round trip later at the earliest, and
+//! until then its excess is queued (half of the path's rate for one round trip is 19 MB).
 //!
-//! Shares are of what the others leave of what TCP payload can reach, from ten round trips and a
-//! second after the first byte to the end, the times of change included. A change is followed when
-//! a window, told by its middle, is within a tenth of what is left over.
+//! Shares are of the payload rate that the cross-traffic leaves, from ten round trips and a second
+//! after the first byte to the end, transitions included. A change counts as followed when the mean
+//! of a window is within a tenth of the rate that is left; the time is that of the window's middle.
 
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -21,29 +21,30 @@ pub(crate) const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 pub(crate) const ROUND_TRIP: Span = Span::from_millis(300);
 pub(crate) const QUEUE: ByteCount = ByteCount::new(25_000_000);
 const HALF_PERIOD: Span = Span::from_secs(5);
-/// Both ends have found each other by then, and the first byte has arrived.
+/// Time before the cross-traffic begins, in which the connection is established and its first byte
+/// arrives.
 const QUIET: Span = Span::from_secs(10);
 const SECOND: Span = Span::from_secs(1);
 
-/// Others that take `share` per cent of the path while they are there.
+/// Cross-traffic that takes `share` per cent of the path while it is on.
 pub(crate) fn others(share: u64) -> CrossTraffic {
     CrossTraffic { rate: RATE.scaled(share, 100), quiet: QUIET, half_period: HALF_PERIOD }
 }
 
-/// A time in which the others left so much.
+/// A phase, and the rate that the cross-traffic left in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct ResidualPhase {
     pub(crate) from: Span,
     pub(crate) to: Span,
     pub(crate) payload: Rate,
 }
 
-/// What the others left, as the receiver saw it, in the time of its first byte.
+/// Rates that the cross-traffic left, in the receiver's time since its first byte.
 #[derive(Debug)]
-pub(crate) struct LeftOver(Vec<Left>);
+pub(crate) struct ResidualCapacity(Vec<ResidualPhase>);
 
-impl LeftOver {
-    /// `phases` are the senders'.
+impl ResidualCapacity {
+    /// Converts the `phases` of the cross-traffic's sender to the receiver's time.
     pub(crate) fn new(phases: &[TrafficPhase], first_byte: Time) -> Self {
         let direction = path(RATE, ROUND_TRIP, QUEUE);
         let seen = |at: Time| at + direction.delay - first_byte;
@@ -51,7 +52,7 @@ impl LeftOver {
             let rest = icdc_path::Settings { rate, ..direction.clone() };
             payload_rate(&rest)
         };
-        let left = |phase: &TrafficPhase| Left {
+        let left = |phase: &TrafficPhase| ResidualPhase {
             from: seen(phase.from),
             to: seen(phase.to),
             payload: payload(RATE - phase.rate),
@@ -59,12 +60,13 @@ impl LeftOver {
         Self(phases.iter().map(left).collect())
     }
 
-    pub(crate) fn phases(&self) -> &[Left] {
+    pub(crate) fn phases(&self) -> &[ResidualPhase] {
         &self.0
     }
 
-    /// Per cent that arrived of what was left in the phases that count, from when it is steady on.
-    pub(crate) fn share(&self, arrivals: Arrivals<'_>, counts: impl Fn(&Left) -> bool) -> f64 {
+    /// Payload that arrived in the phases that count, after start-up, in per cent of the rate that
+    /// was left.
+    pub(crate) fn share(&self, arrivals: Arrivals<'_>, counts: impl Fn(&ResidualPhase) -> bool) -> f64 {
         let (first, last) = (ROUND_TRIP * 10 + SECOND, arrivals.length());
         let (mut got, mut there) = (ByteCount::ZERO, ByteCount::ZERO);
         for phase in self.0.iter().filter(|phase| counts(phase)) {
@@ -75,14 +77,14 @@ impl LeftOver {
         got.ratio(there) * 100.0
     }
 
-    /// Round trips after each change until a window is near what is left over; infinite if none is
-    /// before the next change.
+    /// Round trips after each change until the mean of a window is near the rate that is left;
+    /// infinite if none is before the next change.
     pub(crate) fn followed(&self, arrivals: Arrivals<'_>, window: Span) -> Spread {
         let changes = self.0.windows(2).filter(|two| two[1].to <= arrivals.length() && two[1].from >= window);
         Spread::of(changes.map(|two| {
             let left = two[1];
             let (least, most) = (left.payload.scaled(9, 10), left.payload.scaled(11, 10));
-            // Told by its middle: half of it before the change.
+            // The time of a window is its middle, so half of it may be before the change.
             let from = left.from - window / 2;
             let near = arrivals.first_window(window, from + window, |_, mean| (least..=most).contains(&mean));
             let near = near.map(|end| end - window / 2).filter(|middle| *middle < left.to);
@@ -100,7 +102,7 @@ mod tests {
         let begin = Time::ORIGIN + SECOND * 100;
         let phase =
             |from: u64, to: u64, rate| TrafficPhase { from: begin + SECOND * from, to: begin + SECOND * to, rate };
-        let left = LeftOver::new(&[phase(0, 10, Rate::ZERO), phase(10, 20, RATE / 2)], begin + ROUND_TRIP / 2);
+        let left = ResidualCapacity::new(&[phase(0, 10, Rate::ZERO), phase(10, 20, RATE / 2)], begin + ROUND_TRIP / 2);
         let [alone, beside] = left.phases() else { panic!("two phases") };
         assert_eq!((alone.to, beside.to), (SECOND * 10, SECOND * 20));
         // All that is left in the first phase; in the second too, after four round trips.

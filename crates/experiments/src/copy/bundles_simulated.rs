@@ -1,9 +1,9 @@
-//! Several connections of an ordinary user, steered as one, where no machine here can follow: 100 and
-//! 400 Gbit/s at 300 ms, by their number.
+//! Several connections of an unprivileged user, steered as one, simulated at rates beyond this
+//! machine: 100 and 400 Gbit/s at 300 ms, by the number of connections.
 //!
-//! MTU 9000, as hosts of such rates are set up; the queue holds a tenth of the bandwidth-delay
-//! product; buffers let each connection have twice its share of both under way. Rates are those of
-//! the second half of the time, as share of what payload can reach.
+//! MTU 9000, as is usual at such rates; the queue holds a tenth of the bandwidth-delay product;
+//! buffers hold twice each connection's share of both. Rates are those of the second half of the
+//! run, as a share of the path's payload rate.
 
 use icdc_lab::Settings;
 use icdc_report::{Report, Table};

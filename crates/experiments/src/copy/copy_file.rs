@@ -34,7 +34,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const SIZE: ByteCount = ByteCount::from_mib(3 << 10);
 const QUICK_SIZE: ByteCount = ByteCount::from_mib(64);
 const RUNS: u64 = 5;
-/// fio is through after so long, or hangs.
+/// Time limit of fio.
 const LIMIT: Span = Span::from_secs(600);
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -57,7 +57,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, failures, ..Report::default() })
 }
 
-/// What the disk alone reads and writes.
+/// Rates of the disk alone, reading and writing.
 fn disk_alone(
     bench: &Bench<'_>,
     source: &Path,
@@ -93,7 +93,7 @@ fn fio(access: &'static str, file: &Path, size: ByteCount) -> Result<Rate, Exper
     if !ended.well {
         return Err(ExperimentError::program("fio", ended.errors));
     }
-    // Warnings may stand before the report.
+    // Warnings may precede the report.
     let report: Value =
         output.find('{').and_then(|start| serde_json::from_str(&output[start..]).ok()).unwrap_or_default();
     match report["jobs"][0][access]["bw_bytes"].as_u64() {

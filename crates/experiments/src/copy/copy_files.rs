@@ -1,7 +1,7 @@
 //! Many small files between two hosts of this machine without a path in between, from a cold cache
 //! and disk to disk, beside other programs; and a huge file that is nearly all hole, by icdc alone.
 //!
-//! 20,000 files are about time, 100,000 about memory.
+//! 20,000 files show the time, 100,000 the memory.
 
 use std::fs::File;
 use std::io;
@@ -64,13 +64,13 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(Report { tables, failures, ..Report::default() })
 }
 
-/// A file with some data in the middle of a hole.
+/// Makes a sparse file with some data in the middle.
 fn sparse(scratch: &Scratch, size: ByteCount) -> Result<PathBuf, ExperimentError> {
     let path = scratch.path("sparse");
     let make = || -> io::Result<()> {
         let file = File::create(&path)?;
         file.set_len(size.as_u64())?;
-        // On the heap: an array would be a part of the binary.
+        // On the heap: an array would become part of the binary.
         file.write_all_at(&vec![0x5a; DATA_IN_SPARSE], size.as_u64() / 2)?;
         file.sync_all()
     };

@@ -1,5 +1,5 @@
-//! One `icdc copy` from host a to host b, disk to disk, in a lab of its own, on a calm machine if
-//! there is one, repeated while the machine spoils it.
+//! One `icdc copy` from host a to host b, disk to disk, in a lab of its own. It waits for a calm
+//! machine, and is repeated if the machine disturbed it.
 //!
 //! *Steady* is what the path delivered from five seconds or ten round trips after the first
 //! packet, whichever is later, to the last full frame. Of each full frame on the wire (MTU + 38
@@ -31,43 +31,43 @@ use crate::harness::repetition::resolution::Resolution;
 
 /// Directory of a scratch into which is copied.
 pub(crate) const DESTINATION: &str = "b";
-/// Start-up is over after so many seconds and round trips.
+/// Time after which start-up is over, unless ten round trips take longer.
 const SETTLING: Span = Span::from_secs(5);
 const SETTLING_ROUND_TRIPS: u64 = 10;
 
-/// What to copy and how.
+/// A copy as requested.
 pub(crate) struct Copying<'a> {
-    /// The lab.
+    /// Settings of the lab.
     pub(crate) settings: Settings,
-    /// Where [`DESTINATION`] is made and removed again.
+    /// Directory in which [`DESTINATION`] is made and removed again.
     pub(crate) scratch: &'a Scratch,
-    /// File or directory.
+    /// The file or directory to copy.
     pub(crate) source: &'a Path,
-    /// Those of both ends.
+    /// Privileges of both ends.
     pub(crate) rights: Rights,
-    /// Words before SRC.
+    /// Options of the command line, before SRC.
     pub(crate) options: Vec<String>,
     /// The icdc that host b runs, if not the one that is measured.
     pub(crate) receiver: Option<PathBuf>,
-    /// It must have ended by then.
+    /// Time limit.
     pub(crate) limit: Span,
 }
 
-/// What came of it.
+/// Result of a copy.
 pub(crate) struct Copied {
-    /// From the start of the command to its end.
+    /// Time from the start of the command to its exit.
     pub(crate) took: Span,
-    /// What it summed up.
+    /// The command's summary.
     pub(crate) summary: CopySummary,
-    /// Its state, several times a second, and when that was told.
+    /// Its progress reports, several a second, with the time of each.
     pub(crate) progress: Vec<(Time, CopyProgress)>,
-    /// The sender's decisions, and when they were told.
+    /// The sender's rate decisions, with the time of each report.
     pub(crate) paces: Vec<(Time, PaceChange)>,
-    /// What the wire saw from sender to receiver.
+    /// The wire's recording from sender to receiver.
     pub(crate) recording: Recording,
-    /// One packet in a thousand was later than this.
+    /// The emulator's lateness, 99.9 % quantile over packets.
     pub(crate) lateness: Span,
-    /// Why it must not be used, if so.
+    /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Figures for Copied {
 }
 
 impl CopySummary {
-    /// The stages that limited for a tenth of the time or more.
+    /// Stages that limited for at least a tenth of the time.
     pub(crate) fn limits(&self) -> String {
         let mut shares: Vec<_> = self.limited_by.iter().filter(|(_, share)| **share >= 0.1).collect();
         shares.sort_by(|one, other| other.1.total_cmp(one.1));
@@ -132,7 +132,7 @@ enum CopyLine {
     Other,
 }
 
-/// What the program said, before the wire is asked.
+/// The program's output, parsed.
 pub(crate) struct CopyOutput {
     took: Span,
     summary: CopySummary,
@@ -140,7 +140,8 @@ pub(crate) struct CopyOutput {
     paces: Vec<(Time, PaceChange)>,
 }
 
-/// Copies; gives the first attempt that the machine did not spoil, or the last one, marked.
+/// Copies; returns the first attempt that the machine did not disturb, or the last one, marked as
+/// invalid.
 pub(crate) fn run(bench: &Bench<'_>, copying: &Copying<'_>) -> Result<Copied, ExperimentError> {
     Ok(run_beside(bench, copying, |lab| Ok((copy(bench, lab, copying, |_| {})?, ())))?.0)
 }
@@ -163,7 +164,7 @@ pub(crate) fn run_beside<T>(
     attempts::unspoilt_after(bench, tolerance, settle, once, |(copied, _)| copied.spoilt.as_deref())
 }
 
-/// The copy itself, in a lab that stands. `item` is told what is published.
+/// The copy itself, in an existing lab. `item` receives each published item.
 pub(crate) fn copy(
     bench: &Bench<'_>,
     lab: &Lab,
@@ -215,18 +216,18 @@ fn conclude(lab: &Lab, said: CopyOutput, tolerance: Span) -> Result<Copied, Expe
     })
 }
 
-/// What a copy was like once start-up was over.
+/// Rate and losses of a copy after start-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SteadyCopy {
-    /// Payload of TCP that arrived, bits per second.
+    /// TCP payload that arrived, bits per second.
     pub(crate) goodput: f64,
     /// Standard deviation of the windows of a millisecond, as a share of their mean.
     pub(crate) variation: f64,
-    /// Frames that the full queue dropped before.
+    /// Frames that the full queue dropped during start-up.
     pub(crate) early_drops: u64,
-    /// And since.
+    /// Frames that it dropped after start-up.
     pub(crate) drops: u64,
-    /// Those as a share of the frames that arrived since.
+    /// `drops` as a share of the frames that arrived after start-up.
     pub(crate) drop_ratio: f64,
 }
 
@@ -249,7 +250,7 @@ impl SteadyCopy {
     }
 }
 
-/// Payload of TCP in a rate on the wire, bits per second.
+/// Rate of TCP payload, bits per second, in a rate on the wire.
 pub(crate) fn payload(rate: Rate, settings: &Settings) -> f64 {
     let at_rate = icdc_path::Settings { rate, ..settings.forward.clone() };
     payload_rate(&at_rate).as_bits_per_second() as f64

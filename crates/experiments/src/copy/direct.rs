@@ -1,6 +1,6 @@
-//! One copy between two hosts of this machine that a cable joins, without rate or delay: what
-//! limits is the machine. From the command to data on the medium (`syncfs` of the destination is
-//! part of every program's time), with processor time and memory.
+//! One copy between two hosts of this machine that a veth pair joins, without a rate limit or
+//! delay: the machine itself is the limit. Measured from the command to data on the medium
+//! (`syncfs` of the destination is part of every program's time), with processor time and memory.
 //!
 //! ```text
 //!  a 10.26.33.1 ═══ veth ═══ b 10.26.33.2
@@ -26,12 +26,12 @@ use crate::harness::processes::resident;
 use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::processes::server::Server;
 
-/// Into which is copied, below a scratch.
+/// Directory of the scratch into which programs copy.
 const DESTINATION: &str = "b";
-/// A program that takes longer has hung.
+/// Time limit of a copy.
 const LIMIT: Span = Span::from_secs(1800);
-/// Packets that arrive are handled by one processor, as from a card with one queue: a sender that
-/// is moved to another processor would make its packets overtake each other.
+/// Shell command that has one processor handle arriving packets, as with a network card of one
+/// queue: otherwise packets of a sender that moves to another processor would be reordered.
 const STEER: &str = "mount -t sysfs sysfs /sys && echo 1 >/sys/class/net/eth0/queues/rx-0/rps_cpus";
 
 /// A program that copies.
@@ -41,12 +41,12 @@ pub(crate) enum Copier {
     Icdc,
     /// rsync by the same remote shell, in clear.
     Rsync,
-    /// Another one, by ssh.
+    /// Another program, by ssh.
     Peer(&'static Peer),
 }
 
 impl Copier {
-    /// icdc, and those of the others that are installed.
+    /// icdc, and the other programs that are installed.
     pub(crate) fn installed() -> Vec<Self> {
         let peers = ["rsync by ssh", "scp"].into_iter().filter_map(Peer::named);
         let rsync = crate::harness::processes::programs::installed("rsync").map(|_| Self::Rsync);
@@ -62,15 +62,15 @@ impl Copier {
     }
 }
 
-/// How a copy went.
+/// Result of a copy.
 pub(crate) struct DirectCopy {
-    /// From the command to data on the medium.
+    /// Time from the command to data on the medium.
     pub(crate) took: Span,
     /// Processor time of both hosts.
     pub(crate) processor: Span,
-    /// Largest process of host a and of host b.
+    /// Largest resident set of a process on host a and on host b.
     pub(crate) resident: [ByteCount; 2],
-    /// Why not everything is there, if so.
+    /// Reason of an incomplete copy.
     pub(crate) failure: Option<String>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// Directories and attributes are cold as well.
+/// Drops the page cache, directories and attributes.
 fn drop_caches() -> Result<(), ExperimentError> {
     let file = "/proc/sys/vm/drop_caches";
     fs::write(file, "3").map_err(|error| ExperimentError::io(format!("write {file}"), error))

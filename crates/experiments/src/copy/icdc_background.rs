@@ -1,12 +1,12 @@
-//! icdc beside traffic that comes and goes: the ICDC paper's figures 9 and 10, on an emulated path
-//! and without a gap set by hand. How shares and times are told: `beside_others.rs`.
+//! icdc beside cross-traffic that is on and off in turns: the ICDC paper's figures 9 and 10, on an
+//! emulated path and without a gap set by hand. Shares and times are defined in `beside_others.rs`.
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit, reduce};
 use icdc_sim::payload_rate;
 use icdc_units::{ByteCount, Span};
 
-use crate::copy::beside_others::{Left, LeftOver, QUEUE, RATE, ROUND_TRIP, others};
+use crate::copy::beside_others::{QUEUE, RATE, ROUND_TRIP, ResidualCapacity, ResidualPhase, others};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::hosts::paths::path;
@@ -24,18 +24,18 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// Per cent of the path.
+/// Rates of the cross-traffic, in per cent of the path.
 const SHARES: [u64; 4] = [50, 10, 30, 60];
 const SECONDS: u64 = 60;
 const SECOND: Span = Span::from_secs(1);
 
-/// A flow, and what else was on the path.
+/// A flow, and the capacity that the cross-traffic left.
 struct BackgroundRun {
     share: u64,
     rights: Rights,
     measured: Measured,
-    /// In the time of the receiver's first byte.
-    left: LeftOver,
+    /// In the receiver's time since its first byte.
+    left: ResidualCapacity,
 }
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -81,13 +81,13 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 }
 
 impl BackgroundRun {
-    /// A flow for so long, beside others that take `share` per cent of the path while they are
-    /// there.
+    /// Measures a flow of `seconds`, beside cross-traffic that takes `share` per cent of the path
+    /// while it is on.
     fn of(bench: &Bench<'_>, share: u64, rights: Rights, seconds: u64) -> Result<Self, ExperimentError> {
         let direction = path(RATE, ROUND_TRIP, QUEUE);
         let trial = Trial::automatic(Settings::symmetric(direction.clone()), seconds, rights);
         let (measured, phases) = trial::run_beside(bench, &trial, |lab, over| others(share).send(lab, over))?;
-        let left = LeftOver::new(&phases, measured.recording.data_began(direction.largest_frame()));
+        let left = ResidualCapacity::new(&phases, measured.recording.data_began(direction.largest_frame()));
         Ok(Self { share, rights, measured, left })
     }
 
@@ -99,7 +99,7 @@ impl BackgroundRun {
         Arrivals::new(&self.measured.summary.series_ms)
     }
 
-    /// Per cent of the segments.
+    /// Retransmitted segments, in per cent.
     fn retransmitted(&self) -> f64 {
         let arrivals = self.arrivals();
         let segments = arrivals.sum(Span::ZERO, arrivals.length()).ratio(ByteCount::new(1448));
@@ -108,7 +108,7 @@ impl BackgroundRun {
 
     fn row(&self) -> Vec<String> {
         let full = payload_rate(&path(RATE, ROUND_TRIP, QUEUE));
-        let are_there = |phase: &Left| phase.payload < full.scaled(99, 100);
+        let are_there = |phase: &ResidualPhase| phase.payload < full.scaled(99, 100);
         let arrivals = self.arrivals();
         vec![
             self.share.to_string(),

@@ -1,10 +1,10 @@
-//! The ICDC paper's disk-to-disk copy over a long path: 1 Gbit/s, 300 ms, one stream, a rate that
-//! nobody sets.
+//! The ICDC paper's disk-to-disk copy over a long path: 1 Gbit/s, 300 ms, one stream, at a rate
+//! that icdc finds.
 //!
-//! What the paper shows (figure 11, 302 ms): 86 % of the bottleneck from disk to disk, paced by
-//! hand. Here the rate is found, with and without privileges, before a queue of 25 MB or of 2.5 MB,
-//! without loss and with two loss ratios. Each run has a seed of its own and begins on a path of
-//! which nothing is known. `TMPDIR` says where the disk is.
+//! The paper shows (figure 11, 302 ms) 86 % of the bottleneck from disk to disk, paced by hand.
+//! Here the rate is found, with and without privileges, before a queue of 25 MB or of 2.5 MB,
+//! without loss and with two loss ratios. Each run has a seed of its own and begins on an unknown
+//! path. `TMPDIR` selects the disk.
 
 use icdc_lab::Settings;
 use icdc_path::loss::Model;
@@ -34,18 +34,18 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUES: [ByteCount; 2] = [ByteCount::new(25_000_000), ByteCount::new(2_500_000)];
-/// Loss ratio, and the least goodput that is asked for in Mbit/s, with privileges and without.
+/// Loss ratio, and the required goodput in Mbit/s, with privileges and without.
 const LOSSES: [(f64, [Option<u32>; 2]); 3] =
     [(0.0, [Some(915), Some(880)]), (1e-6, [Some(900), Some(800)]), (1e-4, [Some(850), None])];
-/// Most drops and greatest variation that are asked for, likewise.
+/// Required limits of drops and variation, with privileges and without.
 const DROPS: [&str; 2] = ["0", "less than 1e-5"];
 const VARIATIONS: [u32; 2] = [10, 25];
-/// 26 s at the most that TCP can reach, of which 20 s are steady.
+/// Size of the file: 26 s at TCP's full payload rate, of which 20 s are after start-up.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
 const QUICK_SIZE: ByteCount = ByteCount::new(700_000_000);
 const RUNS: u64 = 5;
 
-/// A queue, a loss ratio, and with what rights.
+/// Runs of one queue, loss ratio and set of privileges.
 struct DiskRuns {
     queue: ByteCount,
     loss: f64,

@@ -1,11 +1,10 @@
 //! The ICDC paper's memory-to-disk copy at a high rate over a short path, held for three minutes.
 //!
-//! What the paper shows (figure 12): 7 Gbit/s for 180 s, 160 GB, on a model of a 10 Gbit/s line,
-//! into a RAID-0 of eight SSDs. Here the lab is in fast mode (10 Gbit/s, 1 ms) and nothing but the
-//! machine limits: a first copy finds what it reaches, a second one is paced a twentieth below that
-//! and has to hold it. Both are done by Direct I/O, and again through the page cache
-//! (`--buffered`), held at the rate of the former. Both ends, the path and the disk share the
-//! machine's processors.
+//! The paper shows (figure 12) 7 Gbit/s for 180 s, 160 GB, on a model of a 10 Gbit/s line, into a
+//! RAID-0 of eight SSDs. Here the lab is in fast mode (10 Gbit/s, 1 ms) and only the machine
+//! limits: a first copy finds the highest rate, a second one is paced a twentieth below it and has
+//! to hold that. Both are done by Direct I/O, and again through the page cache (`--buffered`), held
+//! at the rate of the former. Both ends, the path and the disk share the machine's processors.
 //!
 //! The source is one file in memory under many names, each of which travels (`--preserve` without
 //! `links`); what has been published is deleted meanwhile, so that the disk need not hold all of
@@ -37,10 +36,10 @@ const RATE: Rate = Rate::from_bits_per_second(10_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(1);
 /// A hundredth of a second of the path.
 const QUEUE: ByteCount = ByteCount::new(12_500_000);
-/// What is held, of what was reached.
+/// Rate of the second copy as a share of that of the first.
 const HELD: f64 = 0.95;
 
-/// By which way data gets to the disk.
+/// How data is written to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
     Direct,
@@ -56,13 +55,13 @@ impl Writes {
     }
 }
 
-/// How much is copied.
+/// Amounts of data that are copied.
 struct FastExtent {
     /// The file in memory.
     file: ByteCount,
     /// Its names in the first copy.
     names: u64,
-    /// How long the second one lasts beyond start-up.
+    /// Length of the second copy beyond start-up.
     hold: Span,
     /// Room for files that are not deleted yet.
     room: ByteCount,
@@ -80,7 +79,7 @@ const QUICK: FastExtent = FastExtent {
     hold: Span::from_secs(5),
     room: ByteCount::from_mib(4 << 10),
 };
-/// Until copies are steady, as [`SteadyCopy`] sees it.
+/// Start-up time, as [`SteadyCopy`] defines it.
 const START_UP: Span = Span::from_secs(5);
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -112,7 +111,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         let copied = copying::run_beside(bench, &copying, |lab| {
             let said = copying::copy(bench, lab, &copying, |item| {
                 if item.outcome == "published" {
-                    // A directory is told, too, and stays.
+                    // Directories are reported as well, and stay.
                     let _ = fs::remove_file(destination.join(&item.path));
                 }
             })?;
@@ -143,7 +142,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Goodput, bits per second; of all of it where it was over before it was steady.
+/// Goodput, bits per second, after start-up; of the whole copy if that was shorter.
 fn reached(copied: &Copied, settings: &Settings) -> f64 {
     let steady = SteadyCopy::of(&copied.recording, settings).goodput;
     if steady > 0.0 { steady } else { copied.summary.bytes as f64 * 8.0 / copied.took.as_secs_f64() }

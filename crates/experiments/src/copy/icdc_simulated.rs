@@ -1,5 +1,5 @@
-//! The algorithm `icdc` where no machine here can follow: 10 and 100 Gbit/s at 300 ms, by loss; and
-//! what it leaves to others, and others to it, over two minutes.
+//! The algorithm `icdc`, simulated at rates beyond this machine: 10 and 100 Gbit/s at 300 ms, by
+//! loss ratio; and its share beside other algorithms, over two minutes.
 //!
 //! - Alone: the queue holds 20 ms of the rate; MTU 1500 at 10 Gbit/s and 9000 at 100, as hosts of
 //!   such rates are set up. Goodput is that of the second half of the time as share of what payload
@@ -34,10 +34,10 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const GIGABIT: u64 = 1_000_000_000;
 const LOSSES: [f64; 3] = [0.0, 1e-7, 1e-6];
-/// How much of the rate a queue holds.
+/// Queue size, as time at the path's rate.
 const QUEUE: Span = Span::from_millis(20);
 
-/// A path that icdc has for itself.
+/// A path that icdc uses alone.
 #[derive(Clone, Copy)]
 struct SimulatedPath {
     gigabits: u64,
@@ -85,7 +85,7 @@ const PAIRS: [Pair; 4] = [
     Pair { rival: "icdc", rival_round_trip: ROUND_TRIP, required: ("", "≥ 0.95") },
     Pair { rival: "icdc", rival_round_trip: Span::from_millis(300), required: ("", "≥ 0.8") },
 ];
-/// Mbit/s, and how often.
+/// Rate in Mbit/s, and number of runs.
 const SHARED: [(u64, u64); 2] = [(100, 8), (1000, 4)];
 const TOGETHER: Span = Span::from_secs(120);
 
@@ -109,7 +109,7 @@ fn alone(bench: &Bench<'_>, report: &mut Report) -> Result<(), ExperimentError> 
         (bench.say)(&line.name());
         let simulation = |loss| {
             let settings = line.settings(loss, 1);
-            // As at a privileged receiver: open from the first packet on.
+            // As with a privileged receiver, the window is open from the first packet on.
             let window = ReceiveWindow::Fixed((settings.bandwidth_delay() + settings.forward.queue) * 4);
             let flows = vec![Flow::bulk(icdc, window)];
             icdc_sim::Simulation { flows, ..simulated::bulk(&settings, icdc, line.duration) }

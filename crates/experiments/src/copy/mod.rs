@@ -1,14 +1,14 @@
-//! How fast and how evenly icdc sends by the rate that it finds, and how fast it copies, alone and
-//! beside other programs.
+//! Experiments on icdc's rate control and copies: rate and evenness of sending, and times of
+//! copies, alone and beside other programs.
 //!
 //! | shared by several scenarios | file |
 //! |---|---|
 //! | one `icdc copy` in a lab of its own | `copying.rs` |
 //! | one run of any copier, from command to exit | `race.rs` |
 //! | one copy between two hosts without a path; rounds of them | `direct.rs`, `rounds.rs` |
-//! | traffic that comes and goes, and what it leaves | `beside_others.rs` |
+//! | cross-traffic that is on and off, and the capacity that it leaves | `beside_others.rs` |
 //! | the other copiers, and what each needs at the far end | `peers.rs` |
-//! | a disk that takes less than it could | `throttle.rs` |
+//! | a disk that is limited below its rate | `throttle.rs` |
 
 pub(crate) mod any_host;
 mod beside_others;

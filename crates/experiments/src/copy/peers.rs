@@ -25,7 +25,7 @@ use crate::harness::hosts::commands::FAR;
 use crate::harness::processes::programs::installed;
 use crate::harness::processes::scratch::Scratch;
 
-/// What is copied.
+/// Kind of data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// One file.
@@ -42,16 +42,16 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     /// All of these must be installed.
     programs: &'static [&'static str],
-    /// Reaches a few Mbit/s only, so that it gets a smaller file.
+    /// Reaches only a few Mbit/s, so that it gets a smaller file.
     pub(crate) is_slow: bool,
     /// Its far end, if that is not the ssh server.
     own_server: Option<FarEndCommand>,
     copy: fn(&Place, Load, &str) -> Vec<String>,
 }
 
-/// What the command lines are made from.
+/// Values in the command lines.
 pub(crate) struct Place {
-    /// The directory on host b into which is copied.
+    /// Destination directory on host b.
     pub(crate) destination: String,
     /// A program that is called as ssh.
     pub(crate) ssh: String,
@@ -61,7 +61,7 @@ pub(crate) struct Place {
     rsync_config: String,
 }
 
-/// Where sshd insists to have a directory.
+/// Directory that sshd requires.
 const SSHD_DIRECTORY: &str = "/run/sshd";
 const SSH_PORT: u16 = 2222;
 const RSYNC_PORT: u16 = 8730;
@@ -194,17 +194,17 @@ static PEERS: [Peer; 9] = [
 ];
 
 impl Peer {
-    /// Those that are installed.
+    /// The programs that are installed.
     pub(crate) fn installed() -> Vec<&'static Self> {
         PEERS.iter().filter(|peer| peer.programs.iter().all(|program| installed(program).is_some())).collect()
     }
 
-    /// The one of this name, if it is installed.
+    /// The program of this name, if it is installed.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         Self::installed().into_iter().find(|peer| peer.name == name)
     }
 
-    /// Those that are not.
+    /// Names of the programs that are not installed.
     pub(crate) fn missing() -> Vec<&'static str> {
         let found = Self::installed();
         PEERS.iter().map(|peer| peer.name).filter(|name| found.iter().all(|peer| peer.name != *name)).collect()
@@ -224,7 +224,7 @@ impl Peer {
     }
 }
 
-/// The directory that sshd wants, removed again if it was not there.
+/// The directory that sshd requires; removed when dropped if it was made here.
 pub(crate) struct SshdDirectory(bool);
 
 impl SshdDirectory {
@@ -285,7 +285,7 @@ impl Place {
         Some((arguments(&[&sshd, "-D", "-e", "-f", &self.sshd_config]), SSH_PORT))
     }
 
-    /// The directory as ssh's friends write it.
+    /// The destination as `HOST:PATH`.
     pub(crate) fn far(&self) -> String {
         format!("{FAR}:{}/", self.destination)
     }

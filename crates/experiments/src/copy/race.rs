@@ -1,4 +1,4 @@
-//! One turn of a program that copies, from its command to its exit, in a lab of its own.
+//! One run of a copying program, from its command to its exit, in a lab of its own.
 
 use std::fs;
 use std::io;
@@ -24,37 +24,37 @@ use crate::harness::repetition::resolution::Resolution;
 
 /// Port of icdc's daemon.
 const PORT: u16 = 2633;
-/// A far end listens after so long, or never.
-const PATIENCE: Span = Span::from_secs(10);
-/// How often it is tried.
+/// Time limit for a far end to listen.
+const TIMEOUT: Span = Span::from_secs(10);
+/// Interval of the attempts to connect.
 const STEP: Span = Span::from_millis(50);
-/// How icdc's far end is reached.
+/// Kind of icdc's far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FarEnd {
-    /// Login included.
+    /// Started by ssh; the login is part of the time.
     Ssh,
-    /// The daemon runs already.
+    /// A daemon that is already running.
     Daemon,
 }
 
 /// A program.
 pub(crate) enum Contender {
-    /// Ours, and whether it knows the path.
+    /// icdc, with its privileges, and whether it knows the path.
     Icdc(FarEnd, Rights, bool),
-    /// Another.
+    /// Another program.
     Peer(&'static Peer),
 }
 
-/// How it went.
+/// Result of a run.
 #[derive(Default)]
 pub(crate) struct Finish {
-    /// From command to exit.
+    /// Time from the command to its exit.
     pub(crate) took: Span,
-    /// Files and bytes that were there in the end.
+    /// Files and bytes at the destination in the end.
     pub(crate) moved: (u64, ByteCount),
-    /// Why not all is there, if so.
+    /// Reason of an incomplete copy.
     pub(crate) failure: Option<String>,
-    /// It took longer than agreed.
+    /// It exceeded the time limit.
     pub(crate) overran: bool,
     /// Why it must not be used, if so.
     pub(crate) spoilt: Option<String>,
@@ -78,27 +78,28 @@ impl Contender {
     }
 }
 
-/// Who copies what.
+/// A run as requested.
 pub(crate) struct Turn<'a> {
     pub(crate) contender: &'a Contender,
     pub(crate) load: Load,
-    /// What is copied.
+    /// The file or tree to copy.
     pub(crate) source: &'a Path,
-    /// The program is stopped after so long.
+    /// Time limit.
     pub(crate) limit: Span,
 }
 
-/// Where the programs run.
+/// The hosts' files and the destination of the runs.
 pub(crate) struct Track<'a> {
     pub(crate) settings: Settings,
     pub(crate) scratch: &'a Scratch,
     pub(crate) place: Place,
-    /// Into which everybody copies.
+    /// Destination of all programs.
     pub(crate) destination: PathBuf,
 }
 
 impl Track<'_> {
-    /// Identities of icdc's two ends, known to each other, and the far end without rights.
+    /// Makes the identities of icdc's two ends, trusted by each other, also for the far end without
+    /// privileges.
     pub(crate) fn make_keys(&self, bench: &Bench<'_>) -> Result<(), ExperimentError> {
         let path = |name: &str| self.scratch.path(name);
         for name in ["client", "daemon"] {
@@ -128,7 +129,7 @@ impl Track<'_> {
         Ok(())
     }
 
-    /// One turn, repeated while the machine spoils it.
+    /// One run, repeated if the machine disturbed it.
     pub(crate) fn run(&self, bench: &Bench<'_>, turn: &Turn<'_>) -> Result<Finish, ExperimentError> {
         let tolerance = Resolution::Means.tolerance(self.settings.round_trip());
         let settle = || {
@@ -141,14 +142,13 @@ impl Track<'_> {
             self.clear(turn.load);
             result
         };
-        // Who failed has no further turn.
+        // A program that has failed is not run again.
         attempts::unspoilt_after(bench, tolerance, settle, once, |finish| {
             finish.spoilt.as_deref().filter(|_| finish.failure.is_none())
         })
     }
 
-    /// What has arrived is not to be in the way of the next turn: a file goes, many small ones are
-    /// set aside.
+    /// Clears the destination for the next run: a file is deleted, many small ones are moved away.
     fn clear(&self, load: Load) {
         if load == Load::File || self.scratch.set_aside(&self.destination).is_err() {
             // By anybody's hand, and with all that is below.
@@ -218,7 +218,7 @@ impl Track<'_> {
         Ok(command)
     }
 
-    /// Starts what a program needs at the far end.
+    /// Starts the far end that a program needs.
     fn server(&self, bench: &Bench<'_>, lab: &Lab, contender: &Contender) -> Result<Server, ExperimentError> {
         let (arguments, port, rights) = match contender {
             Contender::Peer(peer) => peer.serve(&self.place).map(|(arguments, port)| (arguments, port, Rights::All)),
@@ -252,16 +252,16 @@ impl Track<'_> {
 }
 
 fn keygen(bench: &Bench<'_>, arguments: &[&std::ffi::OsStr]) -> Result<(), ExperimentError> {
-    let ended = bounded::run(Command::new(bench.program).arg("keygen").args(arguments), PATIENCE, |_| {})?;
+    let ended = bounded::run(Command::new(bench.program).arg("keygen").args(arguments), TIMEOUT, |_| {})?;
     if ended.well {
         return Ok(());
     }
     Err(ExperimentError::program("icdc keygen", ended.errors))
 }
 
-/// Whether somebody listens on this port of host b before patience ends.
+/// Whether a program listens on this port of host b within the time limit.
 fn await_listener(lab: &Lab, port: u16) -> Result<bool, ExperimentError> {
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     lab.on(Host::B, || {
         while TcpStream::connect((FAR, port))
             .is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)

@@ -1,10 +1,10 @@
-//! How soon a flow is at the rate of its path, and what that costs: icdc on a path that it does not
-//! know and on one that it knows, as root and without privileges, beside CUBIC and BBR.
+//! Start-up of a flow, and its cost in losses: icdc on an unknown and on a known path, as root and
+//! without privileges, beside CUBIC and BBR.
 //!
 //! Counted are round trips from the departure of the first byte of data until the throughput over
-//! one round trip at the receiver is 90 % of what TCP payload can reach. The round trip at that
-//! rate is among them: what is at the full rate from the first byte on needs one and a half. A path
-//! becomes known by a flow over it; what that found is what the next begins with.
+//! one round trip at the receiver is 90 % of the path's payload rate. The round trip at that rate
+//! is included: a flow at full rate from its first byte needs one and a half. A path becomes known
+//! by an earlier flow, whose rate the next one begins with.
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
@@ -35,7 +35,7 @@ const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUES: [ByteCount; 2] = [ByteCount::new(2_500_000), ByteCount::new(25_000_000)];
 const SECONDS: u64 = 10;
 const RUNS: u64 = 5;
-/// What plots show.
+/// Time that plots show.
 const SHOWN: Span = Span::from_secs(5);
 
 /// A kind of flow.
@@ -69,7 +69,7 @@ impl FlowKind {
     }
 }
 
-/// What came of a case at a queue.
+/// Results of a case at one queue size.
 struct Ramps<'a> {
     case: &'a FlowKind,
     queue: ByteCount,
@@ -84,7 +84,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         let settings = Settings::symmetric(path(RATE, ROUND_TRIP, queue));
         let mut ramps: Vec<Ramps<'_>> = cases.iter().map(|case| Ramps { case, queue, runs: Vec::new() }).collect();
         for run in 1..=runs {
-            // What the flow before it has found, which took the path for unknown.
+            // The rate that the flow before has found on the unknown path.
             let mut found = None;
             for ramp in &mut ramps {
                 let name = ramp.name();

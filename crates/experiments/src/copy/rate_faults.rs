@@ -1,6 +1,6 @@
-//! What disturbs a flow, and how it comes out of it: another route, less capacity, a cut, a
-//! receiver that is suspended, jitter, acknowledgements that are lost, a policer in place of a
-//! queue, an end before the rate is found.
+//! Disturbances of a flow, and its recovery: another route, less capacity, a cut, a suspended
+//! receiver, jitter, lost acknowledgements, a policer in place of a queue, an end before the rate
+//! is found.
 //!
 //! 1 Gbit/s, 300 ms, queue 2.5 MB, unless the disturbance says otherwise. Paths change while
 //! packets are on their way ([`icdc_path::Change`]); the receiver is suspended by SIGSTOP. Shares
@@ -43,7 +43,7 @@ const QUEUE: ByteCount = ByteCount::new(2_500_000);
 /// Frames of full size that a policer lets pass at once: about 20.
 const POLICER: ByteCount = ByteCount::new(30_000);
 const SECOND: Span = Span::from_secs(1);
-/// When it begins, after the first packet of the connection.
+/// Begin of the disturbance, after the first packet of the connection.
 const FROM: Span = Span::from_secs(10);
 /// Least retransmission timeout beyond the round trip (Linux).
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
@@ -51,11 +51,11 @@ const LEAST_TIMEOUT: Span = Span::from_millis(200);
 /// A disturbance.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// The path is another one for so long: that much capacity and delay, or cut.
+    /// The path has another capacity and delay, or is cut, for the time `lasts`.
     Path { lasts: Span, round_trip: Span, rate: Rate, during: Rate, during_round_trip: Span, cut: bool },
-    /// The receiver does not run for so long.
+    /// The receiver is suspended for the time `lasts`.
     Suspended { lasts: Span },
-    /// The path is like this all the time.
+    /// The path differs all the time.
     Always { change: fn(&mut Settings), seconds: u64 },
 }
 
@@ -130,7 +130,7 @@ impl Fault {
         }
     }
 
-    /// The longest while it is there.
+    /// Longest round trip while it lasts.
     fn longest_round_trip(&self) -> Span {
         match self {
             Self::Path { during_round_trip, .. } => self.round_trip().max(*during_round_trip),
@@ -138,7 +138,7 @@ impl Fault {
         }
     }
 
-    /// How long it is there, if not always.
+    /// Length of the disturbance; `None` if it is permanent.
     fn lasts(&self) -> Option<Span> {
         match self {
             Self::Path { lasts, .. } | Self::Suspended { lasts } => Some(*lasts),
@@ -215,7 +215,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Suspends the receiver if that is the fault; gives from when until when.
+/// Suspends the receiver if that is the fault; returns begin and end.
 fn suspend(fault: &Fault, lab: &Lab, over: &AtomicBool) -> Result<Option<(Time, Time)>, ExperimentError> {
     let Fault::Suspended { lasts } = fault else { return Ok(None) };
     let wait = |until: Time| {
@@ -232,7 +232,7 @@ fn suspend(fault: &Fault, lab: &Lab, over: &AtomicBool) -> Result<Option<(Time, 
     Ok(Some((from, to)))
 }
 
-/// What the path delivered of the flow, without headers, for as long as the measurement took.
+/// Payload that the path delivered, by the millisecond, for the time of the measurement.
 fn payload(measured: &Measured) -> Vec<u32> {
     let direction = path(RATE, ROUND_TRIP, QUEUE);
     let payload = |bytes: ByteCount| {
@@ -244,7 +244,7 @@ fn payload(measured: &Measured) -> Vec<u32> {
     flow.take(measured.summary.series_ms.len()).map(|bin| payload(bin.delivered)).collect()
 }
 
-/// When the fault was there, in the time of the receiver.
+/// Begin and end of the fault, in the receiver's time.
 fn times(fault: &Fault, measured: &Measured, suspended: Option<(Time, Time)>) -> Option<(Span, Span)> {
     let lasts = fault.lasts()?;
     let recording = &measured.recording;
@@ -269,7 +269,7 @@ impl Disturbed {
     fn row(&self) -> Vec<String> {
         let arrivals = self.arrivals();
         let (round_trip, end) = (self.fault.round_trip(), arrivals.length());
-        // When it is steady; of a flow that is too short for that, all.
+        // The time after start-up; all of a flow that is too short for that.
         let steady = Some(round_trip * 10 + SECOND).filter(|from| *from < end).unwrap_or_default();
         let (from, to) = self.times.unwrap_or((steady, end));
         let share = |rate: Rate, from, to| {

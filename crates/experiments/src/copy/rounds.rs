@@ -12,7 +12,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::processes::scratch::contents;
 use crate::harness::traffic::loopback::in_turns;
 
-/// What came of the copies of one source.
+/// Results of the copies of one source.
 pub(crate) struct Rounds {
     what: String,
     copiers: Vec<Copier>,
@@ -81,7 +81,7 @@ impl Rounds {
         }
     }
 
-    /// What a reader has to know.
+    /// Failures that the report mentions.
     pub(crate) fn failures(&self) -> Vec<String> {
         let all = self.copiers.iter().zip(&self.copies);
         let of = |(copier, copies): (&Copier, &Vec<DirectCopy>)| {

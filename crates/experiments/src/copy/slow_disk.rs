@@ -1,4 +1,4 @@
-//! A receiver whose disk is slower than the path, or stands still for a second now and then.
+//! A receiver whose disk is slower than the path, or stalls for a second now and then.
 //!
 //! A copy over 1 Gbit/s and 300 ms. In the first case the receiver's disk takes 40 % of the path,
 //! in the second it takes all that comes but stalls five times for a second, at times that were
@@ -42,14 +42,14 @@ const SLOW: Rate = Rate::from_bits_per_second(400_000_000);
 /// When the disk stalls, in milliseconds from the start of the command.
 const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];
 const STALL: Span = Span::from_secs(1);
-/// How often the receiving host's counters are looked at.
-const LOOK: Span = Span::from_millis(50);
-/// Means over so many milliseconds tell the rate; it has settled when none is further from the
-/// disk's than a seventh.
+/// Sampling interval of the receiving host's counters.
+const SAMPLING_INTERVAL: Span = Span::from_millis(50);
+/// Window of the mean rates, in milliseconds; the rate has settled when all are within a seventh of
+/// the disk's.
 const WINDOW: usize = 500;
 const NEAR: f64 = 1.0 / 7.0;
 
-/// What the receiving host's kernel had counted, and when.
+/// Samples of the receiving host's counter.
 type Counts = Vec<(Time, u64)>;
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -102,7 +102,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Looks at the receiving host's counter until the copy is over.
+/// Samples the receiving host's counter until the copy is over.
 fn count(lab: &Lab, over: &AtomicBool) -> Result<Counts, ExperimentError> {
     lab.enter(Host::B)?;
     let mut counts = Counts::new();
@@ -111,12 +111,12 @@ fn count(lab: &Lab, over: &AtomicBool) -> Result<Counts, ExperimentError> {
         let text = fs::read_to_string("/proc/thread-self/net/netstat")
             .map_err(|error| ExperimentError::io("read /proc/net/netstat", error))?;
         counts.push((now, counter(&text, "TCPToZeroWindowAdv").unwrap_or(0)));
-        clock::sleep_until(now + LOOK);
+        clock::sleep_until(now + SAMPLING_INTERVAL);
     }
     Ok(counts)
 }
 
-/// A number of proc(5)'s netstat: pairs of lines, names and values.
+/// A counter of proc(5)'s netstat, whose lines are pairs of names and values.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.chunks_exact(2).flat_map(|pair| pair[0].split(' ').zip(pair[1].split(' ')));
@@ -128,7 +128,7 @@ fn stall(throttle: &Throttle, stalls: &[u64], over: &AtomicBool) -> Result<(), E
     let start = clock::now();
     let wait = |until: Time| {
         while !over.load(Ordering::Relaxed) && clock::now() < until {
-            clock::sleep_until(until.min(clock::now() + LOOK));
+            clock::sleep_until(until.min(clock::now() + SAMPLING_INTERVAL));
         }
     };
     for &at in stalls {
@@ -156,7 +156,7 @@ impl DiskRun {
         let copied = &self.copied;
         let begun = copied.recording.begun;
         let heard = copied.paces.iter().find(|(_, pace)| pace.reason == "ring_fills").map(|&(at, _)| at);
-        // A disk that stalls has nothing to settle at: start-up is over after five seconds.
+        // With a stalling disk no rate settles: start-up is over after five seconds.
         let settled = if self.is_slow { self.settled(settings) } else { Some(begun + Span::from_secs(5)) };
         let since = |from: Option<Time>, to: Option<Time>| match (from, to) {
             (Some(from), Some(to)) => format!("{:.1}", (to - from).as_secs_f64()),
@@ -211,15 +211,15 @@ impl DiskRun {
         }
     }
 
-    /// How full the ring was least and most from a time on, in per cent.
+    /// Lowest and highest fill level of the ring from a time on, in per cent.
     fn ring_between(&self, from: Time, settings: &Settings) -> (f64, f64) {
-        // When nothing comes any more, it empties.
+        // It empties once no more data comes.
         let last = self.copied.recording.begun + Span::from_millis(self.last_frame(settings) as u64);
         let levels = || self.ring().into_iter().filter(|(at, _)| *at >= from && *at <= last).map(|(_, level)| level);
         (levels().fold(f64::NAN, f64::min), levels().fold(f64::NAN, f64::max))
     }
 
-    /// How full the ring was, in per cent.
+    /// Fill level of the ring over time, in per cent.
     fn ring(&self) -> Vec<(Time, f64)> {
         let level =
             |progress: &copying::CopyProgress| 100.0 * f64::from(progress.ring_used) / f64::from(progress.ring_blocks);
@@ -227,15 +227,15 @@ impl DiskRun {
         known.map(|(at, progress)| (*at, level(progress))).collect()
     }
 
-    /// What the disk took in the end, bits per second: the kernel's limit lets some more pass than
-    /// it says.
+    /// Rate of the disk at the end, bits per second: the kernel's limit lets somewhat more pass
+    /// than was set.
     fn taken(&self, settings: &Settings) -> f64 {
         let end = self.last_frame(settings);
         copying::payload(self.copied.recording.mean_rate_between(end / 2, end), settings)
     }
 
-    /// End of the last half second in which more or less came than the disk takes; `None` if that
-    /// was less than another before the end.
+    /// End of the last window whose rate differed from the disk's; `None` if that was within half a
+    /// second of the last full frame.
     fn settled(&self, settings: &Settings) -> Option<Time> {
         let recording = &self.copied.recording;
         let end = self.last_frame(settings);
@@ -249,13 +249,13 @@ impl DiskRun {
         (last + WINDOW < end).then(|| recording.begun + Span::from_millis(last as u64))
     }
 
-    /// Milliseconds until the last full frame had arrived.
+    /// Time of the last full frame, in milliseconds.
     fn last_frame(&self, settings: &Settings) -> usize {
         let frame = settings.forward.largest_frame();
         self.copied.recording.bins.iter().rposition(|bin| bin.delivered >= frame).map_or(0, |last| last + 1)
     }
 
-    /// Milliseconds for which the host sent nothing at the most, from 5 s to the last full frame.
+    /// Longest pause of the sending host, in milliseconds, from 5 s to the last full frame.
     fn silence(&self, settings: &Settings) -> usize {
         let bins = &self.copied.recording.bins;
         let frame = settings.forward.largest_frame();

@@ -1,13 +1,13 @@
-//! What a flow carries once it is up to speed, and how evenly, on paths of several lengths and
-//! rates.
+//! Rate and evenness of a flow after start-up, on paths of several lengths and rates.
 //!
-//! Steady is what comes ten round trips and a second after the first byte. Goodput stands as
-//! share of what TCP payload can reach on that path: 1448 of 1538 bytes by IPv4 and MTU 1500, 1428
-//! by IPv6, 8948 of 9038 by MTU 9000. 2 Gbit/s are measured by both MTUs: with frames of 1500 bytes
-//! the machine, not the path, may limit.
+//! Steady means from ten round trips and a second after the first byte on. Goodput is a share of
+//! the path's TCP payload rate: 1448 of 1538 bytes by IPv4 and MTU 1500, 1428 by IPv6, 8948 of 9038
+//! by MTU 9000. 2 Gbit/s are measured by both MTUs: with frames of 1500 bytes the machine, not the
+//! path, may limit.
 //!
-//! How evenly: the standard deviation of windows of a millisecond as share of their mean. It stands
-//! where the round trip is 300 ms or longer, and the machine kept up with a hundredth of it.
+//! Evenness is the standard deviation of windows of a millisecond as a share of their mean. It is
+//! shown where the round trip is 300 ms or longer, and the emulator was late by less than a
+//! hundredth of it.
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, views};
@@ -34,8 +34,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RUNS: u64 = 3;
-/// The tables' 1 ms windows need a machine that is on time; from this round trip on it is asked to
-/// be.
+/// Round trip from which the emulator must be punctual enough for windows of a millisecond.
 const LONG: Span = Span::from_millis(300);
 /// Bytes that IPv6's header is longer than IPv4's.
 const IPV6: u64 = 20;
@@ -105,12 +104,12 @@ impl SteadyPath {
         Trial { ipv6: self.ipv6, resolution, ..Trial::automatic(settings, seconds, self.rights) }
     }
 
-    /// When it is steady, from the first byte on.
+    /// Time from the first byte after which it is steady.
     fn from(&self) -> Span {
         self.round_trip * 10 + Span::from_secs(1)
     }
 
-    /// What payload can reach.
+    /// Payload rate of the path.
     fn limit(&self) -> Rate {
         let direction = self.direction();
         let limit = payload_rate(&direction);
@@ -119,7 +118,7 @@ impl SteadyPath {
     }
 }
 
-/// What is steady of a measurement.
+/// Figures of a measurement after start-up.
 struct SteadyState {
     goodput: f64,
     drops: f64,

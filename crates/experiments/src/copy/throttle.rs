@@ -1,5 +1,5 @@
-//! A disk that takes less than it could, for some processes: a control group whose writes to one
-//! block device the kernel holds back (`blkio.throttle` of cgroup v1, `io.max` of v2).
+//! A disk limited for some processes: a control group whose writes to one block device the kernel
+//! throttles (`blkio.throttle` of cgroup v1, `io.max` of v2).
 //!
 //! It limits what reaches the device, so Direct I/O waits for as long as a slow disk would take.
 //! Other processes keep the disk to themselves.
@@ -14,10 +14,10 @@ use rustix::fs::{major, minor};
 
 use crate::harness::error::ExperimentError;
 
-/// What a stalled device may write: a byte per second, which no request waits for.
+/// Limit of a stalled device: a byte per second, so that no request completes.
 const STALLED: Rate = Rate::from_bytes_per_second(1);
 
-/// The control group; gone when dropped.
+/// The control group; removed when dropped.
 pub(crate) struct Throttle {
     group: PathBuf,
     limit: Limit,
@@ -53,12 +53,12 @@ impl Throttle {
         Ok(Self { group, limit, device })
     }
 
-    /// The file to which a process writes its number to be held back.
+    /// The file to which a process writes its number to be limited.
     pub(crate) fn processes(&self) -> PathBuf {
         self.group.join("cgroup.procs")
     }
 
-    /// From now on so much may be written; `None`: as much as the device takes.
+    /// Sets the limit of writes; `None` removes it.
     pub(crate) fn set(&self, rate: Option<Rate>) -> Result<(), ExperimentError> {
         let bytes = rate.map(|rate| rate.as_bytes_per_second().to_string());
         let (file, value) = match self.limit {
@@ -70,13 +70,13 @@ impl Throttle {
             .map_err(|error| ExperimentError::io(format!("write {}", file.display()), error))
     }
 
-    /// From now on nothing is written.
+    /// Stops all writes.
     pub(crate) fn stall(&self) -> Result<(), ExperimentError> {
         self.set(Some(STALLED))
     }
 }
 
-/// Where groups are made that can limit writes.
+/// The cgroup hierarchy that can limit writes, and the kind of its limit.
 fn hierarchy(mounts: &str) -> Option<(PathBuf, Limit)> {
     let found = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);

@@ -4,10 +4,10 @@
 //! queue of 2.5 MB. Each run has a lab of its own; in each round every program has its turn, and
 //! the order rotates. icdc runs by ssh (login included) and by its daemon; with privileges on an
 //! unknown and on a known path, and without. Programs that are slow by design move a smaller file
-//! and stand beside the others with what they moved: nothing is extrapolated. Who takes longer than
-//! agreed is stopped; who was stopped or failed has no further turn. The peers' TCP is the
-//! system's: its algorithm stands with the results. icdc's time includes making durable what
-//! arrived; of the others none does that.
+//! and stand beside the others with what they moved: nothing is extrapolated. A program that
+//! exceeds the time limit is stopped; one that was stopped or failed is not run again. The peers'
+//! TCP is the system's: its algorithm stands with the results. icdc's time includes making durable
+//! what arrived; of the others none does that.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,10 +41,10 @@ const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const RUNS: u64 = 3;
 const SMALL: ByteCount = ByteCount::from_kib(16);
 
-/// How much is moved, and for how long a program may take.
+/// Amounts of data, and the time limit of a program.
 struct VersusExtent {
     file: ByteCount,
-    /// Of those that are slow.
+    /// Size of the file for slow programs.
     slow_file: ByteCount,
     folders: u32,
     each: u32,
@@ -69,7 +69,7 @@ const QUICK: VersusExtent = VersusExtent {
     tree_limit: Span::from_secs(20),
 };
 
-/// icdc's contenders, and what is wanted of each: the fastest peer's time over ours with the file,
+/// icdc's variants with the requirement of each: the fastest peer's time over ours with the file,
 /// seconds with the tree.
 const OURS: [(FarEnd, Rights, bool, f64, f64); 6] = [
     (FarEnd::Ssh, Rights::All, false, 1.15, 7.0),
@@ -80,7 +80,7 @@ const OURS: [(FarEnd, Rights, bool, f64, f64); 6] = [
     (FarEnd::Daemon, Rights::Few, false, 1.0, 4.5),
 ];
 
-/// A contender with its load, and what came of its turns: one per round, until it failed.
+/// A program with its load, and the results of its runs: one per round, until it failed.
 struct Contest {
     contender: Contender,
     wanted: Option<(f64, f64)>,
@@ -89,13 +89,13 @@ struct Contest {
 }
 
 impl Contest {
-    /// Whether it moved everything, and all that the others did.
+    /// Time of a round in seconds, if it copied everything and as much as the others.
     fn took(&self, round: usize, full: ByteCount) -> Option<f64> {
         let finish = self.finishes.get(round)?;
         (finish.failure.is_none() && finish.moved.1 >= full).then(|| finish.took.as_secs_f64())
     }
 
-    /// What a reader has to know. What becomes of the other programs is in the tables.
+    /// Failures of icdc that the report mentions; those of other programs are in the tables.
     fn failures(&self, load: Load) -> Vec<String> {
         let failure = |finish: &Finish| finish.failure.clone().filter(|_| self.wanted.is_some());
         let bad = self.finishes.iter().filter_map(|finish| finish.spoilt.clone().or_else(|| failure(finish)));
@@ -177,7 +177,7 @@ fn entries<'a>(peers: &[&'static Peer], load: Load, source: impl Fn(bool) -> &'a
     let ours = OURS.into_iter().map(|(far_end, rights, known, file, tree)| {
         (Contender::Icdc(far_end, rights, known), Some((file, tree)), load == Load::Tree && known)
     });
-    // Small files do not make a rate that anything could know.
+    // Small files do not show the path's rate.
     let ours = ours.filter(|(.., is_pointless)| !is_pointless).map(|(contender, wanted, _)| (contender, wanted, false));
     let peers = peers.iter().map(|peer| (Contender::Peer(peer), None, peer.is_slow));
     ours.chain(peers)

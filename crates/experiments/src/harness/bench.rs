@@ -1,4 +1,4 @@
-//! What a scenario is run with.
+//! Parameters with which a scenario is run.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -7,31 +7,32 @@ use icdc_units::Span;
 
 use crate::harness::error::ExperimentError;
 
-/// The program that is measured, and how thoroughly.
+/// The measured program, and the extent of the measurements.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
     /// The icdc that is measured.
     pub program: &'a Path,
-    /// Fewer and shorter measurements: to see that it works.
+    /// Fewer and shorter measurements, as a check that the scenario works.
     pub quick: bool,
-    /// How often each live measurement is made, in place of what the scenario says.
+    /// Runs of each live measurement; `None` for the scenario's default.
     pub runs: Option<u64>,
     /// Only the rows whose name contains one of these are measured, in scenarios that can leave out
     /// rows; empty: all are.
     pub only: &'a [String],
-    /// So many live measurements are made at once, in scenarios whose measurements do not depend on
-    /// one another. None of several waits for a calm machine.
+    /// Live measurements that run at once, in scenarios whose measurements are independent. With
+    /// more than one, none waits for a calm machine.
     pub at_once: NonZeroUsize,
-    /// Most attempts at a live measurement that the machine spoils.
+    /// Most attempts at a live measurement that the machine disturbs.
     pub attempts: u32,
-    /// How long each live measurement waits at most for a calm machine.
+    /// Time limit of each live measurement's wait for a calm machine.
     pub patience: Span,
-    /// Gets what happens, a line at a time, from any thread.
+    /// Receives progress messages, a line at a time, from any thread.
     pub say: &'a (dyn Fn(&str) + Sync),
 }
 
 impl<'a> Bench<'a> {
-    /// All measurements, one after the other, each up to three times.
+    /// A bench with the defaults: all measurements, one after the other, each attempted up to three
+    /// times.
     #[must_use]
     pub fn of(program: &'a Path, patience: Span, say: &'a (dyn Fn(&str) + Sync)) -> Self {
         Self { program, quick: false, runs: None, only: &[], at_once: NonZeroUsize::MIN, attempts: 3, patience, say }
@@ -42,14 +43,14 @@ impl<'a> Bench<'a> {
         self.only.is_empty() || self.only.iter().any(|only| row.contains(only))
     }
 
-    /// The rows of these that are measured.
+    /// The rows that are measured; an error if there are none.
     pub(crate) fn wanted<T>(&self, mut rows: Vec<T>, name: impl Fn(&T) -> String) -> Result<Vec<T>, ExperimentError> {
         let names = rows.iter().map(&name).collect();
         rows.retain(|row| self.wants(&name(row)));
         if rows.is_empty() { Err(self.wants_none(names)) } else { Ok(rows) }
     }
 
-    /// Of these rows none is measured.
+    /// The error that none of these rows is measured.
     pub(crate) fn wants_none(&self, rows: Vec<String>) -> ExperimentError {
         ExperimentError::NoRows { only: self.only.to_vec(), rows }
     }

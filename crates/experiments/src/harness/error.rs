@@ -1,4 +1,4 @@
-//! Why a scenario could not be run.
+//! Errors of scenarios.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use icdc_lab::LabError;
 use thiserror::Error;
 
-/// Something of a scenario could not be done.
+/// Reasons why a scenario could not be run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
     /// A lab, a program or a file.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Nothing can be simulated so.
+    /// A simulation with invalid settings.
     #[error(transparent)]
     Simulation(#[from] icdc_sim::SimulationError),
-    /// Nothing is left to measure.
+    /// No row matches `--only`.
     #[error("no row has {} in its name: {}", .only.iter().map(|only| format!("{only:?}")).collect::<Vec<_>>().join(" or "), if .rows.is_empty() { "this scenario measures all its rows, leave out --only".to_owned() } else { format!("there are {}", .rows.join("; ")) })]
     NoRows {
-        /// What was asked for.
+        /// The names that were requested.
         only: Vec<String>,
-        /// Names of the rows there are.
+        /// Names of all rows.
         rows: Vec<String>,
     },
-    /// Its measurements are made one after the other.
+    /// The scenario's measurements cannot run at once.
     #[error("this scenario makes one measurement at a time: leave out --at-once")]
     OneAtATime,
-    /// No place for a scenario's files.
+    /// No usable directory for a scenario's files.
     #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
     Scratch {
         /// The directory.
         place: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
 }

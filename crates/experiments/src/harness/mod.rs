@@ -1,13 +1,13 @@
-//! What scenarios are made from.
+//! Building blocks of scenarios.
 //!
 //! | part | where |
 //! |---|---|
 //! | a scenario, what it is run with, and its errors | `scenario.rs`, `bench.rs`, `error.rs` |
-//! | one `icdc measure` in a lab of its own, and what came of it; several at once | `measurement/` |
+//! | one `icdc measure` in a lab of its own, and its result; several at once | `measurement/` |
 //! | labs and hosts for one measurement | `hosts/` |
 //! | a calm machine, and measuring again without one | `repetition/` |
-//! | what holds the sender back, and what others send meanwhile | `traffic/` |
-//! | programs: started, bounded, what they cost, where they are; files on a disk | `processes/` |
+//! | shapers of the sender's rate, and cross-traffic | `traffic/` |
+//! | programs: starting them, time limits, processor time and memory, paths; files on a disk | `processes/` |
 //! | cells of tables, medians and ranges; flows in virtual time | `figures/` |
 //! | the check of the emulator itself, a scenario | `emulator/` |
 

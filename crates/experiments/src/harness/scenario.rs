@@ -7,22 +7,22 @@ use icdc_report::Report;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 
-/// Something that can be run.
+/// An experiment that `icdc lab run` runs.
 #[derive(Debug)]
 pub struct Scenario {
-    /// By which it is called.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     pub about: &'static str,
-    /// It can leave out rows of its table ([`Bench::only`]).
+    /// Supports [`Bench::only`].
     pub(crate) has_rows: bool,
-    /// Its measurements do not depend on one another ([`Bench::at_once`]).
+    /// Supports [`Bench::at_once`]: its measurements are independent.
     pub(crate) is_parallel: bool,
     pub(crate) run: fn(&Bench<'_>) -> Result<Report, ExperimentError>,
 }
 
 impl Scenario {
-    /// Measures or simulates; gives the report. What it says meanwhile goes to `bench.say`.
+    /// Measures or simulates; returns the report. Progress messages go to `bench.say`.
     pub fn run(&self, bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         if !bench.only.is_empty() && !self.has_rows {
             return Err(bench.wants_none(Vec::new()));

@@ -1,14 +1,14 @@
 //! PSPacer's Table 5: one TCP connection over 200 ms through a router of 500 Mbit/s, by the size of
 //! the router's queue, unpaced and paced by a token bucket, policies and the wire pacer.
 //!
-//! What the paper says: with a queue of 16 KB to 1 MB, Iperf reaches 29 to 256 Mbit/s unpaced and
+//! The paper's results: with a queue of 16 KB to 1 MB, Iperf reaches 29 to 256 Mbit/s unpaced and
 //! 27 to 419 Mbit/s behind a token bucket, and loses hundreds of packets; behind PSPacer it reaches
 //! 474 Mbit/s whatever the queue, and loses none.
 //!
 //! Like the paper we count 500 Mbit/s in Ethernet frames with their check sequence, 1518 bytes for
 //! 1500: with preamble and gap the router's line has 506.6 Mbit/s, and TCP's payload of 1448 bytes
-//! per packet can reach 477. Host a is attached by 1 Gbit/s. Congestion control is BIC, as there. A policy
-//! counts payload and gets a thousandth less than would fit, all others get what fits.
+//! per packet can reach 477. Host a is attached by 1 Gbit/s. Congestion control is BIC, as there. A
+//! policy counts payload and gets a thousandth less than would fit, all others get what fits.
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Table};
@@ -45,9 +45,9 @@ pub(crate) const ROUTER: Rate = Rate::from_bits_per_second(506_587_615);
 pub(crate) const PAYLOAD: Rate = Rate::from_bits_per_second(476_460_000);
 /// Start-up is over: 5 s and ten round trips.
 pub(crate) const SETTLED: Span = Span::from_secs(7);
-/// What is reached counts as full from here on, in Mbit/s.
+/// Rate in Mbit/s from which a sender counts as full.
 const FULL: f64 = 474.0;
-/// The queue of which plots are drawn.
+/// Queue size in KiB that plots show.
 const DRAWN: u64 = 64;
 
 /// Kibibytes of the queue, and the paper's Mbit/s and lost packets: unpaced, token bucket, PSPacer.
@@ -64,7 +64,7 @@ const QUEUES: [QueueOfPaper; 5] = [
 struct Sender {
     name: &'static str,
     shaper: Shaper,
-    /// Which of the paper's it stands beside.
+    /// Index of the paper's sender that it is compared with.
     paper: Option<usize>,
     /// Whether it must be full without loss.
     is_paced: bool,
@@ -83,7 +83,7 @@ const SENDERS: [Sender; 5] = [
     Sender { name: "wire pacer", shaper: Shaper::Wire(ROUTER), paper: Some(2), is_paced: true },
 ];
 
-/// What came of one queue, by sender.
+/// Results at one queue size and sender.
 struct QueueCell {
     goodput: Spread,
     whole: Spread,
@@ -112,7 +112,7 @@ impl QueueCell {
     }
 }
 
-/// The largest of any second after start-up, in full frames.
+/// Largest burst of any second after start-up, in full frames.
 fn steady_burst(measured: &Measured) -> f64 {
     let recording = &measured.recording;
     let from = recording.data_begins(FRAME) + SETTLED.as_millis() as usize;
@@ -201,7 +201,7 @@ fn tables(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>], runs: u64) -> Vec<T
     first.into_iter().chain(besides.map(beside)).collect()
 }
 
-/// From which queue on each sender is full without loss, whatever the larger queue.
+/// The smallest queue from which on each sender is full without loss.
 fn full(queues: &[QueueOfPaper], cells: &[Vec<QueueCell>]) -> String {
     let from = |(number, sender): (usize, &Sender)| {
         let kept = cells.iter().rev().take_while(|row| row[number].is_full_without_loss()).count();

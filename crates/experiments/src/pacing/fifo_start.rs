@@ -1,14 +1,14 @@
 //! PSPacer's figure 8: the first round trips of a TCP connection over 500 Mbit/s and 200 ms with a
 //! queue of 1 MB, in windows of 500 us.
 //!
-//! What the paper shows: unpaced and behind a token bucket, a round trip's packets come in one burst
+//! The paper's results: unpaced and behind a token bucket, a round trip's packets come in one burst
 //! at the rate of the line and then nothing does until the next; the bursts fill the queue. Behind
 //! PSPacer, they are spread evenly at 500 Mbit/s or less, also while the window is small.
 //!
 //! Ours: the frames that the router's port receives, one by one. A window above the router's rate
 //! fills the queue; one with nothing is silence. How many frames follow one another at the rate of
-//! the line, in the whole run, tells how much queue a sender needs: half of them wait. Path, senders
-//! and congestion control are those of `fifo.rs`.
+//! the line, in the whole run, tells how much queue a sender needs: half of them wait. Path,
+//! senders and congestion control are those of `fifo.rs`.
 
 use std::sync::atomic::Ordering;
 
@@ -39,12 +39,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const QUEUE: ByteCount = ByteCount::from_mib(1);
 const WINDOW: Span = Span::from_micros(500);
-/// What the paper draws.
+/// Time that the paper's figure shows.
 const SHOWN: Span = Span::from_millis(2500);
 const SECONDS: u64 = 4;
 
-/// Frames at most so far apart follow one another at the rate of the line, which takes 12.3 us for
-/// each.
+/// Largest distance of frames at the rate of the line, which takes 12.3 us for each.
 const TOGETHER: Span = Span::from_micros(18);
 
 const SENDERS: [(&str, Shaper, &str); 5] = [
@@ -83,7 +82,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 impl Start {
     fn of(bench: &Bench<'_>, name: &'static str, shaper: Shaper, paper: &'static str) -> Result<Self, ExperimentError> {
         let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) };
-        // All that the line can bring, also before the first byte.
+        // All frames on the line, also those before the first byte.
         let listed = (LINE * Span::from_secs(SECONDS + 10)).as_u64() / FRAME.as_u64();
         let settings = Settings { listed, ..Settings::symmetric(direction) };
         let trial = Trial { shaper, ..Trial::new(settings, SECONDS, CONGESTION) };

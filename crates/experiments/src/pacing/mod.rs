@@ -1,4 +1,4 @@
-//! How exactly traffic is paced: by the wire pacer, by policies for sockets, by a token bucket.
+//! Accuracy of pacing: by the wire pacer, by policies for sockets, by a token bucket.
 //!
 //! | shared by several scenarios | file |
 //! |---|---|

@@ -29,21 +29,21 @@ use crate::pacing::supply;
 pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(10);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
-/// Before what counts.
+/// Start-up, which does not count.
 const SETTLING: Span = Span::from_secs(1);
-/// For so long altogether the line may have run dry: more changes the mean of a second, by which
-/// bursts are judged.
+/// Tolerated total time for which the line was idle: more would change the mean of a second, by
+/// which bursts are judged.
 const BEARABLE: Span = Span::from_micros(100);
 
-/// What came of it.
+/// Result of a measurement.
 pub(crate) struct Paced {
     /// Of each class, in order.
     pub(crate) classes: Vec<Spacing>,
     /// Share of a processor that the pacer took, what the kernel did in its name included.
     pub(crate) processor: f64,
-    /// What the pacer reported.
+    /// The pacer's report.
     pub(crate) summary: PacerSummary,
-    /// Why it must not be used, if so.
+    /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Pac
 
 fn once(bench: &Bench<'_>, rates: &[Rate], length: Span) -> Result<Paced, ExperimentError> {
     let direction = icdc_path::Settings { line_rate: Some(LINE), ..path(LINE, ROUND_TRIP, QUEUE) };
-    // All that the line brings.
+    // All frames on the line.
     let listed = (LINE * (SETTLING + length + PUBLISHED * 4)).as_u64() / FRAME.as_u64();
     let settings = Settings { listed, ..Settings::symmetric(direction) };
     let lab = TemporaryLab::new(bench, &settings)?;
@@ -108,7 +108,7 @@ pub(crate) fn frames(burst: ByteCount) -> f64 {
     burst.ratio(FRAME)
 }
 
-/// How far a rate is from the one that was asked for, in per cent.
+/// Deviation of a rate from the requested one, in per cent.
 pub(crate) fn error(rate: Rate, asked: Rate) -> f64 {
     (rate.ratio(asked) - 1.0) * 100.0
 }

@@ -1,7 +1,7 @@
 //! PSPacer's Table 4 and figure 7: five classes of 20 to 500 Mbit/s share a line of 1 Gbit/s at the
 //! same time.
 //!
-//! What the paper says: the mean of the bandwidths over two consecutive packets is 19.9, 49.9, 100,
+//! The paper's results: the mean of the bandwidths over two consecutive packets is 19.9, 49.9, 100,
 //! 304 and 500 Mbit/s, and bursts are of two packets. Such a mean is above the rate where packets
 //! are not evenly spaced, and they cannot all be: a packet of another class takes its time on the
 //! line whole. Two packets of the class of 300 Mbit/s have 6⅔ places on the line: where they take
@@ -32,7 +32,7 @@ const QUICK: Span = Span::from_secs(3);
 /// Rate in Mbit/s, and the paper's mean bandwidths over one packet and over two.
 const CLASSES: [(u64, f64, f64); 5] =
     [(20, 20.5, 19.9), (50, 33.1, 49.9), (100, 103.0, 100.0), (300, 332.0, 304.0), (500, 506.0, 500.0)];
-/// What is drawn: as much as can be told apart.
+/// Seconds that plots show: as many as remain legible.
 const DRAWN: f64 = 0.02;
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {

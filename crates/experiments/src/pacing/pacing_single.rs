@@ -1,7 +1,7 @@
 //! PSPacer's Table 2: one class to one destination, from 8 kbit/s to 930 Mbit/s on a line of 1
 //! Gbit/s.
 //!
-//! What the paper says: the mean bandwidth is within half a per cent of what was asked for (its own
+//! The paper's results: the mean bandwidth is within half a per cent of the requested one (its own
 //! count of a frame has 20 bytes less than the line takes), and bursts are of one packet, two from
 //! 500 Mbit/s on. Ours: mean rate on the wire and the largest burst of any second, as the path had
 //! received the frames, and what the pacer cost.
@@ -27,9 +27,9 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RUNS: u64 = 3;
 const LENGTH: Span = Span::from_secs(10);
 const QUICK: Span = Span::from_secs(3);
-/// A rate's frames are at least so many.
+/// Least number of frames at each rate.
 const LEAST_FRAMES: u64 = 20;
-/// From here on bursts may be of two packets.
+/// Rate from which bursts of two packets are allowed.
 const FAST: Rate = Rate::from_bits_per_second(100_000_000);
 
 struct SingleClass {

@@ -1,10 +1,11 @@
 //! PSPacer's figure 9: two pairs of hosts, each with a target of 200 Mbit/s, share a router of 500
 //! Mbit/s and 200 ms with a queue of 32 KB; the second begins later.
 //!
-//! What the paper says: where both senders run PSPacer, the two together hold 400 Mbit/s; with a
+//! The paper's results: where both senders run PSPacer, the two together hold 400 Mbit/s; with a
 //! token bucket at one of them or at both they do not, because bursts fill the short queue, and
-//! whose packets it drops is chance. The paper's second pair begins five seconds after the first and
-//! both send for about two minutes; ours send for a minute. Congestion control is BIC, as there.
+//! whose packets it drops is chance. The paper's second pair begins five seconds after the first
+//! and both send for about two minutes; ours send for a minute. Congestion control is BIC, as
+//! there.
 //!
 //! Ours: the two senders are two devices of host a, each with addresses, routes and a shaper of its
 //! own. They share the line to the path, so a wire pacer on each runs in timer mode: gap frames of
@@ -55,13 +56,13 @@ const SENDERS: [(&str, &str, &str, &str); 2] = [
     ("sender2", "02:26:33:00:01:02", "10.26.33.12", "10.26.33.22"),
 ];
 
-/// How long the first sends.
+/// Seconds for which the first sends.
 const SECONDS: u64 = 60;
 const QUICK_SECONDS: u64 = 20;
-/// So much later the second begins; it ends as much earlier.
+/// Delay of the second, which also ends earlier by this time.
 const LATER: Span = Span::from_secs(5);
 
-/// What holds the senders back.
+/// Shapers of the two senders.
 #[derive(Clone, Copy)]
 enum Senders {
     /// Each of them has a line and a shaper of its own.
@@ -107,7 +108,7 @@ impl Figures for PairRun {
 }
 
 impl PairRun {
-    /// While both have settled: each in the time since its own first byte.
+    /// Goodput while both have settled, each in the time since its own first byte.
     fn goodput(&self, flow: usize) -> f64 {
         let arrivals = Arrivals::new(&self.flows[flow].series_ms);
         let (from, to) = match flow {

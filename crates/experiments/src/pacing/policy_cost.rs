@@ -1,4 +1,4 @@
-//! What a policy costs: processor time of both ends of a flow, and of connections that are made and
+//! Cost of a policy: processor time of both ends of a flow, and of connections that are made and
 //! closed, on loopback.
 //!
 //! A policy acts when a connection is established and never again, so a flow should cost what it
@@ -39,15 +39,15 @@ const SECONDS: u64 = 4;
 const RUNS: u64 = 7;
 /// Start-up does not count.
 const WARM_UP: Span = Span::from_millis(500);
-/// Below what loopback carries, so that it is kept.
+/// Rate below loopback's capacity, so that it is reached.
 const RATE: Rate = Rate::from_bits_per_second(8_000_000_000);
-/// Where nobody is (RFC 5737).
+/// Unused addresses (RFC 5737).
 const ELSEWHERE: &str = "192.0.2.0/24";
 const HERE: &str = "127.0.0.1";
 
-/// Who says what a connection gets.
+/// Origin of a connection's rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ruler {
+enum RateSource {
     Nobody,
     /// A policy for other addresses.
     PolicyElsewhere,
@@ -59,10 +59,15 @@ enum Ruler {
     PolicyWithRate,
 }
 
-const RULERS: [Ruler; 5] =
-    [Ruler::Nobody, Ruler::PolicyElsewhere, Ruler::Policy, Ruler::Program, Ruler::PolicyWithRate];
+const RATE_SOURCES: [RateSource; 5] = [
+    RateSource::Nobody,
+    RateSource::PolicyElsewhere,
+    RateSource::Policy,
+    RateSource::Program,
+    RateSource::PolicyWithRate,
+];
 
-impl Ruler {
+impl RateSource {
     fn name(self) -> String {
         match self {
             Self::Nobody => "no policy".to_owned(),
@@ -73,7 +78,7 @@ impl Ruler {
         }
     }
 
-    /// Beside which it stands.
+    /// The variant that it is compared with.
     fn reference(self) -> Self {
         match self {
             Self::Nobody | Self::PolicyElsewhere | Self::Policy => Self::Nobody,
@@ -86,7 +91,7 @@ impl Ruler {
         match self {
             Self::Nobody | Self::Program => None,
             Self::PolicyElsewhere => Some((ELSEWHERE, rate())),
-            // More segments than anybody has under way on loopback.
+            // More segments than are ever in flight on loopback.
             Self::Policy => Some((HERE, ["--max-window".to_owned(), "65535".to_owned()])),
             Self::PolicyWithRate => Some((HERE, rate())),
         }
@@ -97,7 +102,7 @@ fn rate() -> [String; 2] {
     ["--rate".to_owned(), format!("{RATE:#}")]
 }
 
-/// What came of a turn.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 struct PolicyTurn {
     rate: Rate,
@@ -110,27 +115,27 @@ struct PolicyTurn {
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let seconds = Span::from_secs(if bench.quick { 1 } else { SECONDS });
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
-    let turns = in_turns(bench, &RULERS, runs, Ruler::name, |ruler| measure(bench, ruler, seconds))?;
+    let turns = in_turns(bench, &RATE_SOURCES, runs, RateSource::name, |source| measure(bench, source, seconds))?;
     Ok(Report { tables: vec![table(&turns, seconds)], ..Report::default() })
 }
 
 fn table(turns: &[Vec<PolicyTurn>], seconds: Span) -> Table {
-    let row = |(ruler, own): (&Ruler, &Vec<PolicyTurn>)| {
-        let place = RULERS.iter().position(|other| *other == ruler.reference()).unwrap_or_default();
-        // Round by round: what the machine is like in one is the same for all.
+    let row = |(source, own): (&RateSource, &Vec<PolicyTurn>)| {
+        let place = RATE_SOURCES.iter().position(|other| *other == source.reference()).unwrap_or_default();
+        // Round by round, so that the machine's state is the same for all.
         let ratio = |value: fn(&PolicyTurn) -> f64| {
             let pairs = own.iter().zip(&turns[place]);
             Spread::of(pairs.map(|(own, reference)| value(own) / value(reference))).hundredths()
         };
         let spread = |value: &dyn Fn(&PolicyTurn) -> f64| Spread::of(own.iter().map(value));
         vec![
-            ruler.name(),
+            source.name(),
             spread(&|turn| turn.rate.as_bits_per_second() as f64 / 1e9).tenths(""),
             spread(&|turn| turn.gigabyte).thousandths(),
             ratio(|turn| turn.gigabyte),
             spread(&|turn| turn.connection * 1e6).tenths(""),
             ratio(|turn| turn.connection),
-            ruler.reference().name(),
+            source.reference().name(),
         ]
     };
     Table {
@@ -146,40 +151,40 @@ fn table(turns: &[Vec<PolicyTurn>], seconds: Span) -> Table {
         ]
         .map(str::to_owned)
         .to_vec(),
-        rows: RULERS.iter().zip(turns).map(row).collect(),
+        rows: RATE_SOURCES.iter().zip(turns).map(row).collect(),
     }
 }
 
 /// One flow, then connections that carry nothing.
-fn measure(bench: &Bench<'_>, ruler: Ruler, seconds: Span) -> Result<PolicyTurn, ExperimentError> {
-    let failed = |error| ExperimentError::io(format!("measure {} on loopback", ruler.name()), error);
-    let _policy = match ruler.policy() {
+fn measure(bench: &Bench<'_>, source: RateSource, seconds: Span) -> Result<PolicyTurn, ExperimentError> {
+    let failed = |error| ExperimentError::io(format!("measure {} on loopback", source.name()), error);
+    let _policy = match source.policy() {
         Some((to, [option, value])) => {
             Some(InForce::put(|| Command::new(bench.program), to, &[option.as_str(), value.as_str()])?)
         }
         None => None,
     };
-    let (rate, gigabyte) = flow(ruler, seconds).map_err(failed)?;
-    let connection = connections(ruler, seconds).map_err(failed)?;
+    let (rate, gigabyte) = flow(source, seconds).map_err(failed)?;
+    let connection = connections(source, seconds).map_err(failed)?;
     Ok(PolicyTurn { rate, gigabyte, connection })
 }
 
-fn connect(ruler: Ruler, listener: &TcpListener) -> io::Result<TcpStream> {
+fn connect(source: RateSource, listener: &TcpListener) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(listener.local_addr()?)?;
-    if ruler == Ruler::Program {
+    if source == RateSource::Program {
         set_pacing_rate(&stream, RATE).map_err(io::Error::other)?;
     }
     Ok(stream)
 }
 
 /// Rate, and processor time for a gigabyte in seconds.
-fn flow(ruler: Ruler, seconds: Span) -> io::Result<(Rate, f64)> {
+fn flow(source: RateSource, seconds: Span) -> io::Result<(Rate, f64)> {
     let over = AtomicBool::new(false);
     let listener = TcpListener::bind(ANY_PORT)?;
     thread::scope(|scope| {
         let _over = Over(&over);
         let (tell, ids) = mpsc::channel();
-        let client = connect(ruler, &listener)?;
+        let client = connect(source, &listener)?;
         let (mut stream, _) = listener.accept()?;
         let over = &over;
         scope.spawn(move || send(client, &tell, over));
@@ -195,14 +200,14 @@ fn flow(ruler: Ruler, seconds: Span) -> io::Result<(Rate, f64)> {
 }
 
 /// Processor time of one connection, in seconds.
-fn connections(ruler: Ruler, seconds: Span) -> io::Result<f64> {
+fn connections(source: RateSource, seconds: Span) -> io::Result<f64> {
     let listener = TcpListener::bind(ANY_PORT)?;
     let spent = || processor_time::of_thread(gettid());
     let (until, before, mut made) = (clock::now() + seconds, spent(), 0_u32);
     while clock::now() < until {
-        let client = connect(ruler, &listener)?;
+        let client = connect(source, &listener)?;
         let (server, _) = listener.accept()?;
-        // Whoever closes first keeps the port for a minute: a reset frees it.
+        // The end that closes first keeps the port for a minute (TIME-WAIT): a reset frees it.
         rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO))?;
         drop((client, server));
         made += 1;

@@ -1,4 +1,4 @@
-//! How fast and how evenly the frames of one flow reached the path, by the wire's list of them.
+//! Rate and evenness of the frames of one flow at the path, by the wire's list of them.
 //!
 //! As PSPacer's authors measure it (Takano et al., 2006, section 4): the bandwidth over every n
 //! consecutive packets, and the burst, which is the longest queue before a virtual bottleneck that
@@ -14,7 +14,7 @@ use crate::harness::error::ExperimentError;
 /// Windows of the burst.
 const WINDOW: Span = Span::from_secs(1);
 
-/// The wire writes its list ten times a second.
+/// Time after which the wire's list is complete (written ten times a second).
 pub(crate) const PUBLISHED: Span = Span::from_millis(300);
 
 /// The frames that host a has sent so far, as the wire lists them.
@@ -37,7 +37,7 @@ pub(crate) struct Bandwidths {
 }
 
 impl Spacing {
-    /// Of what goes to `to` and reached the path between two times.
+    /// The frames to `to` that reached the path between two times.
     pub(crate) fn of(listed: &[Listed], to: u32, from: Time, until: Time) -> Self {
         let is_meant = |frame: &&Listed| frame.to == to && (from..until).contains(&frame.at);
         Self { frames: listed.iter().filter(is_meant).map(|frame| (frame.at, frame.length)).collect() }
@@ -52,8 +52,8 @@ impl Spacing {
         self.frames.iter().skip(1).map(|&(_, length)| length).sum::<ByteCount>() / (*last - *first)
     }
 
-    /// When each run of `count` frames ended, in seconds since the first frame, and its bandwidth
-    /// in bits per second.
+    /// End of each run of `count` frames, in seconds since the first frame, and its bandwidth in
+    /// bits per second.
     pub(crate) fn bandwidths(&self, count: usize) -> impl Iterator<Item = (f64, f64)> {
         self.frames.windows(count + 1).map(move |run| {
             let (before, after) = (run[0].0, run[count].0);

@@ -16,14 +16,14 @@ use crate::harness::traffic::cross_traffic::{FRAME, PAYLOAD};
 
 /// All destinations.
 const NETWORK: &str = "10.27.0.0/16";
-/// Time between two looks at what has to be sent.
+/// Sending interval.
 const TICK: Span = Span::from_millis(1);
-/// What a class has waiting from the start, of its rate, and at least in frames.
+/// Initial reserve of a class, as time at its rate, and at least in frames.
 const RESERVE: Span = Span::from_millis(80);
 const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
 /// Datagrams of one call.
 const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
-/// So much more than the class may send is supplied: 101 %.
+/// Supplied rate relative to that of the class: 101 %.
 const SURPLUS: (u64, u64) = (101, 100);
 
 /// Address of a destination.
@@ -36,12 +36,12 @@ fn reserve(rate: Rate) -> ByteCount {
     (rate * RESERVE).max(LEAST_RESERVE)
 }
 
-/// For so long none of these classes runs dry if nothing is supplied.
+/// Time for which none of these classes becomes empty without supply.
 pub(crate) fn bears(rates: &[Rate]) -> Span {
     rates.iter().map(|rate| reserve(*rate) / *rate).min().unwrap_or(RESERVE)
 }
 
-/// What a class's queue has to hold so that nothing of the reserve is lost.
+/// Queue that a class needs to hold the reserve.
 pub(crate) fn queue(rate: Rate) -> ByteCount {
     reserve(rate) * 3 / 2
 }
@@ -52,9 +52,9 @@ pub(crate) fn prepare(lab: &Lab) -> Result<(), LabError> {
     lab.on(Host::A, || program::ip(&["route", "add", NETWORK, "via", "10.26.33.2"], ""))
 }
 
-/// Supplies each destination with its rate until `over`; the calling thread is on host a from then
-/// on. Gives the longest time for which it was kept from doing so: more than the reserve may have
-/// left classes without anything to send.
+/// Supplies each destination with its rate until `over`; moves the calling thread to host a.
+/// Returns the longest stall of the thread: a stall longer than the reserve may have left classes
+/// empty.
 pub(crate) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, ExperimentError> {
     let failed = |error| ExperimentError::io("send datagrams", error);
     lab.enter(Host::A)?;

@@ -1,4 +1,4 @@
-//! What the receiver's acknowledgements make of each algorithm, on the path of Table 1 (Yamamoto):
+//! Effect of the receiver's acknowledgements on each algorithm, on the path of Table 1 (Yamamoto):
 //! ten minutes at 1 Gbit/s and 300 ms, simulated, with an acknowledgement for every packet up to
 //! one for eight.
 //!

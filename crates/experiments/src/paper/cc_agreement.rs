@@ -1,6 +1,6 @@
-//! How far the simulator agrees with the kernel: mean goodput of the same flow through the same
-//! path, live and in virtual time: reno and cubic, which both have of their own, on six paths, and
-//! on the two longest those whose C file runs on both sides.
+//! Agreement of the simulator with the kernel: mean goodput of a flow through the same path, live
+//! and in virtual time, for reno and cubic, which both implement, on six paths, and on the two
+//! longest for the algorithms whose C file runs on both sides.
 //!
 //! Live and simulated path lose by the same seed, so that the same packets meet the same fate as
 //! long as both sides send the same. Both senders are paced at the path's rate of payload alone,
@@ -31,7 +31,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// A path, and for how long it is used.
+/// A path, and the length of a run.
 struct AgreementPath {
     megabits: u64,
     round_trip_ms: u64,
@@ -50,7 +50,7 @@ const CASES: [AgreementPath; 6] = [
     AgreementPath { megabits: 1000, round_trip_ms: 300, queue: 0.1, loss: 1e-6, seconds: 30 },
 ];
 
-/// Algorithms, and on how many of the paths, the last ones.
+/// Algorithms, and the number of paths, counted from the last, on which each runs.
 const ALGORITHMS: [(&str, usize); 6] =
     [("reno", 6), ("cubic", 6), ("bic", 2), ("htcp", 2), ("highspeed", 2), ("scalable", 2)];
 const SEEDS: u64 = 3;

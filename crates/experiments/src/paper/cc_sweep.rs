@@ -1,4 +1,4 @@
-//! What each congestion control makes of rate, round-trip time and random loss: one flow,
+//! Throughput of each congestion control by rate, round-trip time and random loss: one flow,
 //! simulated.
 //!
 //! An algorithm's window W where a share p of the packets is lost follows its response function: W
@@ -132,7 +132,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report)
 }
 
-/// What the reader has to know about each rate.
+/// Conditions of the simulations at each rate.
 fn conditions(grid: &Grid) -> Table {
     let row = |line: &SweepPath| {
         let path = line.path(Span::ZERO, ByteCount::ZERO);

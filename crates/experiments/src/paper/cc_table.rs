@@ -50,7 +50,7 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 
-/// How much is measured.
+/// Extent of the measurements.
 struct TableExtent {
     algorithms: usize,
     seconds: u64,
@@ -58,11 +58,11 @@ struct TableExtent {
     runs: u64,
 }
 
-/// The paper's.
+/// Seconds of a run, as in the paper.
 pub(crate) const SECONDS: u64 = 600;
 const WHOLE: TableExtent = TableExtent { algorithms: ALGORITHMS.len(), seconds: SECONDS, runs: 5 };
 const QUICK: TableExtent = TableExtent { algorithms: 1, seconds: 5, runs: 1 };
-/// For each live run so many are simulated: the first with its seed, the others with more.
+/// Simulations for each live run: the first with its seed, the others with further seeds.
 const SIMULATED: u64 = 4;
 
 /// An algorithm at a loss ratio.
@@ -106,7 +106,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report(&extent, &cells))
 }
 
-/// As the live runs were.
+/// Simulates the conditions of the live runs.
 fn simulate(bench: &Bench<'_>, extent: &TableExtent, cells: &mut [AlgorithmRuns]) -> Result<(), ExperimentError> {
     let seeds = extent.runs * SIMULATED;
     let simulations = |cell: &AlgorithmRuns| -> Vec<_> {
@@ -130,7 +130,7 @@ fn simulate(bench: &Bench<'_>, extent: &TableExtent, cells: &mut [AlgorithmRuns]
 }
 
 fn report(extent: &TableExtent, cells: &[AlgorithmRuns]) -> Report {
-    // Beside less time than the paper's its values would mislead.
+    // The paper's values only compare with runs of the same length.
     let paper = |cell: &AlgorithmRuns| cell.paper.filter(|_| extent.seconds == WHOLE.seconds);
     let row = |cell: &AlgorithmRuns| {
         let (live, simulated) = (measured::goodput(&cell.live), simulated::goodput(&cell.simulated));

@@ -1,4 +1,4 @@
-//! How two flows share a path: every algorithm beside Reno, beside CUBIC, and beside itself,
+//! Fairness of two flows on one path: every algorithm beside Reno, beside CUBIC, and beside itself,
 //! simulated.
 //!
 //! Both have the same round trip. Shares are of the payload that arrives in the second half of the
@@ -72,7 +72,7 @@ impl FairnessPath {
     }
 }
 
-/// Beside whom an algorithm runs.
+/// The algorithm of the other flow.
 #[derive(Clone, Copy)]
 enum Rival {
     Named(&'static str),
@@ -97,12 +97,12 @@ impl Rival {
     }
 }
 
-/// What came of the runs of an algorithm beside a rival.
+/// Results of the runs of an algorithm beside a rival.
 struct SharedPath {
     /// The algorithm's share; beside itself, the share of the flow that began first.
     share: Spread,
     fairness: Spread,
-    /// Of what payload can reach, by both.
+    /// Share of the path's payload rate that both use together.
     used: Spread,
 }
 
@@ -140,7 +140,7 @@ fn measure(bench: &Bench<'_>, line: &FairnessPath, rival: Rival) -> Result<Vec<V
     let payload = payload_rate(&line.settings(QUEUES[0]).forward);
     let shared = |runs: &[Shares]| {
         let first = |(run, shares): (usize, &Shares)| match rival {
-            // Of two equals only who came first can be told apart.
+            // Two equal flows only differ in their order.
             Rival::Itself => shares.share(run % 2),
             Rival::Named(_) => shares.share(0),
         };
@@ -195,7 +195,7 @@ fn heat_map(line: &FairnessPath, rival: Rival, shared: &[Vec<SharedPath>]) -> He
     HeatMap::new(&title, Unit::Number, rows, columns, values).between(0.5, 1.0)
 }
 
-/// What a flow of the rival keeps beside each algorithm.
+/// Share of a rival's flow beside each algorithm.
 fn plot(line: &FairnessPath, rival: &str, shared: &[Vec<SharedPath>]) -> Plot {
     let series = icdc_cc::all().iter().zip(shared).map(|(algorithm, shared)| {
         let point = |(tenths, shared): (&u64, &SharedPath)| (*tenths as f64 / 10.0, 1.0 - shared.share.median);

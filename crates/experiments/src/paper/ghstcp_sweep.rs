@@ -1,5 +1,4 @@
-//! gHSTCP's parameters: what each choice reaches alone, and what it leaves to a Reno flow beside
-//! it, simulated.
+//! gHSTCP's parameters: throughput of each choice alone, and of a Reno flow beside it, simulated.
 //!
 //! The path is that of the experiments with split TCP (Yamanegi et al.): bottleneck 70 Mbit/s,
 //! round trips of 18 ms (Tokyo–Osaka), and as far as Okinawa: 43 ms if the paper's 25 ms of added
@@ -40,8 +39,8 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// What the paper says of the throughput at the longer round trip, and of what a Reno flow beside
-/// it loses.
+/// The paper's statements on the throughput at the longer round trip, and on the loss of a Reno
+/// flow beside it.
 const REFERENCES: [(&str, [&str; 2]); 3] =
     [("reno", ["short", ""]), ("highspeed", ["better", "much"]), ("ghstcp", ["better still", "little"])];
 
@@ -51,13 +50,13 @@ const SAMPLES_PER_RTT: [i64; 3] = [2, 8, 32];
 const CRITICAL: [i64; 4] = [0, 166, 236, 316];
 /// HighSpeed's, half, the mode's.
 const DECREASE: [i64; 3] = [0, 1, 2];
-/// By so much hosts and their timers blur round-trip times at least.
+/// Least jitter that hosts and their timers add to round-trip times.
 const JITTER: Span = Span::from_micros(200);
 const LOW_WINDOW: [i64; 4] = [19, 38, 76, 152];
 
 struct SweepExtent {
     duration: Span,
-    /// What arrives before does not count.
+    /// Time before which arrivals do not count.
     from: Span,
     runs: u64,
 }
@@ -87,7 +86,7 @@ impl ParameterSet {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Whom it is drawn with: one of [`GROUPS`].
+    /// Its series in plots: one of [`GROUPS`].
     fn group(&self) -> &'static str {
         let [initial, formula, fast, half, by_mode, highspeed, reno] = GROUPS;
         match (self.algorithm, self.parameter("decrease")) {
@@ -138,7 +137,7 @@ fn cases(quick: bool) -> Vec<ParameterSet> {
     cases
 }
 
-/// What came of a case at a round trip.
+/// Results of a case at one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Throughputs {
     /// Throughput alone, bit/s.
@@ -244,7 +243,7 @@ fn table(extent: &SweepExtent, cases: &[ParameterSet], found: &[Vec<Throughputs>
         row.extend(names.map(|name| case.parameter(name).map_or_else(String::new, |value| value.to_string())));
         for found in found {
             let one = &found[index];
-            // Of gHSTCP only: the references are no choices of its parameters.
+            // Only for gHSTCP: the references are no choices of its parameters.
             let front = case.algorithm == "ghstcp" && is_front(&of_ghstcp(cases, found), one);
             row.push(format!("{:.1}", one.alone / 1e6));
             row.extend([one.left.megabits(), one.share.percent(), if front { "●" } else { "" }.to_owned()]);

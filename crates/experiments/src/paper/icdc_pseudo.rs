@@ -1,7 +1,7 @@
 //! The ICDC paper's figures 5, 6, 9, 10 and 11 on an emulated path: 1 Gbit/s and 302 ms, one stream
 //! of BIC, unpaced, paced by its socket, and with longer gaps between the frames.
 //!
-//! What the paper shows (Tanida, Inaba, Hiraki): unpaced, the throughput in windows of 1 ms and of
+//! The paper's results (Tanida, Inaba, Hiraki): unpaced, the throughput in windows of 1 ms and of
 //! 1000 ms differ widely, because TCP sends a round trip's worth in a burst and then waits; with
 //! inter-packet gaps of 167 bytes in place of 12, both coincide at 860 Mbit/s. On a real path with
 //! traffic of others, the unpaced stream is unstable and the paced one holds 860 Mbit/s, although
@@ -53,12 +53,12 @@ const OTHERS: CrossTraffic =
     CrossTraffic { rate: Rate::from_bits_per_second(50_000_000), quiet: FIVE_SECONDS, half_period: FIVE_SECONDS };
 const FIVE_SECONDS: Span = Span::from_secs(5);
 const SECONDS: u64 = 40;
-/// From disk to disk.
+/// A copy from disk to disk.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
 const QUICK_SIZE: ByteCount = ByteCount::new(300_000_000);
 const RUNS: u64 = 3;
 
-/// What paces the stream.
+/// Pacing of the stream.
 #[derive(Clone, Copy, PartialEq)]
 enum Pacing {
     Nothing,
@@ -66,9 +66,9 @@ enum Pacing {
     Gaps,
 }
 
-/// Where the stream goes.
+/// Conditions of the stream: alone, beside cross-traffic, or from disk to disk.
 #[derive(Clone, Copy, PartialEq)]
-enum Ground {
+enum Conditions {
     Alone,
     BesideOthers,
     DiskToDisk,
@@ -76,13 +76,13 @@ enum Ground {
 
 struct Stream {
     pacing: Pacing,
-    ground: Ground,
+    conditions: Conditions,
     /// Figure, and what it shows: the mean, and the windows of a millisecond.
     paper: [&'static str; 3],
     runs: Vec<StreamRun>,
 }
 
-/// What came of one.
+/// Result of a stream.
 struct StreamRun {
     recording: Recording,
     samples: Vec<(f64, SenderSample)>,
@@ -91,18 +91,19 @@ struct StreamRun {
     retransmitted: u64,
     lateness: Span,
     spoilt: Option<String>,
-    /// How long data came, in milliseconds: what a sender repeats when its receiver has gone is none.
+    /// Time for which data came, in milliseconds, without retransmissions after the receiver has
+    /// ended.
     length: usize,
 }
 
-const STREAMS: [(Pacing, Ground, [&str; 3]); 7] = [
-    (Pacing::Nothing, Ground::Alone, ["5", "", "differ widely"]),
-    (Pacing::Socket, Ground::Alone, ["", "", ""]),
-    (Pacing::Gaps, Ground::Alone, ["6", "860", "coincide"]),
-    (Pacing::Nothing, Ground::BesideOthers, ["9", "unstable", "differ widely"]),
-    (Pacing::Socket, Ground::BesideOthers, ["", "", ""]),
-    (Pacing::Gaps, Ground::BesideOthers, ["10", "860", "scatter"]),
-    (Pacing::Gaps, Ground::DiskToDisk, ["11", "86 % of the bottleneck", ""]),
+const STREAMS: [(Pacing, Conditions, [&str; 3]); 7] = [
+    (Pacing::Nothing, Conditions::Alone, ["5", "", "differ widely"]),
+    (Pacing::Socket, Conditions::Alone, ["", "", ""]),
+    (Pacing::Gaps, Conditions::Alone, ["6", "860", "coincide"]),
+    (Pacing::Nothing, Conditions::BesideOthers, ["9", "unstable", "differ widely"]),
+    (Pacing::Socket, Conditions::BesideOthers, ["", "", ""]),
+    (Pacing::Gaps, Conditions::BesideOthers, ["10", "860", "scatter"]),
+    (Pacing::Gaps, Conditions::DiskToDisk, ["11", "86 % of the bottleneck", ""]),
 ];
 
 /// Gap frames need a line that they fill.
@@ -122,39 +123,39 @@ impl Stream {
             Pacing::Socket => "paced by the socket",
             Pacing::Gaps => "gaps of 167 bytes",
         };
-        let ground = match self.ground {
-            Ground::Alone => "",
-            Ground::BesideOthers => ", beside others",
-            Ground::DiskToDisk => ", disk to disk",
+        let conditions = match self.conditions {
+            Conditions::Alone => "",
+            Conditions::BesideOthers => ", beside others",
+            Conditions::DiskToDisk => ", disk to disk",
         };
-        format!("{pacing}{ground}")
+        format!("{pacing}{conditions}")
     }
 
     fn shaper(&self) -> Shaper {
         if self.pacing == Pacing::Gaps { Shaper::Wire(WITH_GAPS) } else { Shaper::Nothing }
     }
 
-    /// From memory to memory.
+    /// A measurement from memory to memory.
     fn measure(&self, bench: &Bench<'_>, seconds: u64) -> Result<StreamRun, ExperimentError> {
         let trial = Trial {
             rate: (self.pacing == Pacing::Socket).then_some(PACED),
             shaper: self.shaper(),
-            // Unpaced or beside others, windows of a millisecond differ by more than a stall of this
-            // machine could make them differ.
-            resolution: match (self.pacing, self.ground) {
-                (Pacing::Socket | Pacing::Gaps, Ground::Alone) => Resolution::Milliseconds,
+            // Unpaced or beside others, windows of a millisecond differ by more than a stall of
+            // this machine could make them differ.
+            resolution: match (self.pacing, self.conditions) {
+                (Pacing::Socket | Pacing::Gaps, Conditions::Alone) => Resolution::Milliseconds,
                 _ => Resolution::Means,
             },
             ..Trial::new(settings(self.pacing), seconds, CONGESTION)
         };
-        if self.ground == Ground::BesideOthers {
+        if self.conditions == Conditions::BesideOthers {
             let beside = trial::run_beside(bench, &trial, |lab, over| OTHERS.send(lab, over))?;
             return Ok(StreamRun::of(beside.0));
         }
         trial::run(bench, &trial).map(StreamRun::of)
     }
 
-    /// From disk to disk.
+    /// A copy from disk to disk.
     fn copy(&self, bench: &Bench<'_>, size: ByteCount) -> Result<StreamRun, ExperimentError> {
         let scratch = Scratch::on_disk(size * 2)?;
         let source = scratch.file("data", size)?;
@@ -204,7 +205,7 @@ impl StreamRun {
         }
     }
 
-    /// What the path delivered in the second half, Mbit/s of payload.
+    /// Payload that the path delivered in the second half, Mbit/s.
     fn steady(&self) -> f64 {
         let (from, to) = self.half();
         payload(self.recording.mean_rate_between(from, to), &settings(Pacing::Nothing)) / 1e6
@@ -221,11 +222,11 @@ impl StreamRun {
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let (seconds, size) = if bench.quick { (10, QUICK_SIZE) } else { (SECONDS, SIZE) };
-    let streams = STREAMS.map(|(pacing, ground, paper)| Stream { pacing, ground, paper, runs: Vec::new() });
+    let streams = STREAMS.map(|(pacing, conditions, paper)| Stream { pacing, conditions, paper, runs: Vec::new() });
     let mut streams = bench.wanted(streams.into(), Stream::name)?;
-    let once = |bench: &Bench<'_>, stream: &Stream, _| match stream.ground {
-        Ground::DiskToDisk => stream.copy(bench, size),
-        Ground::Alone | Ground::BesideOthers => stream.measure(bench, seconds),
+    let once = |bench: &Bench<'_>, stream: &Stream, _| match stream.conditions {
+        Conditions::DiskToDisk => stream.copy(bench, size),
+        Conditions::Alone | Conditions::BesideOthers => stream.measure(bench, seconds),
     };
     at_once::repeat(bench, runs, &mut streams, Stream::name, once, |stream, run| stream.runs.push(run))?;
     let all = streams.iter().flat_map(|stream| stream.runs.iter().map(|run| (stream.name(), &run.spoilt)));

@@ -1,4 +1,4 @@
-//! How long a connection takes to fill the path, by round-trip time.
+//! Time that a connection takes to fill the path, by round-trip time.
 //!
 //! The paper's values (Tamatsukuri et al., 10 Gbit/s, buffers tuned): about 2 s at 100 ms, 5 to 6 s
 //! at 400 ms, 8 s at 500 ms to full rate. Slow start doubles per round trip, so the time grows with
@@ -40,8 +40,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let (mut rows, mut plots, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for &(round_trip, paper) in cases {
         (bench.say)(&format!("round trip {round_trip}"));
-        // As much queue as fills the path: what start-up itself takes shows, not what losing its
-        // overshoot costs.
+        // The queue holds one bandwidth-delay product, so that the time of start-up itself shows,
+        // without losses by its overshoot.
         let settings = Settings::symmetric(path(RATE, round_trip, RATE * round_trip));
         let seconds = if bench.quick { 6 } else { 20 };
         let measured = trial::run(bench, &Trial::new(settings, seconds, "cubic"))?;

@@ -1,6 +1,6 @@
 //! The 10 Gbit/s paper's figures 3 to 6, 9 and 15 at the rate that it had: 10 Gbit/s, up to 500 ms.
 //!
-//! What the paper shows (Tamatsukuri et al.): the peak rate is that of a local connection at any
+//! The paper's results (Tamatsukuri et al.): the peak rate is that of a local connection at any
 //! round trip, once the buffers are three times RTT × bandwidth (figures 3 and 6, IPv6; 9, IPv4);
 //! start-up takes about 2 s at 100 ms, 6 s at 400 ms and 8 s at 500 ms (figures 4, 5 and 15).
 //!
@@ -47,7 +47,7 @@ const SIMULATED: Span = Span::from_secs(30);
 /// The paper's kernel had BIC; today's have CUBIC, whose slow start ends before it loses.
 const ALGORITHMS: [&str; 2] = ["bic", "cubic"];
 const SECOND: Span = Span::from_secs(1);
-/// What the paper says of start-up, in seconds.
+/// The paper's start-up times, in seconds.
 const STARTS: [(Span, &str); 5] = [
     (ROUND_TRIPS[1], "about 2"),
     (ROUND_TRIPS[2], ""),

@@ -1,6 +1,6 @@
 //! Rate against the size of the socket buffers, by round-trip time, protocol and MTU.
 //!
-//! What the paper shows (Tamatsukuri et al., figures 3 and 6): a connection needs buffers of three
+//! The paper's results (Tamatsukuri et al., figures 3 and 6): a connection needs buffers of three
 //! times what fills the path (RTT × bandwidth), because Linux advertises half of a receive buffer
 //! and overhead takes of the rest; IPv4 and IPv6 are equal within noise; jumbo frames cost less and
 //! so reach more where the processor limits. The paper's peak is that of 10 Gbit/s hardware, so the
@@ -30,8 +30,7 @@ const ROUND_TRIPS: [Span; 5] =
     [Span::ZERO, Span::from_millis(100), Span::from_millis(200), Span::from_millis(300), Span::from_millis(400)];
 /// Buffers in halves of the bandwidth-delay product, and the paper's finding.
 const HALVES: [(u64, &str); 5] = [(1, ""), (2, ""), (4, ""), (6, "full"), (8, "full")];
-/// Where there is no delay, the product is taken for a round trip of this: what two stacks and a
-/// queue take.
+/// Least round trip for the bandwidth-delay product: the delay of two stacks and a queue.
 const LEAST_ROUND_TRIP: Span = Span::from_millis(1);
 
 struct BufferSize {

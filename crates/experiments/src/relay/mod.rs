@@ -1,11 +1,11 @@
-//! What relays (split TCP) do for hosts that nobody tunes, what they cost, and where they stand
-//! best.
+//! Experiments on relays (split TCP): their benefit for untuned hosts, their cost, and their best
+//! placement.
 //!
 //! | shared by several scenarios | file |
 //! |---|---|
 //! | the TCP-proxy paper's path | `paper_path.rs` |
 //! | plain hosts at both ends of a row of labs | `plain_hosts.rs` |
-//! | what those hosts send each other | `plain_flow.rs` |
+//! | flows between those hosts | `plain_flow.rs` |
 //! | relays on the row | `relays.rs` |
 //! | one measurement through relays or without them | `relayed.rs` |
 

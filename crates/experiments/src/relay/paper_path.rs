@@ -10,7 +10,7 @@ use crate::harness::hosts::paths::path;
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);
 /// Tokyo–Osaka, and as far as Okinawa: the paper adds 25 ms, of the round trip or each way.
 pub(crate) const ROUND_TRIPS: [Span; 3] = [Span::from_millis(18), Span::from_millis(43), Span::from_millis(68)];
-/// What waits at the bottleneck at most.
+/// Queue at the bottleneck.
 pub(crate) const QUEUE: ByteCount = ByteCount::new(100_000);
 /// From here on hosts scale their windows.
 pub(crate) const UNSCALED: ByteCount = ByteCount::from_kib(64);
@@ -20,7 +20,7 @@ pub(crate) fn settings(round_trip: Span) -> Settings {
     Settings::symmetric(path(RATE, round_trip, QUEUE))
 }
 
-/// Name of what is between the hosts.
+/// Name of the connection between the hosts: direct, or relays with this congestion control.
 pub(crate) fn between(cc: Option<&str>) -> String {
     cc.map_or_else(|| "direct".to_owned(), |cc| format!("{cc} between relays"))
 }

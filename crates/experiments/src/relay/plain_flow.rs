@@ -21,34 +21,34 @@ use crate::harness::error::ExperimentError;
 use crate::harness::measurement::arrivals::Arrivals;
 use crate::relay::plain_hosts::Row;
 
-/// What does not happen by then never will.
-const PATIENCE: Span = Span::from_secs(30);
-/// How long a wait is between two looks at whether all is over.
+/// Time limit of each step.
+const TIMEOUT: Span = Span::from_secs(30);
+/// Interval of the checks whether all is over.
 const STEP: Span = Span::from_millis(200);
-/// What the receiver counts by.
+/// Length of a bin of the receiver's count.
 const BIN: Span = Span::from_millis(1);
 
-/// From the near host to the far one.
+/// A flow from the near host to the far one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainFlow {
     /// Port on the far host.
     pub(crate) port: u16,
-    /// To whom the sender connects, if not to the far host itself.
+    /// Address of the relay to which the sender connects, if not to the far host itself.
     pub(crate) relay: Option<SocketAddrV4>,
     /// Congestion control of the sender.
     pub(crate) congestion: &'static str,
-    /// Of both sockets.
+    /// Buffers of both sockets.
     pub(crate) buffer: ByteCount,
-    /// Before it begins.
+    /// Delay before it begins.
     pub(crate) delay: Span,
-    /// From its first byte on.
+    /// Length from its first byte on.
     pub(crate) lasts: Span,
 }
 
-/// What the receiver got.
+/// Data that the receiver read.
 #[derive(Clone, Debug)]
 pub(crate) struct Carried {
-    /// When its first byte came.
+    /// Time of its first byte.
     pub(crate) first_byte: Time,
     /// Bytes of each millisecond since.
     pub(crate) series_ms: Vec<u32>,
@@ -74,15 +74,15 @@ impl Carried {
 }
 
 impl PlainFlow {
-    /// Sends and receives. `at_end` is asked once the receiver has stopped counting, while the
-    /// connection still stands.
+    /// Sends and receives. `at_end` is called once the receiver has stopped counting, while the
+    /// connection is still open.
     pub(crate) fn run<T>(&self, row: &Row, at_end: impl FnOnce() -> T) -> Result<(Carried, T), ExperimentError> {
         let over = AtomicBool::new(false);
         let listener = self.listen(row)?;
         thread::scope(|scope| {
             let receiver = scope.spawn(|| {
                 let received = row.far.inside(|| self.receive(&listener, &over).map_err(failed("receive")));
-                // Nobody sends to a receiver that is gone.
+                // A sender whose receiver has ended stops.
                 over.fetch_or(received.is_err(), Ordering::Relaxed);
                 received
             });
@@ -94,7 +94,7 @@ impl PlainFlow {
             let received = receiver.join().expect("receiving does not panic");
             let at_end = at_end();
             over.store(true, Ordering::Relaxed);
-            // Why the sender failed tells more than that nothing came.
+            // The sender's error says more than the receiver's lack of data.
             sender.join().expect("sending does not panic")?;
             let (_stream, carried) = received?;
             Ok((carried, at_end))
@@ -113,7 +113,7 @@ impl PlainFlow {
     }
 
     fn receive(&self, listener: &TcpListener, over: &AtomicBool) -> io::Result<(TcpStream, Carried)> {
-        let mut stream = accept(listener, self.delay + PATIENCE, over)?;
+        let mut stream = accept(listener, self.delay + TIMEOUT, over)?;
         stream.set_read_timeout(Some(STEP.into()))?;
         let (mut buffer, mut bytes) = (vec![0; 256 << 10], Vec::new());
         let (begun, mut first_byte) = (clock::now(), None);
@@ -138,7 +138,7 @@ impl PlainFlow {
                     bytes.resize(bytes.len().max(bin + 1), 0);
                     bytes[bin] += count as u32;
                 }
-                None if over.load(Ordering::Relaxed) || now - begun > PATIENCE => {
+                None if over.load(Ordering::Relaxed) || now - begun > TIMEOUT => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 None => {}
@@ -159,35 +159,35 @@ impl PlainFlow {
             match stream.write(&zeros) {
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
-                // The receiver had enough.
+                // The receiver has ended on purpose.
                 Err(_) if over.load(Ordering::Relaxed) => break,
                 Err(error) => return Err(error),
             }
         }
-        // What still waits is not wanted.
+        // Queued data is discarded.
         Ok(sockopt::set_socket_linger(&stream, Some(Span::ZERO.into()))?)
     }
 
-    /// With everything in place that has to be before the handshake: whoever chooses another
-    /// algorithm later keeps the pacing of the first.
+    /// Connects with all options set before the handshake: a later change of the algorithm would
+    /// keep the pacing of the first.
     fn connect(&self, row: &Row) -> io::Result<TcpStream> {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
         sockopt::set_tcp_congestion(&socket, self.congestion)?;
         // It bounds connect as well.
-        sockopt::set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE.into()))?;
+        sockopt::set_socket_timeout(&socket, Timeout::Send, Some(TIMEOUT.into()))?;
         rustix::net::connect(&socket, &self.relay.unwrap_or(SocketAddrV4::new(row.far_address(), self.port)))?;
         Ok(TcpStream::from(socket))
     }
 
-    /// From the call of `connect` to the first byte of an answer to a question of one byte.
+    /// Time from the call of `connect` to the first byte of an answer to a request of one byte.
     pub(crate) fn first_answer(&self, row: &Row) -> Result<Span, ExperimentError> {
         let over = AtomicBool::new(false);
         let listener = self.listen(row)?;
         thread::scope(|scope| {
             let answering = scope.spawn(|| {
                 let answer = || -> io::Result<()> {
-                    let mut stream = accept(&listener, PATIENCE, &over)?;
-                    stream.set_read_timeout(Some(PATIENCE.into()))?;
+                    let mut stream = accept(&listener, TIMEOUT, &over)?;
+                    stream.set_read_timeout(Some(TIMEOUT.into()))?;
                     stream.read_exact(&mut [0])?;
                     stream.write_all(&[0])
                 };
@@ -198,7 +198,7 @@ impl PlainFlow {
                     let begun = clock::now();
                     let mut stream = self.connect(row)?;
                     stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(PATIENCE.into()))?;
+                    stream.set_read_timeout(Some(TIMEOUT.into()))?;
                     stream.write_all(&[0])?;
                     stream.read_exact(&mut [0])?;
                     Ok(clock::now() - begun)
@@ -220,7 +220,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// The first connection, unless patience or all is over before it comes.
+/// The first connection, unless the time limit or `over` comes first.
 pub(crate) fn accept(listener: &TcpListener, patience: Span, over: &AtomicBool) -> io::Result<TcpStream> {
     let until = clock::now() + patience;
     let step = Timespec::try_from(Duration::from(STEP)).ok();

@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) far: PlainHost,
 }
 
-/// How hosts are that nobody can tune.
+/// Settings of untuned hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     /// Congestion control of the sender.
@@ -41,7 +41,7 @@ pub(crate) struct Plain {
 }
 
 impl Row {
-    /// Makes a lab for each leg, the plain hosts, and everybody's routes.
+    /// Makes a lab for each leg, the plain hosts, and all routes.
     pub(crate) fn new(bench: &Bench<'_>, legs: &[Settings], plain: Plain) -> Result<Self, ExperimentError> {
         let labs = legs.iter().map(|leg| TemporaryLab::new(bench, leg)).collect::<Result<Vec<_>, _>>()?;
         if labs.iter().any(|lab| lab.record.user_namespace) {
@@ -63,7 +63,7 @@ impl Row {
         let end = [
             ("tcp_congestion_control", USUAL),
             ("tcp_window_scaling", scaling),
-            // What one run learned of the path is not passed on to the next.
+            // Each run starts without the path metrics of an earlier one.
             ("tcp_no_metrics_save", "1"),
         ];
         for (host, net, own) in [(&row.near, 0, 1), (&row.far, row.last_net(), 2)] {
@@ -81,7 +81,7 @@ impl Row {
         self.labs.len()
     }
 
-    /// Where the far host is.
+    /// Address of the far host.
     pub(crate) fn far_address(&self) -> Ipv4Addr {
         address(self.last_net(), 2)
     }
@@ -114,7 +114,7 @@ impl Row {
         }
     }
 
-    /// What makes a router of host a of a lab.
+    /// Commands that make a router of host a of a lab.
     fn host_a(&self, lab: usize) -> String {
         let mut commands = format!("address add {}/24 dev inward\nlink set inward up\n", address(lab, 2));
         for net in (0..=self.last_net()).filter(|net| *net != lab) {
@@ -124,7 +124,7 @@ impl Row {
         commands
     }
 
-    /// And of its host b.
+    /// Commands that make a router of its host b.
     fn host_b(&self, lab: usize) -> String {
         let own = lab + 1;
         let mut commands = format!("address add {}/24 dev onward\nlink set onward up\n", address(own, 1));
@@ -139,7 +139,7 @@ impl Row {
 /// Congestion control of all hosts unless a socket has another: also of relays towards plain hosts.
 /// It is the one that every system allows.
 const USUAL: &str = "reno";
-/// A lab's hosts as each sees the other.
+/// Addresses of a lab's hosts, each as the other sees it.
 const OTHER_HOST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 26, 33, 1), Ipv4Addr::new(10, 26, 33, 2)];
 /// The net of the first cable; the next follow.
 const FIRST_NET: u8 = 34;

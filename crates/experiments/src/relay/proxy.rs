@@ -36,12 +36,13 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const BUFFERS: [ByteCount; 4] = [UNSCALED, ByteCount::from_kib(256), ByteCount::from_mib(1), ByteCount::from_mib(4)];
-/// By relays the size makes no difference, which its least and its greatest show.
+/// Buffer sizes measured through relays: the least and the greatest, which show that the size makes
+/// no difference.
 const RELAYED_BUFFERS: [ByteCount; 2] = [BUFFERS[0], BUFFERS[3]];
 const SECONDS: u64 = 120;
 const RUNS: u64 = 5;
 
-/// What is between the hosts.
+/// The connection between the hosts.
 struct Between {
     cc: Option<&'static str>,
     figure: &'static str,
@@ -69,11 +70,11 @@ const BETWEEN: [Between; 4] = [
     },
 ];
 
-/// What is measured for one cell.
+/// Measurements of one cell.
 struct BufferRuns {
     cc: Option<&'static str>,
     figure: &'static str,
-    /// What the paper says of it.
+    /// The paper's statement about it.
     paper: &'static str,
     round_trip: Span,
     buffer: ByteCount,
@@ -174,7 +175,7 @@ fn table(cases: &[BufferRuns], seconds: u64, runs: u64) -> Table {
     }
 }
 
-/// What is between the hosts, the round trip, and the hosts' buffers.
+/// Congestion control of the relays (`None` without relays), round trip, and the hosts' buffers.
 type Place = (Option<&'static str>, Span, ByteCount);
 
 const SHORT: Span = ROUND_TRIPS[0];

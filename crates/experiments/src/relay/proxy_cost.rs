@@ -1,5 +1,5 @@
-//! What relaying costs: bytes per second of processor time, on loopback, of icdc's relay, of
-//! HAProxy, and of a loop that copies in user space, beside a flow that needs no relay.
+//! Cost of relaying: bytes per second of processor time, on loopback, of icdc's relay, of HAProxy,
+//! and of a loop that copies in user space, beside a direct flow.
 //!
 //! A sender and a receiver with ordinary sockets move zeros for some seconds; whoever relays has
 //! one thread, and one connection. Counted is the processor time of the relaying process alone. It
@@ -50,12 +50,12 @@ const RUNS: u64 = 5;
 const WARM_UP: Span = Span::from_millis(500);
 /// Size of the pipe through which HAProxy splices: that of icdc's.
 const PIPE: u32 = 1 << 20;
-/// A program listens after so long, or never.
-const PATIENCE: Span = Span::from_secs(10);
-/// How often it is tried.
+/// Time limit for a program to listen.
+const TIMEOUT: Span = Span::from_secs(10);
+/// Interval of the attempts to connect.
 const STEP: Span = Span::from_millis(20);
 
-/// Who carries bytes from the sender to the receiver.
+/// The relay from the sender to the receiver, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Nobody,
@@ -72,12 +72,12 @@ const CARRIERS: [Carrier; 5] = [
     Carrier::HaProxy { splices: false },
 ];
 
-/// What came of a turn.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 struct RelayTurn {
-    /// While it counted.
+    /// Rate during the counted time.
     rate: Rate,
-    /// Per second of processor time.
+    /// Bytes per second of processor time.
     per_core: Rate,
     /// Processors that the carrier was busy with.
     busy: f64,
@@ -115,7 +115,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
 
 fn table(carriers: &[Carrier], turns: &[Vec<RelayTurn>], seconds: Span) -> Table {
     let gigabytes = |rate: Rate| rate.as_bytes_per_second() as f64 / 1e9;
-    // Round by round: what the machine is like in one is the same for all.
+    // Round by round, so that the machine's state is the same for all.
     let direct = &turns[0];
     let ratio =
         |own: &[RelayTurn]| Spread::of(own.iter().zip(direct).map(|(own, direct)| own.per_core.ratio(direct.per_core)));
@@ -161,7 +161,7 @@ fn measure(
     let to = listener.local_addr().map_err(failed)?;
     let door = TcpListener::bind(ANY_PORT).map_err(failed)?;
     let front = if carrier == Carrier::Nobody { to } else { door.local_addr().map_err(failed)? };
-    // A program opens its own door.
+    // A relay program opens its own listening socket.
     let door = Some(door).filter(|_| carrier == Carrier::Loop);
     let server = match carrier {
         Carrier::Nobody | Carrier::Loop => None,
@@ -180,7 +180,7 @@ fn measure(
             scope.spawn(move || copy(door, to, &tell, over));
         }
         let client = connect(front).map_err(failed)?;
-        let mut stream = accept(&listener, PATIENCE, over).map_err(failed)?;
+        let mut stream = accept(&listener, TIMEOUT, over).map_err(failed)?;
         if carrier == Carrier::Nobody {
             let tell = tell.clone();
             // Each end has a part.
@@ -236,9 +236,9 @@ fn start_haproxy(
     Server::start(&mut command, &scratch.path("haproxy.log"))
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as a program listens.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     loop {
         match TcpStream::connect(to) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && clock::now() < until => {
@@ -252,7 +252,7 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
 /// The plainest relay: one connection, one direction, through user space.
 fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBool) {
     let _ = tell.send(gettid());
-    let Ok(mut near) = accept(door, PATIENCE, over) else { return };
+    let Ok(mut near) = accept(door, TIMEOUT, over) else { return };
     let Ok(mut far) = TcpStream::connect(to) else { return };
     let mut buffer = vec![0; PIECE];
     while let Ok(count @ 1..) = near.read(&mut buffer) {

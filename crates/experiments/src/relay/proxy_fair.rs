@@ -7,8 +7,8 @@
 //! are in a picture only: HighSpeed between the relays takes much of the Reno flow's throughput,
 //! gHSTCP little; its statements stand beside our numbers.
 //!
-//! What the Reno flow has beside a flow that is relayed by Reno is what an equal leaves it: less
-//! than that was taken.
+//! The reference is the Reno flow's rate beside a flow that is relayed by Reno: what is missing
+//! from it beside another algorithm was taken by that.
 
 use icdc_report::{Categories, HeatMap, Report, Table, Unit};
 use icdc_sim::{jain_index, payload_rate};
@@ -32,22 +32,23 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// What is between the relays, and what the paper says that it takes of the Reno flow's throughput.
+/// Congestion control between the relays, and the paper's statement on how much it takes of the
+/// Reno flow's throughput.
 const BETWEEN: [(&str, &str); 3] = [("reno", ""), ("highspeed", "much"), ("ghstcp", "little")];
 const AMPLE: ByteCount = ByteCount::from_mib(4);
 const RUNS: u64 = 5;
 
 struct FairnessExtent {
-    /// Until the counting begins, from when both have.
+    /// Time from the start of the later flow until counting begins.
     settling: Span,
-    /// For how long it counts.
+    /// Counted time.
     counted: Span,
 }
 
 const WHOLE: FairnessExtent = FairnessExtent { settling: Span::from_secs(20), counted: Span::from_secs(100) };
 const QUICK: FairnessExtent = FairnessExtent { settling: Span::from_secs(3), counted: Span::from_secs(5) };
 
-/// What is measured for one cell.
+/// Measurements of one cell.
 struct Neighbours {
     cc: &'static str,
     paper: &'static str,
@@ -55,7 +56,7 @@ struct Neighbours {
     runs: Vec<Relayed>,
 }
 
-/// What both flows carry while it counts.
+/// Rates of both flows in the counted time.
 #[derive(Clone, Copy, Debug)]
 struct Both {
     relayed: f64,

@@ -6,9 +6,9 @@
 //! connection is made by `icdc measure` between the same two hosts. Goodput is what applications
 //! read from the first byte on, start-up included; shares are of the leg alone in the same round.
 //!
-//! What is emulated: the path. What is not: a near network with a delay of its own, for the cables
-//! to the relays have none; with 64 KiB a host reaches 1 Gbit/s up to 0.5 ms away from its relay.
-//! Hosts, relays and the path share the processors of one machine.
+//! The path is emulated. A near network with a delay of its own is not, for the cables to the
+//! relays have none; with 64 KiB a host reaches 1 Gbit/s up to 0.5 ms away from its relay. Hosts,
+//! relays and the path share the processors of one machine.
 //!
 //! Relays remember what a leg has carried, so a connection is also measured that comes after
 //! another one has gone.
@@ -53,15 +53,15 @@ const RUNS: u64 = 3;
 const NAMES: [&str; 4] =
     ["direct", "through two relays", "through two relays that know the path", "the tuned leg alone"];
 const ALONE: usize = 3;
-/// Where it shows how a connection begins.
+/// Length of the beginning of a connection, of which rates are shown.
 const EARLY: Span = Span::from_secs(1);
-/// What counts as past start-up.
+/// Time after which start-up is over.
 const STEADY: Span = Span::from_secs(4);
 
-/// The connection from which relays know the path.
+/// Length of the connection from which relays know the path.
 const EARLIER: Span = Span::from_secs(8);
 
-/// What came of a round.
+/// Results of a round.
 struct Round {
     direct: Relayed,
     relayed: Relayed,
@@ -172,7 +172,7 @@ fn table(rounds: &[Round], seconds: u64) -> Table {
     }
 }
 
-/// How long the first answer takes.
+/// Time of the first answer.
 fn setting_up(bench: &Bench<'_>) -> Result<Table, ExperimentError> {
     let chain = |warm| Some(Chain { cc: CC, warm });
     let mut rows = Vec::new();

@@ -3,9 +3,9 @@
 //!
 //! Figure 4: 1, 2, 5, 10 and 20 connections for two minutes; more than five carry hardly more, so
 //! the bottleneck has about 70 Mbit/s. Figure 5: the round-trip time and the window of one
-//! connection. The round trip grows with the window from 18 ms to about 30 ms, so the queue holds 12
-//! ms, about 100 KB; it is near its greatest before each reduction, so the queue drops what does not
-//! fit; and the window is halved there, so one packet is lost at a time.
+//! connection. The round trip grows with the window from 18 ms to about 30 ms, so the queue holds
+//! 12 ms, about 100 KB; it is near its greatest before each reduction, so the queue drops what does
+//! not fit; and the window is halved there, so one packet is lost at a time.
 //!
 //! Here the line is given; what is shown is that it answers as theirs did. Connections are
 //! Reno's, with buffers that do not limit; the hosts of one connection are the lab's.
@@ -48,7 +48,7 @@ const FIRST_PORT: u16 = 5201;
 /// Slow start and its losses are over.
 const SETTLED: f64 = 10.0;
 
-/// So many connections, and what they carry.
+/// A number of connections, and their rates.
 struct Together {
     connections: u16,
     paper: &'static str,
@@ -68,7 +68,7 @@ impl Figures for LineRun {
 }
 
 impl LineRun {
-    /// While all of them send.
+    /// Total rate in Mbit/s while all of them send.
     fn megabits(&self) -> f64 {
         let from = self.carried.iter().map(|carried| carried.first_byte).max().unwrap_or(Time::ORIGIN);
         let to = self.carried.iter().map(Carried::ended).min().unwrap_or(Time::ORIGIN);

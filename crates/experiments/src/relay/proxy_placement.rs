@@ -1,4 +1,4 @@
-//! Where to put relays between two ends, simulated: the split of the round trip.
+//! Placement of relays between two ends, simulated, by the split of the round trip.
 //!
 //! The simulator has single flows, not chains. A chain carries what its slowest leg does, as long
 //! as relays have room for what waits; so each leg is simulated by itself, with its part of the
@@ -74,7 +74,7 @@ const DISTANCES: [u64; 7] = [1, 3, 10, 30, 100, 200, 330];
 const BETWEEN: [&str; 4] = ["reno", "highspeed", "ghstcp", "icdc"];
 const WINDOW: ByteCount = ByteCount::from_kib(64);
 
-/// A leg: so many thousandths of the whole.
+/// A leg, in thousandths of the whole path.
 #[derive(Clone, Copy)]
 struct LegShare {
     share: u64,
@@ -114,8 +114,8 @@ impl SplitPath {
         icdc_sim::Simulation { flows, ..simulated::bulk(&settings, algorithm, self.duration) }
     }
 
-    /// What chains carry, run by run: of each the least of its legs. A leg of no length carries
-    /// what the path does.
+    /// Rates of chains by run: the least of each chain's legs. A leg of length zero carries the
+    /// path's rate.
     fn carried(&self, bench: &Bench<'_>, chains: &[Vec<LegShare>]) -> Result<Vec<Spread>, ExperimentError> {
         let legs = || chains.iter().flatten().filter(|leg| leg.share > 0);
         let seeded = |leg: &LegShare| (1..=self.runs).map(|seed| self.simulation(*leg, seed)).collect::<Vec<_>>();
@@ -171,7 +171,7 @@ fn one_relay(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Result
 
 fn two_relays(bench: &Bench<'_>, line: &SplitPath, report: &mut Report) -> Result<(), ExperimentError> {
     let chain = |distance: u64, algorithm| {
-        // Of the two legs to hosts, which are alike, one.
+        // One of the two legs to hosts, which are alike.
         let end = LegShare { share: distance, algorithm: "reno", is_small: true };
         vec![end, LegShare { share: 1000 - 2 * distance, algorithm, is_small: false }]
     };

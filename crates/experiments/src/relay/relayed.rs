@@ -1,5 +1,5 @@
-//! One measurement of plain hosts with a long path between them, through relays or direct, on a
-//! machine that is calm if there is such a time, repeated while the machine spoils it.
+//! One measurement of plain hosts with a long path between them, through relays or direct. It waits
+//! for a calm machine, and is repeated if the machine disturbed it.
 //!
 //! Relays run on the labs' hosts, and their legs in between are all that is tuned: buffers grow
 //! with the path, congestion control is named. What hosts and relays need of processors is theirs
@@ -23,22 +23,22 @@ use crate::relay::relays::{Chain, RelayLeg, Relays};
 const PORT: u16 = 5201;
 const PORT_BESIDE: u16 = 5202;
 
-/// What to measure.
+/// A measurement as requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Relaying {
     /// The paths, one after the other.
     pub(crate) legs: Vec<Settings>,
     /// Congestion control between relays; `None`: the hosts only forward.
     pub(crate) cc: Option<&'static str>,
-    /// How the plain hosts are.
+    /// Settings of the plain hosts.
     pub(crate) plain: Plain,
     /// Their socket buffers.
     pub(crate) buffer: ByteCount,
     /// An earlier flow by the same relays, from which they know the path; none if that is zero.
     pub(crate) earlier: Span,
-    /// Before the flow begins.
+    /// Delay before the flow begins.
     pub(crate) delay: Span,
-    /// For how long, from its first byte.
+    /// Length, from its first byte.
     pub(crate) lasts: Span,
     /// Another flow of theirs, which is not relayed.
     pub(crate) beside: Option<BesideFlow>,
@@ -49,13 +49,13 @@ pub(crate) struct Relaying {
 pub(crate) struct BesideFlow {
     /// Its socket buffers.
     pub(crate) buffer: ByteCount,
-    /// Before it begins.
+    /// Delay before it begins.
     pub(crate) delay: Span,
-    /// For how long, from its first byte.
+    /// Length, from its first byte.
     pub(crate) lasts: Span,
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
@@ -63,11 +63,11 @@ pub(crate) struct Relayed {
     pub(crate) beside: Option<Carried>,
     /// The relays' legs, at the end.
     pub(crate) legs: Vec<RelayLeg>,
-    /// What the first wire saw.
+    /// Recording of the first wire.
     pub(crate) recording: Recording,
     /// Frames that the full queues dropped.
     pub(crate) queue_drops: u64,
-    /// Why it must not be used, if so.
+    /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
 }
 
@@ -78,7 +78,8 @@ impl Figures for Relayed {
     }
 }
 
-/// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
+/// Measures; returns the first attempt that the machine did not disturb, or the last one, marked as
+/// invalid.
 pub(crate) fn run(bench: &Bench<'_>, relaying: &Relaying) -> Result<Relayed, ExperimentError> {
     let shortest = relaying.legs.iter().map(Settings::round_trip).min().unwrap_or_default();
     let tolerance = Resolution::Means.tolerance(shortest);
@@ -86,12 +87,12 @@ pub(crate) fn run(bench: &Bench<'_>, relaying: &Relaying) -> Result<Relayed, Exp
         bench,
         tolerance,
         || attempt_once(bench, relaying, tolerance),
-        // Another algorithm than asked for would not change.
+        // A wrong algorithm would be the same in another attempt.
         |relayed| relayed.spoilt.as_deref().filter(|_| unlike(relaying, &relayed.legs).is_none()),
     )
 }
 
-/// What arrived at the applications per second, in Mbit/s.
+/// Goodput at the applications, in Mbit/s.
 pub(crate) fn goodput(runs: &[Relayed]) -> Spread {
     Spread::of(runs.iter().map(|relayed| relayed.carried.mean().as_bits_per_second() as f64 / 1e6))
 }
@@ -138,12 +139,12 @@ fn attempt_once(bench: &Bench<'_>, relaying: &Relaying, tolerance: Span) -> Resu
     })
 }
 
-/// Of the whole route.
+/// Round-trip time of the whole route.
 fn round_trip(relaying: &Relaying) -> Span {
     relaying.legs.iter().map(Settings::round_trip).sum()
 }
 
-/// Whether a leg had another algorithm than it was told to have.
+/// The message that a leg had another algorithm than the requested one, if so.
 fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
     let wanted = algorithm(relaying.cc?).kernel_name();
     let other = legs.iter().find(|leg| leg.congestion != wanted)?;
@@ -151,13 +152,13 @@ fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
     Some(format!("{used} was used in place of {wanted}"))
 }
 
-/// What a reader has to know about the measurements of a report.
+/// Notes on invalid measurements for a report.
 pub(crate) fn failures<'a>(relayed: impl IntoIterator<Item = (String, &'a Relayed)>) -> Vec<String> {
     attempts::failures(relayed.into_iter().map(|(name, relayed)| (name, &relayed.spoilt)))
 }
 
-/// From the call of `connect` to the first byte of an answer, through relays that keep so many
-/// connections warm, or direct.
+/// Time from the call of `connect` to the first byte of an answer, through relays that keep `warm`
+/// connections open, or direct.
 pub(crate) fn first_answer(
     bench: &Bench<'_>,
     leg: &Settings,

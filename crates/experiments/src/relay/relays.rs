@@ -14,14 +14,14 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::Row;
 
-/// Where relays take each other's connections.
+/// Port of connections between relays.
 const PEER_PORT: u16 = 2634;
 
-/// They run; ended when dropped.
+/// The running relays; ended when dropped.
 pub(crate) struct Relays {
     /// From the near end to the far one.
     relays: Vec<Relay>,
-    /// To whom clients connect.
+    /// Address to which clients connect.
     pub(crate) door: SocketAddrV4,
 }
 
@@ -30,7 +30,7 @@ struct Relay {
     status: PathBuf,
 }
 
-/// What there is of them.
+/// Settings of the relays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain<'a> {
     /// Congestion control of the legs between them.
@@ -43,7 +43,7 @@ pub(crate) struct Chain<'a> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RelayLeg {
-    /// As the kernel calls it.
+    /// Kernel name of its congestion control.
     pub(crate) congestion: String,
     pub(crate) retransmissions: u64,
 }
@@ -61,13 +61,13 @@ struct Connection {
 }
 
 impl Relays {
-    /// Starts them for connections to a port of the far host. Each has the next one to go to, the
-    /// last one the destination.
+    /// Starts relays for connections to a port of the far host. Each connects to the next one, the
+    /// last one to the destination.
     pub(crate) fn start(bench: &Bench<'_>, row: &Row, chain: Chain<'_>, port: u16) -> Result<Self, ExperimentError> {
         let count = row.labs.len() + 1;
         let door = SocketAddrV4::new(row.relay_place(0).2, port);
         let mut relays = Vec::new();
-        // The last one first: whoever keeps connections warm finds the next one there.
+        // The last one first: a relay that keeps connections open finds the next one running.
         for number in (0..count).rev() {
             let (lab, host, address) = row.relay_place(number);
             let status = lab.directory().join(format!("relay-{number}.sock"));
@@ -91,7 +91,7 @@ impl Relays {
         Ok(Self { relays, door })
     }
 
-    /// What each relay but the last tells of the leg by which the one open connection goes on.
+    /// The outgoing leg of the one open connection, as each relay but the last reports it.
     pub(crate) fn legs(&self, bench: &Bench<'_>) -> Vec<RelayLeg> {
         let between = &self.relays[..self.relays.len() - 1];
         between.iter().map(|relay| leg(bench, relay).unwrap_or_default()).collect()

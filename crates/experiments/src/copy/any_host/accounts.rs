@@ -1,7 +1,7 @@
-//! Whose copies they are: an ordinary user's or root's, with a home of its own at either end.
+//! Accounts that copy: an unprivileged user or root, with a home of its own at either end.
 //!
-//! Both ends see a `/etc/passwd` of their own, in a mount namespace, so that OpenSSH finds the same
-//! homes as `HOME` tells, whoever has an account on this machine.
+//! Both ends have an `/etc/passwd` of their own, in a mount namespace, so that OpenSSH finds the
+//! homes that `HOME` names, independent of this machine's accounts.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use crate::harness::processes::scratch::Scratch;
 /// Number of the ordinary user, and of its group.
 const USER_ID: u32 = 1000;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Where a home has what is known of paths (XDG's default).
+/// File of known paths in a home (XDG's default).
 const KNOWN_PATHS: &str = ".local/state/icdc/paths.json";
 
-/// Who copies, at both ends.
+/// The account that copies, at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Account {
     /// Number 1000, with no privilege.
@@ -77,7 +77,7 @@ impl<'a> Accounts<'a> {
         Ok(accounts)
     }
 
-    /// Whether its programs may do anything.
+    /// Whether its programs have all privileges.
     pub(super) fn is_root(&self) -> bool {
         self.account == Account::Root
     }
@@ -126,14 +126,14 @@ impl<'a> Accounts<'a> {
         Ok(())
     }
 
-    /// Nothing is in the home.
+    /// Empties the home.
     pub(super) fn empty_home(&self, end: End) -> Result<(), ExperimentError> {
         let home = self.home(end);
         self.scratch.empty(&home.file_name().unwrap_or_default().to_string_lossy())?;
         self.give(&home)
     }
 
-    /// Whether an earlier copy has left what it knows of the path.
+    /// Whether an earlier copy has stored a known path.
     pub(super) fn knows_a_path(&self) -> bool {
         self.home(End::Near).join(KNOWN_PATHS).exists()
     }

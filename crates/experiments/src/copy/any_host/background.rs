@@ -1,8 +1,8 @@
-//! Copies beside traffic that comes and goes (`beside_others.rs`), a user's on stock hosts and
-//! root's on tuned ones.
+//! Copies beside cross-traffic that is on and off in turns (`beside_others.rs`): a user's on stock
+//! hosts and root's on tuned ones.
 //!
-//! What arrived of the copy is what host b's device received less the others' datagrams, which
-//! its kernel counts as it drops them: nobody reads them. Both are read every [`STEP`].
+//! The copy's data is what host b's device received less the cross-traffic, which its kernel counts
+//! as it drops it for want of a reader. Both counters are read every [`STEP`].
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::case::Case;
-use crate::copy::any_host::row::{Row, Turn, size_in};
-use crate::copy::any_host::turn::{Finish, Ground, counters, network_file};
-use crate::copy::beside_others::{LeftOver, QUEUE, RATE, ROUND_TRIP, others};
+use crate::copy::any_host::row::{Row, RunContext, size_in};
+use crate::copy::any_host::turn::{CopyResult, Fixture, counters, network_file};
+use crate::copy::beside_others::{QUEUE, RATE, ROUND_TRIP, ResidualCapacity, others};
 use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
@@ -28,17 +28,17 @@ use crate::harness::measurement::arrivals::Arrivals;
 use crate::harness::repetition::attempts::{self, Figures};
 use crate::harness::repetition::resolution::Resolution;
 
-/// What is copied: for about a minute.
+/// Size of the file, for about a minute.
 pub(super) const SIZE: ByteCount = ByteCount::new(4_000_000_000);
-/// Time between two looks at the counters.
+/// Sampling interval of the counters.
 const STEP: Span = Span::from_millis(10);
 /// A full packet as the device counts it, and TCP's payload in it.
 const FRAME: u64 = 1514;
 const PAYLOAD: u64 = 1448;
-/// The end of a copy does not count.
-const ENDING: Span = Span::from_secs(1);
+/// Time before the end of a copy that does not count.
+const TAIL: Span = Span::from_secs(1);
 
-/// Traffic of so many per cent of the path, and who copies beside it.
+/// Cross-traffic in per cent of the path, and the account that copies beside it.
 #[derive(Clone, Copy)]
 pub(super) struct Background {
     name: &'static str,
@@ -46,12 +46,12 @@ pub(super) struct Background {
     account: Account,
 }
 
-/// A copy beside it.
+/// Result of a copy beside cross-traffic.
 pub(super) struct CopyBeside {
     /// Payload of each millisecond from the first byte on.
     arrivals: Vec<u32>,
-    left: LeftOver,
-    finish: Finish,
+    left: ResidualCapacity,
+    finish: CopyResult,
 }
 
 pub(super) const ALL: [Background; 6] = [
@@ -63,7 +63,7 @@ pub(super) const ALL: [Background; 6] = [
     Background { name: "background of 60 %, root", share: 60, account: Account::Root },
 ];
 
-/// Host b's counters at a time.
+/// A sample of host b's counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Received {
     at: Time,
@@ -74,15 +74,15 @@ struct Received {
 }
 
 impl Background {
-    fn run_once(&self, bench: &Bench<'_>, ground: &Ground<'_>, source: &Path) -> Result<CopyBeside, ExperimentError> {
+    fn run_once(&self, bench: &Bench<'_>, fixture: &Fixture<'_>, source: &Path) -> Result<CopyBeside, ExperimentError> {
         let stock = self.account == Account::User;
         let settings = Settings { stock, ..Settings::symmetric(path(RATE, ROUND_TRIP, QUEUE)) };
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
         attempts::unspoilt_after(
             bench,
             tolerance,
-            || ground.scratch.settle(source),
-            || self.attempt(bench, ground, &settings, source),
+            || fixture.scratch.settle(source),
+            || self.attempt(bench, fixture, &settings, source),
             |run| run.finish.spoilt.as_deref().filter(|_| run.finish.failure.is_none()),
         )
     }
@@ -90,28 +90,28 @@ impl Background {
     fn attempt(
         &self,
         bench: &Bench<'_>,
-        ground: &Ground<'_>,
+        fixture: &Fixture<'_>,
         settings: &Settings,
         source: &Path,
     ) -> Result<CopyBeside, ExperimentError> {
         let case = Case::beside_another(self.account, None);
-        ground.forget_paths(&case)?;
+        fixture.forget_paths(&case)?;
         let lab = TemporaryLab::new(bench, settings)?;
         let over = AtomicBool::new(false);
         let (finish, phases, received) = thread::scope(|scope| {
             let others = scope.spawn(|| others(self.share).send(&lab, &over));
             let received = scope.spawn(|| watch(&lab, &over));
-            let finish = ground.copy(bench, &lab, &case, source);
+            let finish = fixture.copy(bench, &lab, &case, source);
             over.store(true, Ordering::Relaxed);
             let phases = others.join().expect("the others do not panic")?;
             let received = received.join().expect("watching does not panic")?;
             Ok::<_, ExperimentError>((finish?, phases, received))
         })?;
         let first_byte = finish.recording.data_began(settings.forward.largest_frame());
-        let last = finish.begun + (finish.took - ENDING);
+        let last = finish.begun + (finish.took - TAIL);
         Ok(CopyBeside {
             arrivals: arrivals(&received, first_byte, last),
-            left: LeftOver::new(&phases, first_byte),
+            left: ResidualCapacity::new(&phases, first_byte),
             finish,
         })
     }
@@ -134,7 +134,7 @@ impl Background {
 }
 
 impl CopyBeside {
-    /// Per cent of what was left over.
+    /// Goodput in per cent of the rate that was left.
     fn share(&self) -> f64 {
         self.left.share(Arrivals::new(&self.arrivals), |_| true)
     }
@@ -146,7 +146,7 @@ impl Figures for CopyBeside {
     }
 }
 
-/// Looks at host b's counters until `over`.
+/// Samples host b's counters until `over`.
 fn watch(lab: &Lab, over: &AtomicBool) -> Result<Vec<Received>, ExperimentError> {
     lab.enter(Host::B)?;
     let mut all = Vec::new();
@@ -158,7 +158,7 @@ fn watch(lab: &Lab, over: &AtomicBool) -> Result<Vec<Received>, ExperimentError>
 }
 
 impl Received {
-    /// Those of the host on which the calling thread is.
+    /// Counters of the calling thread's host.
     fn now() -> Result<Self, ExperimentError> {
         let (devices, snmp) = (network_file("dev")?, network_file("snmp")?);
         let at = clock::now();
@@ -172,7 +172,7 @@ fn device_bytes(text: &str) -> u64 {
     of_device.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Payload of TCP's in each millisecond between two times.
+/// TCP payload of each millisecond between two times.
 fn arrivals(received: &[Received], from: Time, to: Time) -> Vec<u32> {
     let mut bytes = vec![0; (to - from).as_millis() as usize];
     for two in received.windows(2) {
@@ -202,8 +202,8 @@ impl Row for Background {
         (Load::File, SIZE)
     }
 
-    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<CopyBeside, ExperimentError> {
-        self.run_once(turn.bench, turn.ground, source)
+    fn run(&self, context: &RunContext<'_>, source: &Path, _round: u64) -> Result<CopyBeside, ExperimentError> {
+        self.run_once(context.bench, context.fixture, source)
     }
 
     fn fault(run: &CopyBeside) -> Option<&str> {

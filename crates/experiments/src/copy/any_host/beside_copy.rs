@@ -1,7 +1,7 @@
-//! Rows of two copies at once: 1 Gbit/s, 50 ms, a queue of what fills the path.
+//! Rows of two copies at once: 1 Gbit/s, 50 ms, a queue of one bandwidth-delay product.
 //!
-//! The second one comes when the first has filled the path. What each got is what its own reports
-//! say had arrived, from when the second has settled until one of them ends.
+//! The second begins when the first has filled the path. Rates are from each copy's own progress
+//! reports, from when the second has settled until one of them ends.
 
 use std::path::Path;
 use std::thread;
@@ -14,8 +14,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::copy::any_host::accounts::{Account, End};
 use crate::copy::any_host::case::Case;
-use crate::copy::any_host::row::{Row, Turn, size_in};
-use crate::copy::any_host::turn::{Finish, Ground};
+use crate::copy::any_host::row::{Row, RunContext, size_in};
+use crate::copy::any_host::turn::{CopyResult, Fixture};
 use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
@@ -24,31 +24,31 @@ use crate::harness::hosts::paths::path;
 use crate::harness::hosts::temporary_lab::TemporaryLab;
 use crate::harness::repetition::resolution::Resolution;
 
-/// What each copies.
+/// Size of each copy's file.
 const SIZE: ByteCount = ByteCount::new(2_000_000_000);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
-/// The second copy begins so long after the first.
+/// Delay of the second copy after the first.
 const LATER: Span = Span::from_secs(5);
-/// Start-up of the second, and the end of the one that ends first, do not count.
+/// Start-up of the second, and tail of the copy that ends first, which do not count.
 const SETTLING: Span = Span::from_secs(5);
 const ENDING: Span = Span::from_secs(1);
 const DESTINATIONS: [&str; 2] = ["arrived-first", "arrived-second"];
 
-/// Whose copies they are.
+/// The accounts of both copies.
 #[derive(Clone, Copy)]
 pub(super) struct BesideCopy {
     name: &'static str,
     account: Account,
 }
 
-/// What became of both.
+/// Results of both copies.
 pub(super) struct BothCopies {
-    /// Of each.
+    /// Mean rate of each.
     means: [Rate; 2],
-    /// What TCP's payload can reach.
+    /// Payload rate of the path.
     limit: Rate,
-    finishes: [Finish; 2],
+    finishes: [CopyResult; 2],
     spoilt: Option<String>,
 }
 
@@ -58,14 +58,14 @@ pub(super) const ALL: [BesideCopy; 2] = [
 ];
 
 impl BesideCopy {
-    fn run_once(&self, bench: &Bench<'_>, ground: &Ground<'_>, source: &Path) -> Result<BothCopies, ExperimentError> {
+    fn run_once(&self, bench: &Bench<'_>, fixture: &Fixture<'_>, source: &Path) -> Result<BothCopies, ExperimentError> {
         let filled = path(RATE, ROUND_TRIP, RATE * ROUND_TRIP);
         let settings = Settings { stock: self.account == Account::User, ..Settings::symmetric(filled) };
         let case = Case::beside_another(self.account, None);
-        ground.forget_paths(&case)?;
-        ground.accounts(self.account).empty_home(End::Far)?;
+        fixture.forget_paths(&case)?;
+        fixture.accounts(self.account).empty_home(End::Far)?;
         let lab = TemporaryLab::new(bench, &settings)?;
-        let copy = |destination| ground.copy_into(bench, &lab, &case, source, destination);
+        let copy = |destination| fixture.copy_into(bench, &lab, &case, source, destination);
         let finishes = thread::scope(|scope| {
             let first = scope.spawn(|| copy(DESTINATIONS[0]));
             clock::sleep_until(clock::now() + LATER);
@@ -76,9 +76,9 @@ impl BesideCopy {
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
         let spoilt = spoilt_but_for_bursts(&lab.page()?, &settings, tolerance);
         let from = finishes[1].begun + SETTLING;
-        let ended = |finish: &Finish| finish.begun + finish.took;
+        let ended = |finish: &CopyResult| finish.begun + finish.took;
         let to = ended(&finishes[0]).min(ended(&finishes[1])) - ENDING;
-        let mean = |finish: &Finish| mean(&finish.progress, from, to);
+        let mean = |finish: &CopyResult| mean(&finish.progress, from, to);
         let means = [mean(&finishes[0]), mean(&finishes[1])];
         Ok(BothCopies { means, limit: payload_rate(&settings.forward), finishes, spoilt })
     }
@@ -109,7 +109,7 @@ impl BothCopies {
     }
 }
 
-/// Between the reports nearest to two times; zero if there are none.
+/// Mean rate between the reports nearest to two times; zero if there are none.
 fn mean(progress: &[(Time, u64)], from: Time, to: Time) -> Rate {
     let within: Vec<_> = progress.iter().filter(|(at, _)| (from..=to).contains(at)).collect();
     match within[..] {
@@ -129,8 +129,8 @@ impl Row for BesideCopy {
         (Load::File, SIZE)
     }
 
-    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<BothCopies, ExperimentError> {
-        self.run_once(turn.bench, turn.ground, source)
+    fn run(&self, context: &RunContext<'_>, source: &Path, _round: u64) -> Result<BothCopies, ExperimentError> {
+        self.run_once(context.bench, context.fixture, source)
     }
 
     fn fault(run: &BothCopies) -> Option<&str> {

@@ -1,10 +1,10 @@
-//! Rows beside one CUBIC connection of another host: 1 Gbit/s, 50 ms, a queue of what fills the
-//! path.
+//! Rows beside one CUBIC connection of another host: 1 Gbit/s, 50 ms, a queue of one
+//! bandwidth-delay product.
 //!
 //! The other connection is between plain hosts behind the lab's two (see `relay::plain_hosts`), so
-//! that the two senders have nothing in common but the path. It comes first; the copy follows when
-//! it has filled the path. What the copy got is what the path delivered less what the other
-//! connection's receiver got.
+//! that the two senders have nothing in common but the path. It begins first; the copy follows when
+//! it has filled the path. The copy's data is what the path delivered less what the other
+//! connection's receiver read.
 
 use std::path::Path;
 use std::thread;
@@ -17,8 +17,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::copy::any_host::accounts::Account;
 use crate::copy::any_host::case::Case;
-use crate::copy::any_host::row::{Row, Turn, size_in};
-use crate::copy::any_host::turn::{Finish, Ground};
+use crate::copy::any_host::row::{Row, RunContext, size_in};
+use crate::copy::any_host::turn::{CopyResult, Fixture};
 use crate::copy::copying::payload;
 use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
@@ -29,34 +29,34 @@ use crate::harness::repetition::resolution::Resolution;
 use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{self, Plain, configure};
 
-/// What is copied, and how long the other connection lasts.
+/// Size of the file, which also determines the length of the other connection.
 const SIZE: ByteCount = ByteCount::new(2_000_000_000);
 const LASTS: Span = Span::from_secs(60);
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(50);
-/// The other connection's sockets hold so many times what fills the path.
+/// Socket buffers of the other connection, in bandwidth-delay products.
 const AMPLE: u64 = 4;
 const PORT: u16 = 5001;
-/// The copy begins so long after the other connection.
+/// Delay of the copy after the other connection.
 const EARLIER: Span = Span::from_secs(5);
-/// Start-up of the copy, and its end, do not count.
+/// Start-up and tail of the copy, which do not count.
 const SETTLING: Span = Span::from_secs(5);
 const ENDING: Span = Span::from_secs(1);
 
-/// Who copies beside the other connection.
+/// The copy beside the other connection.
 #[derive(Clone, Copy)]
 pub(super) struct BesideCubic {
     name: &'static str,
     account: Account,
-    /// As given by hand.
+    /// Number of connections, if the row names one.
     streams: Option<u8>,
 }
 
-/// What each of the two got, as a share of what TCP's payload can reach.
+/// Share of the path's payload rate that each of the two had.
 pub(super) struct BothShares {
     ours: f64,
     cubic: f64,
-    finish: Finish,
+    finish: CopyResult,
 }
 
 const fn row(name: &'static str, account: Account, streams: Option<u8>) -> BesideCubic {
@@ -82,7 +82,7 @@ impl BesideCubic {
     fn run_once(
         &self,
         bench: &Bench<'_>,
-        ground: &Ground<'_>,
+        fixture: &Fixture<'_>,
         source: &Path,
         lasts: Span,
     ) -> Result<BothShares, ExperimentError> {
@@ -94,7 +94,7 @@ impl BesideCubic {
         )?;
         let lab = &row.labs[0];
         if settings.stock {
-            // Hosts that forward are others'; these are the copy's own.
+            // Hosts that forward do not belong to the copy; these do.
             for host in [Host::A, Host::B] {
                 lab.on(host, || configure("", &[("tcp_congestion_control", "cubic")]))?;
             }
@@ -108,17 +108,17 @@ impl BesideCubic {
             lasts,
         };
         let case = Case::beside_another(self.account, self.streams);
-        ground.forget_paths(&case)?;
+        fixture.forget_paths(&case)?;
         let (carried, finish) = thread::scope(|scope| {
             let other = scope.spawn(|| other.run(&row, || ()));
             clock::sleep_until(clock::now() + EARLIER);
-            let finish = ground.copy(bench, lab, &case, source);
+            let finish = fixture.copy(bench, lab, &case, source);
             let (carried, ()) = other.join().expect("the other connection does not panic")?;
             Ok::<_, ExperimentError>((carried, finish?))
         })?;
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
         let spoilt = spoilt_but_for_bursts(&lab.page()?, &settings, tolerance);
-        Ok(BothShares::of(&settings, &carried, Finish { spoilt, ..finish }))
+        Ok(BothShares::of(&settings, &carried, CopyResult { spoilt, ..finish }))
     }
 
     fn cells(&self, runs: &[BothShares]) -> Vec<String> {
@@ -137,12 +137,12 @@ impl BesideCubic {
 }
 
 impl BothShares {
-    fn of(settings: &Settings, carried: &Carried, finish: Finish) -> Self {
+    fn of(settings: &Settings, carried: &Carried, finish: CopyResult) -> Self {
         let from = (finish.begun + SETTLING).max(carried.first_byte);
         let to = (finish.begun + (finish.took - ENDING)).min(carried.ended());
         let cubic = carried.mean_between(from, to).as_bits_per_second() as f64;
         let index = |at: Time| (at - finish.recording.begun).as_millis() as usize;
-        // The wire saw it before the receiver by half of a round trip, which is little.
+        // The wire is ahead of the receiver by half a round trip, which is negligible here.
         let all = payload(finish.recording.mean_rate_between(index(from), index(to)), settings);
         let limit = payload_rate(&settings.forward).as_bits_per_second() as f64;
         Self { ours: (all - cubic) / limit, cubic: cubic / limit, finish }
@@ -160,9 +160,9 @@ impl Row for BesideCubic {
         (Load::File, SIZE)
     }
 
-    fn run(&self, turn: &Turn<'_>, source: &Path, _round: u64) -> Result<BothShares, ExperimentError> {
-        let lasts = if turn.bench.quick { LASTS / 3 } else { LASTS };
-        self.run_once(turn.bench, turn.ground, source, lasts)
+    fn run(&self, context: &RunContext<'_>, source: &Path, _round: u64) -> Result<BothShares, ExperimentError> {
+        let lasts = if context.bench.quick { LASTS / 3 } else { LASTS };
+        self.run_once(context.bench, context.fixture, source, lasts)
     }
 
     fn fault(run: &BothShares) -> Option<&str> {

@@ -19,27 +19,27 @@ pub(super) struct Case {
     round_trip: Span,
     queue: ByteCount,
     loss: f64,
-    /// Who copies; a user's hosts are stock ones, root's are tuned.
+    /// The account that copies; a user's hosts are stock ones, root's are tuned.
     pub(super) account: Account,
-    /// Whose copy's far end it is.
+    /// The account of the far end.
     pub(super) far_account: Account,
     pub(super) access: Access,
     pub(super) load: Load,
-    /// Of the file.
+    /// Size of the file.
     pub(super) size: ByteCount,
     /// An earlier copy has used the path.
     pub(super) is_known: bool,
-    /// As given by hand.
+    /// Number of connections, if the row names one.
     pub(super) streams: Option<u8>,
     pub(super) ring: Option<ByteCount>,
     pub(super) via: Option<&'static str>,
     pub(super) pauses: Option<Pauses>,
-    /// So many processes or connections that both hosts' share of a small machine would be the limit.
+    /// It has so many processes or connections that a small machine would be the limit.
     many: bool,
 }
 
 impl Case {
-    /// `seed` is that of the losses.
+    /// Settings of the lab; `seed` is that of the losses.
     pub(super) fn settings(&self, seed: u64) -> Settings {
         let loss = if self.loss > 0.0 { Model::Random(self.loss) } else { Model::None };
         let forward = icdc_path::Settings { loss, seed, ..path(self.rate, self.round_trip, self.queue) };
@@ -106,7 +106,7 @@ const fn as_root(case: Case) -> Case {
     Case { account: Account::Root, far_account: Account::Root, ..case }
 }
 
-/// Each ends within 1.3 times the best of them.
+/// A case with connections set by hand; each must end within 1.3 times the best of them.
 const fn by_hand(name: &'static str, streams: u8, ring: u64) -> Case {
     let size = ByteCount::new(200_000_000);
     let required = "≤ 1.3 × the best of these";
@@ -173,7 +173,7 @@ pub(super) const ALL: [Case; 46] = [
 ];
 
 impl Case {
-    /// Not in the table: a copy in a lab that somebody else made.
+    /// A copy in an existing lab, for the tables of copies beside others.
     pub(super) fn beside_another(account: Account, streams: Option<u8>) -> Self {
         Self { account, far_account: account, streams, ..STOCK }
     }

@@ -1,4 +1,4 @@
-//! The table of copies: one of each of its rows after another.
+//! The table of copies, whose rows run one after another.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use icdc_report::{Plot, Table};
 use icdc_units::ByteCount;
 
 use crate::copy::any_host::case::Case;
-use crate::copy::any_host::row::{QUICKER, Row, Turn};
-use crate::copy::any_host::turn::Finish;
+use crate::copy::any_host::row::{QUICKER, Row, RunContext};
+use crate::copy::any_host::turn::CopyResult;
 use crate::copy::peers::Load;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
 
 impl Row for Case {
-    type Run = Finish;
+    type Run = CopyResult;
 
     fn name(&self) -> &'static str {
         self.name
@@ -23,19 +23,19 @@ impl Row for Case {
         (self.load, self.size)
     }
 
-    fn run(&self, turn: &Turn<'_>, source: &Path, round: u64) -> Result<Finish, ExperimentError> {
-        turn.ground.run(turn.bench, self, source, round)
+    fn run(&self, context: &RunContext<'_>, source: &Path, round: u64) -> Result<CopyResult, ExperimentError> {
+        context.fixture.run(context.bench, self, source, round)
     }
 
-    fn fault(run: &Finish) -> Option<&str> {
+    fn fault(run: &CopyResult) -> Option<&str> {
         run.failure.as_deref().or(run.spoilt.as_deref())
     }
 
-    fn is_last(run: &Finish) -> bool {
+    fn is_last(run: &CopyResult) -> bool {
         run.failure.is_some()
     }
 
-    fn table(rows: &[(Self, Vec<Finish>)], quick: bool) -> Table {
+    fn table(rows: &[(Self, Vec<CopyResult>)], quick: bool) -> Table {
         let header = [
             "",
             "required",
@@ -67,7 +67,7 @@ impl Row for Case {
     }
 
     /// Throughput and queue of the first run.
-    fn plots(&self, finishes: &[Finish]) -> Vec<Plot> {
+    fn plots(&self, finishes: &[CopyResult]) -> Vec<Plot> {
         let Some(first) = finishes.first() else { return Vec::new() };
         let mut plots = first.recording.plots(&self.settings(1).forward);
         plots.truncate(2);
@@ -79,9 +79,9 @@ impl Row for Case {
 }
 
 impl Case {
-    fn cells(&self, finishes: &[Finish]) -> Vec<String> {
-        let spread = |value: fn(&Finish) -> f64| Spread::of(finishes.iter().map(value));
-        let all = |value: &dyn Fn(&Finish) -> String| {
+    fn cells(&self, finishes: &[CopyResult]) -> Vec<String> {
+        let spread = |value: fn(&CopyResult) -> f64| Spread::of(finishes.iter().map(value));
+        let all = |value: &dyn Fn(&CopyResult) -> String| {
             let mut values: Vec<String> = finishes.iter().map(value).collect();
             values.sort();
             values.dedup();

@@ -1,5 +1,6 @@
-//! What starts the far end: a stand-in for ssh that costs no round trip, or OpenSSH with its
-//! server's default settings, behind a firewall that passes port 22 only, and through a jump host.
+//! The program that starts the far end: a stand-in for ssh that costs no round trip, or OpenSSH
+//! with its server's default settings, also behind a firewall that passes port 22 only, and through
+//! a jump host.
 //!
 //! ```text
 //!   a ══ path ══ b                      stand-in, ssh, port 22
@@ -26,16 +27,16 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::configure;
 
-/// How the near end reaches the far one.
+/// Access of the near end to the far one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Its commands run at the far end at once; all ports are open.
+    /// A stand-in for ssh, whose commands run at the far end at once; all ports are open.
     StandIn,
     /// OpenSSH; all ports are open.
     Ssh,
     /// OpenSSH; only port 22 is open.
     Port22,
-    /// The same, by a jump host of which only port 22 is open either.
+    /// OpenSSH by a jump host; only port 22 of both hosts is open.
     JumpHost,
 }
 
@@ -43,26 +44,25 @@ const SSH_PORT: u16 = 22;
 /// The far host behind the jump host, and the jump host's own address there.
 const BEHIND: &str = "10.26.34.2";
 const JUMP: &str = "10.26.34.1";
-/// A server listens after so long, or never.
-const PATIENCE: Span = Span::from_secs(10);
+/// Time limit for a server to listen.
+const TIMEOUT: Span = Span::from_secs(10);
 const STEP: Span = Span::from_millis(20);
 
-/// Drops what comes from the network but connections to port 22.
+/// Firewall that only passes connections to port 22.
 const FIREWALL: &str = "table inet icdc_lab {\n\
     chain input { type filter hook input priority 0; policy accept; iifname \"eth0\" tcp dport != 22 drop; iifname \"eth0\" meta l4proto != tcp drop; }\n\
     chain forward { type filter hook forward priority 0; policy drop; }\n\
 }\n";
 
 /// Waits for commands in FIFOs and runs them, each by a shell, as sshd does. It keeps `requests`
-/// open itself: otherwise reading would end with the first request. Whoever calls may be of another
+/// open itself: otherwise reading would end with the first request. The caller may be of another
 /// account.
 const FAR_LOOP: &str = "cd \"$1\" && mkfifo -m 666 requests && exec 3<>requests && echo ready && \
     while read -r call <&3; do ( exec 3<&-; command=$(cat \"$call/command\"); \
     sh -c \"$command\" <\"$call/in\" >\"$call/out\" 2>\"$call/errors\"; echo $? >\"$call/status\" ) & done";
 
-/// What is called in place of ssh: hands a command to [`FAR_LOOP`], and carries its input and
-/// output.
-/// Either end may be of an account that owns nothing of the other's.
+/// Stand-in for ssh: passes a command to [`FAR_LOOP`], and its input and output. The two ends may
+/// be of different accounts.
 const NEAR_CALL: &str = "shift\n\
     umask 0\n\
     call=$(mktemp -d CALLS/call-XXXXXX) && chmod 777 \"$call\" && mkfifo \"$call/in\" \"$call/out\" \"$call/errors\" \"$call/status\" || exit 255\n\
@@ -77,11 +77,11 @@ const NEAR_CALL: &str = "shift\n\
     kill $input 2>/dev/null\n\
     exit \"$status\"";
 
-/// What stands at the far side for one copy; ended when dropped.
+/// Processes at the far side for one copy; ended when dropped.
 pub(super) struct FarSide {
-    /// As the copy's target names it.
+    /// Name of the host in the copy's target.
     pub(super) host: &'static str,
-    /// What is called as ssh, if not OpenSSH's own.
+    /// The program for `--ssh`, if not OpenSSH's.
     pub(super) shell: Option<PathBuf>,
     _servers: Vec<Server>,
     _behind: Option<PlainHost>,
@@ -99,12 +99,12 @@ impl FarSide {
         if access == Access::StandIn {
             return Self::stand_in(bench, lab, (near, far), scratch);
         }
-        // Who copies by ssh has the same account at both ends.
+        // A copy by ssh has the same account at both ends.
         let accounts = near;
         let sshd_directory = Some(SshdDirectory::new());
         let server = |name: &str, address: &str| {
             let sshd = installed("sshd").ok_or(LabError::Missing { program: "sshd", package: "openssh-server" })?;
-            // A host key, and nothing of the machine's own server is touched; the rest is default.
+            // Only the host key differs from the defaults; the machine's own server is not touched.
             let text = format!("HostKey {}\nListenAddress {address}:{SSH_PORT}\nPidFile none\n", keys.host.display());
             let config = scratch.text(name, &text)?.display().to_string();
             let sshd = sshd.display().to_string();
@@ -182,7 +182,7 @@ impl FarSide {
             "link add name onward type veth peer name eth0 netns {place}\naddress add {JUMP}/24 dev onward\nlink set onward up\n"
         );
         lab.on(Host::B, || program::ip(&["-batch", "-"], &cable))?;
-        // Whoever sends to it without the jump host is not answered.
+        // Packets that do not come from the jump host are not answered.
         let route = format!("route add {BEHIND}/32 via {FAR}\n");
         lab.on(Host::A, || program::ip(&["-batch", "-"], &route))?;
         let sizes = |(least, initial, largest): (u64, u64, u64)| format!("{least} {initial} {largest}");
@@ -203,10 +203,10 @@ fn raise_firewall() -> Result<(), ExperimentError> {
     Ok(program::run("nft", "nftables", &["-f", "-"], FIREWALL)?)
 }
 
-/// Waits until somebody listens on the ssh port of this host.
+/// Waits until a program listens on the ssh port of this host.
 fn await_listener(address: &str) -> Result<(), ExperimentError> {
     let address: Ipv4Addr = address.parse().expect("it is an address");
-    let until = clock::now() + PATIENCE;
+    let until = clock::now() + TIMEOUT;
     while let Err(error) = TcpStream::connect((address, SSH_PORT)) {
         if clock::now() > until {
             return Err(ExperimentError::io(format!("reach sshd at {address}"), error));

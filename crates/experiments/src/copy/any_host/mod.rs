@@ -1,9 +1,9 @@
-//! Hosts that nobody has tuned, and what stands between them: how long a copy takes from command to
-//! exit by icdc's own defaults.
+//! Copies between untuned hosts, with obstacles in between: times from command to exit by icdc's
+//! own defaults.
 //!
 //! A user's copies run as number 1000 with no privilege and homes that are empty, on stock hosts
 //! (see [`icdc_lab::Settings::stock`]): TCP buffers up to 6 MiB and 4 MiB, CUBIC. Root's run on
-//! hosts that the lab has tuned for the path. Nothing is given but what a row says; `--ssh` names
+//! hosts that the lab has tuned for the path. Only the options of the row are given; `--ssh` names
 //! the stand-in, where it has one, and `--remote-icdc` the program that is measured.
 //!
 //! | what | file |
@@ -11,12 +11,12 @@
 //! | rows and their runs; what is copied | `row.rs` |
 //! | rows of the table of copies, and the table | `case.rs`, `copies.rs` |
 //! | one copy | `turn.rs` |
-//! | whose copies they are | `accounts.rs` |
+//! | accounts that copy | `accounts.rs` |
 //! | stand-in, sshd, firewall, jump host | `far_side.rs` |
 //! | pauses of the processors | `pauses.rs` |
 //! | rows beside others | `background.rs`, `beside_copy.rs`, `beside_cubic.rs` |
 //!
-//! A row whose copy fails tells why and has no further turn.
+//! A row whose copy fails reports the error and is not run again.
 
 mod accounts;
 mod background;
@@ -33,8 +33,8 @@ use icdc_report::{Report, Table};
 
 use crate::copy::any_host::case::Case;
 use crate::copy::any_host::far_side::Access;
-use crate::copy::any_host::row::{Kind, Round, Row, Sources, Turn, chosen, size_in};
-use crate::copy::any_host::turn::Ground;
+use crate::copy::any_host::row::{Kind, Round, Row, RunContext, Sources, chosen, size_in};
+use crate::copy::any_host::turn::Fixture;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::processes::programs::installed;
@@ -50,7 +50,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 };
 
 const RUNS: u64 = 5;
-/// Of a file of 4 GB: itself, what arrives, and the other sizes' files.
+/// Space on the disk in files of 4 GB: the file, its copy, and the files of other sizes.
 const ROOM: u64 = 3;
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
@@ -72,12 +72,12 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     }
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let scratch = Scratch::on_disk(size_in(background::SIZE, bench.quick) * ROOM)?;
-    let ground = Ground::new(&scratch)?;
+    let fixture = Fixture::new(&scratch)?;
     let mut sources = Sources::on(&scratch);
-    let turn = Turn { bench, ground: &ground };
+    let context = RunContext { bench, fixture: &fixture };
     for number in 1..=runs {
         for kind in &mut kinds {
-            kind.run(&turn, &mut sources, Round { number, of: runs })?;
+            kind.run(&context, &mut sources, Round { number, of: runs })?;
         }
     }
     Ok(Report {

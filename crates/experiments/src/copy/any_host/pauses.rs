@@ -11,20 +11,20 @@ use icdc_units::{Span, Time};
 
 use crate::harness::error::ExperimentError;
 
-/// Above ordinary threads, and below the lab's wire (40): what a packet meets on its path is as it
-/// was.
+/// Real-time priority above ordinary threads, and below the lab's wire (40), so that the path
+/// itself does not change.
 const PRIORITY: u8 = 20;
-/// Before the first one: the threads have begun.
+/// Time before the first pause, for the threads to start.
 const LEAD: Span = Span::from_millis(50);
 
-/// How long and how often.
+/// Length and frequency of pauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     pub(super) length: Span,
     pub(super) period: Span,
 }
 
-/// They happen, on all processors at once, until this is dropped.
+/// Threads that pause all processors at once, until this is dropped.
 pub(super) struct Spinners {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -50,7 +50,7 @@ impl Pauses {
             spinners.threads.push(thread::spawn(move || {
                 let placed = placement::stay_on(&[processor]).and_then(|()| precedence::take(PRIORITY));
                 let may_spin = placed.is_ok();
-                // Whoever started it waits for this.
+                // The starting thread waits for this.
                 let _ = sender.send(placed);
                 if may_spin {
                     self.spin(first, &over);

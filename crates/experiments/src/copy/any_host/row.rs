@@ -1,5 +1,5 @@
-//! What the rows of all tables have in common: a row is run once in a round, and those of one kind
-//! make a table.
+//! Common interface of the rows of all tables: a row is run once in a round, and the rows of one
+//! kind make a table.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use icdc_report::{Plot, Table};
 use icdc_units::ByteCount;
 
-use crate::copy::any_host::turn::Ground;
+use crate::copy::any_host::turn::Fixture;
 use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::processes::scratch::Scratch;
 
-/// Files are so much smaller in a quick run.
+/// Divisor of file sizes in a quick run.
 pub(super) const QUICKER: u64 = 10;
 const SMALL: ByteCount = ByteCount::from_kib(16);
 const FOLDERS: u32 = 50;
@@ -21,21 +21,21 @@ const EACH: u32 = 100;
 
 /// A row of one of the tables.
 pub(super) trait Row: Copy + 'static {
-    /// What one run of it gives.
+    /// Result of one run.
     type Run;
 
     fn name(&self) -> &'static str;
 
-    /// What is copied, and how large a file is.
+    /// Kind of data that is copied, and the size of a file.
     fn load(&self) -> (Load, ByteCount);
 
     /// Runs it once, in `round`.
     ///
     /// # Errors
     /// The lab or its programs cannot be had; a copy that fails is a run.
-    fn run(&self, turn: &Turn<'_>, source: &Path, round: u64) -> Result<Self::Run, ExperimentError>;
+    fn run(&self, context: &RunContext<'_>, source: &Path, round: u64) -> Result<Self::Run, ExperimentError>;
 
-    /// Why this run must not be used, or failed.
+    /// Reason why this run is invalid or has failed.
     fn fault(run: &Self::Run) -> Option<&str>;
 
     /// Whether the row is to have no further run after this one.
@@ -51,10 +51,10 @@ pub(super) trait Row: Copy + 'static {
     }
 }
 
-/// What all rows run with.
-pub(super) struct Turn<'a> {
+/// Resources that all rows share.
+pub(super) struct RunContext<'a> {
     pub(super) bench: &'a Bench<'a>,
-    pub(super) ground: &'a Ground<'a>,
+    pub(super) fixture: &'a Fixture<'a>,
 }
 
 /// Rows of one kind with their runs, one per round.
@@ -66,17 +66,18 @@ pub(super) trait Kind {
     ///
     /// # Errors
     /// See [`Row::run`].
-    fn run(&mut self, turn: &Turn<'_>, sources: &mut Sources<'_>, round: Round) -> Result<(), ExperimentError>;
+    fn run(&mut self, context: &RunContext<'_>, sources: &mut Sources<'_>, round: Round)
+    -> Result<(), ExperimentError>;
 
     fn table(&self, quick: bool) -> Table;
 
     fn plots(&self) -> Vec<Plot>;
 
-    /// What a reader has to know.
+    /// Failures that the report mentions.
     fn failures(&self) -> Vec<String>;
 }
 
-/// Of the rows of one kind those that are `chosen`; `None` if there are none.
+/// The rows of one kind that are `chosen`; `None` if there are none.
 pub(super) fn chosen<R: Row>(all: &[R], chosen: impl Fn(&R) -> bool) -> Option<Box<dyn Kind>> {
     let rows: Vec<_> = all.iter().filter(|row| chosen(row)).map(|&row| (row, Vec::new())).collect();
     (!rows.is_empty()).then(|| Box::new(Rows(rows)) as Box<dyn Kind>)
@@ -90,15 +91,20 @@ pub(super) struct Round {
 }
 
 impl<R: Row> Kind for Rows<R> {
-    fn run(&mut self, turn: &Turn<'_>, sources: &mut Sources<'_>, round: Round) -> Result<(), ExperimentError> {
+    fn run(
+        &mut self,
+        context: &RunContext<'_>,
+        sources: &mut Sources<'_>,
+        round: Round,
+    ) -> Result<(), ExperimentError> {
         for (row, runs) in &mut self.0 {
             if runs.last().is_some_and(R::is_last) {
                 continue;
             }
-            (turn.bench.say)(&format!("{}, run {} of {}", row.name(), round.number, round.of));
+            (context.bench.say)(&format!("{}, run {} of {}", row.name(), round.number, round.of));
             let (load, size) = row.load();
-            let source = sources.get(load, size, turn.bench.quick)?;
-            runs.push(row.run(turn, &source, round.number)?);
+            let source = sources.get(load, size, context.bench.quick)?;
+            runs.push(row.run(context, &source, round.number)?);
         }
         Ok(())
     }
@@ -120,12 +126,12 @@ impl<R: Row> Kind for Rows<R> {
     }
 }
 
-/// A size as it is in a quick run, or in one that is not.
+/// File size in a quick or a full run.
 pub(super) fn size_in(size: ByteCount, quick: bool) -> ByteCount {
     if quick { size / QUICKER } else { size }
 }
 
-/// What is copied, made when it is needed first.
+/// Source files, made when they are needed first.
 pub(super) struct Sources<'a> {
     scratch: &'a Scratch,
     files: BTreeMap<ByteCount, PathBuf>,

@@ -1,7 +1,7 @@
 //! One copy of a row, from command to exit, in a lab of its own.
 //!
-//! What the sending host's kernel counted tells how many connections were opened, ssh's among them,
-//! and what was retransmitted: also of a copy that fails.
+//! Counters of the sending host's kernel give the number of connections, ssh's included, and the
+//! retransmissions, also for a copy that fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,47 +28,47 @@ use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::repetition::attempts::{self, Figures};
 use crate::harness::repetition::resolution::Resolution;
 
-/// Directory of the scratch into which is copied, where nothing is copied beside it.
+/// Destination directory in the scratch, for a copy that runs alone.
 const DESTINATION: &str = "arrived";
-/// The program is stopped after so long.
+/// Time limit of the program.
 const LIMIT: Span = Span::from_secs(300);
 
-/// What all turns of a scenario share.
-pub(super) struct Ground<'a> {
+/// Fixture of a scenario: what its copies share.
+pub(super) struct Fixture<'a> {
     pub(super) scratch: &'a Scratch,
     pub(super) user: Accounts<'a>,
     pub(super) root: Accounts<'a>,
     pub(super) keys: SshKeys,
 }
 
-/// How it went.
-pub(super) struct Finish {
-    /// When the command was given.
+/// Result of a copy.
+pub(super) struct CopyResult {
+    /// Time of the command's start.
     pub(super) begun: Time,
-    /// From command to exit.
+    /// Time from the command to its exit.
     pub(super) took: Span,
     pub(super) exit: Option<i32>,
-    /// Why not all is there, if so.
+    /// Reason of an incomplete copy.
     pub(super) failure: Option<String>,
-    /// What the path saw from a to b, and what it was like once start-up was over.
+    /// The wire's recording from a to b.
     pub(super) recording: Recording,
     pub(super) steady: SteadyCopy,
     /// Share of the segments that host a sent.
     pub(super) retransmitted: f64,
-    /// Data connections that icdc told of, and addresses to which they went.
+    /// Data connections that icdc reported.
     pub(super) data_connections: usize,
     pub(super) peers: BTreeSet<String>,
-    /// All that host a opened.
+    /// All connections that host a opened.
     pub(super) opened: u64,
     /// The sender's algorithm.
     pub(super) congestion: String,
-    /// Bytes that had arrived at each of its own reports.
+    /// Bytes that had arrived, by its own progress reports.
     pub(super) progress: Vec<(Time, u64)>,
-    /// Why it must not be used, if so.
+    /// Reason why the result is invalid, if it is.
     pub(super) spoilt: Option<String>,
 }
 
-impl Figures for Finish {
+impl Figures for CopyResult {
     fn figures(&self) -> String {
         let how = self.failure.clone().map_or_else(String::new, |why| format!(", failed: {why}"));
         let drops = self.steady.early_drops + self.steady.drops;
@@ -94,9 +94,9 @@ enum Line {
     Other,
 }
 
-/// What icdc said.
+/// icdc's output, parsed.
 #[derive(Default)]
-struct Told {
+struct CopyReports {
     streams: BTreeSet<u8>,
     peers: BTreeSet<String>,
     failed: Option<String>,
@@ -104,7 +104,7 @@ struct Told {
     summary: Option<CopySummary>,
 }
 
-impl Told {
+impl CopyReports {
     fn hear(&mut self, line: &str) {
         match serde_json::from_str(line) {
             Ok(Line::Connected { peer, stream }) => {
@@ -120,7 +120,7 @@ impl Told {
     }
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn new(scratch: &'a Scratch) -> Result<Self, ExperimentError> {
         Ok(Self {
             scratch,
@@ -137,15 +137,15 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Copies `source`; gives the first attempt that the machine did not spoil, or the last one,
-    /// marked.
+    /// Copies `source`; returns the first attempt that the machine did not disturb, or the last
+    /// one, marked as invalid.
     pub(super) fn run(
         &self,
         bench: &Bench<'_>,
         case: &Case,
         source: &Path,
         seed: u64,
-    ) -> Result<Finish, ExperimentError> {
+    ) -> Result<CopyResult, ExperimentError> {
         self.forget_paths(case)?;
         if case.is_known {
             (bench.say)("  getting to know the path");
@@ -165,34 +165,34 @@ impl<'a> Ground<'a> {
                 }
                 self.attempt(bench, case, source, seed)
             },
-            // It has no further turn.
+            // It is not run again.
             |finish| finish.spoilt.as_deref().filter(|_| finish.failure.is_none()),
         )
     }
 
-    fn attempt(&self, bench: &Bench<'_>, case: &Case, source: &Path, seed: u64) -> Result<Finish, ExperimentError> {
+    fn attempt(&self, bench: &Bench<'_>, case: &Case, source: &Path, seed: u64) -> Result<CopyResult, ExperimentError> {
         let lab = TemporaryLab::new(bench, &case.settings(seed))?;
         self.copy(bench, &lab, case, source)
     }
 
-    /// Nothing is known of any path to whoever copies next.
+    /// Deletes the known paths, for the copy that follows.
     pub(super) fn forget_paths(&self, case: &Case) -> Result<(), ExperimentError> {
         self.accounts(case.account).empty_home(End::Near)
     }
 
-    /// The copy itself, in a lab that stands.
+    /// The copy itself, in an existing lab.
     pub(super) fn copy(
         &self,
         bench: &Bench<'_>,
         lab: &Lab,
         case: &Case,
         source: &Path,
-    ) -> Result<Finish, ExperimentError> {
+    ) -> Result<CopyResult, ExperimentError> {
         self.accounts(case.far_account).empty_home(End::Far)?;
         self.copy_into(bench, lab, case, source, DESTINATION)
     }
 
-    /// As [`copy`](Self::copy), into this directory of the scratch, also beside another one.
+    /// As [`copy`](Self::copy), into this directory of the scratch; may run beside another copy.
     pub(super) fn copy_into(
         &self,
         bench: &Bench<'_>,
@@ -200,7 +200,7 @@ impl<'a> Ground<'a> {
         case: &Case,
         source: &Path,
         destination: &str,
-    ) -> Result<Finish, ExperimentError> {
+    ) -> Result<CopyResult, ExperimentError> {
         let (near, far) = (self.accounts(case.account), self.accounts(case.far_account));
         let (name, destination) = (destination, far.empty(destination)?);
         let far = FarSide::start(bench, lab, case.access, (near, far), (&self.keys, self.scratch))?;
@@ -221,7 +221,7 @@ impl<'a> Ground<'a> {
         }
         command.arg(source).arg(format!("{}:{}/", far.host, destination.display()));
         let pauses = case.pauses.map(|pauses| pauses.start()).transpose()?;
-        let (begun, mut told) = (clock::now(), Told::default());
+        let (begun, mut told) = (clock::now(), CopyReports::default());
         let ended = bounded::run(&mut command, LIMIT, |line| told.hear(line))?;
         drop(pauses);
         let failure = failure(&ended, &told, contents(&destination), contents(source));
@@ -231,11 +231,11 @@ impl<'a> Ground<'a> {
         let recording = Recording::of(&page, Heading::Forward, Span::MAX);
         let tolerance = Resolution::Means.tolerance(settings.round_trip());
         drop(far);
-        // What has arrived is not to be in the way of the next turn.
+        // Clears the destination for the next copy.
         if case.load == Load::File || self.scratch.set_aside(&destination).is_err() {
             self.scratch.remove(name);
         }
-        Ok(Finish {
+        Ok(CopyResult {
             begun,
             took: ended.took,
             exit: ended.code,
@@ -253,8 +253,8 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Why not everything is there, if so.
-fn failure(ended: &Ended, told: &Told, moved: (u64, ByteCount), whole: (u64, ByteCount)) -> Option<String> {
+/// Reason of an incomplete copy; `None` if all is there.
+fn failure(ended: &Ended, told: &CopyReports, moved: (u64, ByteCount), whole: (u64, ByteCount)) -> Option<String> {
     if ended.overran {
         return Some(format!("was stopped after {LIMIT}, having moved {} in {}", moved.1, moved.0));
     }
@@ -265,18 +265,18 @@ fn failure(ended: &Ended, told: &Told, moved: (u64, ByteCount), whole: (u64, Byt
     (moved != whole).then(|| format!("moved {} in {} of {} in {}", moved.1, moved.0, whole.1, whole.0))
 }
 
-/// What a host's kernel has counted of TCP since the host was made.
+/// TCP counters of a host's kernel, since the host was made.
 #[derive(Debug, Default, PartialEq)]
 struct TcpCounts {
     /// Connections.
     opened: u64,
-    /// Segments, those retransmitted not among them.
+    /// Segments, without retransmissions.
     sent: u64,
     retransmitted: u64,
 }
 
 impl TcpCounts {
-    /// Those of the host on which the calling thread is.
+    /// Counters of the calling thread's host.
     fn read() -> Result<Self, ExperimentError> {
         Ok(Self::of(&network_file("snmp")?))
     }
@@ -287,7 +287,7 @@ impl TcpCounts {
     }
 }
 
-/// A file of proc(5)'s net, as the host has it on which the calling thread is.
+/// A file of proc(5)'s net, of the calling thread's host.
 pub(super) fn network_file(name: &str) -> Result<String, ExperimentError> {
     let path = format!("/proc/thread-self/net/{name}");
     fs::read_to_string(&path).map_err(|error| ExperimentError::io(format!("read {path}"), error))
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn connections_and_failures_are_heard() {
-        let mut told = Told::default();
+        let mut told = CopyReports::default();
         for stream in [0, 1, 1] {
             told.hear(&format!(
                 "{{\"type\":\"connected\",\"peer\":\"10.26.33.2:{}\",\"stream\":{stream}}}",

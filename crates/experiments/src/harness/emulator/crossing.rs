@@ -1,5 +1,4 @@
-//! What happens to each packet: when it arrives, and whether it was dropped, by the path's own
-//! counters and by the hosts' clocks.
+//! Checks of single packets: delay and drops, by the path's own counters and by the hosts' clocks.
 
 use std::io;
 use std::net::UdpSocket;
@@ -31,7 +30,7 @@ const NINETY_NINE: f64 = 2.576;
 const PROBES: usize = 60;
 const BETWEEN_PROBES: Span = Span::from_millis(200);
 const ANSWERED_BY: Span = Span::from_secs(2);
-/// The wire publishes ten times a second.
+/// Time after which the wire's counters are published (ten times a second).
 const PUBLISHED: Span = Span::from_millis(400);
 
 /// Rows of the table.
@@ -67,7 +66,7 @@ fn bind(address: &str) -> io::Result<UdpSocket> {
 
 fn echo(socket: &UdpSocket, count: usize) {
     for _ in 0..count {
-        // Whoever asked finds that nothing came.
+        // The sender notices the lack of an answer.
         let Ok((length, from)) = socket.recv_from(&mut [0; 64]) else { return };
         let _ = socket.send_to(&[0; 64][..length], from);
     }
@@ -82,7 +81,8 @@ fn trip(here: &UdpSocket, there: &UdpSocket) -> io::Result<Span> {
     Ok(took)
 }
 
-/// Datagrams at 120 % of the bottleneck: its rate, and what became of every packet.
+/// Datagrams at 120 % of the bottleneck: its rate, and the count of packets that arrived or were
+/// dropped.
 fn bottleneck(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     (bench.say)("bottleneck");
     let lab = TemporaryLab::new(bench, &Settings::symmetric(path(GIGABIT, SHORT, QUEUE)))?;
@@ -121,7 +121,7 @@ fn loss(bench: &Bench<'_>, seed: u64) -> Result<Vec<String>, ExperimentError> {
     ])
 }
 
-/// Sends datagrams from host a to host b for so long; gives the path's counters once all of them
+/// Sends datagrams from host a to host b for `length`; returns the path's counters once all of them
 /// have crossed.
 fn flood(lab: &Lab, rate: Rate, length: Span) -> Result<Page, ExperimentError> {
     let over = AtomicBool::new(false);

@@ -1,11 +1,11 @@
-//! How honest the emulator is: what a lab does to packets beside what it was asked to do.
+//! Accuracy of the emulator: effects of a lab on packets beyond its settings.
 //!
 //! | checks | file |
 //! |---|---|
-//! | delay, bottleneck, loss: what happens to each packet | `crossing.rs` |
-//! | highest rates, sleeping processors, a wire that is stopped, a long run: how late packets are | `punctuality.rs` |
+//! | delay, bottleneck, loss of single packets | `crossing.rs` |
+//! | lateness of packets: at the highest rates, with sleeping processors, a stopped wire, in a long run | `punctuality.rs` |
 //!
-//! Here nothing is repeated because the machine spoilt it: how it does so is what is looked at.
+//! No measurement is repeated here: the machine's disturbances are what is measured.
 
 mod crossing;
 mod punctuality;

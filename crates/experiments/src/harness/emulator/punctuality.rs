@@ -1,5 +1,5 @@
-//! How late packets are delivered, beside one TCP connection: at the highest rates, with processors
-//! that may sleep, while the wire is stopped again and again, and over a long time.
+//! Lateness of packets, with one TCP connection: at the highest rates, with processors that may
+//! sleep, while the wire is stopped again and again, and over a long time.
 
 use std::fs;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ const LONG: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 /// 95 % of the bottleneck, counted as payload.
 const NEARLY_FULL: Rate = Rate::from_bits_per_second(890_000_000);
-/// The wire is stopped for so long, and runs for so long in between.
+/// Time for which the wire is stopped, and for which it runs in between.
 const STOPPED: Span = Span::from_millis(50);
 const RUNNING: Span = Span::from_millis(200);
 /// Late deliveries look like a growing queue, which ends CUBIC's slow start: no stop before it is

@@ -1,4 +1,4 @@
-//! Numbers as the tables' cells show them.
+//! Formats of numbers in tables' cells.
 
 use icdc_units::Rate;
 

@@ -2,9 +2,9 @@
 //!
 //! | what | file |
 //! |---|---|
-//! | numbers as cells show them | `cells.rs` |
+//! | formats of numbers in cells | `cells.rs` |
 //! | medians and ranges | `spread.rs` |
-//! | what each of several flows gets | `shares.rs` |
+//! | shares of several flows | `shares.rs` |
 //! | flows in virtual time | `simulated.rs` |
 
 pub(crate) mod cells;

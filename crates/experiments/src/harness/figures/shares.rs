@@ -1,4 +1,4 @@
-//! What flows that share a simulated path get of it once they have all begun.
+//! Shares of flows on one simulated path, once they have all begun.
 
 use icdc_lab::Settings;
 use icdc_sim::{Flow, Observer, ReceiveWindow, Simulation, jain_index};
@@ -8,7 +8,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::simulated::run_all_watched;
 
-/// A window that never limits, not even when slow start has doubled once too often.
+/// A window that never limits, not even at the overshoot of slow start.
 pub(crate) fn ample_window(settings: &Settings) -> ReceiveWindow {
     ReceiveWindow::Tuned { most: (settings.bandwidth_delay() + settings.forward.queue) * 4 }
 }
@@ -21,7 +21,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Simulates; what arrives before `from` does not count.
+    /// Simulates; data that arrives before `from` does not count.
     pub(crate) fn of_all(
         bench: &Bench<'_>,
         simulations: &[Simulation],
@@ -37,12 +37,12 @@ impl Shares {
         Ok(shares.collect())
     }
 
-    /// All flows together.
+    /// Rate of all flows together.
     pub(crate) fn sum(&self) -> Rate {
         self.rates.iter().copied().sum()
     }
 
-    /// A flow's part of what all get.
+    /// Share of a flow in the rate of all.
     pub(crate) fn share(&self, flow: usize) -> f64 {
         self.rates[flow].ratio(self.sum())
     }
@@ -67,8 +67,8 @@ impl Observer for Arrived {
     }
 }
 
-/// When two flows begin, run by run: a different time apart each, and each of them first in every
-/// other run, because flows that begin at one instant stay in lockstep, and because who comes
+/// Start times of two flows, by run: with a different distance in each, and each of them first in
+/// every other run, because flows that begin at one instant stay in lockstep, and because the
 /// second finds the path full.
 pub(crate) fn starts(run: u64) -> [Span; 2] {
     // No multiple of any round trip.

@@ -1,4 +1,4 @@
-//! Many simulations, on all processors, their results in the order asked for.
+//! Simulations in parallel on all processors, with results in order.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::measurement::measured::Measured;
 use crate::harness::measurement::workers;
 
-/// One bulk flow through what a lab in exact mode would be.
+/// One bulk flow through a path like that of a lab in exact mode.
 pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Simulation {
     Simulation {
         forward: settings.forward.clone(),
@@ -40,7 +40,7 @@ pub(crate) fn like(
     simulation
 }
 
-/// A receiver whose acknowledgements answer so many packets in the mean.
+/// A receiver whose acknowledgements answer `packets` packets on average.
 pub(crate) fn answering(packets: f64) -> Acknowledgements {
     match packets.round() as u32 {
         0 | 1 => Acknowledgements::EveryPacket,
@@ -49,27 +49,27 @@ pub(crate) fn answering(packets: f64) -> Acknowledgements {
     }
 }
 
-/// No batch waits for its end for longer: no more than a packet a millisecond comes then.
+/// Longest wait for the end of a batch: packets then come at most one per millisecond.
 const LONGEST_BATCH: Span = Span::from_millis(1);
 
-/// What the hosts of a lab allow: half of the largest buffer becomes window.
+/// Receive window of a lab's hosts: half of the largest buffer.
 fn receive_window(settings: &Settings) -> ReceiveWindow {
     let (receive, _) = settings.largest_buffers().expect("scenarios tune their hosts");
     ReceiveWindow::Tuned { most: receive / 2 }
 }
 
-/// What arrived at the applications per second.
+/// Goodput at the applications.
 pub(crate) fn goodput(outcomes: &[Outcome]) -> Spread {
     Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
 }
 
-/// Runs them.
+/// Runs the simulations.
 pub(crate) fn run_all(bench: &Bench<'_>, simulations: &[Simulation]) -> Result<Vec<Outcome>, ExperimentError> {
     let watched = run_all_watched(bench, simulations, |_| ())?;
     Ok(watched.into_iter().map(|(outcome, ())| outcome).collect())
 }
 
-/// Runs them, each with an observer of its own, which comes back with the outcome.
+/// Runs the simulations, each with an observer of its own, which is returned with the outcome.
 pub(crate) fn run_all_watched<O: Observer + Send>(
     bench: &Bench<'_>,
     simulations: &[Simulation],

@@ -1,4 +1,4 @@
-//! Several values of one thing: their median and their range.
+//! Median and range of several values.
 
 /// Median, least and greatest of some values; not a number if there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]

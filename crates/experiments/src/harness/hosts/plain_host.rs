@@ -1,5 +1,4 @@
-//! A host that belongs to no lab: a network namespace, which goes with this process however that
-//! ends.
+//! A host that belongs to no lab: a network namespace, which ends with this process in any case.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,12 +17,12 @@ pub(crate) struct PlainHost {
 }
 
 impl PlainHost {
-    /// A host without a device; it takes root. What runs on it keeps off `wire_processors`.
+    /// Makes a host without a device; requires root. Its threads avoid `wire_processors`.
     pub(crate) fn new(wire_processors: Vec<usize>) -> Result<Self, ExperimentError> {
         Ok(Self { namespace: unnamed()?, wire_processors })
     }
 
-    /// Does something on this host, on a thread of its own.
+    /// Runs a function on this host, on a thread of its own.
     pub(crate) fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, ExperimentError> + Send,

@@ -1,4 +1,4 @@
-//! A lab that stands for one measurement.
+//! A lab for one measurement.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,11 +10,11 @@ use crate::harness::error::ExperimentError;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A lab that is taken down however the measurement ends.
+/// A lab that is removed when dropped.
 pub(crate) struct TemporaryLab(Lab);
 
 impl TemporaryLab {
-    /// Under a name of its own; goes with this process at the latest.
+    /// Makes a lab under a name of its own; it ends with this process at the latest.
     pub(crate) fn new(bench: &Bench<'_>, settings: &Settings) -> Result<Self, ExperimentError> {
         let name = format!("run-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Ok(Self(Lab::lent(&name, settings, bench.program)?))
@@ -31,7 +31,7 @@ impl Deref for TemporaryLab {
 
 impl Drop for TemporaryLab {
     fn drop(&mut self) {
-        // One that cannot be taken down now is shown by `icdc lab status`.
+        // A lab that cannot be removed now is shown by `icdc lab status`.
         let _ = icdc_lab::down(&self.0.record.name);
     }
 }

@@ -1,5 +1,5 @@
-//! What arrived at the receiver of a measured flow, a millisecond at a time: payload, counted from
-//! its first byte.
+//! Payload that arrived at the receiver of a measured flow, by the millisecond since its first
+//! byte.
 
 use icdc_report::{Uniform, reduce};
 use icdc_units::{ByteCount, Rate, Span};
@@ -17,7 +17,7 @@ impl<'a> Arrivals<'a> {
         Self { bytes }
     }
 
-    /// How long there were any.
+    /// Time from the first to the last.
     pub(crate) fn length(self) -> Span {
         STEP * self.bytes.len() as u64
     }
@@ -27,12 +27,12 @@ impl<'a> Arrivals<'a> {
         &self.bytes[index(from)..index(to).max(index(from))]
     }
 
-    /// What came between two times.
+    /// Bytes between two times.
     pub(crate) fn sum(self, from: Span, to: Span) -> ByteCount {
         ByteCount::new(self.between(from, to).iter().map(|&bytes| u64::from(bytes)).sum())
     }
 
-    /// Mean between two times, of the time for which there is something to tell.
+    /// Mean rate between two times, limited to the time that was recorded.
     pub(crate) fn mean(self, from: Span, to: Span) -> Rate {
         match self.between(from, to).len() as u64 {
             0 => Rate::ZERO,
@@ -40,8 +40,8 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// The first end of a whole `window` at `from` or later that `fits`, by when it ends and its
-    /// mean. Before the first byte there was nothing.
+    /// End of the first whole `window` at `from` or later that `fits`, judged by its end and its
+    /// mean rate. Before the first byte the rate is zero.
     pub(crate) fn first_window(self, window: Span, from: Span, fits: impl Fn(Span, Rate) -> bool) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = reduce::moving_sums(self.bytes, length as usize).enumerate().skip(from.as_millis() as usize);
@@ -50,21 +50,20 @@ impl<'a> Arrivals<'a> {
         ends.find(|&(end, mean)| fits(end, mean)).map(|(end, _)| end)
     }
 
-    /// The greatest mean over a whole `window`.
+    /// Greatest mean rate over a whole `window`.
     pub(crate) fn peak(self, window: Span) -> Rate {
         let length = window.as_millis().max(1);
         let most = reduce::moving_sums(self.bytes, length as usize).skip(length as usize - 1).max();
         most.map_or(Rate::ZERO, |bytes| ByteCount::new(bytes as u64) / (STEP * length))
     }
 
-    /// The longest time between two times in which nothing came.
+    /// Longest pause between two times.
     pub(crate) fn longest_silence(self, from: Span, to: Span) -> Span {
         let silences = self.between(from, to).split(|&bytes| bytes > 0);
         STEP * silences.map(<[u32]>::len).max().unwrap_or(0) as u64
     }
 
-    /// Standard deviation of windows that follow one another between two times, as share of their
-    /// mean.
+    /// Standard deviation of consecutive windows between two times, as a share of their mean.
     pub(crate) fn variation(self, window: Span, from: Span, to: Span) -> f64 {
         let windows = self.between(from, to).chunks_exact(window.as_millis().max(1) as usize);
         let sums: Vec<f64> = windows.map(|window| window.iter().map(|&bytes| f64::from(bytes)).sum()).collect();
@@ -74,12 +73,12 @@ impl<'a> Arrivals<'a> {
         if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
     }
 
-    /// As rates in windows of a millisecond of the first `most`, the first byte at `start`.
+    /// Rates in windows of a millisecond, of the first `most`, with the first byte at `start`.
     pub(crate) fn rates(self, start: Span, most: Span) -> Uniform {
         self.rates_by(STEP, start, most)
     }
 
-    /// As rates in windows of `window`, one after another.
+    /// Rates in consecutive windows of `window`.
     pub(crate) fn rates_by(self, window: Span, start: Span, most: Span) -> Uniform {
         let length = window.as_millis().max(1);
         let windows = self.between(Span::ZERO, most).chunks_exact(length as usize);

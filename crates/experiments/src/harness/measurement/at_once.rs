@@ -1,5 +1,5 @@
-//! Live measurements that do not depend on one another, several at once where the machine has
-//! processors for them (`--at-once`), each in labs of its own.
+//! Independent live measurements, several at once where the machine has processors for them
+//! (`--at-once`), each in labs of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,8 +9,8 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::measurement::workers;
 
-/// Measures each case in so many runs, counted from 0; `keep` gets what came of each. Round by round:
-/// what the machine does in one hour or another meets all cases.
+/// Measures each case in `runs` runs, counted from 0; `keep` receives each result. Runs are made
+/// round by round, so that changes of the machine over time affect all cases.
 pub(crate) fn repeat<C: Sync, T: Send>(
     bench: &Bench<'_>,
     runs: u64,
@@ -28,8 +28,8 @@ pub(crate) fn repeat<C: Sync, T: Send>(
     Ok(())
 }
 
-/// Makes all measurements; gives what came of each, in their order. The first failure ends it: what
-/// is not begun by then is not begun.
+/// Makes all measurements; returns their results in order. After the first failure no more are
+/// begun.
 fn measure<I: Sync, T: Send>(
     bench: &Bench<'_>,
     measurements: &[I],
@@ -43,13 +43,13 @@ fn measure<I: Sync, T: Send>(
         if has_failed.load(Ordering::Relaxed) {
             return None;
         }
-        // A thread that cannot be placed measures wherever it is; a lab that is late for it says so.
+        // A thread that cannot be pinned measures anyway; the lab reports lateness.
         if let Some(group) = groups.get(thread % groups.len().max(1)) {
             let _ = placement::stay_on(group);
         }
         let name = name(measurement);
         (bench.say)(&name);
-        // Of several at once, each line says whose it is.
+        // With several at once, each line names its measurement.
         let say = |line: &str| (bench.say)(&format!("  {name}: {}", line.trim_start()));
         let measured =
             if at_once > 1 { once(&Bench { say: &say, ..*bench }, measurement) } else { once(bench, measurement) };
@@ -59,8 +59,8 @@ fn measure<I: Sync, T: Send>(
     workers::each(at_once, measurements, one).into_iter().flatten().collect()
 }
 
-/// Processors for so many measurements: as many groups as have two for the wire of a lab and two for
-/// its hosts. The labs of one group share them.
+/// Groups of processors for the measurements: as many groups as can have two for the wire of a lab
+/// and two for its hosts. The labs of one group share them.
 fn groups(processors: &[usize], at_once: usize) -> Vec<Vec<usize>> {
     let size = processors.len() / (processors.len() / 4).clamp(1, at_once);
     processors.chunks_exact(size.max(1)).map(<[usize]>::to_vec).collect()

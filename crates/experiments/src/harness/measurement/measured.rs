@@ -1,4 +1,4 @@
-//! What came of one `icdc measure` in a lab.
+//! Result of one `icdc measure` in a lab.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -12,24 +12,24 @@ use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
 use crate::harness::repetition::attempts::{self, Figures};
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// What `icdc measure` summed up.
+    /// The summary of `icdc measure`.
     pub(crate) summary: MeasureSummary,
     /// Its samples of the sender.
     pub(crate) samples: Vec<SenderSample>,
-    /// What it knows of the path: `paths.json`.
+    /// Contents of its `paths.json`, the known paths.
     pub(crate) known: Option<String>,
-    /// What the wire saw from sender to receiver.
+    /// The wire's recording from sender to receiver.
     pub(crate) recording: Recording,
-    /// One packet in a thousand was later than this.
+    /// The emulator's lateness, 99.9 % quantile over packets.
     pub(crate) lateness: Span,
     /// Frames that the full queue dropped.
     pub(crate) queue_drops: u64,
-    /// Packets that arrived for each one that came back.
+    /// Packets per acknowledgement.
     pub(crate) answered: f64,
-    /// Why it must not be used, if so.
+    /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct MeasureSummary {
     pub(crate) cc: String,
     pub(crate) goodput_bps: f64,
     pub(crate) retransmitted_segments: u64,
-    /// Where the samples' time begins on this host's monotonic clock.
+    /// Origin of the samples' time, on this host's monotonic clock.
     pub(crate) begun_monotonic_seconds: Option<f64>,
     /// Bytes of payload that arrived in each millisecond since the first.
     pub(crate) series_ms: Vec<u32>,
@@ -55,7 +55,7 @@ impl Figures for Measured {
 }
 
 impl Measured {
-    /// When a sample was taken, in seconds since the recording's first millisecond.
+    /// Time of a sample, in seconds since the recording's first millisecond.
     pub(crate) fn seconds_of(&self, sample: &SenderSample) -> f64 {
         let recording = (self.recording.begun - Time::ORIGIN).as_secs_f64();
         self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
@@ -85,7 +85,7 @@ enum MeasureLine {
     Other,
 }
 
-/// What arrived at the applications per second.
+/// Goodput at the applications.
 pub(crate) fn goodput(measured: &[Measured]) -> Spread {
     Spread::of(measured.iter().map(|measured| measured.summary.goodput_bps))
 }
@@ -95,7 +95,7 @@ pub(crate) fn measured_by(command: &mut Command) -> Result<(MeasureSummary, Vec<
     let failed = |error| ExperimentError::io("run icdc measure", error);
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-    // Read meanwhile: a pipe that is full would hold the program up.
+    // Read at the same time: a full pipe would block the program.
     let mut stderr = child.stderr.take().expect("piped");
     let errors = thread::spawn(move || {
         let mut errors = Vec::new();
@@ -118,12 +118,12 @@ pub(crate) fn measured_by(command: &mut Command) -> Result<(MeasureSummary, Vec<
     }
 }
 
-/// A mark behind the value of a spoilt measurement.
+/// The value, with a mark if its measurement is invalid.
 pub(crate) fn marked(value: String, measured: &Measured) -> String {
     if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
 }
 
-/// What a reader has to know about the measurements of a report.
+/// Notes on invalid measurements for a report.
 pub(crate) fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a Measured)>) -> Vec<String> {
     attempts::failures(measured.into_iter().map(|(name, measured)| (name, &measured.spoilt)))
 }

@@ -1,13 +1,13 @@
-//! One `icdc measure` in a lab of its own, and what came of it; several at once.
+//! One `icdc measure` in a lab of its own, and its result; several at once.
 //!
 //! | what | file |
 //! |---|---|
 //! | one measurement | `trial.rs` |
-//! | what came of it | `measured.rs` |
-//! | when its payload arrived | `arrivals.rs` |
-//! | where the measured icdc keeps what it knows of paths | `state_directory.rs` |
-//! | who finds the rate | `rate_control.rs` |
-//! | with which rights | `rights.rs` |
+//! | its result | `measured.rs` |
+//! | arrivals of its payload | `arrivals.rs` |
+//! | the measured icdc's directory of known paths | `state_directory.rs` |
+//! | the congestion control that finds the rate | `rate_control.rs` |
+//! | privileges of the measured programs | `rights.rs` |
 //! | several measurements at once | `at_once.rs` |
 //! | threads that take one item after another | `workers.rs` |
 

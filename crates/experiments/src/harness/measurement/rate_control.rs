@@ -1,21 +1,21 @@
-//! Who finds the rate of a measured flow.
+//! Congestion control of a measured flow.
 
 use std::fmt;
 
 use crate::harness::measurement::rights::Rights;
 
-/// Who finds the rate.
+/// Choice of the congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateControl {
-    /// This algorithm.
+    /// The algorithm of this name.
     Named(&'static str),
-    /// icdc by the best that it is allowed, `--cc auto`: as root its own algorithm.
+    /// `--cc auto`: the best that icdc's privileges allow, as root its own algorithm.
     Automatic(Rights),
 }
 
 impl RateControl {
-    /// Whether this, as the kernel calls it, is what was to be used. Of icdc's own algorithms none
-    /// counts that the kernel may have under the same name.
+    /// Whether `used`, a kernel name, is the algorithm that was requested. For icdc's own
+    /// algorithms, the kernel's version under the same name does not count.
     pub(crate) fn admits(self, used: &str) -> bool {
         match self {
             Self::Named(name) => used == algorithm(name).kernel_name(),
@@ -24,12 +24,12 @@ impl RateControl {
         }
     }
 
-    /// That another algorithm was used, if so.
+    /// The message that another algorithm was used, if so.
     pub(crate) fn unlike(self, used: &str) -> Option<String> {
         (!self.admits(used)).then(|| format!("{used} was used in place of {self}"))
     }
 
-    /// What the kernel calls the algorithm that is named.
+    /// Kernel name of the named algorithm.
     pub(crate) fn kernel_name(self) -> Option<String> {
         match self {
             Self::Named(name) => Some(algorithm(name).kernel_name()),

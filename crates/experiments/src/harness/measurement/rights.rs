@@ -1,11 +1,11 @@
-//! What measured programs may do.
+//! Privileges of measured programs.
 
-/// What the processes of both ends may do.
+/// Privileges of the processes of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
-    /// All that the scenario may.
+    /// All privileges of the scenario.
     All,
-    /// Neither load eBPF nor set what only an administrator of the network may.
+    /// No loading of eBPF, and none of `CAP_NET_ADMIN`'s settings.
     Few,
 }
 
@@ -19,7 +19,7 @@ impl Rights {
         }
     }
 
-    /// The command that gives another one these rights; it stands before it.
+    /// Words to put before a command so that it has these privileges.
     pub(crate) fn prefix(self) -> &'static [&'static str] {
         match self {
             Self::All => &[],
@@ -28,6 +28,7 @@ impl Rights {
     }
 }
 
-/// Takes from a command and from what it starts what [`Rights::Few`] do not have.
+/// Command prefix that removes the privileges that [`Rights::Few`] lacks, for a command and its
+/// children.
 const WITHOUT_RIGHTS: [&str; 5] =
     ["setpriv", "--bounding-set", "-net_admin,-bpf,-perfmon", "--inh-caps", "-net_admin,-bpf,-perfmon"];

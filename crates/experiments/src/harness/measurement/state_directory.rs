@@ -1,14 +1,14 @@
-//! Where a measured icdc keeps what it knows of paths.
+//! State directory of a measured icdc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::harness::error::ExperimentError;
 
-/// Where the measured icdc keeps what it knows of paths: this user's own is neither used nor
-/// changed. It goes with the lab.
+/// Directory of the measured icdc's known paths; this user's own is neither used nor changed. It is
+/// removed with the lab.
 pub(crate) struct StateDirectory {
-    /// To be given as `XDG_STATE_HOME`.
+    /// Value of `XDG_STATE_HOME`.
     pub(crate) home: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl StateDirectory {
         self.home.join("icdc/paths.json")
     }
 
-    /// What is known of paths by now.
+    /// Current contents of the file of known paths.
     pub(crate) fn known(&self) -> Option<String> {
         fs::read_to_string(self.file()).ok()
     }

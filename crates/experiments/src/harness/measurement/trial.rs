@@ -1,5 +1,5 @@
-//! One measurement in a lab of its own, on a calm machine if there is one, repeated while the
-//! machine spoils it.
+//! One measurement in a lab of its own. It waits for a calm machine, and is repeated if the machine
+//! disturbed it.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,48 +21,49 @@ use crate::harness::repetition::attempts;
 use crate::harness::repetition::resolution::Resolution;
 use crate::harness::traffic::shaper::{Shaper, Target};
 
-/// What to measure.
+/// A measurement as requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
-    /// The lab.
+    /// Settings of the lab.
     pub(crate) settings: Settings,
-    /// For how long.
+    /// Length in seconds.
     pub(crate) seconds: u64,
     /// Ceiling of the sender.
     pub(crate) rate: Option<Rate>,
     /// Congestion control of the sender.
     pub(crate) cc: RateControl,
-    /// What an earlier measurement knew of the path, see [`Measured::known`].
+    /// Known paths of an earlier measurement, see [`Measured::known`].
     pub(crate) known: Option<String>,
-    /// By IPv6.
+    /// IPv6 in place of IPv4.
     pub(crate) ipv6: bool,
-    /// How finely it is looked at.
+    /// Time resolution of the evaluation.
     pub(crate) resolution: Resolution,
-    /// What else holds the sender back.
+    /// Additional shaper of the sender's traffic.
     pub(crate) shaper: Shaper,
 }
 
 impl Trial {
-    /// By IPv4, at no ceiling, held back by nothing, for means.
+    /// A measurement of means by IPv4, without rate limit or shaper.
     pub(crate) fn new(settings: Settings, seconds: u64, cc: &'static str) -> Self {
         let cc = RateControl::Named(cc);
         let (resolution, shaper) = (Resolution::Means, Shaper::Nothing);
         Self { settings, seconds, rate: None, cc, known: None, ipv6: false, resolution, shaper }
     }
 
-    /// By IPv4, for means, at the rate that icdc finds.
+    /// A measurement of means by IPv4, at the rate that icdc finds.
     pub(crate) fn automatic(settings: Settings, seconds: u64, rights: Rights) -> Self {
         Self { cc: RateControl::Automatic(rights), ..Self::new(settings, seconds, "icdc") }
     }
 }
 
-/// Measures; gives the first attempt that the machine did not spoil, or the last one, marked.
+/// Measures; returns the first attempt that the machine did not disturb, or the last one, marked as
+/// invalid.
 pub(crate) fn run(bench: &Bench<'_>, trial: &Trial) -> Result<Measured, ExperimentError> {
     run_beside(bench, trial, |_, _| Ok(())).map(|(measured, ())| measured)
 }
 
-/// Measures while `beside` does something else in the lab; its flag is set when the measurement is
-/// over. Gives both results.
+/// Measures while `beside` runs in the lab; its flag is set when the measurement is over. Returns
+/// both results.
 pub(crate) fn run_beside<T: Send>(
     bench: &Bench<'_>,
     trial: &Trial,
@@ -73,12 +74,12 @@ pub(crate) fn run_beside<T: Send>(
         bench,
         tolerance,
         || once_beside(bench, trial, &beside),
-        // Another algorithm than asked for would not change.
+        // A wrong algorithm would be the same in another attempt.
         |(measured, _)| measured.spoilt.as_deref().filter(|_| trial.cc.admits(&measured.summary.cc)),
     )
 }
 
-/// Says that something is over, also if it panics.
+/// Sets a flag when dropped, also on a panic.
 struct SetWhenOver<'a>(&'a AtomicBool);
 
 impl Drop for SetWhenOver<'_> {
@@ -87,8 +88,8 @@ impl Drop for SetWhenOver<'_> {
     }
 }
 
-/// Measures once, on whatever machine there is, while `beside` does something else in the lab.
-/// Gives both results.
+/// Measures once, without waiting for a calm machine, while `beside` runs in the lab. Returns both
+/// results.
 pub(crate) fn once_beside<T: Send>(
     bench: &Bench<'_>,
     trial: &Trial,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Does the work of every item in so many threads, and tells it the thread's number; gives what
-/// came of each, in the order of the items.
+/// Processes all items by `threads` threads; `work` also receives the thread's number. Returns the
+/// results in the order of the items.
 pub(crate) fn each<I: Sync, R: Send>(threads: usize, items: &[I], work: impl Fn(usize, &I) -> R + Sync) -> Vec<R> {
     let threads = threads.min(items.len());
     let next = AtomicUsize::new(0);

@@ -15,19 +15,19 @@ use rustix::process::{Signal, kill_process_group};
 use crate::harness::error::ExperimentError;
 use crate::harness::processes::processor_time;
 
-/// How a program ended.
+/// Result of a program.
 pub(crate) struct Ended {
     /// Whether its exit status is 0.
     pub(crate) well: bool,
     /// Its exit status, if it was not killed.
     pub(crate) code: Option<i32>,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub(crate) errors: String,
     /// From its start to its end.
     pub(crate) took: Span,
     /// Processor time of the program and of what it started and waited for.
     pub(crate) processor: Span,
-    /// It was killed because the limit was over.
+    /// It was killed after its time limit.
     pub(crate) overran: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Ended {
 pub(crate) fn run(command: &mut Command, limit: Span, mut line: impl FnMut(&str)) -> Result<Ended, ExperimentError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error| ExperimentError::io(format!("run {name}"), error);
-    // Not a pipe: what the program leaves behind may hold that open.
+    // A file, not a pipe, which processes left behind by the program could hold open.
     let mut stderr: File = memfd_create("stderr", MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?.into();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr.try_clone().map_err(failed)?).process_group(0);
     let start = clock::now();
@@ -48,7 +48,7 @@ pub(crate) fn run(command: &mut Command, limit: Span, mut line: impl FnMut(&str)
             let in_time = child.ends_within(limit);
             let took = clock::now() - start;
             if !in_time {
-                // What it has started goes with it.
+                // Its descendants are killed with it.
                 let _ = kill_process_group(child.pid(), Signal::KILL);
             }
             (took, !in_time)
@@ -60,7 +60,7 @@ pub(crate) fn run(command: &mut Command, limit: Span, mut line: impl FnMut(&str)
         }
         watch.join().expect("watching does not panic")
     });
-    // It has ended and is not yet waited for.
+    // It has exited and is not reaped yet.
     let processor = processor_time::with_descendants(child.id());
     let status = child.wait().map_err(failed)?;
     let mut errors = Vec::new();

@@ -1,5 +1,5 @@
-//! Programs that scenarios start: with a time limit, in the background, what they cost, where
-//! they are; files for them.
+//! Programs that scenarios start: time limits, background processes, processor time and memory,
+//! paths; files for them.
 //!
 //! | what | file |
 //! |---|---|

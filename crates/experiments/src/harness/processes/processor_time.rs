@@ -7,17 +7,17 @@ use icdc_units::Span;
 use rustix::param::clock_ticks_per_second;
 use rustix::thread::Pid;
 
-/// Of a process with all its threads; zero if it is gone.
+/// Processor time of a process with all its threads; zero if it has ended.
 pub(crate) fn of_process(id: u32) -> Span {
     read(&format!("/proc/{id}/stat"), 2)
 }
 
-/// Of a thread of this process.
+/// Processor time of a thread of this process.
 pub(crate) fn of_thread(id: Pid) -> Span {
     read(&format!("/proc/self/task/{}/stat", id.as_raw_nonzero()), 2)
 }
 
-/// Of a process and of all its descendants that have been waited for, also while it is a zombie.
+/// Processor time of a process and of its reaped descendants, also while it is a zombie.
 pub(crate) fn with_descendants(id: u32) -> Span {
     read(&format!("/proc/{id}/stat"), 4)
 }

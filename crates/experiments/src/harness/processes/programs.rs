@@ -1,9 +1,9 @@
-//! Where installed programs are.
+//! Paths of installed programs.
 
 use std::env;
 use std::path::PathBuf;
 
-/// A program in `PATH` or where administrators' programs are.
+/// Path of a program in `PATH` or in the `sbin` directories.
 pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let further = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

@@ -1,6 +1,6 @@
 //! Memory of the processes on hosts: the largest resident set (`VmHWM` of proc(5), without the page
-//! cache) of any process, looked at several times a second. It only grows within a process, so the
-//! last look has its peak.
+//! cache) of any process, sampled several times a second. It only grows within a process, so the
+//! last sample is its peak.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,10 +13,10 @@ use icdc_units::{ByteCount, Span};
 use crate::harness::error::ExperimentError;
 use crate::harness::hosts::plain_host::PlainHost;
 
-/// Time between two looks.
+/// Sampling interval.
 const STEP: Span = Span::from_millis(50);
 
-/// Does `work`; gives the largest process of each host meanwhile as well.
+/// Runs `work`; also returns the largest resident set on each host meanwhile.
 pub(crate) fn largest<T, const N: usize>(
     hosts: [&PlainHost; N],
     work: impl FnOnce() -> Result<T, ExperimentError>,

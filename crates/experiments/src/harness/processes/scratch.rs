@@ -1,7 +1,7 @@
-//! Files for a scenario: in a directory that goes with it, on a disk with room for them.
+//! Files of a scenario: in a directory that is removed with it, on a disk with enough space.
 //!
-//! The directory is made below `TMPDIR`, else below `/var/tmp`. What a run that was killed has left
-//! is removed by the next one. Data is random, so nothing on its way can make it smaller.
+//! The directory is made below `TMPDIR`, else below `/var/tmp`. Leftovers of a killed run are
+//! removed by the next one. Data is random, so that it cannot be compressed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use rustix::fs::{Advice, fadvise, statfs, statvfs, syncfs};
 use crate::harness::error::ExperimentError;
 
 const PREFIX: &str = "icdc-lab-";
-/// statfs(2).
+/// File system type of tmpfs, from statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -32,7 +32,7 @@ impl Drop for Scratch {
 }
 
 impl Scratch {
-    /// On a disk with room for `needed`.
+    /// Makes a directory on a disk with at least `needed` free.
     pub(crate) fn on_disk(needed: ByteCount) -> Result<Self, ExperimentError> {
         let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
         let kind =
@@ -43,7 +43,7 @@ impl Scratch {
         Self::below(&base, needed)
     }
 
-    /// In memory with room for `needed`.
+    /// Makes a directory in memory with at least `needed` free.
     pub(crate) fn in_memory(needed: ByteCount) -> Result<Self, ExperimentError> {
         Self::below(Path::new("/dev/shm"), needed)
     }
@@ -94,12 +94,12 @@ impl Scratch {
 
     /// Removes a directory.
     pub(crate) fn remove(&self, name: &str) {
-        // It goes with the rest at the end if not now.
+        // If this fails, it is removed with the rest at the end.
         let _ = fs::remove_dir_all(self.path(name));
     }
 
-    /// Moves what has arrived out of the way, to stay until the end: ext4 looks long for places to
-    /// put new files while many have just been deleted.
+    /// Moves `path` away until the end: ext4 is slow to allocate new files right after many were
+    /// deleted.
     pub(crate) fn set_aside(&self, path: &Path) -> io::Result<()> {
         static ASIDE: AtomicU32 = AtomicU32::new(0);
         let number = ASIDE.fetch_add(1, Ordering::Relaxed);
@@ -133,8 +133,7 @@ impl Scratch {
         Ok(root)
     }
 
-    /// Everything that was written is on the medium, and what is below `path` not in the page
-    /// cache, as after a while.
+    /// Flushes all writes to the medium, and drops the files below `path` from the page cache.
     pub(crate) fn settle(&self, path: &Path) -> Result<(), ExperimentError> {
         let settle = || -> io::Result<()> {
             syncfs(File::open(&self.0)?)?;
@@ -147,7 +146,7 @@ impl Scratch {
 /// Number of the files below a path, and the sum of their sizes.
 pub(crate) fn contents(path: &Path) -> (u64, ByteCount) {
     let mut sum = (0, ByteCount::ZERO);
-    // What goes away meanwhile does not count.
+    // Files that disappear meanwhile do not count.
     let _ = each_file(path, &mut |_, size| {
         sum = (sum.0 + 1, sum.1 + size);
         Ok(())
@@ -163,7 +162,7 @@ fn each_file(path: &Path, visit: &mut dyn FnMut(&Path, ByteCount) -> io::Result<
     visit(path, ByteCount::new(metadata.len()))
 }
 
-/// Room below a path for whoever calls.
+/// Free space below a path for this user.
 fn free(base: &Path) -> Result<ByteCount, ExperimentError> {
     let system =
         statvfs(base).map_err(|error| ExperimentError::io(format!("look at {}", base.display()), error.into()))?;

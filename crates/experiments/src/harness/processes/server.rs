@@ -1,4 +1,4 @@
-//! A program that runs beside a measurement, and is ended with it.
+//! A background program of a measurement, which is ended with it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use icdc_units::Span;
 
 use crate::harness::error::ExperimentError;
 
-/// A program that is not ready by then never will be.
-const PATIENCE: Span = Span::from_secs(10);
-/// How often its output is looked at.
+/// Time limit for a program to become ready.
+const TIMEOUT: Span = Span::from_secs(10);
+/// Interval of the checks of its output.
 const STEP: Span = Span::from_millis(20);
 
-/// It runs; ended when dropped.
+/// The running program; ended when dropped.
 pub(crate) struct Server {
     child: ChildProcess,
     log: PathBuf,
@@ -47,7 +47,7 @@ impl Server {
 
     /// Waits until `word` is in its output.
     pub(crate) fn await_output(&mut self, word: &str) -> Result<(), ExperimentError> {
-        let until = clock::now() + PATIENCE;
+        let until = clock::now() + TIMEOUT;
         let mut has_ended = false;
         loop {
             let output = fs::read_to_string(&self.log).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Server {
             }
             if has_ended || clock::now() > until {
                 let program = format!("the program that logs to {}", self.log.display());
-                let silent = if has_ended { String::new() } else { format!("no {word:?} within {PATIENCE}; ") };
+                let silent = if has_ended { String::new() } else { format!("no {word:?} within {TIMEOUT}; ") };
                 return Err(ExperimentError::program(program, format!("{silent}{}", output.trim())));
             }
             has_ended = self.child.ends_within(STEP);

@@ -1,4 +1,4 @@
-//! Measuring again where the machine spoilt a measurement.
+//! Repetition of measurements that the machine disturbed.
 
 use std::num::NonZeroUsize;
 
@@ -13,20 +13,20 @@ pub(crate) trait Figures {
     fn figures(&self) -> String;
 }
 
-/// What was measured beside it stays unsaid.
+/// The second value is not part of the line.
 impl<M: Figures, B> Figures for (M, B) {
     fn figures(&self) -> String {
         self.0.figures()
     }
 }
 
-/// What a reader has to know about measurements: of each its name, and why it must not be used, if so.
+/// Notes on invalid measurements for a report: the name and the reason of each.
 pub(crate) fn failures<'a>(all: impl IntoIterator<Item = (String, &'a Option<String>)>) -> Vec<String> {
     all.into_iter().filter_map(|(name, spoilt)| Some(format!("{name}: {}", spoilt.as_ref()?))).collect()
 }
 
-/// Measures on a calm machine and says what came of it; gives the first attempt that the machine
-/// did not spoil, or the last one.
+/// Measures on a calm machine and prints the result; returns the first attempt that the machine did
+/// not disturb, or the last one.
 pub(crate) fn unspoilt<T: Figures>(
     bench: &Bench<'_>,
     tolerance: Span,
@@ -36,7 +36,7 @@ pub(crate) fn unspoilt<T: Figures>(
     unspoilt_after(bench, tolerance, || Ok(()), attempt, spoilt)
 }
 
-/// As [`unspoilt`], with something to do before each wait.
+/// As [`unspoilt`], with a preparation before each wait.
 pub(crate) fn unspoilt_after<T: Figures>(
     bench: &Bench<'_>,
     tolerance: Span,

@@ -1,8 +1,8 @@
-//! Waiting for a machine that leaves its processors to the measurement.
+//! Waiting until the machine's processors are idle enough for a measurement.
 //!
-//! On a shared machine a phase in which others take the processors lasts seconds to minutes, and
-//! spoils whatever is measured in it. One thread per processor reads the clock again and again:
-//! between two readings that lie far apart, the thread did not run.
+//! On a shared machine, phases in which others use the processors last seconds to minutes, and make
+//! measurements invalid. One thread per processor reads the clock again and again: a large gap
+//! between two readings means that the thread did not run.
 
 use std::hint;
 use std::thread;
@@ -10,10 +10,10 @@ use std::thread;
 use icdc_packet::clock;
 use icdc_units::Span;
 
-/// So long no thread may be kept from running for longer than is tolerated.
+/// Time for which no gap may exceed the tolerance.
 const CALM: Span = Span::from_secs(2);
 
-/// Returns once the machine was calm, after `patience` at the latest; says that it waits.
+/// Returns once the machine was calm, after `patience` at the latest; prints that it waits.
 pub(crate) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
     let until = clock::now() + patience;
     let mut has_said = false;
@@ -22,12 +22,12 @@ pub(crate) fn wait(tolerance: Span, patience: Span, say: &dyn Fn(&str)) {
             say("  waiting for the machine to be calm");
             has_said = true;
         }
-        // To look costs the others what they cost us.
+        // Checking takes processor time from other processes, so it pauses in between.
         clock::sleep_until(clock::now() + CALM);
     }
 }
 
-/// Longest time for which any of as many threads as there are processors did not run.
+/// Longest gap of any thread, with one thread per processor.
 fn longest_gap() -> Span {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {

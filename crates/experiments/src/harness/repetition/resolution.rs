@@ -1,15 +1,16 @@
-//! How finely a measurement is looked at, and with it how late the emulator may have delivered.
+//! Time resolution of a measurement's evaluation, and the lateness of the emulator that it
+//! tolerates.
 
 use icdc_lab::verdict;
 use icdc_units::Span;
 
-/// How finely, and how late one packet in a thousand may be for that.
+/// Resolution, and the tolerated 99.9 % quantile of lateness.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resolution {
-    /// Windows of a millisecond: by a hundredth of the round trip, or 1 ms.
+    /// Windows of a millisecond; tolerates a hundredth of the round trip, or 1 ms.
     Milliseconds,
-    /// Means of a second and longer: by a twentieth of the round trip, or 5 ms. They change by less
-    /// than the share of time in which packets were late.
+    /// Means of a second and longer; tolerates a twentieth of the round trip, or 5 ms. They change
+    /// by less than the share of time in which packets were late.
     Means,
 }
 

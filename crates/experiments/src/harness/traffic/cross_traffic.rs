@@ -1,5 +1,4 @@
-//! Traffic of others on a lab's path: datagrams at a constant rate that come for a while and go for
-//! as long.
+//! Cross-traffic on a lab's path: datagrams at a constant rate, on and off for equal times.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,40 +11,40 @@ use crate::harness::error::ExperimentError;
 
 /// Payload that fills a frame of MTU 1500.
 pub(crate) const PAYLOAD: usize = 1472;
-/// What such a frame takes on the wire.
+/// Size of such a frame on the wire.
 pub(crate) const FRAME: ByteCount = ByteCount::new(1538);
-/// Time between two looks at what is due: so much leaves at once.
+/// Interval of sending; the datagrams of one interval leave at once.
 const TICK: Span = Span::from_micros(250);
-/// What was not sent for want of a processor is sent later, up to so much of it.
+/// Largest backlog that is caught up after a delay of the thread.
 const ARREARS: Span = Span::from_millis(5);
 
-/// When it comes and goes.
+/// Rate and times of the cross-traffic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrossTraffic {
-    /// On the wire, while it is there.
+    /// Rate on the wire, while it is on.
     pub(crate) rate: Rate,
-    /// Before it comes first.
+    /// Time before its first phase.
     pub(crate) quiet: Span,
-    /// For how long it comes, and for how long it goes.
+    /// Length of each on and each off phase.
     pub(crate) half_period: Span,
 }
 
-/// A time with or without it.
+/// A phase with or without it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrafficPhase {
     /// Monotonic.
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// What was really sent.
+    /// The rate that was actually sent.
     pub(crate) rate: Rate,
 }
 
 impl CrossTraffic {
-    /// Sends from host a to host b until `over`; the calling thread is on host a from then on.
-    /// Gives what there was.
+    /// Sends from host a to host b until `over`; moves the calling thread to host a. Returns the
+    /// phases.
     pub(crate) fn send(&self, lab: &Lab, over: &AtomicBool) -> Result<Vec<TrafficPhase>, ExperimentError> {
         let failed = |error| ExperimentError::io("send cross traffic", error);
-        // Nobody reads what comes there; without it, each datagram would be answered.
+        // The socket is never read; without it, each datagram would cause an ICMP error.
         let sink = lab.on(Host::B, || UdpSocket::bind(("10.26.33.2", 0)).map_err(failed))?;
         lab.enter(Host::A)?;
         let socket = UdpSocket::bind(("10.26.33.1", 0)).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What measures processor time on loopback: rounds in which all contenders have a turn, and the
+//! Measurements of processor time on loopback: rounds in which each contender runs once, and the
 //! two ends of a flow of zeros in this process.
 
 use std::io::{self, Read as _, Write as _};
@@ -14,12 +14,12 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::repetition::calm;
 
-/// What a program writes and reads at a time.
+/// Bytes of one write or read.
 pub(crate) const PIECE: usize = 128 << 10;
 /// Any port.
 pub(crate) const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
-/// In each round everybody has a turn, and the order rotates; gives what came of the turns of each.
+/// Runs each contender once per round, in rotating order; returns the results of each.
 pub(crate) fn in_turns<C: Copy, T>(
     bench: &Bench<'_>,
     contenders: &[C],
@@ -32,7 +32,7 @@ pub(crate) fn in_turns<C: Copy, T>(
         for turn in 0..contenders.len() {
             let place = (turn + round) % contenders.len();
             (bench.say)(&format!("{}, round {} of {runs}", name(contenders[place]), round + 1));
-            // What stops one of several busy programs stops all of them.
+            // A disturbance of one of several busy programs stops all of them.
             calm::wait(Span::from_millis(20), bench.patience, bench.say);
             turns[place].push(measure(contenders[place])?);
         }
@@ -40,7 +40,7 @@ pub(crate) fn in_turns<C: Copy, T>(
     Ok(turns)
 }
 
-/// Says that it is over, also if it failed.
+/// Sets a flag when dropped, also on failure.
 pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -49,15 +49,15 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Sends until it is over; tells its thread before.
+/// Sends until `over`; first reports its thread's number.
 pub(crate) fn send(mut stream: TcpStream, tell: &Sender<Pid>, over: &AtomicBool) {
     let _ = tell.send(gettid());
     let zeros = vec![0; PIECE];
-    // Nobody reads any more when it is over, and then it ends.
+    // Writing fails once the reader has ended.
     while !over.load(Ordering::Relaxed) && stream.write_all(&zeros).is_ok() {}
 }
 
-/// Reads until then; gives how much came.
+/// Reads until `until`; returns the number of bytes.
 pub(crate) fn read_until(stream: &mut TcpStream, buffer: &mut [u8], until: Time) -> io::Result<ByteCount> {
     let mut bytes = ByteCount::ZERO;
     while clock::now() < until {

@@ -1,4 +1,4 @@
-//! What holds the sender back, and what others send meanwhile.
+//! Shapers of the sender's rate, and cross-traffic.
 //!
 //! | what | file |
 //! |---|---|

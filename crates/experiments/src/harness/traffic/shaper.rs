@@ -1,4 +1,4 @@
-//! What keeps the TCP traffic from host a to host b to a rate.
+//! Shapers that limit the TCP traffic from host a to host b.
 
 use std::process::Command;
 
@@ -14,10 +14,9 @@ use crate::harness::traffic::wire_pacer::{self, WirePacer};
 /// Bytes that a token bucket lets pass at once: those of a millisecond at 500 Mbit/s, as a kernel
 /// with a thousand ticks a second needs them (tc-tbf(8)).
 const BUCKET: ByteCount = ByteCount::new(62_500);
-/// What may wait in host a: more than the windows of a connection over 200 ms at 500 Mbit/s ever
-/// hold.
+/// Queue in host a: more than the windows of a connection over 200 ms at 500 Mbit/s ever hold.
 pub(crate) const WAITING: ByteCount = ByteCount::new(40_000_000);
-/// What an Ethernet takes beside the frame that the kernel counts.
+/// Bytes on an Ethernet beside the frame that the kernel counts.
 const OVERHEAD: &str = "24";
 
 /// See the module's description.
@@ -26,18 +25,18 @@ pub(crate) enum Shaper {
     /// Nothing.
     #[default]
     Nothing,
-    /// A token bucket before the device, of so much on the wire.
+    /// A token bucket before the device, with this rate on the wire.
     TokenBucket(Rate),
-    /// A policy of so much payload for each connection, with bursts of so many segments if that is
-    /// given.
+    /// A policy with this payload rate for each connection, and with this burst limit in segments
+    /// if there is one.
     Policy(Rate, Option<u32>),
-    /// The wire pacer, with one class of so much on the wire.
+    /// The wire pacer, with one class of this rate on the wire.
     Wire(Rate),
-    /// The wire pacer by the timer, with one class of so much on the wire.
+    /// The wire pacer in timer mode, with one class of this rate on the wire.
     Timer(Rate),
 }
 
-/// Whose traffic it is.
+/// The traffic to which a shaper applies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     /// The device by which it leaves.
@@ -51,14 +50,14 @@ impl Target {
     pub(crate) const HOST_B: Self = Self { device: "eth0", to: commands::FAR };
 }
 
-/// As long as it works.
+/// A running shaper; ended when dropped.
 #[derive(Default)]
 pub(crate) struct Shaping {
     _policy: Option<InForce>,
     _pacer: Option<WirePacer>,
 }
 
-/// A policy that goes when dropped.
+/// A policy that is removed when dropped.
 pub(crate) struct InForce {
     remove: Command,
 }
@@ -85,13 +84,13 @@ impl InForce {
 
 impl Drop for InForce {
     fn drop(&mut self) {
-        // One that stays is shown by `icdc pace policy list`.
+        // A policy that could not be removed is shown by `icdc pace policy list`.
         let _ = self.remove.output();
     }
 }
 
 impl Shaper {
-    /// Lets it work from now on; what it needs of a lab goes with the lab.
+    /// Starts the shaper; what it changes in a lab is removed with the lab.
     pub(crate) fn start(self, bench: &Bench<'_>, lab: &Lab, target: Target) -> Result<Shaping, ExperimentError> {
         let Target { device, to } = target;
         match self {

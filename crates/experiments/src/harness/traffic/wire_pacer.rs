@@ -17,11 +17,11 @@ use crate::harness::hosts::commands::on_host;
 use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::processor_time;
 
-/// It has this in its output when it is at work.
+/// Text in its output once it is running.
 const READY: &str = "mode:";
 const PROGRAM: &str = "icdc pace wire";
-/// So long a stall leaves its gaps as they are: a shared machine keeps any thread from running for
-/// longer than the usual lead bears.
+/// `--lead`, the longest stall that does not change its gaps: on a shared machine stalls exceed the
+/// default.
 pub(crate) const LEAD: Span = Span::from_millis(20);
 
 /// A class of the pacer's file, for what its filter lets through.
@@ -39,13 +39,12 @@ pub(crate) struct WirePacer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PacerSummary {
-    /// Time for which it was kept from running although frames waited.
+    /// Time for which it did not run although frames waited.
     pub(crate) late_seconds: f64,
 }
 
 impl WirePacer {
-    /// Starts it at a device with these classes (TOML), and options if there are some; it is at
-    /// work then.
+    /// Starts it at a device with these classes (TOML) and options; returns once it is running.
     pub(crate) fn start(
         bench: &Bench<'_>,
         lab: &Lab,
@@ -77,7 +76,7 @@ impl WirePacer {
                 return Err(ExperimentError::program(PROGRAM, output.trim().to_owned()));
             }
         }
-        // A pipe that is full would hold it up.
+        // A full pipe would block it.
         pacer.drain = Some(thread::spawn(move || drop(lines.read_to_string(&mut String::new()))));
         Ok(pacer)
     }
