@@ -35,7 +35,7 @@ pub struct Command {
     pub limit: Span,
 }
 
-/// Why a command failed.
+/// Reasons why a command failed.
 #[derive(Debug, Error)]
 pub enum CommandError {
     /// There is no shell, or no process could be started.
@@ -66,7 +66,7 @@ impl Command {
         let mut child = self.start(report, writer).map_err(CommandError::Start)?;
         let input = child.stdin.take();
         let mut child = ChildProcess::new(child);
-        let mut talk = Talk {
+        let mut streams = Streams {
             input,
             unwritten: report.json().as_bytes(),
             output: Some(reader),
@@ -76,8 +76,8 @@ impl Command {
         let (status, killed) = loop {
             let left = deadline - clock::now();
             match child.descriptor() {
-                Some(ended) => talk.go_on(left, &[asked.as_fd(), ended]),
-                None => talk.go_on(left.min(ChildProcess::LOOK), &[asked.as_fd()]),
+                Some(ended) => streams.transfer(left, &[asked.as_fd(), ended]),
+                None => streams.transfer(left.min(ChildProcess::LOOK), &[asked.as_fd()]),
             }
             match child.wait_for(Span::ZERO) {
                 Ok(Some(status)) => break (status, None),
@@ -91,10 +91,10 @@ impl Command {
             };
             break (end(&mut child).map_err(CommandError::Wait)?, Some(why));
         };
-        // What it said last; what it left running may print for ever.
-        talk.input = None;
-        talk.go_on(Span::ZERO, &[]);
-        talk.printed.end();
+        // The last output; processes that it left running may print for ever.
+        streams.input = None;
+        streams.transfer(Span::ZERO, &[]);
+        streams.printed.end();
         match killed {
             Some(why) => Err(why),
             None if status.success() => Ok(()),
@@ -119,18 +119,18 @@ fn end(child: &mut ChildProcess) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// What goes to a command and comes from it.
-struct Talk<'a> {
+/// Input and output of a command.
+struct Streams<'a> {
     input: Option<ChildStdin>,
     unwritten: &'a [u8],
     output: Option<PipeReader>,
     printed: Printed<'a>,
 }
 
-impl Talk<'_> {
-    /// Writes and reads what can be without waiting; waits `patience` for something to do, or until
-    /// one of the `others` is readable.
-    fn go_on(&mut self, patience: Span, others: &[BorrowedFd<'_>]) {
+impl Streams<'_> {
+    /// Writes and reads without blocking; waits up to `patience` for readiness, or until one of the
+    /// `others` is readable.
+    fn transfer(&mut self, patience: Span, others: &[BorrowedFd<'_>]) {
         loop {
             let mut ready = Vec::new();
             if let Some(input) = &self.input {
@@ -155,7 +155,7 @@ impl Talk<'_> {
             if can_read {
                 self.read();
             }
-            // What prints without a pause must not keep the end from being seen.
+            // A command that prints without a pause must not delay the check for its end.
             if patience > Span::ZERO || self.printed.is_cut {
                 return;
             }
@@ -167,7 +167,7 @@ impl Talk<'_> {
         let length = self.unwritten.len().min(AT_ONCE);
         match input.write(&self.unwritten[..length]) {
             Ok(written) if written > 0 && written < self.unwritten.len() => self.unwritten = &self.unwritten[written..],
-            // All is written, or the command does not want it.
+            // All is written, or the command has closed its input.
             _ => self.input = None,
         }
     }
@@ -182,12 +182,12 @@ impl Talk<'_> {
     }
 }
 
-/// What a command prints, by lines.
+/// Output of a command, by lines.
 struct Printed<'a> {
     lines: &'a Lines,
     line: Vec<u8>,
     left: usize,
-    /// That something is left out has been told.
+    /// The notice about left-out output was printed.
     is_cut: bool,
 }
 

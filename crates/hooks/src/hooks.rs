@@ -24,7 +24,7 @@ impl Hooks {
     pub fn run(&self, report: &Report, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {
             let webhook = self.webhook.as_ref().map(|webhook| {
-                // One after the other where no thread can be had.
+                // One after the other if no thread can be started.
                 start_scoped(scope, "webhook", || webhook.post(report.json(), stop)).map_err(|_| webhook)
             });
             let command = self.command.as_ref().map(|command| command.run(report, &self.lines, stop));

@@ -12,16 +12,16 @@ use crate::hooks::Hooks;
 use crate::report::Report;
 
 /// Most hooks that run at a time.
-const AT_A_TIME: usize = 8;
+const MAX_RUNNING: usize = 8;
 /// Most hooks that wait.
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 /// Time for which a daemon that ends waits for its hooks.
-const FAREWELL: Span = Span::from_secs(10);
+const DRAIN_TIMEOUT: Span = Span::from_secs(10);
 
 /// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue,
 /// even if senders are left.
 pub struct HookQueue {
-    waiting: Waiting,
+    waiting: Pending,
     over: StopSignal,
     /// Closed once no hook runs any more.
     ended: Receiver<()>,
@@ -29,13 +29,13 @@ pub struct HookQueue {
 
 /// Adds reports to a queue.
 #[derive(Clone)]
-pub struct HookSender(Waiting);
+pub struct HookSender(Pending);
 
-/// What waits.
+/// The queue of reports.
 #[derive(Clone)]
-struct Waiting {
+struct Pending {
     /// `None` once the queue is closed.
-    room: Arc<Mutex<Option<Sender<Report>>>>,
+    queue: Arc<Mutex<Option<Sender<Report>>>>,
     left_out: Arc<AtomicU64>,
 }
 
@@ -45,28 +45,28 @@ impl HookQueue {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(hooks: Hooks) -> io::Result<Self> {
-        let (waiting, next) = bounded::<Report>(WAITING);
+        let (waiting, next) = bounded::<Report>(MAX_WAITING);
         let (running, ended) = bounded::<()>(0);
         let (hooks, over, left_out) = (Arc::new(hooks), StopSignal::new(), Arc::new(AtomicU64::new(0)));
-        for number in 0..AT_A_TIME {
+        for number in 0..MAX_RUNNING {
             let (hooks, next, over) = (Arc::clone(&hooks), next.clone(), over.clone());
             let (running, left_out) = (running.clone(), Arc::clone(&left_out));
             let work = move || {
                 let _running = running;
-                // A daemon that may become other users does not pass that on. It fails where there
-                // is none.
+                // The daemon's ambient capabilities are not passed to hooks. It fails on kernels
+                // without them.
                 let _ = rustix::thread::clear_ambient_capability_set();
                 for report in next {
                     match over.is_requested() {
                         true => drop(left_out.fetch_add(1, Ordering::Relaxed)),
                         false => hooks.run(&report, &over).iter().for_each(|failed| tracing::warn!("{failed}")),
                     }
-                    tell_left_out(&left_out);
+                    warn_of_left_out(&left_out);
                 }
             };
             std::thread::Builder::new().name(format!("hook {number}")).spawn(work)?;
         }
-        Ok(Self { waiting: Waiting { room: Arc::new(Mutex::new(Some(waiting))), left_out }, over, ended })
+        Ok(Self { waiting: Pending { queue: Arc::new(Mutex::new(Some(waiting))), left_out }, over, ended })
     }
 
     /// A sender for this queue.
@@ -79,8 +79,8 @@ impl HookQueue {
 impl HookSender {
     /// Queues this report. It is dropped if too many wait or the queue is closed.
     pub fn add(&self, report: Report) {
-        let room = self.0.room.lock().unwrap_or_else(PoisonError::into_inner);
-        if room.as_ref().is_none_or(|room| room.try_send(report).is_err()) {
+        let queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.as_ref().is_none_or(|queue| queue.try_send(report).is_err()) {
             self.0.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -89,17 +89,17 @@ impl HookSender {
 impl Drop for HookQueue {
     /// Waits for the hooks in the queue, for a limited time, then kills those that still run.
     fn drop(&mut self) {
-        drop(self.waiting.room.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if self.ended.recv_timeout(FAREWELL.into()).is_err_and(|error| error.is_timeout()) {
-            tracing::warn!("hooks that have not ended within {FAREWELL} are killed");
+        drop(self.waiting.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if self.ended.recv_timeout(DRAIN_TIMEOUT.into()).is_err_and(|error| error.is_timeout()) {
+            tracing::warn!("hooks that have not ended within {DRAIN_TIMEOUT} are killed");
             self.over.request();
-            let _ = self.ended.recv_timeout(FAREWELL.into());
+            let _ = self.ended.recv_timeout(DRAIN_TIMEOUT.into());
         }
-        tell_left_out(&self.waiting.left_out);
+        warn_of_left_out(&self.waiting.left_out);
     }
 }
 
-fn tell_left_out(left_out: &AtomicU64) {
+fn warn_of_left_out(left_out: &AtomicU64) {
     let count = left_out.swap(0, Ordering::Relaxed);
     if count > 0 {
         tracing::warn!("--on-finish and --webhook were skipped for {count} ended sessions: too many were waiting");

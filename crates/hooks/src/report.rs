@@ -1,4 +1,4 @@
-//! The report that hooks get.
+//! The report that is passed to hooks.
 
 /// Longest value of a variable, in bytes; the kernel takes 128 KiB.
 const LONGEST: usize = 4096;

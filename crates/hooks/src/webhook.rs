@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A request that cannot connect, gets no answer in time, or gets 408, 429 or 5xx is repeated
-//! twice. Redirects are not followed: the body would go to a server that nobody has named.
+//! twice. Redirects are not followed: the body would go to a server that the user has not named.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -34,7 +34,7 @@ const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Uri);
 
-/// Why a text is not such a URL.
+/// Reasons why a text is not such a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// It is no URL.
@@ -45,13 +45,13 @@ pub enum TargetError {
     Login,
 }
 
-/// Why a file names no web server.
+/// Reasons why a file names no web server.
 #[derive(Debug, Error)]
 pub enum TargetFileError {
     /// It cannot be used.
     #[error(transparent)]
     File(#[from] SecretError),
-    /// What it holds is none.
+    /// It contains no valid URL.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
@@ -71,8 +71,8 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Reads a file that nobody else can read, since a URL may hold a token; whitespace around the
-    /// URL is not part of it.
+    /// Reads a file that no other user can read, since a URL may hold a token; whitespace around
+    /// the URL is not part of it.
     ///
     /// # Errors
     /// See [`TargetFileError`].
@@ -85,7 +85,7 @@ impl Target {
         self.0.scheme_str() == Some("https")
     }
 
-    /// For messages.
+    /// Scheme, host and port, for messages.
     fn shown(&self) -> String {
         let authority = self.0.authority().map_or("", http::uri::Authority::as_str);
         format!("{}://{authority}", self.0.scheme_str().unwrap_or_default())
@@ -95,7 +95,7 @@ impl Target {
 /// The secret that signs requests.
 pub struct Secret(hmac::Key);
 
-/// Why a file has no secret.
+/// Reasons why a file has no secret.
 #[derive(Debug, Error)]
 pub enum SecretError {
     /// It cannot be read.
@@ -103,7 +103,7 @@ pub enum SecretError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// Others can read it.
@@ -124,7 +124,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Reads a file that nobody else can read; a newline at its end is not part of the secret.
+    /// Reads a file that no other user can read; a newline at its end is not part of the secret.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -141,7 +141,7 @@ impl Secret {
     }
 }
 
-/// The contents of a file that nobody else can read.
+/// The contents of a file that no other user can read.
 fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
     let file = File::open(path).map_err(unreadable)?;
@@ -156,14 +156,14 @@ fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     if (1..=LONGEST_SECRET).contains(&length) { Ok(bytes) } else { Err(SecretError::Length(path.to_owned())) }
 }
 
-/// A web server that gets the requests.
+/// A web server that receives the requests.
 pub struct Webhook {
     agent: Agent,
     target: Target,
     secret: Option<Secret>,
 }
 
-/// Why a request failed.
+/// Reasons why a request failed.
 #[derive(Debug, Error)]
 pub enum WebhookError {
     /// No certificate could be verified.
@@ -171,32 +171,32 @@ pub enum WebhookError {
         "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file with SSL_CERT_FILE"
     )]
     NoCertificates(String),
-    /// It was not reached, or did not answer.
+    /// The server was not reached, or did not answer.
     #[error("{target}: {cause} (after {tries} tries)")]
     Unreached {
-        /// Who.
+        /// The server.
         target: String,
-        /// Why.
+        /// The cause.
         cause: String,
-        /// How often it was tried.
+        /// Number of tries.
         tries: usize,
     },
     /// It refused the request.
     #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed; use the final URL" } else { "" })]
     Refused {
-        /// Who.
+        /// The server.
         target: String,
-        /// What it answered.
+        /// The status of its answer.
         status: http::StatusCode,
     },
     /// It answered each time that it is not available.
     #[error("{target} answered {status} ({tries} tries)")]
     Busy {
-        /// Who.
+        /// The server.
         target: String,
-        /// What it answered last.
+        /// The status of its last answer.
         status: http::StatusCode,
-        /// How often it was tried.
+        /// Number of tries.
         tries: usize,
     },
 }
