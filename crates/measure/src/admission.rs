@@ -1,9 +1,9 @@
-//! Which connections are those of a measurement: as many connections as were agreed, each with the proof that it knows a
-//! token that was told over the control link, and after it the run-up (see [`icdc_protocol::measure`]).
+//! Admission of a measurement's data connections: the agreed number, each with the proof that it
+//! knows a token from the control link, followed by the run-up (see [`icdc_protocol::measure`]).
 //!
-//! A port of its own is open until they are there, for [`PATIENCE`] at most. A stranger gets a place among
-//! [`MOST_STRANGERS`] for the time it takes to say that; who is slower than [`PROOF_PATIENCE`], or
-//! last in line when all places are taken, is closed without an answer.
+//! The data port is open until all have arrived, for [`TIMEOUT`] at most. Up to [`MAX_UNPROVEN`]
+//! connections may be waiting to send their proof; those that take longer than [`PROOF_TIMEOUT`],
+//! and the oldest when there are too many, are closed without an answer.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -21,25 +21,25 @@ use rustix::io::Errno;
 use crate::expected::{Arrived, Awaited};
 use crate::sockets::local;
 
-/// How long all agreed connections may take to come.
-const PATIENCE: Span = Span::from_secs(30);
-/// How long one may take to say its proof.
-const PROOF_PATIENCE: Span = Span::from_secs(10);
-/// Connections that have not said their proof yet.
-const MOST_STRANGERS: usize = 128;
-/// How long nobody is accepted once descriptors are lacking.
-const STARVED_PAUSE: Span = Span::from_millis(100);
+/// Time limit for all agreed connections to arrive.
+const TIMEOUT: Span = Span::from_secs(30);
+/// Time limit for a connection to send its proof.
+const PROOF_TIMEOUT: Span = Span::from_secs(10);
+/// Most connections that have not sent their proof yet.
+const MAX_UNPROVEN: usize = 128;
+/// Pause of accepting when descriptors are exhausted.
+const DESCRIPTORS_PAUSE: Span = Span::from_millis(100);
 
-/// A connection that has said a part of its proof and its run-up.
-struct Stranger {
+/// A connection that has not sent its whole proof and run-up yet.
+struct Unproven {
     stream: TcpStream,
-    said: Vec<u8>,
-    /// Bytes of the run-up that have come.
+    received: Vec<u8>,
+    /// Bytes of the run-up that have arrived.
     run_up: usize,
     deadline: Time,
 }
 
-/// Proof and length of the run-up.
+/// Bytes of the proof and of the length of the run-up.
 const BEGINNING: usize = size_of::<Proof>() + 2;
 
 /// Random tokens, one per connection.
@@ -52,8 +52,8 @@ pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     (0..count).map(token).collect()
 }
 
-/// One connection per token, in the order of the tokens: accepted from `listener`, or handed on by
-/// whoever listens for control links.
+/// One connection per token, in the order of the tokens: accepted from `listener`, or delivered by
+/// the listener for control links.
 pub(super) fn admit(
     listener: Option<&TcpListener>,
     tokens: &[Token],
@@ -64,73 +64,73 @@ pub(super) fn admit(
         listener.set_nonblocking(true).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
     }
     let woken = waker(stop)?;
-    let mut gate = Gate {
+    let mut admission = Admission {
         proofs: tokens.iter().map(proof).collect(),
         admitted: tokens.iter().map(|_| None).collect(),
-        strangers: Vec::new(),
+        unproven: Vec::new(),
         is_starved: false,
     };
-    let deadline = clock::now() + PATIENCE;
-    while let missing @ 1.. = gate.missing() {
-        let next = gate.strangers.iter().map(|stranger| stranger.deadline).fold(deadline, Time::min);
-        let next = if gate.is_starved { next.min(clock::now() + STARVED_PAUSE) } else { next };
-        wait(listener.filter(|_| !gate.is_starved), &gate.strangers, [&woken, &awaited.woken], next)?;
+    let deadline = clock::now() + TIMEOUT;
+    while let missing @ 1.. = admission.missing() {
+        let next = admission.unproven.iter().map(|connection| connection.deadline).fold(deadline, Time::min);
+        let next = if admission.is_starved { next.min(clock::now() + DESCRIPTORS_PAUSE) } else { next };
+        wait(listener.filter(|_| !admission.is_starved), &admission.unproven, [&woken, &awaited.woken], next)?;
         if stop.is_requested() {
             return Err(SessionError::Interrupted);
         }
         let now = clock::now();
         if now >= deadline {
             let wanted = tokens.len();
-            let reason = format!("{missing} of {wanted} data connections did not come within {PATIENCE}");
+            let reason = format!("{missing} of {wanted} data connections did not come within {TIMEOUT}");
             return Err(SessionError::Cut(reason));
         }
-        gate.make_room();
-        // Nothing to read means that another round has taken it.
+        admission.make_room();
+        // Nothing to read means that an earlier iteration has read it.
         let _ = rustix::io::read(&awaited.woken, &mut [0; 8]);
-        awaited.arrived.try_iter().for_each(|Arrived { stream, said }| gate.take(stream, said, now));
-        gate.is_starved = listener.is_some_and(|listener| gate.accept(listener, now));
-        gate.read_proofs(now)?;
+        awaited.arrived.try_iter().for_each(|Arrived { stream, said: received }| admission.take(stream, received, now));
+        admission.is_starved = listener.is_some_and(|listener| admission.accept(listener, now));
+        admission.read_proofs(now)?;
     }
-    Ok(gate.admitted.into_iter().flatten().collect())
+    Ok(admission.admitted.into_iter().flatten().collect())
 }
 
-/// Connections that are expected, and those that have not shown yet which they are.
-struct Gate {
+/// The expected connections, and those that have not proved which one they are.
+struct Admission {
     /// In the order of the tokens.
     proofs: Vec<Proof>,
     admitted: Vec<Option<TcpStream>>,
-    strangers: Vec<Stranger>,
-    /// The process lacks descriptors or memory for an accept.
+    unproven: Vec<Unproven>,
+    /// The process has no descriptors or memory for an accept.
     is_starved: bool,
 }
 
-impl Gate {
-    /// Number of connections that have not come.
+impl Admission {
+    /// Number of connections that have not arrived.
     fn missing(&self) -> usize {
         self.admitted.iter().filter(|place| place.is_none()).count()
     }
 
-    /// Closes the oldest strangers where there are too many. All of them have been read from; whoever comes next is
-    /// read from as well before another one is closed.
+    /// Closes the oldest unproven connections where there are too many. Each was read from at least
+    /// once, and so will the next ones be before another is closed.
     fn make_room(&mut self) {
-        if self.strangers.len() >= MOST_STRANGERS {
-            self.strangers.drain(..MOST_STRANGERS / 4);
+        if self.unproven.len() >= MAX_UNPROVEN {
+            self.unproven.drain(..MAX_UNPROVEN / 4);
         }
     }
 
-    /// Takes a connection of which `said` has been read.
-    fn take(&mut self, stream: TcpStream, said: Vec<u8>, now: Time) {
+    /// Takes a connection of which `received` has been read.
+    fn take(&mut self, stream: TcpStream, received: Vec<u8>, now: Time) {
         if stream.set_nonblocking(true).is_ok() {
-            self.strangers.push(Stranger { stream, said, run_up: 0, deadline: now + PROOF_PATIENCE });
+            self.unproven.push(Unproven { stream, received, run_up: 0, deadline: now + PROOF_TIMEOUT });
         }
     }
 
-    /// Accepts what waits at `listener`; whether descriptors or memory were lacking for that.
+    /// Accepts waiting connections; true if descriptors or memory were exhausted.
     fn accept(&mut self, listener: &TcpListener, now: Time) -> bool {
-        while self.strangers.len() < MOST_STRANGERS {
+        while self.unproven.len() < MAX_UNPROVEN {
             match listener.accept() {
                 Ok((stream, _)) => self.take(stream, Vec::new(), now),
-                // Those of one connection (accept(2)), or a lack of descriptors that may pass.
+                // Errors of a single connection (accept(2)), or a temporary lack of descriptors.
                 Err(error) => {
                     return matches!(
                         Errno::from_io_error(&error),
@@ -142,23 +142,23 @@ impl Gate {
         false
     }
 
-    /// Reads what has come from strangers: admits those whose proof is right, and closes those whose proof is wrong or
-    /// late.
+    /// Reads from unproven connections: admits those whose proof is right, and closes those whose
+    /// proof is wrong or late.
     fn read_proofs(&mut self, now: Time) -> Result<(), SessionError> {
-        for mut stranger in std::mem::take(&mut self.strangers) {
-            match stranger.read_opening(&self.proofs) {
+        for mut connection in std::mem::take(&mut self.unproven) {
+            match connection.read_opening(&self.proofs) {
                 Incoming::All(proof) => {
                     let place = place(&self.proofs, &proof);
                     match place.and_then(|place| self.admitted.get_mut(place)) {
                         Some(place @ None) => {
-                            let stream = stranger.stream;
+                            let stream = connection.stream;
                             stream.set_nonblocking(false).map_err(|error| local("fcntl(O_NONBLOCK)", error))?;
                             *place = Some(stream);
                         }
                         _ => tracing::info!("a connection to the data port with a wrong proof was closed"),
                     }
                 }
-                Incoming::Part if stranger.deadline > now => self.strangers.push(stranger),
+                Incoming::Part if connection.deadline > now => self.unproven.push(connection),
                 Incoming::Part | Incoming::Nonsense => {
                     tracing::info!("a connection to the data port without a proof was closed")
                 }
@@ -168,31 +168,31 @@ impl Gate {
     }
 }
 
-/// The first bytes of a stranger.
+/// State of reading a connection's opening.
 enum Incoming {
     Part,
     All(Proof),
-    /// It will never be one that was agreed on.
+    /// The opening is invalid.
     Nonsense,
 }
 
-impl Stranger {
-    /// Reads what is there. Of a wrong proof nothing more is read.
+impl Unproven {
+    /// Reads the bytes that have arrived, and none after a wrong proof.
     fn read_opening(&mut self, proofs: &[Proof]) -> Incoming {
         let mut scrap = [0; 16 << 10];
         loop {
-            let missing = match self.said.as_slice().split_first_chunk::<{ size_of::<Proof>() }>() {
+            let missing = match self.received.as_slice().split_first_chunk::<{ size_of::<Proof>() }>() {
                 Some((proof, _)) if place(proofs, proof).is_none() => return Incoming::Nonsense,
                 Some((proof, &[high, low])) => match usize::from(u16::from_be_bytes([high, low])) - self.run_up {
                     0 => return Incoming::All(*proof),
                     missing => missing,
                 },
-                _ => BEGINNING - self.said.len(),
+                _ => BEGINNING - self.received.len(),
             };
             let room = missing.min(scrap.len());
             match self.stream.read(&mut scrap[..room]) {
                 Ok(0) => return Incoming::Nonsense,
-                Ok(length) if self.said.len() < BEGINNING => self.said.extend_from_slice(&scrap[..length]),
+                Ok(length) if self.received.len() < BEGINNING => self.received.extend_from_slice(&scrap[..length]),
                 Ok(length) => self.run_up += length,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Incoming::Part,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -202,17 +202,17 @@ impl Stranger {
     }
 }
 
-/// Which of the proofs it is.
-fn place(proofs: &[Proof], said: &Proof) -> Option<usize> {
-    proofs.iter().position(|known| same(known, said))
+/// Index of the proof that matches.
+fn place(proofs: &[Proof], received: &Proof) -> Option<usize> {
+    proofs.iter().position(|known| same(known, received))
 }
 
-/// Compares in a time that does not tell where the first difference is.
-fn same(known: &Proof, said: &Proof) -> bool {
-    known.iter().zip(said).fold(0, |difference, (known, said)| difference | (known ^ said)) == 0
+/// Compares in constant time.
+fn same(known: &Proof, received: &Proof) -> bool {
+    known.iter().zip(received).fold(0, |difference, (known, received)| difference | (known ^ received)) == 0
 }
 
-/// Readable once a stop is requested.
+/// An eventfd that is readable once a stop is requested.
 fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
     let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| local("eventfd", error))?;
     let teller = event.try_clone().map_err(|error| local("fcntl(F_DUPFD)", error))?;
@@ -224,11 +224,11 @@ fn waker(stop: &StopSignal) -> Result<OwnedFd, SessionError> {
 
 fn wait(
     listener: Option<&TcpListener>,
-    strangers: &[Stranger],
+    unproven: &[Unproven],
     woken: [&OwnedFd; 2],
     until: Time,
 ) -> Result<(), SessionError> {
-    let streams = strangers.iter().map(|stranger| PollFd::new(&stranger.stream, PollFlags::IN));
+    let streams = unproven.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN));
     let listener = listener.map(|listener| PollFd::new(listener, PollFlags::IN));
     let woken = woken.map(|woken| PollFd::new(woken, PollFlags::IN));
     let mut watched: Vec<_> = listener.into_iter().chain(woken).chain(streams).collect();
@@ -261,7 +261,7 @@ mod tests {
                 admit(Some(&listener), &tokens, &awaited, &StopSignal::new()).unwrap()
             }
         });
-        let _silent: Vec<TcpStream> = (0..2 * MOST_STRANGERS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let _silent: Vec<TcpStream> = (0..2 * MAX_UNPROVEN).map(|_| TcpStream::connect(address).unwrap()).collect();
         let connect = |proof: &[u8], run_up: u16| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(&[proof, &run_up.to_be_bytes(), &vec![0; usize::from(run_up)]].concat()).unwrap();

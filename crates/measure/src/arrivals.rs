@@ -1,5 +1,5 @@
-//! Bytes per millisecond: the book itself, and a watch on packets at the device where that is
-//! allowed.
+//! Bytes per millisecond, from the sockets or, where that is allowed, from packets captured at the
+//! device.
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpStream};
@@ -14,11 +14,11 @@ use icdc_units::{Span, Time};
 
 /// Length of a bin.
 const BIN: Span = Span::from_millis(1);
-/// Pause between two looks into the capture's ring.
+/// Polling interval of the capture's ring.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes by the millisecond in which they arrived, counted from the first ones. Data after the time
-/// limit does not count, nor is it kept by the millisecond after [`MAX_BINS`].
+/// limit does not count; bins end at [`MAX_BINS`].
 pub(super) struct Arrivals {
     limit: Span,
     origin: Option<Time>,
@@ -32,7 +32,7 @@ impl Arrivals {
         Self { limit, origin: None, last: Time::ORIGIN, bytes: 0, bins: Vec::new() }
     }
 
-    /// Counts what arrived at `at`; false if that is too late to count.
+    /// Counts bytes that arrived at `at`; false if that is after the time limit.
     pub(super) fn add(&mut self, at: Time, bytes: u64) -> bool {
         let origin = *self.origin.get_or_insert(at);
         let since = at - origin;
@@ -51,12 +51,12 @@ impl Arrivals {
         true
     }
 
-    /// When the first bytes arrived.
+    /// Time of the first bytes.
     pub(super) fn origin(&self) -> Option<Time> {
         self.origin
     }
 
-    /// From the first bytes to the last.
+    /// Time from the first bytes to the last.
     pub(super) fn span(&self) -> Span {
         self.origin.map_or(Span::ZERO, |origin| self.last - origin)
     }
@@ -65,7 +65,7 @@ impl Arrivals {
         self.bytes
     }
 
-    /// The bins of `span`, with zeros at the end where nothing came.
+    /// The bins of `span`, padded with zeros.
     pub(super) fn into_bins(mut self, span: Span) -> Vec<u32> {
         let length = (span.as_nanos().div_ceil(BIN.as_nanos()) as usize).min(MAX_BINS);
         self.bins.resize(self.bins.len().max(length), 0);
@@ -73,18 +73,18 @@ impl Arrivals {
     }
 }
 
-/// Watches the packets of some connections on a thread of its own.
+/// Captures the packets of some connections on a thread of its own.
 pub(super) struct PacketWatch {
     end: Sender<()>,
     thread: JoinHandle<Result<Arrivals, String>>,
 }
 
 impl PacketWatch {
-    /// `None` where the process may not see packets.
+    /// Starts the capture; `None` where the process may not capture packets.
     pub(super) fn start(sockets: &[Arc<TcpStream>], limit: Span) -> Option<Self> {
         let flows: HashSet<Flow> = sockets.iter().filter_map(|socket| Flow::of(socket)).collect();
         let any = flows.iter().next()?;
-        // All of them have the port in common to which they were made, at this end or the other.
+        // All share the port to which they were made, at this end or the other.
         let is_here = flows.iter().all(|flow| flow.port == any.port);
         let port = if is_here { Port::Destination(any.port) } else { Port::Source(any.peer.port()) };
         let capture = match Capture::open(port, any.peer.is_ipv6()) {
@@ -120,14 +120,14 @@ impl PacketWatch {
         Some(Self { end, thread })
     }
 
-    /// Ends it; gives what was seen, or why that is not complete.
+    /// Ends the capture; returns the arrivals, or the reason why they are incomplete.
     pub(super) fn finish(self) -> Result<Arrivals, String> {
         drop(self.end);
         self.thread.join().unwrap_or_else(|_| Err("the packet watch failed".into()))
     }
 }
 
-/// A direction of a connection, as its packets tell it.
+/// A direction of a connection, as identified by its packets.
 #[derive(PartialEq, Eq, Hash)]
 struct Flow {
     peer: SocketAddr,

@@ -1,5 +1,5 @@
 //! One end of the control link of a measurement: a thread that writes messages, one that reads
-//! them, and waiting for what arrives, a request to stop, other threads of this end, or a deadline.
+//! them, and waits for messages, a request to stop, events of this end's threads, or a deadline.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
 
-/// Messages that may wait to be taken; then the other end waits.
+/// Messages that may be queued; when the queue is full, the other end has to wait.
 const DEPTH: usize = 64;
 
 pub(super) struct ControlLink {
@@ -24,25 +24,25 @@ pub(super) struct ControlLink {
     stopped: Receiver<()>,
     /// Keeps `stopped` open after the request.
     _stop: Sender<()>,
-    /// Requested once nothing more can come of it: the other end is gone or wants to end, or this
-    /// end shall stop.
+    /// Requested once the measurement is over: the other end has gone or ends it, or this end is
+    /// stopped.
     ended: StopSignal,
     control: LinkControl,
 }
 
-/// What comes from the other end, or instead of it.
+/// A message of the other end, or an event in its place.
 pub(super) enum Incoming {
     Accepted,
     Refused(Refusal),
     Control(ControlMessage),
-    /// The other end's user wants it to end.
+    /// The other end's user has interrupted it.
     Interrupt,
-    /// So does this end's.
+    /// This end's user has interrupted it.
     Stop,
     Gone(SessionError),
 }
 
-/// What [`ControlLink::next`] waited for.
+/// Events that [`ControlLink::next`] waits for.
 pub(super) enum Next<E> {
     Incoming(Incoming),
     Worker(E),
@@ -78,9 +78,9 @@ impl ControlLink {
         &self.ended
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for a message, an event of `workers` or the deadline, whichever comes first.
     pub(super) fn next<E>(&self, workers: &Receiver<E>, deadline: Time) -> Next<E> {
-        // An end that never stops talking does not put it off.
+        // A constant flow of messages must not delay the deadline.
         if clock::now() >= deadline {
             return Next::Deadline;
         }
@@ -90,19 +90,19 @@ impl ControlLink {
             recv(self.stopped) -> _ => Next::Incoming(Incoming::Stop),
             recv(workers) -> event => match event {
                 Ok(event) => Next::Worker(event),
-                // They have ended; there is still the rest to wait for.
+                // The workers have ended; messages and the deadline remain.
                 Err(_) => self.next(&never(), deadline),
             },
             default(Duration::from_nanos((deadline - clock::now()).as_nanos())) => Next::Deadline,
         }
     }
 
-    /// What arrives next, where this end has nothing to do but wait for it.
+    /// Waits for the next message; `awaited` names it in the error.
     pub(super) fn receive(&self, awaited: &str, patience: Span) -> Result<Incoming, SessionError> {
         self.receive_since(awaited, patience, clock::now())
     }
 
-    /// As [`receive`](Self::receive), with a patience that began at `since`.
+    /// As [`receive`](Self::receive), with a time limit that began at `since`.
     pub(super) fn receive_since(&self, awaited: &str, patience: Span, since: Time) -> Result<Incoming, SessionError> {
         match self.next(&never::<()>(), since + patience) {
             Next::Incoming(incoming) => Ok(incoming),
@@ -110,7 +110,7 @@ impl ControlLink {
         }
     }
 
-    /// The next control message, where nothing else makes sense.
+    /// Waits for the next control message; anything else is an error.
     pub(super) fn receive_control(&self, awaited: &str, patience: Span) -> Result<ControlMessage, SessionError> {
         match self.receive(awaited, patience)? {
             Incoming::Control(message) => Ok(message),
@@ -118,7 +118,7 @@ impl ControlLink {
         }
     }
 
-    /// Waits until the receiver lets this end send.
+    /// Waits for `Go`, by which the receiver permits sending.
     pub(super) fn await_start(&self, patience: Span) -> Result<(), SessionError> {
         match self.receive_control("Go", patience)? {
             ControlMessage::Go => Ok(()),
@@ -142,7 +142,7 @@ impl ControlLink {
 }
 
 impl Incoming {
-    /// The error that this is where `awaited` should have come.
+    /// The error for this message where `awaited` was expected.
     pub(super) fn unexpected(self, awaited: &str) -> SessionError {
         match self {
             Self::Refused(refusal) => SessionError::Refused(refusal),
@@ -184,7 +184,7 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, ended: &StopSignal)
         if matches!(incoming, Incoming::Gone(_) | Incoming::Refused(_) | Incoming::Interrupt) {
             ended.request();
         }
-        // Nobody reads any more once the measurement is over.
+        // The queue has no reader once the measurement is over.
         if queue.send(incoming).is_err() || last {
             return;
         }

@@ -1,4 +1,4 @@
-//! Data connections that come by the port of the control link: whoever listens there hands them on.
+//! Data connections to the port of the control link, delivered by the listener there.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -10,55 +10,55 @@ use crossbeam_channel::{Receiver, unbounded};
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING, Proof, Token, proof};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The measurements that wait for data connections by this port.
+/// The measurements that wait for data connections to this port.
 #[derive(Clone, Default)]
 pub struct Expected(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<Proof, Taker>>,
-    /// Hears of what is expected here before anybody else does.
+    /// Called with new proofs before they count as expected.
     announce: Option<Announce>,
 }
 
 type Announce = Box<dyn Fn(&[Proof]) + Send + Sync>;
 
-/// Takes a connection that has shown one of its proofs.
+/// Receives a connection that has sent one of its proofs.
 type Taker = Arc<dyn Fn(Arrived) + Send + Sync>;
 
-/// A connection that has proved to know one of the tokens that are expected.
+/// A connection that has proved to know an expected token.
 #[derive(Debug)]
 pub struct Arrived {
     /// The connection.
     pub stream: TcpStream,
-    /// What it has said: proof and length of the run-up.
+    /// The bytes that were read from it: proof and length of the run-up.
     pub said: Vec<u8>,
 }
 
-/// Proofs that are expected; they are no longer when it is dropped.
+/// A set of expected proofs, until it is dropped.
 pub struct Expecting {
     expected: Expected,
     proofs: Vec<Proof>,
 }
 
-/// Those that one measurement waits for; they are no longer expected when it is dropped.
+/// The connections that one measurement waits for, until it is dropped.
 pub(crate) struct Awaited {
     _expecting: Expecting,
-    /// Readable when something has arrived.
+    /// Readable when a connection has arrived.
     pub(crate) woken: Arc<OwnedFd>,
     pub(crate) arrived: Receiver<Arrived>,
 }
 
 impl Expected {
-    /// One of a process that listens nowhere: `announce` has another process hand on the connections
-    /// with these proofs, before it returns.
+    /// For a process that does not listen itself: `announce` registers proofs with another process,
+    /// which delivers the connections; it is registered when `announce` returns.
     #[must_use]
     pub fn announcing(announce: impl Fn(&[Proof]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared { announce: Some(Box::new(announce)), ..Shared::default() }))
     }
 
-    /// Hands on a connection of which [`DATA_OPENING`] bytes have come and none have been read. One
-    /// whose proof nobody expects is closed.
+    /// Delivers a connection of which [`DATA_OPENING`] bytes have arrived and none have been read.
+    /// A connection with an unexpected proof is closed.
     pub fn deliver(&self, mut stream: TcpStream) {
         let mut opening = [0; DATA_OPENING];
         match stream.read_exact(&mut opening) {
@@ -67,7 +67,7 @@ impl Expected {
         }
     }
 
-    /// Hands on a connection whose opening has been read.
+    /// Delivers a connection whose opening has been read.
     pub fn hand_on(&self, arrived: Arrived) {
         let taker = arrived.said.first_chunk().and_then(|proof: &Proof| self.lock().get(proof).cloned());
         match taker {
@@ -76,7 +76,7 @@ impl Expected {
         }
     }
 
-    /// From now on `taker` has the connections that show these proofs.
+    /// Delivers connections with these proofs to `taker` from now on.
     pub fn expect(&self, proofs: Vec<Proof>, taker: impl Fn(Arrived) + Send + Sync + 'static) -> Expecting {
         let taker: Taker = Arc::new(taker);
         self.lock().extend(proofs.iter().map(|proof| (*proof, Arc::clone(&taker))));
@@ -86,7 +86,7 @@ impl Expected {
         Expecting { expected: self.clone(), proofs }
     }
 
-    /// From now on connections that know these tokens are expected.
+    /// Expects connections that know these tokens from now on.
     pub(crate) fn await_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
         let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (tell, arrived) = unbounded();

@@ -1,5 +1,5 @@
 //! The far end of a measurement: waits for the data connections, and sends or receives as
-//! ordered.
+//! requested.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::expected::Expected;
 use crate::sockets::{local, receive_buffer, set_receive_buffers};
 use crate::{admission, receiving, sending};
 
-/// How long the near end may take to get ready to receive.
-const GO_PATIENCE: Span = Span::from_secs(60);
-/// How long it may take to close the link.
-const FAREWELL: Span = Span::from_secs(10);
-/// Samples that travel together: those of a tenth of a second.
+/// Time limit for the near end to get ready to receive.
+const GO_TIMEOUT: Span = Span::from_secs(60);
+/// Time limit for the near end to close the link.
+const CLOSE_TIMEOUT: Span = Span::from_secs(10);
+/// Sampling intervals per message: a tenth of a second.
 const TICKS_PER_MESSAGE: usize = 10;
 
-/// How a measurement ended.
+/// Way in which a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// As ordered.
+    /// Complete, as requested.
     Complete,
     /// A user or an operator stopped it.
     Interrupted,
 }
 
-/// Serves one measurement. Whoever listens for control links hands data connections on by
-/// `expected`; their sockets are tuned with these privileges.
+/// Serves one measurement. The listener for control links delivers data connections by `expected`;
+/// their sockets are tuned with these privileges.
 ///
 /// # Errors
-/// How its session ended.
+/// The error by which its session ended.
 pub fn answer(
     link: Link,
     order: &Order,
@@ -50,21 +50,22 @@ pub fn answer(
     stop: &StopSignal,
 ) -> Result<Finish, SessionError> {
     let control = ControlLink::open(link, stop).map_err(|error| local("clone", error))?;
-    // The data connections stay until the near end has gone: one that closes early looks broken to
-    // the sender.
+    // The data connections stay open until the near end has gone: one that closes early looks
+    // broken to the sender.
     let mut sockets = Vec::new();
     let outcome = serve(order, &control, (expected, privileges), stop, &mut sockets);
     if let Err(error) = &outcome
-        && let Some(refusal) = told(error)
+        && let Some(refusal) = refusal_for(error)
     {
         control.send_message(Message::Abort(refusal));
     }
-    control.close(FAREWELL);
+    control.close(CLOSE_TIMEOUT);
     outcome.map(|interrupted| if interrupted { Finish::Interrupted } else { Finish::Complete })
 }
 
-/// What the near end is told. A cut of a data connection or of patience is news to it.
-fn told(error: &SessionError) -> Option<Refusal> {
+/// The message that reports an error to the near end, which does not know of a broken data
+/// connection or an exceeded time limit.
+fn refusal_for(error: &SessionError) -> Option<Refusal> {
     match error {
         SessionError::Cut(reason) => Some(Refusal { kind: RefusalKind::Internal, reason: reason.clone() }),
         SessionError::Refused(refusal) => Some(refusal.clone()),
@@ -72,7 +73,7 @@ fn told(error: &SessionError) -> Option<Refusal> {
     }
 }
 
-/// Whether it was interrupted.
+/// Runs the measurement; true if it was interrupted.
 fn serve(
     order: &Order,
     control: &ControlLink,
@@ -82,12 +83,12 @@ fn serve(
 ) -> Result<bool, SessionError> {
     let buffer = if order.reverse { ByteCount::ZERO } else { receive_buffer(order) };
     let listen = |ports| icdc_tcp::listen(None, ports, Family::Any, buffer);
-    // Where there is no further port, the control link's will do.
+    // Without a port of its own, the control link's is used.
     let listener = order.ports.and_then(|ports| {
         listen(ports.range()).inspect_err(|error| tracing::info!("no data port of its own: {error}")).ok()
     });
-    // Chosen before anybody connects, so that the near end is refused at once what nobody has.
-    // Connections to a port of their own inherit it.
+    // Chosen before connections are made, so that an unavailable algorithm is refused at once.
+    // Connections to the own port inherit it.
     let chosen = match (order.congestion.as_deref(), &listener) {
         (Some(name), Some(listener)) if order.reverse => Some(choose(listener, name, privileges)),
         (Some(name), None) if order.reverse => Some(choose_in_advance(name, privileges)),
@@ -105,7 +106,7 @@ fn serve(
     let admitted = admission::admit(listener.as_ref(), &tokens, &awaited, control.ended())?;
     drop((listener, awaited));
     *sockets = admitted.into_iter().map(Arc::new).collect();
-    // Keeps what was loaded for the listener until the connections have it.
+    // Keeps the loaded algorithm until the connections use it.
     let _chosen = chosen;
     if order.reverse { send(order, sockets, control, privileges) } else { receive(order, sockets, control, stop) }
 }
@@ -136,7 +137,7 @@ fn send(
 ) -> Result<bool, SessionError> {
     let prepared = sockets.iter().map(|socket| sending::prepare(order, Arc::clone(socket), privileges));
     let connections = prepared.collect::<Result<Vec<Tuned>, String>>().map_err(SessionError::Local)?;
-    control.await_start(GO_PATIENCE)?;
+    control.await_start(GO_TIMEOUT)?;
     let mut batch: Vec<Sample> = Vec::new();
     let mut outcome = sending::run(order, &connections, false, control, &mut |samples| {
         batch.extend(samples);

@@ -9,23 +9,22 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `near` | the end that asks |
-//! | `far` | the end that answers |
-//! | `expected` | data connections that come by the port of the control link |
-//! | `admission` | which connections are those of this measurement |
+//! | `near` | the end that requests |
+//! | `far` | the end that serves |
+//! | `expected` | data connections to the port of the control link |
+//! | `admission` | admission of this measurement's connections |
 //! | `sending`, `receiving` | the two ends of the data, whichever end they are at |
 //! | `arrivals` | bytes per millisecond, from packets at the device or from reads of the socket |
-//! | `control_link` | what is said, what is heard, until when |
+//! | `control_link` | messages between the two ends, with time limits |
 //! | `sockets` | buffers of the data connections |
 //!
-//! The receiver decides when it is over: so long after its first byte, or when everything has
-//! arrived. That the data is not encrypted proves nothing to anybody and costs nothing: it is
-//! zeros. They go to the port of the control link, which takes every route to it; where buffers or
-//! congestion control are to be chosen before the handshake, the far end opens another, and that
-//! one is used if it can be reached.
+//! The receiver decides when it is over: a given time after its first byte, or when everything has
+//! arrived. The data is zeros, so it needs no encryption. It goes to the port of the control link,
+//! by the same route; where buffers or congestion control must be chosen before the handshake, the
+//! far end opens another port, which is used if it can be reached.
 //!
-//! The link comes connected from `icdc-client` or `icdc-daemon` above, which also decides who may measure; the data
-//! connections are made here.
+//! The link comes connected from `icdc-client` or `icdc-daemon` above, which also decides who may
+//! measure; the data connections are made here.
 
 #![forbid(unsafe_code)]
 

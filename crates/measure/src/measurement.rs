@@ -1,4 +1,4 @@
-//! What can be asked of a measurement, and what comes of it.
+//! Options, events and result of a measurement.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use icdc_protocol::Ports;
 use icdc_protocol::measure::{Order, Received, Sample, Sent};
 use icdc_units::{ByteCount, Rate, Span};
 
-/// What is to be measured.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct MeasureOptions {
     /// The far end sends, instead of this one.
     pub reverse: bool,
-    /// End this long after the first byte has arrived; at most a day.
+    /// Length from the arrival of the first byte; at most a day.
     pub time: Span,
-    /// End after so many bytes.
+    /// Bytes after which it ends.
     pub bytes: Option<ByteCount>,
     /// Number of data connections, from 1.
     pub streams: u8,
@@ -33,7 +33,7 @@ impl MeasureOptions {
         self.window.is_some() || self.congestion.is_some()
     }
 
-    /// What the far end is asked for; it listens on one of `ports` besides.
+    /// The request to the far end, which also listens on one of `ports`.
     #[must_use]
     pub fn order(&self, ports: Option<Ports>) -> Order {
         Order {
@@ -49,26 +49,26 @@ impl MeasureOptions {
     }
 }
 
-/// What happens during a measurement.
+/// Events of a measurement.
 #[derive(Clone, Debug)]
 pub enum MeasureEvent {
-    /// Something worth knowing.
+    /// A message for the user.
     Notice(String),
     /// States of sending connections.
     Samples(Vec<Sample>),
 }
 
-/// Takes the events of a measurement.
+/// Receives the events of a measurement.
 pub type MeasureSink = Arc<dyn Fn(MeasureEvent) + Send + Sync>;
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// What arrived.
+    /// The receiver's figures.
     pub received: Received,
     /// Bytes that arrived in each millisecond since the first byte.
     pub arrivals: Vec<u32>,
-    /// How the sender fared.
+    /// The sender's figures.
     pub sent: Sent,
     /// The user stopped it before its end.
     pub interrupted: bool,

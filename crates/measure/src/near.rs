@@ -1,5 +1,5 @@
-//! The near end of a measurement: makes the data connections, sends or receives, and puts
-//! together what both ends know.
+//! The near end of a measurement: makes the data connections, sends or receives, and combines the
+//! results of both ends.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -24,22 +24,22 @@ use crate::measurement::{MeasureEvent, MeasureSink, Measurement};
 use crate::sockets::{receive_buffer, set_receive_buffers};
 use crate::{receiving, sending};
 
-/// How long the far end may take for each step that is not the measurement itself.
-const PATIENCE: Span = Span::from_secs(60);
-/// Round trips after which a port of its own that has not answered hardly will, and how long it
-/// has at least: a lost SYN is sent again after a second.
+/// Time limit for each step of the far end except the measurement itself.
+const TIMEOUT: Span = Span::from_secs(60);
+/// Round trips after which the far end's own port is given up, and the least time for it: a lost
+/// SYN is retransmitted after a second.
 const ROUND_TRIPS: u64 = 3;
-const LEAST_PATIENCE: Span = Span::from_secs(2);
-/// Ten segments of 1400 bytes with the proof: as many may be on their way at once (RFC 6928), so
-/// that they do not come later than the proof alone.
+const LEAST_TIMEOUT: Span = Span::from_secs(2);
+/// Bytes of the run-up: with the proof, ten segments of 1400 bytes, which fit into the initial
+/// window (RFC 6928) and so arrive as early as the proof alone.
 const RUN_UP: u16 = 14_000 - 34;
-/// Below are the ports of services (`ip_unprivileged_port_start`).
+/// Lowest port that is not reserved for services (`ip_unprivileged_port_start`).
 const FIRST_UNPRIVILEGED: u16 = 1024;
-/// How long the last messages may take to arrive.
-const FAREWELL: Span = Span::from_secs(10);
+/// Time limit for the last messages to arrive.
+const CLOSE_TIMEOUT: Span = Span::from_secs(10);
 
-/// Makes a connection to the port of the control link, by the route that this one has taken.
-/// Its number, from 0, decides by what it leaves this host.
+/// A function that makes a connection to the port of the control link, by the control link's route.
+/// The connection's number, from 0, determines its egress.
 pub type Dial<'a> = dyn Fn(u8, &StopSignal) -> Result<TcpStream, Box<dyn Error + Send + Sync>> + 'a;
 
 /// The far end, connected.
@@ -48,28 +48,28 @@ pub struct FarSide<'a> {
     pub link: Link,
     /// Name of the host, where the link does not tell its address.
     pub name: String,
-    /// Name of this measurement.
+    /// Identifier of this measurement.
     pub transfer: TransferId,
-    /// By what data connections that are not made by `dial` leave this host.
+    /// Egresses of data connections that are not made by `dial`.
     pub egresses: &'a Egresses,
-    /// How data connections are made.
+    /// Makes data connections.
     pub dial: &'a Dial<'a>,
 }
 
-/// Why there is no measurement.
+/// Reasons why there is no measurement.
 #[derive(Debug)]
 pub enum NoMeasurement {
     /// The request makes no sense here.
     Usage(String),
     /// A data connection could not be made.
     NotConnected(Box<dyn Error + Send + Sync>),
-    /// A data connection took nothing.
+    /// Sending over a data connection failed.
     NotSent {
-        /// To which host.
+        /// The host.
         host: String,
-        /// To which port.
+        /// The port.
         port: u16,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// Something failed at this end before the far end was asked.
@@ -84,7 +84,7 @@ impl From<SessionError> for NoMeasurement {
     }
 }
 
-/// Measures between this process and a far end, as ordered.
+/// Measures between this process and a far end, as requested.
 ///
 /// # Errors
 /// See [`NoMeasurement`]. A measurement that the user interrupts is none, once data has flowed.
@@ -96,7 +96,7 @@ pub fn measure(
 ) -> Result<Measurement, NoMeasurement> {
     let FarSide { link, name, transfer, egresses, dial } = far;
     let round_trip = link.control.tcp_info().map_or(Span::ZERO, |info| info.min_rtt);
-    let patience = (round_trip * ROUND_TRIPS).max(LEAST_PATIENCE);
+    let patience = (round_trip * ROUND_TRIPS).max(LEAST_TIMEOUT);
     let host = data_host(&link.control.peer()).unwrap_or(name);
     let control = ControlLink::open(link, stop)
         .map_err(|error| NoMeasurement::Failed(format!("cannot start a thread: {error}")))?;
@@ -104,12 +104,13 @@ pub fn measure(
     let (port, tokens) = ready(order, &control)?;
     let own_port = Cell::new(Some(port).filter(|port| *port != 0));
     let connecting = Connecting { order, host: &host, own_port, patience, egresses, dial, stop };
-    // The data connections stay until the far end has gone: one that closes early looks broken.
+    // The data connections stay open until the far end has gone: one that closes early looks
+    // broken.
     match order.reverse {
         true => {
             let sockets = connecting.receiving(&tokens)?;
             let measurement = receive(order, &sockets, &control, events);
-            control.close(FAREWELL);
+            control.close(CLOSE_TIMEOUT);
             Ok(measurement?)
         }
         false => {
@@ -118,13 +119,13 @@ pub fn measure(
                 events(MeasureEvent::Notice(text.to_owned()));
             }
             let measurement = send(order, &connections, &control, events);
-            control.close(FAREWELL);
+            control.close(CLOSE_TIMEOUT);
             Ok(measurement?)
         }
     }
 }
 
-/// The address of the control link, which the data shall reach as well.
+/// Address of the control link's peer, to which the data connections are made.
 fn data_host(peer: &str) -> Option<String> {
     match peer.parse().ok()? {
         SocketAddr::V6(address) if address.scope_id() != 0 => Some(format!("{}%{}", address.ip(), address.scope_id())),
@@ -133,16 +134,17 @@ fn data_host(peer: &str) -> Option<String> {
 }
 
 fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
-    match control.receive("answer", PATIENCE)? {
+    match control.receive("answer", TIMEOUT)? {
         Incoming::Accepted => {}
         other => return Err(other.unexpected("Accepted")),
     }
-    take_ready(order, control.receive_control("Ready", PATIENCE)?)
+    take_ready(order, control.receive_control("Ready", TIMEOUT)?)
 }
 
 fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
     match said {
-        // Or the far end could have this one connect where it likes: behind a proxy, on this host.
+        // Otherwise the far end could make this one connect to any port: behind a proxy, even on
+        // this host.
         ControlMessage::Ready { port, .. } if port != 0 && !order.ports.is_some_and(|ports| admits(ports, port)) => {
             Err(SessionError::Protocol(format!("port {port}, which was not asked for")))
         }
@@ -151,8 +153,8 @@ fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), 
     }
 }
 
-/// Whether a port is one of those that were asked for. A system that chooses takes none of its
-/// services' ports.
+/// Whether a port is one of those that were requested. A port that the system chooses is never one
+/// of its services'.
 fn admits(ports: Ports, port: u16) -> bool {
     ports.range().map_or(port >= FIRST_UNPRIVILEGED, |range| range.contains(&port))
 }
@@ -161,9 +163,9 @@ fn admits(ports: Ports, port: u16) -> bool {
 struct Connecting<'a> {
     order: &'a Order,
     host: &'a str,
-    /// Where the far end listens besides the control link's port, unless that does not answer.
+    /// The far end's own data port; `None` if there is none or it does not answer.
     own_port: Cell<Option<u16>>,
-    /// How long it has.
+    /// Time limit for its answer.
     patience: Span,
     egresses: &'a Egresses,
     dial: &'a Dial<'a>,
@@ -171,7 +173,7 @@ struct Connecting<'a> {
 }
 
 impl Connecting<'_> {
-    /// Connections that receive.
+    /// Makes connections that receive.
     fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
         let beginning = Beginning { receive_buffer: receive_buffer(self.order), ..Beginning::default() };
         let connect = |(number, token)| {
@@ -184,7 +186,7 @@ impl Connecting<'_> {
         Ok(sockets)
     }
 
-    /// Connections that send.
+    /// Makes connections that send.
     fn sending(&self, tokens: &[Token]) -> Result<Vec<Tuned>, NoMeasurement> {
         let privileges = &Privileges::own();
         let named = self.order.congestion.as_deref().map(|name| choose_in_advance(name, privileges));
@@ -201,7 +203,7 @@ impl Connecting<'_> {
         (0..).zip(tokens).map(connect).collect()
     }
 
-    /// The connection of this number, and what its port wants to see first.
+    /// Makes the connection `number`; returns it with the magic bytes that its port expects first.
     fn connect(&self, number: u8, beginning: &Beginning<'_>) -> Result<(TcpStream, &'static [u8]), NoMeasurement> {
         if let Some(port) = self.own_port.get() {
             let cancel = self.stop.descriptor().map_err(|error| NoMeasurement::Failed(error.to_string()))?;
@@ -216,7 +218,7 @@ impl Connecting<'_> {
         (self.dial)(number, self.stop).map(|stream| (stream, &DATA_MAGIC[..])).map_err(NoMeasurement::NotConnected)
     }
 
-    /// Proves that it knows the token, and sends as much after it as is announced.
+    /// Sends the proof of the token, the length of the run-up, and the run-up.
     fn open(&self, mut socket: &TcpStream, magic: &[u8], token: &Token, run_up: u16) -> Result<(), NoMeasurement> {
         let mut opening = [magic, &proof(token), &run_up.to_be_bytes()].concat();
         opening.resize(opening.len() + usize::from(run_up), 0);
@@ -232,7 +234,7 @@ fn send(
     control: &ControlLink,
     events: &MeasureSink,
 ) -> Result<Measurement, SessionError> {
-    control.await_start(PATIENCE)?;
+    control.await_start(TIMEOUT)?;
     let has_run_up = connections.iter().all(Tuned::gains_by_run_up);
     let outcome =
         sending::run(order, connections, has_run_up, control, &mut |samples| events(MeasureEvent::Samples(samples)))?;
@@ -240,7 +242,7 @@ fn send(
     let mut arrivals = Vec::new();
     let since = clock::now();
     while arrivals.len() < expected {
-        match control.receive_since("arrivals", PATIENCE, since)? {
+        match control.receive_since("arrivals", TIMEOUT, since)? {
             Incoming::Control(ControlMessage::Arrivals(bins)) => arrivals.extend(bins),
             Incoming::Stop => {}
             other => return Err(other.unexpected("Arrivals")),
@@ -261,10 +263,10 @@ fn receive(
     control.send(ControlMessage::Received(harvest.received.clone()));
     let since = clock::now();
     let sent = loop {
-        match control.receive_since("last message of the sender", PATIENCE, since)? {
+        match control.receive_since("last message of the sender", TIMEOUT, since)? {
             Incoming::Control(ControlMessage::Samples(samples)) => events(MeasureEvent::Samples(samples)),
             Incoming::Control(ControlMessage::Sent(sent)) => break sent,
-            // It is over already.
+            // The measurement is over already.
             Incoming::Stop | Incoming::Interrupt => {}
             other => return Err(other.unexpected("Sent")),
         }

@@ -1,5 +1,5 @@
-//! The receiving end of the data: one thread per connection that discards, and a book of what
-//! arrived when.
+//! The receiving end of the data: one thread per connection that discards it, and a shared record
+//! of arrivals.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,28 +20,28 @@ use crate::arrivals::{Arrivals, PacketWatch};
 use crate::control_link::{ControlLink, Incoming, Next};
 use crate::sockets::granted;
 
-/// How long the first byte may take.
+/// Time limit for the first byte.
 const FIRST_BYTE: Span = Span::from_secs(30);
 /// Most bytes that one call discards. The memory is never touched.
-const GULP: usize = 4 << 20;
+const MAX_DISCARDED: usize = 4 << 20;
 
-/// What was received, and by the millisecond.
-pub(super) struct Harvest {
+/// The receiver's figures, and the bytes by the millisecond.
+pub(super) struct Reception {
     pub(super) received: Received,
     pub(super) bins: Vec<u32>,
     pub(super) interrupted: bool,
 }
 
-/// Says `Go` and receives until it is over.
+/// Sends `Go` and receives until the measurement is over.
 pub(super) fn run(
     order: &Order,
     sockets: &[Arc<TcpStream>],
     control: &ControlLink,
     samples: &mut dyn FnMut(Vec<Sample>),
-) -> Result<Harvest, SessionError> {
+) -> Result<Reception, SessionError> {
     let limit = Span::from_nanos(order.nanos);
     let packets = PacketWatch::start(sockets, limit);
-    let book = Book { over: AtomicBool::new(false), arrivals: Mutex::new(Arrivals::new(limit)) };
+    let book = SharedArrivals { over: AtomicBool::new(false), arrivals: Mutex::new(Arrivals::new(limit)) };
     let mut ending = Ending::default();
     let (tell, events) = unbounded();
     let watched = thread::scope(|scope| {
@@ -60,26 +60,31 @@ pub(super) fn run(
     });
     let packets = packets.map(PacketWatch::finish);
     watched?;
-    Ok(ending.harvest(order, sockets, book.arrivals.into_inner().unwrap_or_else(PoisonError::into_inner), packets))
+    Ok(ending.into_reception(
+        order,
+        sockets,
+        book.arrivals.into_inner().unwrap_or_else(PoisonError::into_inner),
+        packets,
+    ))
 }
 
-/// What the threads share.
-struct Book {
+/// State that the threads share.
+struct SharedArrivals {
     over: AtomicBool,
     arrivals: Mutex<Arrivals>,
 }
 
-impl Book {
+impl SharedArrivals {
     fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the threads end. The connections stay, and the sender is not disturbed before it has
-    /// been told.
+    /// Ends the threads. The connections stay open, so that the sender is not disturbed before it
+    /// has the result.
     fn end(&self, sockets: &[Arc<TcpStream>]) {
         self.over.store(true, Ordering::Release);
         for socket in sockets {
-            // One that is gone already needs no end.
+            // It fails for a connection that has ended.
             let _ = socket.shutdown(Shutdown::Read);
         }
     }
@@ -90,15 +95,15 @@ enum Event {
     Ended(End),
 }
 
-/// Why a connection has ended.
+/// Reasons of a connection's end.
 enum End {
     InOrder,
     ByTime,
     Broken(String),
 }
 
-fn discard(socket: &TcpStream, number: usize, book: &Book, tell: &Sender<Event>) {
-    let mut buffer = vec![0; GULP];
+fn discard(socket: &TcpStream, number: usize, book: &SharedArrivals, tell: &Sender<Event>) {
+    let mut buffer = vec![0; MAX_DISCARDED];
     let end = loop {
         match recv(socket, &mut buffer[..], RecvFlags::TRUNC) {
             _ if book.over.load(Ordering::Acquire) => break End::InOrder,
@@ -169,13 +174,13 @@ fn watch(
 }
 
 impl Ending {
-    fn harvest(
+    fn into_reception(
         mut self,
         order: &Order,
         sockets: &[Arc<TcpStream>],
         arrivals: Arrivals,
         packets: Option<Result<Arrivals, String>>,
-    ) -> Harvest {
+    ) -> Reception {
         let span = if self.by_time { Span::from_nanos(order.nanos) } else { arrivals.span() };
         let bytes = arrivals.bytes();
         let mut notices = Vec::new();
@@ -202,6 +207,6 @@ impl Ending {
             errors: self.errors,
             notices,
         };
-        Harvest { received, bins, interrupted: self.interrupted }
+        Reception { received, bins, interrupted: self.interrupted }
     }
 }

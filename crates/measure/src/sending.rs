@@ -1,5 +1,5 @@
-//! The sending end of the data: one thread per connection that writes zeros, and a look at
-//! `TCP_INFO` each 10 ms.
+//! The sending end of the data: one thread per connection that writes zeros, and a sample of
+//! `TCP_INFO` every 10 ms.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -24,24 +24,24 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::control_link::{ControlLink, Incoming, Next};
 use crate::sockets::granted;
 
-/// Time between two samples.
+/// Sampling interval.
 const TICK: Span = Span::from_millis(10);
-/// How long the receiver may take beyond the agreed time to say that it is over.
+/// Time limit for the receiver to report the end, beyond the agreed time.
 const GRACE: Span = Span::from_secs(60);
-/// How long it may take when the user does not want to wait any longer.
+/// The limit after the user has interrupted the measurement.
 const STOP_GRACE: Span = Span::from_secs(10);
 
-/// Zeros that are written at a time.
+/// Bytes of one write.
 const CHUNK: usize = 256 << 10;
 
-/// How it went.
+/// Result of sending.
 pub(super) struct Outcome {
     pub(super) sent: Sent,
     pub(super) received: Received,
     pub(super) interrupted: bool,
 }
 
-/// Makes a fresh connection one that sends as ordered.
+/// Tunes a new connection for sending as requested.
 pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>, privileges: &Privileges) -> Result<Tuned, String> {
     let congestion = order.congestion.as_deref();
     let tuned = match order.window {
@@ -56,20 +56,19 @@ pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>, privileges: &Privil
     if let Some(share) = share(order) {
         icdc_tcp::set_pacing_rate(tuned.socket(), share).map_err(|error| error.to_string())?;
     }
-    // What has not left when it is over shall not linger in the kernel.
+    // Unsent data is discarded when it is over.
     rustix::net::sockopt::set_socket_linger(tuned.socket(), Some(Duration::ZERO))
         .map_err(|error| format!("setsockopt(SO_LINGER): {error}"))?;
     Ok(tuned)
 }
 
-/// What the user allows each connection. The kernel counts in bytes, of which there must be one at
-/// least.
+/// Rate limit of each connection; at least one byte per second, the kernel's unit.
 fn share(order: &Order) -> Option<Rate> {
     order.rate.map(|rate| (rate / u64::from(order.streams)).max(Rate::from_bits_per_second(8)))
 }
 
-/// Sends until the receiver says that it is over. `has_run_up` is whether the connections' windows
-/// have grown already.
+/// Sends until the receiver reports the end. `has_run_up`: the connections' windows have grown
+/// already.
 pub(super) fn run(
     order: &Order,
     connections: &[Tuned],
@@ -81,7 +80,7 @@ pub(super) fn run(
     let (tell, ended) = bounded(connections.len());
     let end = || {
         for connection in connections {
-            // One that is gone already needs no end.
+            // It fails for a connection that has ended.
             let _ = icdc_tcp::shutdown(connection.socket());
         }
     };
@@ -103,7 +102,7 @@ pub(super) fn run(
     })
 }
 
-/// Writes until the budget of all connections is spent, and ends this one.
+/// Writes until the byte budget of all connections is spent, then ends this one.
 fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
     let zeros = vec![0; CHUNK];
     loop {
@@ -115,7 +114,7 @@ fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
         }
         match socket.write_all(&zeros[..left as usize]) {
             Ok(()) => {}
-            // This end has ended it.
+            // This end has shut the connection down.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -141,7 +140,7 @@ fn watch(
                 if now >= backstop {
                     return Err(SessionError::Cut("the receiver does not say that it is over".into()));
                 }
-                let infos = look(connections);
+                let infos = inspect(connections);
                 samples(sampled(&infos, now - begun));
                 for pacer in &mut pacers {
                     if let Some(info) = &infos[pacer.stream] {
@@ -162,7 +161,7 @@ fn watch(
         }
     };
     let span = clock::now() - begun;
-    samples(sampled(&look(connections), span));
+    samples(sampled(&inspect(connections), span));
     if let (Some(found), Some(first)) = (path.found(), connections.first()) {
         first.remember_path(found);
     }
@@ -172,7 +171,7 @@ fn watch(
     Ok(Outcome { sent, received, interrupted })
 }
 
-/// What the path carries shows only where nothing else limits, on one connection.
+/// Records the path's rate, which only shows on a single connection without other limits.
 fn watch_path(
     path: &mut PathWatch,
     order: &Order,
@@ -190,7 +189,8 @@ fn watch_path(
     }
 }
 
-/// What was found that the path has free for the first connection, which `info` is of.
+/// Free rate of the path as found by the first connection, whose state is `info`; `None` while
+/// unknown.
 fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
         Some(pacer) => (pacer.steering.state() != State::Climb).then(|| pacer.steering.ceiling()),
@@ -201,14 +201,15 @@ fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<R
 /// A connection whose congestion control does not find the rate by itself.
 struct Pacer<'a> {
     connection: &'a Tuned,
-    /// Its number.
+    /// Number of the connection.
     stream: usize,
     steering: Steering,
-    /// What the user allows.
+    /// Rate limit of the user.
     most: Rate,
 }
 
-/// Unless the user named an algorithm, which is then what is to be measured.
+/// A pacer for each connection whose congestion control does not find the rate; none if the user
+/// named an algorithm, which is then measured as it is.
 fn pacers<'a>(order: &Order, connections: &'a [Tuned], has_run_up: bool) -> Vec<Pacer<'a>> {
     if order.congestion.is_some() {
         return Vec::new();
@@ -244,13 +245,13 @@ impl Pacer<'_> {
     }
 }
 
-/// What the kernel says of each connection that is still one.
-fn look(connections: &[Tuned]) -> Vec<Option<TcpInfo>> {
+/// `TCP_INFO` of each connection; `None` for one that is closed.
+fn inspect(connections: &[Tuned]) -> Vec<Option<TcpInfo>> {
     let open = |one: &Tuned| icdc_tcp::info(one.socket()).ok().filter(|info| info.state != ConnectionState::Closed);
     connections.iter().map(open).collect()
 }
 
-/// One sample of each of them.
+/// One sample of each open connection.
 fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
     let infos = infos.iter().enumerate().filter_map(|(stream, info)| Some((stream, info.as_ref()?)));
     infos

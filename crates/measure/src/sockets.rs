@@ -1,4 +1,4 @@
-//! What both ends do to the sockets of the data connections.
+//! Buffers of the data connections' sockets, at both ends.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -8,17 +8,16 @@ use icdc_session::SessionError;
 use icdc_tuning::buffers;
 use icdc_units::ByteCount;
 
-/// The buffers of the data connections in bytes; 0 where none were asked for and the kernel tunes
-/// them.
+/// Buffers of the data connections in bytes; 0 where none were requested and the kernel tunes them.
 pub(crate) fn granted(order: &Order, first: Option<&TcpStream>, which: fn(&icdc_tcp::Buffers) -> ByteCount) -> u64 {
-    // All connections ask for the same.
+    // All connections have the same.
     let first = first.filter(|_| order.window.is_some());
     let buffers = first.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
     buffers.map_or(0, |buffers| which(&buffers).as_u64())
 }
 
-/// Size of the receive buffer to ask for: what was ordered. With nothing ordered it is the
-/// kernel's, or, where the rate is found automatically, what never limits.
+/// Size of the receive buffer to request: that of the order. Without one it is the kernel's
+/// default, or, where the rate is found automatically, a size that never limits.
 pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
     match (order.window, &order.congestion) {
         (None, None) => buffers::receive_buffer(),
@@ -26,8 +25,8 @@ pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
     }
 }
 
-/// Gives connections that came by the control link's port the receive buffers that were ordered;
-/// others have them from the beginning.
+/// Sets the requested receive buffers of connections to the control link's port; others have them
+/// from the beginning.
 pub(crate) fn set_receive_buffers(order: &Order, sockets: &[Arc<TcpStream>]) {
     let Some(window) = order.window else { return };
     for socket in sockets {
