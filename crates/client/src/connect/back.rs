@@ -9,7 +9,7 @@
 //!
 //! TLS with both keys pinned runs over it as over any other route. The secret, which differs for
 //! each connection, only rejects other connections before any answer. At most
-//! [`MAX_UNAUTHENTICATED`] wait for their secret at once, each for [`UNAUTHENTICATED_TIMEOUT`];
+//! `MAX_UNAUTHENTICATED` wait for their secret at once, each for `UNAUTHENTICATED_TIMEOUT`;
 //! beyond that the oldest are closed. The port is open from the first use until the run ends.
 
 use std::collections::HashMap;

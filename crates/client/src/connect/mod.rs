@@ -3,12 +3,12 @@
 //!
 //! | far end | who starts it | keys |
 //! |---|---|---|
-//! | `[USER@]HOST:PATH` | this end, by ssh ([`ssh`]); perhaps with its own binary ([`send_self`]) | made for this run, exchanged over ssh |
-//! | `icdc://HOST/PATH` | its operator, as a daemon ([`daemon`]) | identities, `known_hosts`, `authorized_keys` |
+//! | `[USER@]HOST:PATH` | this end, by ssh (`ssh`); perhaps with its own binary (`send_self`) | made for this run, exchanged over ssh |
+//! | `icdc://HOST/PATH` | its operator, as a daemon (`daemon`) | identities, `known_hosts`, `authorized_keys` |
 //!
 //! Data connections use TLS 1.3, and both ends know each other's key. To a daemon they are TCP; to
-//! a far end that ssh has started they take one of the [`routes`]. In both cases the user may name
-//! a proxy ([`by_proxy`]).
+//! a far end that ssh has started they take one of the `routes`. In both cases the user may name
+//! a proxy (`by_proxy`).
 
 mod ahead;
 pub mod back;
