@@ -36,7 +36,7 @@ pub struct PipelineOrder {
 pub struct Pipeline {
     /// Payload that arrived within `time`.
     pub bytes: ByteCount,
-    /// From the first data to the last.
+    /// Time from the first data to the last.
     pub time: Span,
     /// TCP segments retransmitted.
     pub retransmitted_segments: u64,

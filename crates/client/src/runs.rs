@@ -53,7 +53,7 @@ pub struct PushOrder<'a> {
     pub destination: Vec<u8>,
     /// Options of the far end.
     pub receive: ReceiveOptions,
-    /// For how long a broken connection is tried again, counted from the last progress.
+    /// Time for which a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
     /// Totals of the run, over all its sessions.
     pub account: &'a Account,

@@ -1,6 +1,6 @@
 //! A shell command that is run when a copy or a session has ended.
 //!
-//! Its text comes from whoever started icdc, and is passed to `sh -c` unchanged. The result is
+//! Its text comes from the user who started icdc, and is passed to `sh -c` unchanged. The result is
 //! passed on standard input and in the environment. It has a process group of its own, which is
 //! killed after the time limit.
 

@@ -96,7 +96,7 @@ pub(super) fn admit(
 
 /// The expected connections, and those that have not proved which one they are.
 struct Admission {
-    /// In the order of the tokens.
+    /// The expected proofs, in the order of the tokens.
     proofs: Vec<Proof>,
     admitted: Vec<Option<TcpStream>>,
     unproven: Vec<Unproven>,

@@ -64,7 +64,7 @@ pub(super) struct Build {
 pub(super) struct Places {
     /// Directory of this program.
     beside: Option<PathBuf>,
-    /// For the user's data.
+    /// Directory of the user's data.
     data: Option<PathBuf>,
 }
 

@@ -71,7 +71,7 @@ pub enum ConnectError {
     OtherFamily {
         /// `[USER@]HOST`.
         host: String,
-        /// Of the first host that ssh connects to.
+        /// Address of the first host that ssh connects to.
         address: IpAddr,
         /// The one that is wanted.
         family: Family,

@@ -7,7 +7,7 @@
 //! proxy    TCP to that port by way of a proxy that the user names          [`by_proxy`]
 //! ```
 //!
-//! Of the first three the first one that works is used, for all connections of the run. When the
+//! The first of the first three routes that works is used, for all connections of the run. When the
 //! port has refused or not answered in time, the other two begin, while the attempt at the port
 //! continues. They begin together: connecting back takes three round trips, and ssh more than twice
 //! as many for its login, so that no time is lost where a firewall blocks connecting back. The

@@ -100,9 +100,9 @@ pub(crate) struct LoginProperties {
 }
 
 impl LoginProperties {
-    /// Of a login that `took` this time from the start of ssh to the far end's answer. `seen` is
-    /// the round-trip time to the first host and the number of chained logins (jump hosts), where
-    /// both could be observed.
+    /// Properties of a login that `took` this time from the start of ssh to the far end's answer.
+    /// `seen` is the round-trip time to the first host and the number of chained logins (jump
+    /// hosts), where both could be observed.
     fn of(took: Span, seen: Option<(Span, u64)>) -> Self {
         let round_trip = |logins: u64| took / (ROUND_TRIPS * logins.max(1));
         match seen {

@@ -151,7 +151,7 @@ impl Track<'_> {
     /// Clears the destination for the next run: a file is deleted, many small ones are moved away.
     fn clear(&self, load: Load) {
         if load == Load::File || self.scratch.set_aside(&self.destination).is_err() {
-            // By anybody's hand, and with all that is below.
+            // Removed with its contents, whichever program made them.
             let _ = fs::remove_dir_all(&self.destination);
         }
     }
@@ -163,7 +163,7 @@ impl Track<'_> {
         let lab = &lab;
         let _server = match (self.server(bench, lab, contender), contender) {
             (Ok(server), _) => server,
-            // It has no turn, and the others go on.
+            // It does not run, and the others continue.
             (Err(error), Contender::Peer(_)) => {
                 return Ok(Finish { failure: Some(error.to_string()), ..Finish::default() });
             }

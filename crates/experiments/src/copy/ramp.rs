@@ -111,7 +111,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// From the departure of the first byte to 90 % of the rate; infinite where that is never reached.
+/// Round trips from the departure of the first byte to 90 % of the rate; infinite where that is
+/// never reached.
 fn round_trips(measured: &Measured, queue: ByteCount) -> f64 {
     let wanted = payload_rate(&path(RATE, ROUND_TRIP, queue)).scaled(9, 10);
     let arrivals = Arrivals::new(&measured.summary.series_ms);

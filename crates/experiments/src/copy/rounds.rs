@@ -16,7 +16,7 @@ use crate::harness::traffic::loopback::in_turns;
 pub(crate) struct Rounds {
     what: String,
     copiers: Vec<Copier>,
-    /// By copier, in the order of the rounds.
+    /// Results by copier, in the order of the rounds.
     copies: Vec<Vec<DirectCopy>>,
     files: u64,
     bytes: ByteCount,

@@ -39,7 +39,7 @@ const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 /// 40 % of the path.
 const SLOW: Rate = Rate::from_bits_per_second(400_000_000);
-/// When the disk stalls, in milliseconds from the start of the command.
+/// Times of the disk's stalls, in milliseconds from the start of the command.
 const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];
 const STALL: Span = Span::from_secs(1);
 /// Sampling interval of the receiving host's counters.

@@ -38,7 +38,7 @@ impl Drop for Throttle {
 }
 
 impl Throttle {
-    /// For writes to the device on which `path` is. No process is in it yet.
+    /// Makes a group, still without processes, for writes to the device of `path`.
     pub(crate) fn new(path: &Path) -> Result<Self, ExperimentError> {
         let failed = |error| ExperimentError::io(format!("find the block device of {}", path.display()), error);
         let device = device(path).map_err(failed)?;

@@ -37,7 +37,7 @@ const BEARABLE: Span = Span::from_micros(100);
 
 /// Result of a measurement.
 pub(crate) struct Paced {
-    /// Of each class, in order.
+    /// Spacing of the frames of each class, in order.
     pub(crate) classes: Vec<Spacing>,
     /// Share of a processor that the pacer took, what the kernel did in its name included.
     pub(crate) processor: f64,

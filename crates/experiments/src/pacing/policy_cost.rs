@@ -2,9 +2,9 @@
 //! closed, on loopback.
 //!
 //! A policy acts when a connection is established and never again, so a flow should cost what it
-//! costs without. Its rate is kept by the kernel's own pacing, which has a price whoever asks for
-//! it: a flow whose policy has a rate therefore stands beside one that has set the same rate
-//! itself. In each round all have a turn, and the order rotates.
+//! costs without. Its rate is kept by the kernel's own pacing, which has a cost of its own: a flow
+//! whose policy has a rate is therefore compared with one that has set the same rate itself. Each
+//! variant runs once per round, in rotating order.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};

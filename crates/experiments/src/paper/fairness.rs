@@ -123,7 +123,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     Ok(report)
 }
 
-/// By algorithm, then by queue.
+/// Results by algorithm, then by queue.
 fn measure(bench: &Bench<'_>, line: &FairnessPath, rival: Rival) -> Result<Vec<Vec<SharedPath>>, ExperimentError> {
     let mut simulations = Vec::new();
     for algorithm in icdc_cc::all() {

@@ -283,7 +283,7 @@ fn table(streams: &[Stream]) -> Table {
     }
 }
 
-/// Of the first run.
+/// Plots of the first run.
 fn plots(stream: &Stream) -> Vec<Plot> {
     let Some(run) = stream.runs.first() else { return Vec::new() };
     let mut plots = run.recording.plots(&settings(stream.pacing).forward);

@@ -12,7 +12,7 @@ pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);
 pub(crate) const ROUND_TRIPS: [Span; 3] = [Span::from_millis(18), Span::from_millis(43), Span::from_millis(68)];
 /// Queue at the bottleneck.
 pub(crate) const QUEUE: ByteCount = ByteCount::new(100_000);
-/// From here on hosts scale their windows.
+/// Largest window without window scaling.
 pub(crate) const UNSCALED: ByteCount = ByteCount::from_kib(64);
 
 /// The path at a round trip.

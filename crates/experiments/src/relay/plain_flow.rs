@@ -59,7 +59,7 @@ impl Carried {
         Arrivals::new(&self.series_ms)
     }
 
-    /// From the first byte to the end.
+    /// Mean rate from the first byte to the end.
     pub(crate) fn mean(&self) -> Rate {
         self.arrivals().mean(Span::ZERO, Span::MAX)
     }

@@ -137,7 +137,7 @@ impl Row {
 }
 
 /// Congestion control of all hosts unless a socket has another: also of relays towards plain hosts.
-/// It is the one that every system allows.
+/// Every system allows it.
 const USUAL: &str = "reno";
 /// Addresses of a lab's hosts, each as the other sees it.
 const OTHER_HOST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 26, 33, 1), Ipv4Addr::new(10, 26, 33, 2)];

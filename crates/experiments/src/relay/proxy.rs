@@ -4,12 +4,12 @@
 //!
 //! The path is that of the experiments: bottleneck 70 Mbit/s, queue 100 KB drop-tail, round trips
 //! of 18 ms (Tokyo–Osaka) and, as to Okinawa, 43 and 68 ms (25 ms of delay added, to the round trip
-//! or each way: the paper does not say). The paper
-//! ran each case for 2 minutes, five times, over a public line with others on it; here nobody else
-//! is on the path, so all loss is that of the flow's own overflows. The paper's values are in
-//! pictures only: its statements stand beside our numbers. A buffer cannot carry more than its size
-//! per round trip, which stands beside as well; Linux gives up to nearly twice the size that is
-//! asked for, but for 64 KiB, which hosts without window scaling have.
+//! or each way: the paper does not say). The paper ran each case for 2 minutes, five times, over a
+//! public line with others on it; here the path has no other traffic, so all loss is by the flow's
+//! own overflows. The paper's values are in pictures only: its statements stand beside our numbers.
+//! A buffer cannot carry more than its size per round trip, which stands beside as well; Linux
+//! gives up to nearly twice the size that is asked for, but for 64 KiB, which hosts without window
+//! scaling have.
 //!
 //! Relays stand next to the hosts, as they did, and have buffers that do not limit. Counted is what
 //! the receiver reads from its first byte on.

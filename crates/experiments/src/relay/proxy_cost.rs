@@ -1,14 +1,14 @@
 //! Cost of relaying: bytes per second of processor time, on loopback, of icdc's relay, of HAProxy,
 //! and of a loop that copies in user space, beside a direct flow.
 //!
-//! A sender and a receiver with ordinary sockets move zeros for some seconds; whoever relays has
-//! one thread, and one connection. Counted is the processor time of the relaying process alone. It
+//! A sender and a receiver with ordinary sockets move zeros for some seconds; each relay has one
+//! thread, and one connection. Counted is the processor time of the relaying process alone. It
 //! receives and sends each byte once, as the two ends of the direct flow do together, so those
 //! stand beside it. On loopback the sender's processor also does what the receiver's kernel does
 //! with a packet: a relay pays that for its own sending, and its client for its own, as the direct
 //! flow's sender pays for its one.
 //!
-//! In each round everybody has a turn, and the order rotates. The rate is what three busy programs
+//! Each contender runs once per round, in rotating order. The rate is what three busy programs
 //! reach on the processors that there are.
 
 use std::io::{self, Read as _, Write as _};

@@ -65,7 +65,7 @@ const EARLIER: Span = Span::from_secs(8);
 struct Round {
     direct: Relayed,
     relayed: Relayed,
-    /// By the relays, after another connection.
+    /// Result through the relays, after another connection.
     after: Relayed,
     alone: Measured,
 }

@@ -195,7 +195,8 @@ struct Cut<'a> {
     after: &'a SenderSample,
 }
 
-/// From the greatest window to the least that follows it, where that is less than nine tenths.
+/// Reductions of the window: from a maximum to the minimum that follows it, where that is less than
+/// nine tenths.
 fn cuts<'a>(samples: &[&'a SenderSample]) -> Vec<Cut<'a>> {
     let mut cuts: Vec<Cut<'a>> = Vec::new();
     let mut samples = samples.iter().copied().peekable();

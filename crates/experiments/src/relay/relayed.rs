@@ -59,7 +59,7 @@ pub(crate) struct BesideFlow {
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
-    /// Of the flow that is not relayed.
+    /// Data of the flow that is not relayed.
     pub(crate) beside: Option<Carried>,
     /// The relays' legs, at the end.
     pub(crate) legs: Vec<RelayLeg>,

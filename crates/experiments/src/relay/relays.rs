@@ -19,7 +19,7 @@ const PEER_PORT: u16 = 2634;
 
 /// The running relays; ended when dropped.
 pub(crate) struct Relays {
-    /// From the near end to the far one.
+    /// The relays, from the near end to the far one.
     relays: Vec<Relay>,
     /// Address to which clients connect.
     pub(crate) door: SocketAddrV4,

@@ -19,32 +19,32 @@ impl Spread {
         Self { median, least, greatest }
     }
 
-    /// As Mbit/s, with the range where there is one.
+    /// Text in Mbit/s, with the range where there is one.
     pub(crate) fn megabits(&self) -> String {
         self.in_units_of(1e6)
     }
 
-    /// In per cent, with the range where there is one.
+    /// Text in per cent, with the range where there is one.
     pub(crate) fn percent(&self) -> String {
         self.in_units_of(0.01)
     }
 
-    /// With one decimal place; what is infinite is called `otherwise`.
+    /// Text with one decimal place; infinite values read `otherwise`.
     pub(crate) fn tenths(&self, otherwise: &str) -> String {
         self.shown(|value| if value.is_finite() { format!("{value:.1}") } else { otherwise.to_owned() })
     }
 
-    /// With two decimal places.
+    /// Text with two decimal places.
     pub(crate) fn hundredths(&self) -> String {
         self.shown(|value| format!("{value:.2}"))
     }
 
-    /// With three decimal places.
+    /// Text with three decimal places.
     pub(crate) fn thousandths(&self) -> String {
         self.shown(|value| format!("{value:.3}"))
     }
 
-    /// As whole numbers.
+    /// Text with whole numbers.
     pub(crate) fn whole(&self) -> String {
         self.in_units_of(1.0)
     }

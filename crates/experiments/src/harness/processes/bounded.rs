@@ -23,7 +23,7 @@ pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     /// Its standard error.
     pub(crate) errors: String,
-    /// From its start to its end.
+    /// Time from its start to its exit.
     pub(crate) took: Span,
     /// Processor time of the program and of what it started and waited for.
     pub(crate) processor: Span,
