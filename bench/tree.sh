@@ -40,8 +40,8 @@ for host in "$near 10.99.0.1" "$far 10.99.0.2"; do
     ip -n "${host% *}" link set eth0 up
     ip -n "${host% *}" link set lo up
 done
-printf '#!/bin/sh\nshift\nexec ip netns exec %s sh -c "$*"\n' "$far" >"$scratch/ssh"
-chmod 755 "$scratch/ssh"
+printf '#!/bin/sh\nshift\nexec ip netns exec %s sh -c "$*"\n' "$far" >"$scratch/ssh-there"
+chmod 755 "$scratch/ssh-there"
 printf 'use chroot = no\nuid = 0\ngid = 0\n[out]\npath = %s\nread only = no\n' "$scratch" >"$scratch/rsyncd.conf"
 ip netns exec "$far" rsync --daemon --no-detach --config="$scratch/rsyncd.conf" --log-file=/dev/null &
 daemon=$!
@@ -59,7 +59,7 @@ timed() {
 echo program,run,seconds,names
 for run in $(seq "$runs"); do
     settle
-    timed ip netns exec "$near" "$icdc" copy --ssh "$scratch/ssh" --remote-icdc "$icdc" "$@" "10.99.0.2:$scratch/icdc-$run/"
+    timed ip netns exec "$near" "$icdc" copy --ssh "$scratch/ssh-there" --remote-icdc "$icdc" "$@" "10.99.0.2:$scratch/icdc-$run/"
     echo "icdc,$run,$seconds,$(find "$scratch/icdc-$run" | wc -l)"
     settle
     timed ip netns exec "$near" rsync -aH "$@" "rsync://10.99.0.2/out/rsync-$run/"

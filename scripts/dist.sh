@@ -265,10 +265,10 @@ else
     cp "$1" .local/bin/icdc
 fi
 head -c 20000000 /dev/urandom >file
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >ssh && chmod +x ssh
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >ssh-here && chmod +x ssh-here
 icdc copy file copy && cmp file copy
-icdc copy --ssh "$HOME/ssh" file 127.0.0.1:"$HOME/pushed" && cmp file pushed
-icdc copy --ssh "$HOME/ssh" 127.0.0.1:"$HOME/file" pulled && cmp file pulled
+icdc copy --ssh "$HOME/ssh-here" file 127.0.0.1:"$HOME/pushed" && cmp file pushed
+icdc copy --ssh "$HOME/ssh-here" 127.0.0.1:"$HOME/file" pulled && cmp file pulled
 icdc keygen
 echo "root=/srv,rights=rw,user=data $(cat .config/icdc/identity.pub)" >.config/icdc/authorized_keys
 icdc keygen --trust 127.0.0.1 "$(cat .config/icdc/identity.pub)"
