@@ -15,7 +15,7 @@ use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
 use crate::options::CopyOptions;
-use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
+use crate::runs::{PullRequest, PushRequest, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
 
@@ -42,7 +42,7 @@ pub fn copy(
             let tree = here()?;
             let far = Far::open_for(Need::of_push(options), far, options, events, stop);
             let mut far = far.map_err(|error| not_reached(error, stop))?;
-            let order = PushOrder {
+            let order = PushRequest {
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &tree,
                 paths: &paths,
@@ -64,7 +64,7 @@ pub fn copy(
             let paths = paths_on_one_host(sources, first)?;
             let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
             let mut far = far.map_err(|error| not_reached(error, stop))?;
-            let order = PullOrder {
+            let order = PullRequest {
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &here()?,
                 sources: &paths,

@@ -13,7 +13,7 @@ use crate::connect::{Far, Need};
 use crate::error::CopyError;
 use crate::location::Location;
 use crate::options::CopyOptions;
-use crate::runs::{PullOrder, PushOrder, pull_over, push_over};
+use crate::runs::{PullRequest, PushRequest, pull_over, push_over};
 use crate::scratch::Scratch;
 use crate::transfer_id::new_transfer;
 
@@ -22,7 +22,7 @@ const ARRIVES: &[u8] = b"arrived";
 
 /// A measurement as requested: direction, contents and length.
 #[derive(Clone, Copy, Debug)]
-pub struct PipelineOrder {
+pub struct PipelineOptions {
     /// The far end sends, instead of this one.
     pub reverse: bool,
     /// Contents of the file that is sent, all of it unless `time` ends before.
@@ -69,7 +69,7 @@ struct Progress {
 /// arrived.
 pub fn measure_pipeline(
     target: &Location,
-    order: &PipelineOrder,
+    order: &PipelineOptions,
     options: &CopyOptions,
     events: &EventSink,
     stop: &StopSignal,
@@ -93,12 +93,12 @@ pub fn measure_pipeline(
     let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
     let outcome = if order.reverse {
         let (sources, send, receive) = (sent, &send, &receive);
-        let order = PullOrder { transfer, tree, sources, send, destination, receive, retry_for, account };
+        let order = PullRequest { transfer, tree, sources, send, destination, receive, retry_for, account };
         pull_over(&mut far, &order, &events, &over)
     } else {
         let (paths, send, destination) = (sent, &send, destination.to_vec());
         let privileges = &Privileges::own();
-        let order = PushOrder {
+        let order = PushRequest {
             transfer,
             tree,
             paths,

@@ -36,7 +36,7 @@ const CUT_NOTICE_TIME: Span = Span::from_millis(500);
 const LIMIT_SHARE: (u64, u64) = (17, 20);
 
 /// Parameters of a push.
-pub struct PushOrder<'a> {
+pub struct PushRequest<'a> {
     /// Number of the transfer, the same in all sessions of the run.
     pub transfer: TransferId,
     /// Directory against which the paths of the sources are resolved.
@@ -63,7 +63,7 @@ pub struct PushOrder<'a> {
 /// everything has arrived.
 pub fn push_over(
     connect: &mut dyn Connect,
-    order: &PushOrder<'_>,
+    order: &PushRequest<'_>,
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
@@ -99,7 +99,7 @@ pub fn push_over(
 }
 
 /// Parameters of a pull.
-pub(crate) struct PullOrder<'a> {
+pub(crate) struct PullRequest<'a> {
     pub(crate) transfer: TransferId,
     pub(crate) tree: &'a Tree,
     pub(crate) sources: &'a [Vec<u8>],
@@ -115,11 +115,11 @@ pub(crate) struct PullOrder<'a> {
 /// arrived.
 pub(crate) fn pull_over(
     connect: &mut dyn Connect,
-    order: &PullOrder<'_>,
+    order: &PullRequest<'_>,
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
-    let PullOrder { transfer, sources, send, account, .. } = *order;
+    let PullRequest { transfer, sources, send, account, .. } = *order;
     let events = &attributing_limits(send.rate, events);
     let mut receive = order.receive.clone();
     let received = with_retries(order.retry_for, account, events, stop, || {
@@ -131,7 +131,7 @@ pub(crate) fn pull_over(
         let SendingLink { link, .. } = link;
         let making = ConnectionMaker { transfer, count, sending: false, events, stop };
         let outcome = making.beside(connect, |joining| {
-            let order = receiver::Order {
+            let order = receiver::ReceiveRequest {
                 transfer,
                 tree: order.tree,
                 destination: order.destination,

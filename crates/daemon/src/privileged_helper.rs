@@ -14,7 +14,7 @@ use icdc_session_process::AllowedCongestion;
 use icdc_session_process::channel::Channel;
 use icdc_session_process::messages::{Answer, Content, HelpRequest, Instruction, NumberedRequest};
 use icdc_tcp::Privileges;
-use icdc_tcp::congestion::{self, BundleNumber, Hold, Taken, Told};
+use icdc_tcp::congestion::{self, BundleNumber, Hold, PathHints, Taken};
 use icdc_tuning::{buffers, known_paths};
 use icdc_units::ByteCount;
 
@@ -97,13 +97,13 @@ fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongesti
             Content::Congestion(Err(format!("the daemon does not load {algorithm} (icdc serve --allow-cc)")))
         }
         HelpRequest::Congestion { algorithm, known, bundle } => {
-            let told = Told { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
+            let told = PathHints { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
             let taken = congestion::set_ours(stream, &algorithm, &told);
-            Content::Congestion(taken.map(|Taken { hold, is_told }| {
+            Content::Congestion(taken.map(|Taken { hold, has_hints }| {
                 if holds.is_empty() {
                     holds.extend(hold);
                 }
-                is_told
+                has_hints
             }))
         }
         HelpRequest::Expect(_) | HelpRequest::Reserve(_) => Content::Done,

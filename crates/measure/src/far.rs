@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use icdc_link::Link;
 use icdc_protocol::limits::MAX_ARRIVALS;
-use icdc_protocol::measure::{ControlMessage, Order, Sample};
+use icdc_protocol::measure::{ControlMessage, MeasureRequest, Sample};
 use icdc_protocol::message::{Refusal, RefusalKind};
 use icdc_protocol::validate::clip;
 use icdc_protocol::{Features, Message};
@@ -31,7 +31,7 @@ const TICKS_PER_MESSAGE: usize = 10;
 
 /// Way in which a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum Completion {
     /// Complete, as requested.
     Complete,
     /// A user or an operator stopped it.
@@ -45,10 +45,10 @@ pub enum Finish {
 /// The error by which its session ended.
 pub fn answer(
     link: Link,
-    order: &Order,
+    order: &MeasureRequest,
     (expected, privileges): (&Expected, &Privileges),
     stop: &StopSignal,
-) -> Result<Finish, SessionError> {
+) -> Result<Completion, SessionError> {
     let control = ControlLink::open(link, stop).map_err(|error| local("clone", error))?;
     // The data connections stay open until the near end has gone: one that closes early looks
     // broken to the sender.
@@ -60,7 +60,7 @@ pub fn answer(
         control.send_message(Message::Abort(refusal));
     }
     control.close(CLOSE_TIMEOUT);
-    outcome.map(|interrupted| if interrupted { Finish::Interrupted } else { Finish::Complete })
+    outcome.map(|interrupted| if interrupted { Completion::Interrupted } else { Completion::Complete })
 }
 
 /// The message that reports an error to the near end, which does not know of a broken data
@@ -75,7 +75,7 @@ fn refusal_for(error: &SessionError) -> Option<Refusal> {
 
 /// Runs the measurement; true if it was interrupted.
 fn serve(
-    order: &Order,
+    order: &MeasureRequest,
     control: &ControlLink,
     (expected, privileges): (&Expected, &Privileges),
     stop: &StopSignal,
@@ -112,7 +112,7 @@ fn serve(
 }
 
 fn receive(
-    order: &Order,
+    order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],
     control: &ControlLink,
     stop: &StopSignal,
@@ -130,7 +130,7 @@ fn receive(
 }
 
 fn send(
-    order: &Order,
+    order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],
     control: &ControlLink,
     privileges: &Privileges,

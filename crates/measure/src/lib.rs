@@ -40,6 +40,6 @@ mod sending;
 mod sockets;
 
 pub use expected::{Arrived, Expected, Expecting};
-pub use far::{Finish, answer};
+pub use far::{Completion, answer};
 pub use measurement::{MeasureEvent, MeasureOptions, MeasureSink, Measurement};
 pub use near::{Dial, FarSide, NoMeasurement, measure};

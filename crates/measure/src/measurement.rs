@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use icdc_protocol::Ports;
-use icdc_protocol::measure::{Order, Received, Sample, Sent};
+use icdc_protocol::measure::{MeasureRequest, Received, Sample, Sent};
 use icdc_units::{ByteCount, Rate, Span};
 
 /// Options of a measurement.
@@ -35,8 +35,8 @@ impl MeasureOptions {
 
     /// The request to the far end, which also listens on one of `ports`.
     #[must_use]
-    pub fn order(&self, ports: Option<Ports>) -> Order {
-        Order {
+    pub fn order(&self, ports: Option<Ports>) -> MeasureRequest {
+        MeasureRequest {
             reverse: self.reverse,
             nanos: self.time.as_nanos(),
             bytes: self.bytes,

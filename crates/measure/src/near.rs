@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use icdc_link::Link;
-use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Token, proof};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, MeasureRequest, Token, proof};
 use icdc_protocol::message::{Job, Request, TransferId};
 use icdc_protocol::{Message, Ports};
 use icdc_session::SessionError;
@@ -90,7 +90,7 @@ impl From<SessionError> for NoMeasurement {
 /// See [`NoMeasurement`]. A measurement that the user interrupts is none, once data has flowed.
 pub fn measure(
     far: FarSide<'_>,
-    order: &Order,
+    order: &MeasureRequest,
     events: &MeasureSink,
     stop: &StopSignal,
 ) -> Result<Measurement, NoMeasurement> {
@@ -133,7 +133,7 @@ fn data_host(peer: &str) -> Option<String> {
     }
 }
 
-fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
+fn ready(order: &MeasureRequest, control: &ControlLink) -> Result<(u16, Vec<Token>), SessionError> {
     match control.receive("answer", TIMEOUT)? {
         Incoming::Accepted => {}
         other => return Err(other.unexpected("Accepted")),
@@ -141,7 +141,7 @@ fn ready(order: &Order, control: &ControlLink) -> Result<(u16, Vec<Token>), Sess
     take_ready(order, control.receive_control("Ready", TIMEOUT)?)
 }
 
-fn take_ready(order: &Order, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
+fn take_ready(order: &MeasureRequest, said: ControlMessage) -> Result<(u16, Vec<Token>), SessionError> {
     match said {
         // Otherwise the far end could make this one connect to any port: behind a proxy, even on
         // this host.
@@ -161,7 +161,7 @@ fn admits(ports: Ports, port: u16) -> bool {
 
 /// Makes the data connections of this end.
 struct Connecting<'a> {
-    order: &'a Order,
+    order: &'a MeasureRequest,
     host: &'a str,
     /// The far end's own data port; `None` if there is none or it does not answer.
     own_port: Cell<Option<u16>>,
@@ -229,7 +229,7 @@ impl Connecting<'_> {
 }
 
 fn send(
-    order: &Order,
+    order: &MeasureRequest,
     connections: &[Tuned],
     control: &ControlLink,
     events: &MeasureSink,
@@ -254,7 +254,7 @@ fn send(
 }
 
 fn receive(
-    order: &Order,
+    order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],
     control: &ControlLink,
     events: &MeasureSink,
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn no_port_is_taken_that_was_not_asked_for() {
-        let order = |ports| Order {
+        let order = |ports| MeasureRequest {
             reverse: false,
             nanos: 1,
             bytes: None,
@@ -310,7 +310,7 @@ mod tests {
     fn what_a_data_connection_begins_with_is_not_the_far_ends_choice() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = StopSignal::new();
-        let order = Order { streams: 1, ports: Some(Ports::Any), ..Order::default() };
+        let order = MeasureRequest { streams: 1, ports: Some(Ports::Any), ..MeasureRequest::default() };
         let own_port = Cell::new(Some(listener.local_addr().unwrap().port()));
         let dial = |_: u8, _: &StopSignal| panic!("the port of its own answers");
         let (patience, egresses) = (Span::from_secs(60), &Egresses::default());

@@ -9,7 +9,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::limits::{MAX_BINS, MAX_MEASURE_ERRORS};
-use icdc_protocol::measure::{ControlMessage, Order, Received, Sample};
+use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample};
 use icdc_session::SessionError;
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
@@ -34,7 +34,7 @@ pub(super) struct Reception {
 
 /// Sends `Go` and receives until the measurement is over.
 pub(super) fn run(
-    order: &Order,
+    order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],
     control: &ControlLink,
     samples: &mut dyn FnMut(Vec<Sample>),
@@ -176,7 +176,7 @@ fn watch(
 impl Ending {
     fn into_reception(
         mut self,
-        order: &Order,
+        order: &MeasureRequest,
         sockets: &[Arc<TcpStream>],
         arrivals: Arrivals,
         packets: Option<Result<Arrivals, String>>,

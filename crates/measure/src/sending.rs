@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, bounded};
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
-use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
+use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_rate::known_paths::{PathWatch, Resumption};
 use icdc_rate::path_ceiling::{State, Steering};
 use icdc_session::SessionError;
@@ -42,7 +42,11 @@ pub(super) struct Outcome {
 }
 
 /// Tunes a new connection for sending as requested.
-pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>, privileges: &Privileges) -> Result<Tuned, String> {
+pub(super) fn prepare(
+    order: &MeasureRequest,
+    socket: Arc<TcpStream>,
+    privileges: &Privileges,
+) -> Result<Tuned, String> {
     let congestion = order.congestion.as_deref();
     let tuned = match order.window {
         Some(window) => {
@@ -63,14 +67,14 @@ pub(super) fn prepare(order: &Order, socket: Arc<TcpStream>, privileges: &Privil
 }
 
 /// Rate limit of each connection; at least one byte per second, the kernel's unit.
-fn share(order: &Order) -> Option<Rate> {
+fn share(order: &MeasureRequest) -> Option<Rate> {
     order.rate.map(|rate| (rate / u64::from(order.streams)).max(Rate::from_bits_per_second(8)))
 }
 
 /// Sends until the receiver reports the end. `has_run_up`: the connections' windows have grown
 /// already.
 pub(super) fn run(
-    order: &Order,
+    order: &MeasureRequest,
     connections: &[Tuned],
     has_run_up: bool,
     control: &ControlLink,
@@ -122,7 +126,7 @@ fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
 }
 
 fn watch(
-    order: &Order,
+    order: &MeasureRequest,
     connections: &[Tuned],
     mut pacers: Vec<Pacer<'_>>,
     control: &ControlLink,
@@ -174,7 +178,7 @@ fn watch(
 /// Records the path's rate, which only shows on a single connection without other limits.
 fn watch_path(
     path: &mut PathWatch,
-    order: &Order,
+    order: &MeasureRequest,
     infos: &[Option<TcpInfo>],
     now: Time,
     free: impl Fn(&TcpInfo) -> Option<Rate>,
@@ -210,7 +214,7 @@ struct Pacer<'a> {
 
 /// A pacer for each connection whose congestion control does not find the rate; none if the user
 /// named an algorithm, which is then measured as it is.
-fn pacers<'a>(order: &Order, connections: &'a [Tuned], has_run_up: bool) -> Vec<Pacer<'a>> {
+fn pacers<'a>(order: &MeasureRequest, connections: &'a [Tuned], has_run_up: bool) -> Vec<Pacer<'a>> {
     if order.congestion.is_some() {
         return Vec::new();
     }
@@ -269,7 +273,7 @@ fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
         .collect()
 }
 
-fn account(order: &Order, first: Option<&Tuned>, infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
+fn account(order: &MeasureRequest, first: Option<&Tuned>, infos: &[TcpInfo], span: Span, errors: Vec<String>) -> Sent {
     let total = |part: fn(&TcpInfo) -> Span| infos.iter().map(|info| part(info).as_nanos()).sum();
     let rtts = infos.iter().map(|info| info.min_rtt.as_nanos()).filter(|rtt| *rtt > 0);
     Sent {

@@ -3,13 +3,17 @@
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use icdc_protocol::measure::Order;
+use icdc_protocol::measure::MeasureRequest;
 use icdc_session::SessionError;
 use icdc_tuning::buffers;
 use icdc_units::ByteCount;
 
 /// Buffers of the data connections in bytes; 0 where none were requested and the kernel tunes them.
-pub(crate) fn granted(order: &Order, first: Option<&TcpStream>, which: fn(&icdc_tcp::Buffers) -> ByteCount) -> u64 {
+pub(crate) fn granted(
+    order: &MeasureRequest,
+    first: Option<&TcpStream>,
+    which: fn(&icdc_tcp::Buffers) -> ByteCount,
+) -> u64 {
     // All connections have the same.
     let first = first.filter(|_| order.window.is_some());
     let buffers = first.and_then(|socket| icdc_tcp::set_buffers(socket, ByteCount::ZERO, ByteCount::ZERO).ok());
@@ -18,7 +22,7 @@ pub(crate) fn granted(order: &Order, first: Option<&TcpStream>, which: fn(&icdc_
 
 /// Size of the receive buffer to request: that of the order. Without one it is the kernel's
 /// default, or, where the rate is found automatically, a size that never limits.
-pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
+pub(crate) fn receive_buffer(order: &MeasureRequest) -> ByteCount {
     match (order.window, &order.congestion) {
         (None, None) => buffers::receive_buffer(),
         (window, _) => window.unwrap_or_default(),
@@ -27,7 +31,7 @@ pub(crate) fn receive_buffer(order: &Order) -> ByteCount {
 
 /// Sets the requested receive buffers of connections to the control link's port; others have them
 /// from the beginning.
-pub(crate) fn set_receive_buffers(order: &Order, sockets: &[Arc<TcpStream>]) {
+pub(crate) fn set_receive_buffers(order: &MeasureRequest, sockets: &[Arc<TcpStream>]) {
     let Some(window) = order.window else { return };
     for socket in sockets {
         if let Err(error) = icdc_tcp::set_buffers(&**socket, ByteCount::ZERO, window) {

@@ -33,7 +33,7 @@ pub struct Route(RouteMessage);
 
 /// Position of a route among those with the same prefix and metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RoutePosition {
     /// Before them.
     First,
     /// Behind them.
@@ -154,11 +154,11 @@ impl Route {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn add(&self, order: Order) -> Result<(), NetlinkError> {
-        let flags = match order {
-            Order::First => NLM_F_CREATE,
-            Order::Last => NLM_F_CREATE | NLM_F_APPEND,
-            Order::Only => NLM_F_CREATE | NLM_F_EXCL,
+    pub fn add(&self, position: RoutePosition) -> Result<(), NetlinkError> {
+        let flags = match position {
+            RoutePosition::First => NLM_F_CREATE,
+            RoutePosition::Last => NLM_F_CREATE | NLM_F_APPEND,
+            RoutePosition::Only => NLM_F_CREATE | NLM_F_EXCL,
         };
         ask("add a route", Wanted::Change(flags), RouteNetlinkMessage::NewRoute(self.0.clone())).map(drop)
     }

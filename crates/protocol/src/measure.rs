@@ -46,7 +46,7 @@ pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Proof>() + 2;
 
 /// Parameters of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct MeasureRequest {
     /// The far end sends, instead of the near one.
     pub reverse: bool,
     /// End this long after the first byte has arrived, in nanoseconds.
@@ -161,7 +161,7 @@ pub struct Sent {
 
 type Checked = Result<(), &'static str>;
 
-pub(crate) fn check_order(order: &Order) -> Checked {
+pub(crate) fn check_order(order: &MeasureRequest) -> Checked {
     require((1..=MAX_STREAMS).contains(&order.streams), "no connection, or too many")?;
     require((1..=MAX_MEASURE_NANOS).contains(&order.nanos), "a time out of bounds")?;
     let window = order.window.map_or(1, ByteCount::as_u64);

@@ -50,7 +50,7 @@ pub enum Job {
     /// Give the public key that this end will use for a `Drive` with this transfer id.
     DriveKey,
     /// Send or receive zeros and report how they travel.
-    Measure(measure::Order),
+    Measure(measure::MeasureRequest),
 }
 
 /// Files to be sent or received over the connection that asks for it.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
-use icdc_protocol::measure::{ControlMessage, Order, Received, Sample, Sent};
+use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
 use icdc_protocol::{Features, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, Rate};
@@ -155,7 +155,7 @@ fn requests() -> Vec<Message> {
     let diskless = Some(Diskless { length: ByteCount::new(1 << 40), hashed: true });
     let sent = SendOptions { diskless, preserve: Preserve::NOTHING, ..SendOptions::default() };
     let received = ReceiveOptions { diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
-    let order = Order {
+    let order = MeasureRequest {
         reverse: true,
         nanos: 10_000_000_000,
         bytes: Some(ByteCount::new(300)),

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_client::between::outcome;
 use icdc_client::connect::back::{Back, Expected};
 use icdc_client::connect::{Connect, ConnectError, Further, pinned, reach};
-use icdc_client::{CopyError, PushOrder, push_over};
+use icdc_client::{CopyError, PushRequest, push_over};
 use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
 use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
@@ -180,7 +180,7 @@ impl ClientLink {
             tracing::info!(peer = self.control.peer(), "{reason}");
         }
         let send = SendOptions { congestion: congestion.map(str::to_owned), ..drive.send.clone() };
-        let order = PushOrder {
+        let order = PushRequest {
             transfer,
             tree: &tree,
             paths: &drive.sources,

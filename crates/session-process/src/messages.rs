@@ -6,7 +6,7 @@ use icdc_link::LinkState;
 use icdc_protocol::measure::Proof;
 use icdc_protocol::message::Request;
 use icdc_rate::known_paths::Resumption;
-use icdc_tcp::congestion::{BundleNumber, Told};
+use icdc_tcp::congestion::{BundleNumber, PathHints};
 use icdc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -132,8 +132,12 @@ impl From<Path> for Resumption {
 
 impl HelpRequest {
     /// A request to set congestion control, with hints on the path.
-    pub fn congestion(algorithm: &str, told: &Told) -> Self {
+    pub fn congestion(algorithm: &str, hints: &PathHints) -> Self {
         let algorithm = algorithm.to_owned();
-        Self::Congestion { algorithm, known: told.known.map(Path::from), bundle: told.bundle.map(BundleNumber::number) }
+        Self::Congestion {
+            algorithm,
+            known: hints.known.map(Path::from),
+            bundle: hints.bundle.map(BundleNumber::number),
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use icdc_protocol::measure::Proof;
 use icdc_rate::known_paths::Resumption;
-use icdc_tcp::congestion::Told;
+use icdc_tcp::congestion::PathHints;
 use icdc_tcp::{PrivilegedHelper, Privileges};
 use icdc_transfer::Allowance;
 use icdc_units::ByteCount;
@@ -86,8 +86,13 @@ impl DaemonHelper {
 }
 
 impl PrivilegedHelper for DaemonHelper {
-    fn set_congestion(&self, socket: BorrowedFd<'_>, algorithm: &str, told: &Told) -> Option<Result<bool, String>> {
-        match self.ask(HelpRequest::congestion(algorithm, told), Some(socket))? {
+    fn set_congestion(
+        &self,
+        socket: BorrowedFd<'_>,
+        algorithm: &str,
+        hints: &PathHints,
+    ) -> Option<Result<bool, String>> {
+        match self.ask(HelpRequest::congestion(algorithm, hints), Some(socket))? {
             Content::Congestion(set) => Some(set),
             _ => None,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use icdc_disk::tree::Tree;
 use icdc_link::Link;
-use icdc_measure::Finish;
+use icdc_measure::Completion;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
     Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
@@ -40,8 +40,8 @@ pub fn run_session(
             }
             order.congestion = congestion.map(str::to_owned);
             match icdc_measure::answer(link, &order, (&sessions.measurements, &sessions.privileges), &registered.stop) {
-                Ok(Finish::Complete) => Ended::Finished,
-                Ok(Finish::Interrupted) => Ended::Interrupted,
+                Ok(Completion::Complete) => Ended::Finished,
+                Ok(Completion::Interrupted) => Ended::Interrupted,
                 Err(error) => error.into(),
             }
         }
@@ -102,7 +102,8 @@ fn receive(
     work: &Work,
 ) -> Result<(), SessionError> {
     let transfer = registered.transfer;
-    let order = receiver::Order { transfer, tree, destination, asked: None, options, allowed: rights.allowed() };
+    let order =
+        receiver::ReceiveRequest { transfer, tree, destination, asked: None, options, allowed: rights.allowed() };
     let account: &Account = &work.account;
     let received = receiver::run(link, registered.joining(), &order, account, &silent(), &registered.stop)?;
     work.complete(&summary::of_received(&received, account, options));

@@ -106,7 +106,7 @@ pub struct ListText {
 }
 
 /// Request for a plan.
-pub struct Order {
+pub struct PlanRequest {
     /// Sources as absolute paths.
     pub sources: Vec<String>,
     /// Directory that they go to.
@@ -245,7 +245,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn make(directory: &Path, order: Order, items: &[Surveyed], now: u64) -> Result<Self, PlanError> {
+    pub fn make(directory: &Path, order: PlanRequest, items: &[Surveyed], now: u64) -> Result<Self, PlanError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error| PlanError::File { path, error }

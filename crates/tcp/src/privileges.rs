@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use icdc_rate::known_paths::Resumption;
 
-use crate::congestion::Told;
+use crate::congestion::PathHints;
 
 /// A process with more privileges, which carries out operations on sockets of this one. One that
 /// does not answer in time has done nothing.
@@ -20,7 +20,12 @@ pub trait PrivilegedHelper: Send + Sync {
     /// Sets the congestion control of a socket to `algorithm`, one of icdc's own, and tells that
     /// what is known of the socket. Answers whether the algorithm has been told, or why the socket
     /// cannot have it; `None` if there is no answer.
-    fn set_congestion(&self, socket: BorrowedFd<'_>, algorithm: &str, told: &Told) -> Option<Result<bool, String>>;
+    fn set_congestion(
+        &self,
+        socket: BorrowedFd<'_>,
+        algorithm: &str,
+        hints: &PathHints,
+    ) -> Option<Result<bool, String>>;
 
     /// Looks up what earlier connections found of the path of a socket.
     fn known_path(&self, socket: BorrowedFd<'_>) -> Option<Resumption>;

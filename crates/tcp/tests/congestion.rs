@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use icdc_cc::Algorithm;
-use icdc_tcp::congestion::{self, Availability, Holder, LoadError, Told, UnloadError};
+use icdc_tcp::congestion::{self, Availability, Holder, LoadError, PathHints, UnloadError};
 use icdc_tcp::{Family, Privileges};
 use icdc_units::{ByteCount, Span};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
@@ -212,7 +212,7 @@ fn a_short_path_keeps_the_systems_algorithm_though_acknowledgements_were_held_ba
     });
     let (sender, _receiver) = found.unwrap();
     let before = icdc_tcp::congestion(&sender).unwrap();
-    let chosen = congestion::choose_best(&sender, Told::default(), &Privileges::own()).unwrap();
+    let chosen = congestion::choose_best(&sender, PathHints::default(), &Privileges::own()).unwrap();
     assert_eq!((chosen.name, chosen.instead, chosen.hold.is_none()), (before, None, true));
 }
 

@@ -50,7 +50,7 @@ impl WithinHost<'_> {
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
         let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
-        let order = receiver::Order {
+        let order = receiver::ReceiveRequest {
             transfer,
             tree,
             destination,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_rate::known_paths::Resumption;
 use icdc_rate::path_ceiling::State;
-use icdc_tcp::congestion::{self, BundleNumber, Chosen, Told};
+use icdc_tcp::congestion::{self, BundleNumber, Chosen, PathHints};
 use icdc_tcp::{CongestionError, Privileges, TcpInfo};
 use icdc_units::Time;
 
@@ -79,10 +79,10 @@ impl Tuned {
             Some(name) => (congestion::choose(&*socket, name, privileges)?, None),
             None => {
                 let known = known_paths::resume(&socket, privileges);
-                (congestion::choose_best(&*socket, Told { known, bundle: Some(bundle) }, privileges)?, known)
+                (congestion::choose_best(&*socket, PathHints { known, bundle: Some(bundle) }, privileges)?, known)
             }
         };
-        let bundle = Some(bundle).filter(|_| chosen.is_told);
+        let bundle = Some(bundle).filter(|_| chosen.has_hints);
         Ok(Self { socket, chosen, known, bundle, stand_in: Mutex::default(), privileges: privileges.clone() })
     }
 

@@ -37,7 +37,7 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
 }
 
 /// Result of the command.
-enum Told {
+enum PathsReport {
     Known { file: PathBuf, paths: Vec<Shown> },
     Forgotten { file: PathBuf, paths: Vec<KnownPath> },
 }
@@ -52,7 +52,7 @@ struct Shown {
     obstacle: Option<String>,
 }
 
-fn show(file: PathBuf) -> anyhow::Result<Told> {
+fn show(file: PathBuf) -> anyhow::Result<PathsReport> {
     let known = known_paths::read(&file).with_context(|| {
         format!("{} cannot be read (`icdc doctor --paths --clear` makes a broken one anew)", file.display())
     })?;
@@ -60,10 +60,10 @@ fn show(file: PathBuf) -> anyhow::Result<Told> {
     let interfaces = facts::addresses().ok();
     let now = clock::seconds_since_1970();
     let paths = known.iter().map(|known| Shown::new(known, interfaces.as_ref(), now)).collect();
-    Ok(Told::Known { file, paths })
+    Ok(PathsReport::Known { file, paths })
 }
 
-fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<Told> {
+fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<PathsReport> {
     let meant = match place {
         None => vec![],
         Some(Place::Prefix(prefix)) => vec![*prefix],
@@ -75,7 +75,7 @@ fn forget(file: PathBuf, place: Option<&Place>) -> anyhow::Result<Told> {
         Ok(false) => Vec::new(),
         _ => known_paths::change(&file, |paths| paths.forget(is_meant)).with_context(|| file.display().to_string())?,
     };
-    Ok(Told::Forgotten { file, paths })
+    Ok(PathsReport::Forgotten { file, paths })
 }
 
 fn addresses(host: &str) -> anyhow::Result<Vec<Prefix>> {
@@ -140,7 +140,7 @@ impl Shown {
 
 const HEADINGS: [&str; 7] = ["to", "from", "interface", "rate", "round trip", "age", "used again"];
 
-impl Told {
+impl PathsReport {
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Known { file, paths } if paths.is_empty() => vec![format!("no path is known in {}", file.display())],
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn people_get_a_table() {
         let paths = vec![shown("192.0.2.1", NOW - 7200), shown("192.0.2.9", NOW)];
-        let lines = Told::Known { file: "/s/paths.json".into(), paths }.lines();
+        let lines = PathsReport::Known { file: "/s/paths.json".into(), paths }.lines();
         assert_eq!(
             lines,
             [

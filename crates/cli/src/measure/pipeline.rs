@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use icdc_client::{CopyOptions, Location, Pipeline, PipelineOrder, measure_pipeline};
+use icdc_client::{CopyOptions, Location, Pipeline, PipelineOptions, measure_pipeline};
 use icdc_stop::StopSignal;
 use icdc_transfer::{Event, EventSink};
 use icdc_units::Rate;
@@ -15,7 +15,7 @@ use crate::exit;
 /// Runs the measurement and returns the exit code.
 pub(super) fn run(
     target: &Location,
-    order: &PipelineOrder,
+    order: &PipelineOptions,
     connection: &CopyOptions,
     as_json: bool,
     console: &Console,

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{bail, ensure};
-use icdc_client::{CopyOptions, Location, PipelineOrder};
+use icdc_client::{CopyOptions, Location, PipelineOptions};
 use icdc_measure::MeasureOptions;
 use icdc_protocol::limits::{MAX_DISKLESS_BYTES, MAX_MEASURE_NANOS, MIN_DISKLESS_BYTES};
 use icdc_protocol::message::{Diskless, SendOptions};
@@ -31,7 +31,7 @@ pub(crate) enum Subject {
     /// TCP.
     Tcp(MeasureOptions),
     /// A copy without its disks.
-    Pipeline(PipelineOrder),
+    Pipeline(PipelineOptions),
 }
 
 /// How it is going to be shown.
@@ -59,7 +59,7 @@ impl MeasurePlan {
                 ..connection.send
             };
             let diskless = Diskless { length, hashed: arguments.hash };
-            Subject::Pipeline(PipelineOrder { reverse: arguments.reverse, diskless, time })
+            Subject::Pipeline(PipelineOptions { reverse: arguments.reverse, diskless, time })
         } else {
             Subject::Tcp(MeasureOptions {
                 reverse: arguments.reverse,

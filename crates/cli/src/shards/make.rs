@@ -9,7 +9,7 @@ use icdc_client::Location;
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::SendOptions;
 use icdc_session::SessionError;
-use icdc_shards::plan::{Order, Plan};
+use icdc_shards::plan::{Plan, PlanRequest};
 use icdc_shards::sources::survey_paths;
 use icdc_stop::StopSignal;
 use icdc_transfer::sender::selection::SelectedState;
@@ -76,7 +76,7 @@ pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize
         return Err(exit::INTERRUPTED);
     }
     let errors = problems.iter().filter(|problem| problem.error).count();
-    let order = Order { left_out: errors as u64, ..order };
+    let order = PlanRequest { left_out: errors as u64, ..order };
     let plan = Plan::make(out, order, &items, seconds_since_1970()).map_err(|error| give_up(error, console))?;
     Ok((plan, errors))
 }
@@ -115,12 +115,12 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
 }
 
 /// The plan in figures.
-fn order(wanted: Wanted<'_>) -> anyhow::Result<Order> {
+fn order(wanted: Wanted<'_>) -> anyhow::Result<PlanRequest> {
     let Wanted { places, shards, content: PlannedContent { rate, exclude, preserve }, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;
     ensure!(first.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}", first.len());
     let sources = first.iter().map(|source| local(source)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Order { sources, destination: directory(last)?, exclude, preserve, rate: rate.0, shards, left_out: 0 })
+    Ok(PlanRequest { sources, destination: directory(last)?, exclude, preserve, rate: rate.0, shards, left_out: 0 })
 }
 
 /// A source as an absolute path.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
-use crate::support::{Road, Way};
+use crate::support::{Route, RoutedSite};
 
 const DEPTH: usize = 3000;
 /// As long a name as makes each path of a hundred levels longer than a tenth of `PATH_MAX`.
@@ -62,23 +62,23 @@ fn assert_complete(path: &Path) {
     }
 }
 
-fn copies_by(way: Way) {
-    let road = Road::new(way);
-    let _source = make(&road.path("deep"));
-    let _copy = Deep(road.path("copy"));
-    let ended = road.copy(&[], &["deep"], "copy").expect_code(0);
-    assert_complete(&road.path("copy"));
+fn copies_by(route: Route) {
+    let routed = RoutedSite::new(route);
+    let _source = make(&routed.path("deep"));
+    let _copy = Deep(routed.path("copy"));
+    let ended = routed.copy(&[], &["deep"], "copy").expect_code(0);
+    assert_complete(&routed.path("copy"));
     assert_eq!(ended.number("files"), (DEPTH / 100) as u64, "{ended}");
     // And once more, over what is there.
-    road.copy(&["--skip-equal"], &["deep/"], "copy").expect_code(0);
+    routed.copy(&["--skip-equal"], &["deep/"], "copy").expect_code(0);
 }
 
 #[test]
 fn a_tree_of_three_thousand_levels_is_copied_here() {
-    copies_by(Way::Local);
+    copies_by(Route::Local);
 }
 
 #[test]
 fn a_tree_of_three_thousand_levels_is_pushed() {
-    copies_by(Way::Push);
+    copies_by(Route::Push);
 }

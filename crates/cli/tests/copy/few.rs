@@ -5,20 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process::eventually;
-use crate::support::{Ended, ICDC, MIB, Road, Site, Start, Way, assert_no_leftovers, assert_same, data, is_root, skip};
+use crate::support::{
+    Ended, ICDC, MIB, Route, RoutedSite, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip,
+};
 
 #[test]
 fn as_many_sources_as_a_command_line_holds_are_copied() {
-    for way in [Way::Local, Way::Push] {
-        let road = Road::new(way);
-        fs::create_dir(road.path("many")).unwrap();
+    for route in [Route::Local, Route::Push] {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("many")).unwrap();
         let names: Vec<String> = (0..4500).map(|number| format!("many/{number:05}")).collect();
-        names.iter().for_each(|name| fs::write(road.path(name), name).unwrap());
+        names.iter().for_each(|name| fs::write(routed.path(name), name).unwrap());
         let sources: Vec<&str> = names.iter().map(String::as_str).collect();
-        road.copy(&[], &sources, "copies/").expect_code(0);
-        assert_eq!(fs::read_dir(road.path("copies")).unwrap().count(), 4500, "{way:?}");
-        assert_eq!(fs::read_to_string(road.path("copies/04499")).unwrap(), "many/04499");
-        assert_no_leftovers(road.site.root());
+        routed.copy(&[], &sources, "copies/").expect_code(0);
+        assert_eq!(fs::read_dir(routed.path("copies")).unwrap().count(), 4500, "{route:?}");
+        assert_eq!(fs::read_to_string(routed.path("copies/04499")).unwrap(), "many/04499");
+        assert_no_leftovers(routed.site.root());
     }
 }
 
@@ -70,16 +72,16 @@ impl Group {
     }
 
     /// Runs `icdc copy WORDS…` of a road's site within, with so many MiB.
-    fn copy(&self, mebibytes: u64, road: &Road, words: &[&str], copy: &str) -> Ended {
+    fn copy(&self, mebibytes: u64, routed: &RoutedSite, words: &[&str], copy: &str) -> Ended {
         fs::write(&self.limit, (mebibytes << 20).to_string()).unwrap();
         let _ = fs::write(self.path.join("memory.swap.max"), "0");
         // The shell enters the group, and what it starts stays there.
         let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.path.display());
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]).arg(ICDC);
-        command.args(["copy", "--json", "--remote-icdc", ICDC, "--ssh", &road.site.ssh()]).args(words);
-        command.arg(road.source("file")).arg(road.destination(copy));
-        road.site.settle(command).run()
+        command.args(["copy", "--json", "--remote-icdc", ICDC, "--ssh", &routed.site.ssh()]).args(words);
+        command.arg(routed.source("file")).arg(routed.destination(copy));
+        routed.site.settle(command).run()
     }
 }
 
@@ -93,33 +95,33 @@ impl Drop for Group {
 #[test]
 fn a_copy_keeps_to_the_memory_of_its_control_group() {
     let Some(group) = Group::new("kept") else { return };
-    for way in [Way::Local, Way::Push] {
-        let road = Road::new(way);
-        data::file(&road.path("file"), 300 * MIB, 1);
-        group.copy(100, &road, &[], "copy").expect_code(0);
-        assert_same(&road.path("file"), &road.path("copy"));
-        let ended = group.copy(100, &road, &["--ring", "512MiB"], "other").expect_code(1);
+    for route in [Route::Local, Route::Push] {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), 300 * MIB, 1);
+        group.copy(100, &routed, &[], "copy").expect_code(0);
+        assert_same(&routed.path("file"), &routed.path("copy"));
+        let ended = group.copy(100, &routed, &["--ring", "512MiB"], "other").expect_code(1);
         assert!(ended.stderr.contains("memory for the ring") && ended.stderr.contains("raise the limit"), "{ended}");
-        assert!(!road.path("other").exists(), "{ended}");
+        assert!(!routed.path("other").exists(), "{ended}");
     }
 }
 
 #[test]
 fn where_a_control_group_has_too_little_memory_a_copy_says_so_and_is_not_killed() {
     let Some(group) = Group::new("little") else { return };
-    for way in [Way::Local, Way::Push] {
-        let road = Road::new(way);
-        data::file(&road.path("file"), 100 * MIB, 1);
+    for route in [Route::Local, Route::Push] {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), 100 * MIB, 1);
         for mebibytes in [16, 32, 48, 64, 100] {
             let copy = format!("copy-{mebibytes}");
-            let ended = group.copy(mebibytes, &road, &[], &copy);
+            let ended = group.copy(mebibytes, &routed, &[], &copy);
             match ended.code {
-                Some(0) => assert_same(&road.path("file"), &road.path(&copy)),
+                Some(0) => assert_same(&routed.path("file"), &routed.path(&copy)),
                 Some(1) => assert!(
                     ended.stderr.contains("the control group") && ended.stderr.contains("raise the limit"),
-                    "{way:?} {mebibytes}: {ended}"
+                    "{route:?} {mebibytes}: {ended}"
                 ),
-                _ => panic!("{way:?} {mebibytes}: {ended}"),
+                _ => panic!("{route:?} {mebibytes}: {ended}"),
             }
         }
     }

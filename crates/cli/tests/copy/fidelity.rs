@@ -13,7 +13,9 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, setxattr, utimensat};
 
 use crate::support;
-use crate::support::{KIB, MIB, Road, Shape, Site, Start, Way, assert_no_leftovers, assert_same, data, is_root, skip};
+use crate::support::{
+    KIB, MIB, Route, RoutedSite, Shape, Site, Start, assert_no_leftovers, assert_same, data, is_root, skip,
+};
 
 /// Name, size, and where the data is: (offset, length).
 type Sparse<'a> = (&'a str, u64, &'a [(u64, u64)]);
@@ -42,26 +44,26 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn a_tree_of_everything_arrives_the_same_by_every_way() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         let source = data::tree(
-            &road.path("tree"),
+            &routed.path("tree"),
             5,
             &Shape { large: vec![9 * MIB + 5, 4 * MIB, 300 * KIB], ..Shape::default() },
         );
-        let ended = road.copy(&[], &["tree"], "copy").expect_code(0);
-        assert_same(&source, &road.path("copy"));
+        let ended = routed.copy(&[], &["tree"], "copy").expect_code(0);
+        assert_same(&source, &routed.path("copy"));
         assert_eq!(ended.number("bytes"), data::size(&source), "{ended}");
         assert_eq!(ended.summary()["verified"], true, "{ended}");
-        assert_no_leftovers(road.site.root());
+        assert_no_leftovers(routed.site.root());
     }
 }
 
 #[test]
 fn names_are_bytes() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = road.path("tree");
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = routed.path("tree");
         fs::create_dir(&tree).unwrap();
         // Every byte that a name can hold, alone and between others.
         for byte in (1..=255_u8).filter(|byte| *byte != b'/') {
@@ -83,45 +85,45 @@ fn names_are_bytes() {
         }
         fs::write(nested.join(OsStr::from_bytes(&[b'f'; 255])), "deep").unwrap();
         symlink(OsStr::from_bytes(b"\xff\n\x01"), tree.join(OsStr::from_bytes(b"link\xfe"))).unwrap();
-        road.copy(&[], &["tree"], "copy").expect_code(0);
-        assert_same(&tree, &road.path("copy"));
-        assert_eq!(support::leftovers(&road.path("copy")).len(), 2, "only those that are named alike");
+        routed.copy(&[], &["tree"], "copy").expect_code(0);
+        assert_same(&tree, &routed.path("copy"));
+        assert_eq!(support::leftovers(&routed.path("copy")).len(), 2, "only those that are named alike");
     }
 }
 
 #[test]
 fn sources_and_destinations_may_have_any_name() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for (number, name) in [&b"-rf"[..], b"new\nline", b"\xff\xfe\x80", b"a b'c\"d$(e)`f`;g", b"x:y", &[b'n'; 255]]
             .into_iter()
             .enumerate()
         {
             let name = OsStr::from_bytes(name);
-            fs::write(road.path(name), name.as_bytes()).unwrap();
+            fs::write(routed.path(name), name.as_bytes()).unwrap();
             let into = format!("into-{number}/");
             let address = |path: &Path, far: bool| {
-                if far { road.destination(path) } else { road.source(path) }
+                if far { routed.destination(path) } else { routed.source(path) }
             };
-            let mut command = road.site.copy(&["--ssh", &road.site.ssh(), "--"]);
+            let mut command = routed.site.copy(&["--ssh", &routed.site.ssh(), "--"]);
             command.arg(address(Path::new(name), false)).arg(address(Path::new(&into), true));
             support::Start::run(&mut command).expect_code(0);
-            assert_same(&road.path(name), &road.path(&into).join(name));
-            let mut command = road.site.copy(&["--ssh", &road.site.ssh(), "--"]);
+            assert_same(&routed.path(name), &routed.path(&into).join(name));
+            let mut command = routed.site.copy(&["--ssh", &routed.site.ssh(), "--"]);
             let other = Path::new("other").join(name);
-            fs::create_dir_all(road.path("other")).unwrap();
+            fs::create_dir_all(routed.path("other")).unwrap();
             command.arg(address(Path::new(name), false)).arg(address(&other, true));
             support::Start::run(&mut command).expect_code(0);
-            assert_same(&road.path(name), &road.path(&other));
+            assert_same(&routed.path(name), &routed.path(&other));
         }
     }
 }
 
 #[test]
 fn modes_and_times_are_kept_to_the_bit_and_the_nanosecond() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = road.path("tree");
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = routed.path("tree");
         fs::create_dir_all(tree.join("closed/inner")).unwrap();
         let mut modes = vec![0o444, 0o400, 0o777, 0o640, 0o1755];
         if is_root() {
@@ -154,17 +156,17 @@ fn modes_and_times_are_kept_to_the_bit_and_the_nanosecond() {
         set_mode(&tree.join("closed/inner"), 0o500);
         set_mode(&tree.join("closed"), 0o555);
         touch(&tree.join("closed"), -5, 5);
-        road.copy(&[], &["tree"], "copy").expect_code(0);
-        let copy = road.path("copy");
+        routed.copy(&[], &["tree"], "copy").expect_code(0);
+        let copy = routed.path("copy");
         assert_same(&tree, &copy);
         for &bits in &modes {
-            assert_eq!(mode(&copy.join(format!("2-{bits:o}"))), bits, "{way:?}");
+            assert_eq!(mode(&copy.join(format!("2-{bits:o}"))), bits, "{route:?}");
         }
         for (number, time) in times.into_iter().enumerate() {
-            assert_eq!(mtime(&copy.join(format!("link-{number}"))), time, "{way:?}");
+            assert_eq!(mtime(&copy.join(format!("link-{number}"))), time, "{route:?}");
         }
         // A read-only tree can be copied over once more.
-        road.copy(&[], &["tree/"], "copy").expect_code(0);
+        routed.copy(&[], &["tree/"], "copy").expect_code(0);
         assert_same(&tree, &copy);
         for directory in [&tree, &copy] {
             set_mode(&directory.join("closed"), 0o755);
@@ -175,49 +177,49 @@ fn modes_and_times_are_kept_to_the_bit_and_the_nanosecond() {
 
 #[test]
 fn set_id_bits_travel_only_with_the_owner() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for (name, size) in [("small", 100), ("large", 5 * MIB)] {
-            set_mode(&data::file(&road.path(name), size, 1), 0o6755);
+            set_mode(&data::file(&routed.path(name), size, 1), 0o6755);
         }
-        road.copy(&[], &["small", "large"], "copy").expect_code(0);
-        assert_eq!(mode(&road.path("copy/small")), 0o755);
-        assert_eq!(mode(&road.path("copy/large")), 0o755);
+        routed.copy(&[], &["small", "large"], "copy").expect_code(0);
+        assert_eq!(mode(&routed.path("copy/small")), 0o755);
+        assert_eq!(mode(&routed.path("copy/large")), 0o755);
         if !is_root() {
             skip("restoring owners needs root");
             continue;
         }
         for name in ["small", "large"] {
-            chown(road.path(name), Some(1234), Some(4321)).unwrap();
-            set_mode(&road.path(name), 0o6755);
+            chown(routed.path(name), Some(1234), Some(4321)).unwrap();
+            set_mode(&routed.path(name), 0o6755);
         }
-        fs::create_dir(road.path("dir")).unwrap();
-        symlink("x", road.path("link")).unwrap();
-        std::os::unix::fs::lchown(road.path("dir"), Some(11), Some(12)).unwrap();
-        std::os::unix::fs::lchown(road.path("link"), Some(13), Some(14)).unwrap();
+        fs::create_dir(routed.path("dir")).unwrap();
+        symlink("x", routed.path("link")).unwrap();
+        std::os::unix::fs::lchown(routed.path("dir"), Some(11), Some(12)).unwrap();
+        std::os::unix::fs::lchown(routed.path("link"), Some(13), Some(14)).unwrap();
         let sources = ["small", "large", "dir", "link"];
-        road.copy(&["--preserve", "mode,times,links,owner"], &sources, "owned").expect_code(0);
+        routed.copy(&["--preserve", "mode,times,links,owner"], &sources, "owned").expect_code(0);
         for name in ["small", "large"] {
-            assert_eq!(mode(&road.path("owned").join(name)), 0o6755, "{way:?}");
+            assert_eq!(mode(&routed.path("owned").join(name)), 0o6755, "{route:?}");
         }
         for name in sources {
             let owner = |path: &Path| fs::symlink_metadata(path).map(|found| (found.uid(), found.gid())).unwrap();
-            assert_eq!(owner(&road.path(name)), owner(&road.path("owned").join(name)), "{way:?} {name}");
+            assert_eq!(owner(&routed.path(name)), owner(&routed.path("owned").join(name)), "{route:?} {name}");
         }
-        road.copy(&[], &["link", "dir"], "not-owned").expect_code(0);
-        assert_eq!(fs::symlink_metadata(road.path("not-owned/link")).unwrap().uid(), 0);
+        routed.copy(&[], &["link", "dir"], "not-owned").expect_code(0);
+        assert_eq!(fs::symlink_metadata(routed.path("not-owned/link")).unwrap().uid(), 0);
     }
 }
 
 #[test]
 fn attributes_travel_on_request() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("tree")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
         let files = [
-            road.path("tree"),
-            data::file(&road.path("tree/small"), 9, 1),
-            data::file(&road.path("tree/large"), 5 * MIB, 1),
+            routed.path("tree"),
+            data::file(&routed.path("tree/small"), 9, 1),
+            data::file(&routed.path("tree/large"), 5 * MIB, 1),
         ];
         for (number, file) in files.iter().enumerate() {
             let value = [&[0, 255, b'\n'][..], number.to_string().as_bytes()].concat();
@@ -229,13 +231,13 @@ fn attributes_travel_on_request() {
             let mut buffer = [0; 100];
             getxattr(path, "user.icdc", &mut buffer[..]).ok().map(|length| buffer[..length].to_vec())
         };
-        road.copy(&[], &["tree"], "without").expect_code(0);
-        road.copy(&["--preserve", "mode,times,xattr"], &["tree"], "with").expect_code(0);
+        routed.copy(&[], &["tree"], "without").expect_code(0);
+        routed.copy(&["--preserve", "mode,times,xattr"], &["tree"], "with").expect_code(0);
         for name in ["", "small", "large"] {
-            assert_eq!(value(&road.path("without").join(name)), None, "{way:?} {name}");
-            let expected = value(&road.path("tree").join(name));
+            assert_eq!(value(&routed.path("without").join(name)), None, "{route:?} {name}");
+            let expected = value(&routed.path("tree").join(name));
             assert!(expected.is_some());
-            assert_eq!(value(&road.path("with").join(name)), expected, "{way:?} {name}");
+            assert_eq!(value(&routed.path("with").join(name)), expected, "{route:?} {name}");
         }
     }
 }
@@ -248,11 +250,11 @@ fn capabilities_travel_with_the_owner_or_are_named() {
     }
     // VFS_CAP_REVISION_2 with CAP_NET_RAW, permitted and effective.
     let raw = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("tree")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
         for (name, size) in [("small", 100), ("large", 5 * MIB)] {
-            let file = data::file(&road.path("tree").join(name), size, 1);
+            let file = data::file(&routed.path("tree").join(name), size, 1);
             chown(&file, Some(1234), Some(4321)).unwrap();
             if let Err(error) = setxattr(&file, "security.capability", &raw, XattrFlags::empty()) {
                 return skip(&format!("no capabilities of files here: {error}"));
@@ -262,36 +264,36 @@ fn capabilities_travel_with_the_owner_or_are_named() {
             let mut buffer = [0; 100];
             getxattr(path, "security.capability", &mut buffer[..]).ok().map(|length| buffer[..length].to_vec())
         };
-        let all = road.copy(&["--preserve", "all"], &["tree"], "all").expect_code(0);
-        assert_eq!(all.stderr, "", "{way:?}");
-        let some = road.copy(&["--preserve", "mode,times,xattr"], &["tree"], "some").expect_code(0);
+        let all = routed.copy(&["--preserve", "all"], &["tree"], "all").expect_code(0);
+        assert_eq!(all.stderr, "", "{route:?}");
+        let some = routed.copy(&["--preserve", "mode,times,xattr"], &["tree"], "some").expect_code(0);
         for name in ["small", "large"] {
-            assert_eq!(value(&road.path("all").join(name)).as_deref(), Some(&raw[..]), "{way:?} {name}");
-            assert_eq!(value(&road.path("some").join(name)), None, "{way:?} {name}");
-            assert!(some.stderr.contains(&format!("{name}: its capabilities are left out")), "{way:?}: {some}");
+            assert_eq!(value(&routed.path("all").join(name)).as_deref(), Some(&raw[..]), "{route:?} {name}");
+            assert_eq!(value(&routed.path("some").join(name)), None, "{route:?} {name}");
+            assert!(some.stderr.contains(&format!("{name}: its capabilities are left out")), "{route:?}: {some}");
         }
     }
 }
 
 #[test]
 fn without_preserve_nothing_but_the_data_is_kept() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("tree")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
         for (name, size) in [("small", 100), ("large", 5 * MIB)] {
-            let file = data::file(&road.path("tree").join(name), size, 1);
+            let file = data::file(&routed.path("tree").join(name), size, 1);
             set_mode(&file, 0o600);
             touch(&file, 1, 1);
         }
-        symlink("small", road.path("tree/link")).unwrap();
-        touch(&road.path("tree"), 1, 1);
-        road.copy(&["--preserve", "none"], &["tree"], "copy").expect_code(0);
-        let copy = road.path("copy");
-        fs::write(road.path("plain"), "").unwrap();
+        symlink("small", routed.path("tree/link")).unwrap();
+        touch(&routed.path("tree"), 1, 1);
+        routed.copy(&["--preserve", "none"], &["tree"], "copy").expect_code(0);
+        let copy = routed.path("copy");
+        fs::write(routed.path("plain"), "").unwrap();
         for name in ["small", "large"] {
-            assert_eq!(mode(&copy.join(name)), mode(&road.path("plain")), "{way:?} {name}");
-            assert!(mtime(&copy.join(name)).0 > 1_000_000, "{way:?} {name}");
-            assert!(support::compare::same_contents(&road.path("tree").join(name), &copy.join(name)));
+            assert_eq!(mode(&copy.join(name)), mode(&routed.path("plain")), "{route:?} {name}");
+            assert!(mtime(&copy.join(name)).0 > 1_000_000, "{route:?} {name}");
+            assert!(support::compare::same_contents(&routed.path("tree").join(name), &copy.join(name)));
         }
         assert!(mtime(&copy).0 > 1_000_000);
         assert!(!copy.join("link").is_symlink());
@@ -300,9 +302,9 @@ fn without_preserve_nothing_but_the_data_is_kept() {
 
 #[test]
 fn hard_links_stay_links_within_a_copy() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = road.path("tree");
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = routed.path("tree");
         fs::create_dir_all(tree.join("z/deep")).unwrap();
         for (name, size) in [("empty", 0), ("small", 100), ("large", 9 * MIB)] {
             data::file(&tree.join(name), size, size + 3);
@@ -310,31 +312,31 @@ fn hard_links_stay_links_within_a_copy() {
             fs::hard_link(tree.join(name), tree.join(format!("z/deep/{name}"))).unwrap();
         }
         // One of whose names only one is copied.
-        data::file(&road.path("outside"), 10, 1);
-        fs::hard_link(road.path("outside"), tree.join("single")).unwrap();
-        let ended = road.copy(&[], &["tree"], "copy").expect_code(0);
-        let copy = road.path("copy");
+        data::file(&routed.path("outside"), 10, 1);
+        fs::hard_link(routed.path("outside"), tree.join("single")).unwrap();
+        let ended = routed.copy(&[], &["tree"], "copy").expect_code(0);
+        let copy = routed.path("copy");
         assert_same(&tree, &copy);
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         for name in ["empty", "small", "large"] {
             let first = inode(&copy.join(name));
-            assert_eq!(first, inode(&copy.join(format!("a-{name}"))), "{way:?} {name}");
-            assert_eq!(first, inode(&copy.join("z/deep").join(name)), "{way:?} {name}");
-            assert_eq!(fs::metadata(copy.join(name)).unwrap().nlink(), 3, "{way:?} {name}");
+            assert_eq!(first, inode(&copy.join(format!("a-{name}"))), "{route:?} {name}");
+            assert_eq!(first, inode(&copy.join("z/deep").join(name)), "{route:?} {name}");
+            assert_eq!(fs::metadata(copy.join(name)).unwrap().nlink(), 3, "{route:?} {name}");
         }
         assert_eq!(ended.number("bytes"), 9 * MIB + 110, "links count once: {ended}");
         // Once more over the same, where every name is there already.
-        road.copy(&[], &["tree/"], "copy").expect_code(0);
+        routed.copy(&[], &["tree/"], "copy").expect_code(0);
         assert_same(&tree, &copy);
         assert_eq!(fs::metadata(copy.join("large")).unwrap().nlink(), 3);
-        road.copy(&["--skip-equal"], &["tree/"], "copy").expect_code(0);
+        routed.copy(&["--skip-equal"], &["tree/"], "copy").expect_code(0);
         assert_same(&tree, &copy);
         assert_eq!(fs::metadata(copy.join("large")).unwrap().nlink(), 3);
         // Without links each name is a file of its own.
-        road.copy(&["--preserve", "mode,times"], &["tree"], "apart").expect_code(0);
-        assert_same(&tree, &road.path("apart"));
-        assert_eq!(fs::metadata(road.path("apart/large")).unwrap().nlink(), 1);
-        assert_no_leftovers(road.site.root());
+        routed.copy(&["--preserve", "mode,times"], &["tree"], "apart").expect_code(0);
+        assert_same(&tree, &routed.path("apart"));
+        assert_eq!(fs::metadata(routed.path("apart/large")).unwrap().nlink(), 1);
+        assert_no_leftovers(routed.site.root());
     }
 }
 
@@ -357,9 +359,9 @@ fn allocated(path: &Path) -> u64 {
 
 #[test]
 fn holes_stay_holes() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("tree")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
         let places: [Sparse<'_>; 6] = [
             ("begin", 64 * MIB, &[(0, 4096)]),
             ("middle", 64 * MIB + 123, &[(30 * MIB + 7, 100_000), (40 * MIB, 3 * MIB)]),
@@ -369,49 +371,49 @@ fn holes_stay_holes() {
             ("small", 200 * KIB, &[(100 * KIB, 10)]),
         ];
         for (name, size, places) in places {
-            sparse(&road.path("tree").join(name), size, places);
+            sparse(&routed.path("tree").join(name), size, places);
         }
-        let ended = road.copy(&["--no-resume"], &["tree"], "copy").expect_code(0);
-        assert_same(&road.path("tree"), &road.path("copy"));
-        if allocated(&road.path("tree/nothing")) > MIB {
+        let ended = routed.copy(&["--no-resume"], &["tree"], "copy").expect_code(0);
+        assert_same(&routed.path("tree"), &routed.path("copy"));
+        if allocated(&routed.path("tree/nothing")) > MIB {
             return skip("this file system has no holes");
         }
         for (name, _, places) in places.iter().filter(|(name, ..)| *name != "small") {
             let data: u64 = places.iter().map(|(_, length)| length + 128 * KIB).sum();
-            let found = allocated(&road.path("copy").join(name));
-            assert!(found <= data + 128 * KIB, "{way:?} {name}: {found} bytes are allocated");
+            let found = allocated(&routed.path("copy").join(name));
+            assert!(found <= data + 128 * KIB, "{route:?} {name}: {found} bytes are allocated");
         }
         assert!(ended.number("bytes_sent") < 6 * MIB, "holes do not travel: {ended}");
         // Where holes are not wanted, the file is written in full.
-        road.copy(&["--preserve", "mode,times"], &["tree/middle"], "full").expect_code(0);
-        assert_same(&road.path("tree/middle"), &road.path("full"));
-        assert!(allocated(&road.path("full")) >= 64 * MIB, "{way:?}");
-        assert_no_leftovers(road.site.root());
+        routed.copy(&["--preserve", "mode,times"], &["tree/middle"], "full").expect_code(0);
+        assert_same(&routed.path("tree/middle"), &routed.path("full"));
+        assert!(allocated(&routed.path("full")) >= 64 * MIB, "{route:?}");
+        assert_no_leftovers(routed.site.root());
     }
 }
 
 #[test]
 fn a_tebibyte_of_holes_takes_what_its_data_takes() {
-    for way in [Way::Local, Way::Push, Way::FromDaemon] {
-        let road = Road::new(way);
-        let huge = road.path("huge");
+    for route in [Route::Local, Route::Push, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
+        let huge = routed.path("huge");
         if let Err(error) = File::create(&huge).unwrap().set_len(TIB) {
             return skip(&format!("no file of 1 TiB here: {error}"));
         }
         sparse(&huge, TIB, &[(123 * MIB + 17, 300_000), (TIB / 2 - 5, 500_000), (TIB - 200_000, 200_000)]);
-        let mut run = road.start(&[], &["huge"], "copy");
-        assert!(!run.runs_after(Duration::from_secs(60)), "{way:?}: it hashes or sends the holes");
+        let mut run = routed.start(&[], &["huge"], "copy");
+        assert!(!run.runs_after(Duration::from_secs(60)), "{route:?}: it hashes or sends the holes");
         let ended = run.finish().expect_code(0);
-        let copy = road.path("copy");
+        let copy = routed.path("copy");
         assert_eq!(fs::metadata(&copy).unwrap().len(), TIB);
-        assert!(allocated(&copy) < 2 * MIB, "{way:?}: {} bytes are allocated", allocated(&copy));
+        assert!(allocated(&copy) < 2 * MIB, "{route:?}: {} bytes are allocated", allocated(&copy));
         for (offset, length) in [(123 * MIB, MIB), (TIB / 2 - 10, 600_000), (TIB - 300_000, 300_000), (TIB / 4, MIB)] {
-            assert!(part(&huge, offset, length) == part(&copy, offset, length), "{way:?}: differs at {offset}");
+            assert!(part(&huge, offset, length) == part(&copy, offset, length), "{route:?}: differs at {offset}");
         }
         assert!(ended.number("bytes_sent") < 3 * MIB, "{ended}");
         assert!(ended.summary()["digest"].is_null(), "{ended}");
         assert_eq!(ended.summary()["sparse_digest"].as_str().map(str::len), Some(64), "{ended}");
-        assert_no_leftovers(road.site.root());
+        assert_no_leftovers(routed.site.root());
     }
 }
 
@@ -423,40 +425,40 @@ fn part(path: &Path, offset: u64, length: u64) -> Vec<u8> {
 
 #[test]
 fn the_digest_is_that_of_the_file() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for size in [0, 1, 1024, 256 * KIB, 256 * KIB + 1, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 8 * MIB, 13 * MIB + 777] {
-            data::file(&road.path("file"), size, size);
-            let ended = road.copy(&["--no-resume"], &["file"], "copy").expect_code(0);
+            data::file(&routed.path("file"), size, size);
+            let ended = routed.copy(&["--no-resume"], &["file"], "copy").expect_code(0);
             let mut hasher = blake3::Hasher::new();
-            hasher.update_reader(File::open(road.path("file")).unwrap()).unwrap();
-            assert_eq!(ended.summary()["digest"], hasher.finalize().to_hex().as_str(), "{way:?} {size}: {ended}");
+            hasher.update_reader(File::open(routed.path("file")).unwrap()).unwrap();
+            assert_eq!(ended.summary()["digest"], hasher.finalize().to_hex().as_str(), "{route:?} {size}: {ended}");
             assert_eq!(ended.number("bytes"), size, "{ended}");
             assert_eq!(ended.number("files"), 1, "{ended}");
-            assert_same(&road.path("file"), &road.path("copy"));
+            assert_same(&routed.path("file"), &routed.path("copy"));
         }
-        sparse(&road.path("holes"), 40 * MIB, &[(9 * MIB, 100)]);
-        let ended = road.copy(&[], &["holes"], "holes-copy").expect_code(0);
+        sparse(&routed.path("holes"), 40 * MIB, &[(9 * MIB, 100)]);
+        let ended = routed.copy(&[], &["holes"], "holes-copy").expect_code(0);
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(File::open(road.path("holes")).unwrap()).unwrap();
-        assert_eq!(ended.summary()["digest"], hasher.finalize().to_hex().as_str(), "{way:?}: {ended}");
+        hasher.update_reader(File::open(routed.path("holes")).unwrap()).unwrap();
+        assert_eq!(ended.summary()["digest"], hasher.finalize().to_hex().as_str(), "{route:?}: {ended}");
     }
 }
 
 #[test]
 fn equal_trees_have_equal_tree_digests_by_every_way() {
     let mut digests = Vec::new();
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = data::tree(&road.path("tree"), 9, &Shape { small: 60, large: vec![5 * MIB], ..Shape::default() });
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = data::tree(&routed.path("tree"), 9, &Shape { small: 60, large: vec![5 * MIB], ..Shape::default() });
         age_all(&tree);
-        let ended = road.copy(&[], &["tree"], "copy").expect_code(0);
+        let ended = routed.copy(&[], &["tree"], "copy").expect_code(0);
         digests.push(ended.summary()["tree_digest"].clone());
         assert!(ended.summary()["digest"].is_null(), "of many files there is no one digest: {ended}");
         fs::write(tree.join("d000/f00000"), "other").unwrap();
         touch(&tree.join("d000/f00000"), 1, 1);
         age_all(&tree);
-        let ended = road.copy(&[], &["tree"], "another").expect_code(0);
+        let ended = routed.copy(&[], &["tree"], "another").expect_code(0);
         assert_ne!(ended.summary()["tree_digest"], digests[0]);
     }
     assert!(digests[0].is_string() && digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
@@ -474,14 +476,14 @@ fn age_all(path: &Path) {
 fn many_long_links_arrive() {
     // More than fits into one message.
     let target = "t".repeat(201) + &"/t".repeat(1947);
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("links")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("links")).unwrap();
         for number in 0..300 {
-            symlink(&target, road.path("links").join(number.to_string())).unwrap();
+            symlink(&target, routed.path("links").join(number.to_string())).unwrap();
         }
-        road.copy(&[], &["links"], "copy").expect_code(0);
-        assert_same(&road.path("links"), &road.path("copy"));
+        routed.copy(&[], &["links"], "copy").expect_code(0);
+        assert_same(&routed.path("links"), &routed.path("copy"));
     }
 }
 
@@ -514,9 +516,9 @@ fn files_of_several_names_keep_no_directory_open() {
 /// More directories, more deeply nested, than a process may have descriptors by default.
 #[test]
 fn many_directories_and_deep_ones_do_not_run_out_of_descriptors() {
-    for way in [Way::Local, Way::Push] {
-        let road = Road::new(way);
-        let tree = road.path("tree");
+    for route in [Route::Local, Route::Push] {
+        let routed = RoutedSite::new(route);
+        let tree = routed.path("tree");
         for number in 0..1500 {
             let deep = tree.join(format!("{number}/a/b/c"));
             fs::create_dir_all(&deep).unwrap();
@@ -524,17 +526,17 @@ fn many_directories_and_deep_ones_do_not_run_out_of_descriptors() {
             // A file with several names in every directory, as trees of snapshots have.
             fs::hard_link(deep.join("file"), deep.join("link")).unwrap();
         }
-        road.copy(&[], &["tree"], "copy").expect_code(0);
-        assert_same(&tree, &road.path("copy"));
-        assert_eq!(fs::metadata(road.path("copy/1499/a/b/c/link")).unwrap().nlink(), 2);
-        let mut deep = road.path("deep");
+        routed.copy(&[], &["tree"], "copy").expect_code(0);
+        assert_same(&tree, &routed.path("copy"));
+        assert_eq!(fs::metadata(routed.path("copy/1499/a/b/c/link")).unwrap().nlink(), 2);
+        let mut deep = routed.path("deep");
         for _ in 0..500 {
             deep.push("d");
         }
         fs::create_dir_all(&deep).unwrap();
         fs::write(deep.join("file"), "deep").unwrap();
-        road.copy(&[], &["deep"], "deep-copy").expect_code(0);
-        assert_same(&road.path("deep"), &road.path("deep-copy"));
-        assert_no_leftovers(road.site.root());
+        routed.copy(&[], &["deep"], "deep-copy").expect_code(0);
+        assert_same(&routed.path("deep"), &routed.path("deep-copy"));
+        assert_no_leftovers(routed.site.root());
     }
 }

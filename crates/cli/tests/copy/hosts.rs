@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::support::daemon::Daemon;
-use crate::support::{Ended, HERE, Road, Site, Start, Way, open_to_all};
+use crate::support::{Ended, HERE, Route, RoutedSite, Site, Start, open_to_all};
 
 /// Reasons of the items that failed.
 fn reasons(ended: &Ended) -> Vec<String> {
@@ -14,22 +14,22 @@ fn reasons(ended: &Ended) -> Vec<String> {
 
 #[test]
 fn an_item_that_fails_at_the_destination_is_told_with_its_host() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for directory in ["tree/sub", "elsewhere", "copies/tree"] {
-            fs::create_dir_all(road.path(directory)).unwrap();
+            fs::create_dir_all(routed.path(directory)).unwrap();
         }
-        ["1", "2"].iter().for_each(|name| fs::write(road.path("tree/sub").join(name), name).unwrap());
-        symlink(road.path("elsewhere"), road.path("copies/tree/sub")).unwrap();
-        let ended = road.copy(&[], &["tree"], "copies").expect_code(1);
-        let is_far = matches!(way, Way::Push | Way::ToDaemon);
+        ["1", "2"].iter().for_each(|name| fs::write(routed.path("tree/sub").join(name), name).unwrap());
+        symlink(routed.path("elsewhere"), routed.path("copies/tree/sub")).unwrap();
+        let ended = routed.copy(&[], &["tree"], "copies").expect_code(1);
+        let is_far = matches!(route, Route::Push | Route::ToDaemon);
         let reasons = reasons(&ended);
-        assert!(reasons.len() >= 2, "{way:?}: {ended}");
+        assert!(reasons.len() >= 2, "{route:?}: {ended}");
         for reason in reasons {
-            assert_eq!(reason.starts_with(&format!("{HERE}: ")), is_far, "{way:?}: {reason}");
+            assert_eq!(reason.starts_with(&format!("{HERE}: ")), is_far, "{route:?}: {reason}");
         }
-        assert_eq!(ended.stderr.contains(&format!("{HERE}: ")), is_far, "{way:?}: {ended}");
-        assert_eq!(ended.stderr.matches("is a symbolic link").count(), 1, "{way:?}: the cause is told once: {ended}");
+        assert_eq!(ended.stderr.contains(&format!("{HERE}: ")), is_far, "{route:?}: {ended}");
+        assert_eq!(ended.stderr.matches("is a symbolic link").count(), 1, "{route:?}: the cause is told once: {ended}");
     }
 }
 
@@ -59,18 +59,18 @@ fn permission_denied_says_at_which_end() {
 
 #[test]
 fn a_copy_that_is_refused_says_by_which_end() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::write(road.path("file"), "file").unwrap();
-        let missing = road.copy(&[], &["not-there"], "copy");
-        let is_far = matches!(way, Way::Pull | Way::FromDaemon);
-        assert_eq!(missing.stderr.contains(&format!("{HERE}: ")), is_far, "{way:?}: {missing}");
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::write(routed.path("file"), "file").unwrap();
+        let missing = routed.copy(&[], &["not-there"], "copy");
+        let is_far = matches!(route, Route::Pull | Route::FromDaemon);
+        assert_eq!(missing.stderr.contains(&format!("{HERE}: ")), is_far, "{route:?}: {missing}");
         let failed = missing.all("failed").next().map(|event| event["reason"].to_string());
-        assert_eq!(failed.is_some_and(|reason| reason.starts_with(&format!("\"{HERE}: "))), is_far, "{way:?}");
-        let nowhere = road.copy(&[], &["file"], "no/such/directory");
-        assert_ne!(nowhere.code, Some(0), "{way:?}: {nowhere}");
-        let is_far = matches!(way, Way::Push | Way::ToDaemon);
-        assert_eq!(nowhere.stderr.contains(&format!("{HERE}: ")), is_far, "{way:?}: {nowhere}");
+        assert_eq!(failed.is_some_and(|reason| reason.starts_with(&format!("\"{HERE}: "))), is_far, "{route:?}");
+        let nowhere = routed.copy(&[], &["file"], "no/such/directory");
+        assert_ne!(nowhere.code, Some(0), "{route:?}: {nowhere}");
+        let is_far = matches!(route, Route::Push | Route::ToDaemon);
+        assert_eq!(nowhere.stderr.contains(&format!("{HERE}: ")), is_far, "{route:?}: {nowhere}");
     }
 }
 

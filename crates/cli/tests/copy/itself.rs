@@ -4,37 +4,37 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use crate::support::mounts::Mount;
-use crate::support::{Road, Way, assert_no_leftovers, assert_same};
+use crate::support::{Route, RoutedSite, assert_no_leftovers, assert_same};
 
 /// Makes `file`, with a second name, and `dir/{inner,sub}`.
-fn sources(road: &Road) {
-    fs::write(road.path("file"), "contents").unwrap();
-    fs::hard_link(road.path("file"), road.path("second")).unwrap();
-    fs::set_permissions(road.path("file"), fs::Permissions::from_mode(0o751)).unwrap();
-    fs::create_dir_all(road.path("dir/sub")).unwrap();
-    fs::write(road.path("dir/inner"), "inner").unwrap();
-    symlink("dir", road.path("to-dir")).unwrap();
+fn sources(routed: &RoutedSite) {
+    fs::write(routed.path("file"), "contents").unwrap();
+    fs::hard_link(routed.path("file"), routed.path("second")).unwrap();
+    fs::set_permissions(routed.path("file"), fs::Permissions::from_mode(0o751)).unwrap();
+    fs::create_dir_all(routed.path("dir/sub")).unwrap();
+    fs::write(routed.path("dir/inner"), "inner").unwrap();
+    symlink("dir", routed.path("to-dir")).unwrap();
 }
 
 /// Asserts that this copy is refused before anything is touched.
 #[track_caller]
-fn refused(road: &Road, sources: &[&str], destination: &str) {
+fn refused(routed: &RoutedSite, sources: &[&str], destination: &str) {
     let look = |name: &str| {
-        fs::symlink_metadata(road.path(name)).map(|found| (found.ino(), found.ctime(), found.ctime_nsec())).unwrap()
+        fs::symlink_metadata(routed.path(name)).map(|found| (found.ino(), found.ctime(), found.ctime_nsec())).unwrap()
     };
     let names = ["file", "second", "dir", "dir/inner", "dir/sub"];
     let before = names.map(look);
-    let ended = road.copy(&[], sources, destination).expect_code(2);
+    let ended = routed.copy(&[], sources, destination).expect_code(2);
     assert!(ended.stderr.contains("into itself"), "{sources:?} {destination}: {ended}");
     assert_eq!(names.map(look), before, "{sources:?} {destination}");
-    assert_no_leftovers(road.site.root());
+    assert_no_leftovers(routed.site.root());
 }
 
 #[test]
 fn nothing_is_copied_onto_itself_by_any_way() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        sources(&road);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        sources(&routed);
         for (source, destination) in [
             ("file", "file"),
             ("file", "."),
@@ -50,25 +50,25 @@ fn nothing_is_copied_onto_itself_by_any_way() {
             ("to-dir/", "dir"),
             ("dir/inner", "to-dir"),
         ] {
-            refused(&road, &[source], destination);
+            refused(&routed, &[source], destination);
         }
-        refused(&road, &["to-dir", "file"], ".");
+        refused(&routed, &["to-dir", "file"], ".");
         // Names that only begin alike are others.
-        road.copy(&[], &["dir"], "dir2").expect_code(0);
-        assert_same(&road.path("dir"), &road.path("dir2"));
+        routed.copy(&[], &["dir"], "dir2").expect_code(0);
+        assert_same(&routed.path("dir"), &routed.path("dir2"));
     }
 }
 
 #[test]
 fn no_directory_is_made_for_a_copy_that_is_refused() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        sources(&road);
-        let Some(_mount) = Mount::bind(road.site.root(), road.path("again")) else { return };
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        sources(&routed);
+        let Some(_mount) = Mount::bind(routed.site.root(), routed.path("again")) else { return };
         let refused = |sources: &[&str], destination: &str| {
-            let ended = road.copy(&["--mkpath"], sources, destination).expect_code(2);
+            let ended = routed.copy(&["--mkpath"], sources, destination).expect_code(2);
             let name = destination.rsplit_once("new").unwrap().0;
-            assert!(!road.path(name).join("new").exists(), "{way:?} {sources:?} {destination}: {ended}");
+            assert!(!routed.path(name).join("new").exists(), "{route:?} {sources:?} {destination}: {ended}");
         };
         for place in ["dir", "to-dir", "again/dir"] {
             refused(&["dir"], &format!("{place}/new/a/b"));
@@ -79,16 +79,16 @@ fn no_directory_is_made_for_a_copy_that_is_refused() {
         refused(&["dir/inner", "dir/sub/../inner"], "new/a/b");
         refused(&["file"], "new/a/.icdc-0123456789abcdef.part");
         refused(&["file"], "file/new/a");
-        assert_no_leftovers(road.site.root());
+        assert_no_leftovers(routed.site.root());
     }
 }
 
 #[test]
 fn nothing_is_copied_onto_itself_through_a_bind_mount() {
-    for way in [Way::Local, Way::Push, Way::Pull] {
-        let road = Road::new(way);
-        sources(&road);
-        let Some(mount) = Mount::bind(road.site.root(), road.path("again")) else { return };
+    for route in [Route::Local, Route::Push, Route::Pull] {
+        let routed = RoutedSite::new(route);
+        sources(&routed);
+        let Some(mount) = Mount::bind(routed.site.root(), routed.path("again")) else { return };
         for (source, destination) in [
             ("dir", "again"),
             ("dir/", "again/dir"),
@@ -96,7 +96,7 @@ fn nothing_is_copied_onto_itself_through_a_bind_mount() {
             ("file", "again"),
             ("dir", "again/dir/sub"),
         ] {
-            refused(&road, &[source], destination);
+            refused(&routed, &[source], destination);
         }
         drop(mount);
     }

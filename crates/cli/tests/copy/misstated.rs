@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::fuse::{Fuse, LATER};
-use crate::support::{Road, Site, Start, Way, assert_no_leftovers};
+use crate::support::{Route, RoutedSite, Site, Start, assert_no_leftovers};
 
 #[test]
 fn what_the_kernel_makes_when_it_is_read_arrives_whole() {
@@ -15,22 +15,22 @@ fn what_the_kernel_makes_when_it_is_read_arrives_whole() {
             crate::support::skip(&format!("{name} does not state {stated} bytes here"));
             continue;
         }
-        for way in [Way::Local, Way::Push] {
-            let road = Road::new(way);
-            fs::write(road.path("empty"), "").unwrap();
-            road.copy(&["--preserve", "mode,times"], &[name, "empty"], "copies/").expect_code(0);
-            let copy = road.path("copies").join(std::path::Path::new(name).file_name().unwrap());
+        for route in [Route::Local, Route::Push] {
+            let routed = RoutedSite::new(route);
+            fs::write(routed.path("empty"), "").unwrap();
+            routed.copy(&["--preserve", "mode,times"], &[name, "empty"], "copies/").expect_code(0);
+            let copy = routed.path("copies").join(std::path::Path::new(name).file_name().unwrap());
             assert_eq!(fs::read(name).unwrap(), fs::read(copy).unwrap(), "{name}");
-            assert_eq!(fs::read(road.path("copies/empty")).unwrap(), b"");
-            assert_no_leftovers(road.site.root());
+            assert_eq!(fs::read(routed.path("copies/empty")).unwrap(), b"");
+            assert_no_leftovers(routed.site.root());
         }
     }
 }
 
 #[test]
 fn files_of_a_program_behind_fuse_arrive_whole_or_fail_with_the_reason() {
-    for way in [Way::Local, Way::Push, Way::Pull] {
-        let road = Road::new(way);
+    for route in [Route::Local, Route::Push, Route::Pull] {
+        let routed = RoutedSite::new(route);
         let contents = |length: usize| (0..length).map(|byte| byte as u8).collect::<Vec<u8>>();
         let large = (6 << 20) + 5;
         let files = vec![
@@ -43,25 +43,25 @@ fn files_of_a_program_behind_fuse_arrive_whole_or_fail_with_the_reason() {
             ("large-longer", large - 100, contents(large as usize)),
             ("large-shorter", large, contents(large as usize - 100)),
         ];
-        let Some(mount) = Fuse::mount(road.path("mounted"), files.clone()) else { return };
+        let Some(mount) = Fuse::mount(routed.path("mounted"), files.clone()) else { return };
         let sources: Vec<String> = files.iter().map(|(name, ..)| format!("mounted/{name}")).collect();
         let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-        let ended = road.copy(&["--buffered"], &sources, "copies/").expect_code(1);
+        let ended = routed.copy(&["--buffered"], &sources, "copies/").expect_code(1);
         let failures = ended.failures();
         for (name, stated, contents) in &files {
-            let copy = road.path("copies").join(name);
+            let copy = routed.path("copies").join(name);
             if *stated == contents.len() as u64 || *stated == 0 {
-                assert_eq!(&fs::read(copy).unwrap(), contents, "{way:?} {name}: {ended}");
+                assert_eq!(&fs::read(copy).unwrap(), contents, "{route:?} {name}: {ended}");
                 continue;
             }
             let words = format!(
                 "{} bytes than the {stated} that its file system states",
                 if contents.len() as u64 > *stated { "more" } else { "fewer" }
             );
-            assert!(failures.get(*name).is_some_and(|reason| reason.contains(&words)), "{way:?} {name}: {ended}");
-            assert!(!copy.exists(), "{way:?} {name}: {ended}");
+            assert!(failures.get(*name).is_some_and(|reason| reason.contains(&words)), "{route:?} {name}: {ended}");
+            assert!(!copy.exists(), "{route:?} {name}: {ended}");
         }
-        assert_eq!(failures.len(), 4, "{way:?}: {ended}");
+        assert_eq!(failures.len(), 4, "{route:?}: {ended}");
         drop(mount);
     }
 }
@@ -69,16 +69,16 @@ fn files_of_a_program_behind_fuse_arrive_whole_or_fail_with_the_reason() {
 /// As `/proc/kmsg` and `trace_pipe` are, for which a reader would wait without end.
 #[test]
 fn files_whose_contents_come_later_are_not_waited_for() {
-    let road = Road::new(Way::Local);
-    let Some(mount) = Fuse::mount(road.path("mounted"), vec![(LATER, 0, b"contents".to_vec())]) else { return };
-    fs::write(road.path("other"), "other").unwrap();
-    let ended = road.copy(&[], &["mounted/later", "other"], "copies/").expect_code(1);
+    let routed = RoutedSite::new(Route::Local);
+    let Some(mount) = Fuse::mount(routed.path("mounted"), vec![(LATER, 0, b"contents".to_vec())]) else { return };
+    fs::write(routed.path("other"), "other").unwrap();
+    let ended = routed.copy(&[], &["mounted/later", "other"], "copies/").expect_code(1);
     assert!(
         ended.failures().get(LATER).is_some_and(|reason| reason.contains("has to wait for its contents")),
         "{ended}"
     );
-    assert_eq!(fs::read(road.path("copies/other")).unwrap(), b"other");
-    assert!(!road.path("copies/later").exists());
+    assert_eq!(fs::read(routed.path("copies/other")).unwrap(), b"other");
+    assert!(!routed.path("copies/later").exists());
     drop(mount);
 }
 

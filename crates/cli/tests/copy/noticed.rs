@@ -8,7 +8,7 @@ use rustix::fs::{XattrFlags, setxattr};
 use serde_json::Value;
 
 use crate::support::mounts::Mount;
-use crate::support::{Ended, Road, Start, Way, is_root, open_to_all, skip};
+use crate::support::{Ended, Route, RoutedSite, Start, is_root, open_to_all, skip};
 
 /// Number of items in a notice of the summary, and how many of them it names.
 pub(crate) fn noticed(ended: &Ended, kind: &str) -> (u64, usize) {
@@ -24,46 +24,47 @@ pub(crate) fn noticed(ended: &Ended, kind: &str) -> (u64, usize) {
 
 #[test]
 fn times_that_the_destination_cannot_keep_are_told() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let Some(coarse) = Mount::ext4(road.path("coarse"), 64 << 20, &["-I", "128"]) else { return };
-        fs::create_dir_all(road.path("tree/directory")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let Some(coarse) = Mount::ext4(routed.path("coarse"), 64 << 20, &["-I", "128"]) else { return };
+        fs::create_dir_all(routed.path("tree/directory")).unwrap();
         let year_2100 = UNIX_EPOCH + Duration::from_secs(4_102_444_800);
         let set_time = |name: &str, time: SystemTime| {
-            let file = File::open(road.path("tree").join(name)).unwrap();
+            let file = File::open(routed.path("tree").join(name)).unwrap();
             file.set_times(FileTimes::new().set_modified(time)).unwrap();
         };
         for name in ["a", "b", "c"] {
-            fs::write(road.path("tree").join(name), name).unwrap();
+            fs::write(routed.path("tree").join(name), name).unwrap();
             set_time(name, year_2100);
         }
-        crate::support::data::file(&road.path("tree/large"), 5 << 20, 1);
-        fs::write(road.path("tree/rounded"), "rounded").unwrap();
+        crate::support::data::file(&routed.path("tree/large"), 5 << 20, 1);
+        fs::write(routed.path("tree/rounded"), "rounded").unwrap();
         set_time("rounded", UNIX_EPOCH + Duration::new(2000, 999));
         set_time("large", year_2100);
         set_time("directory", year_2100);
-        let ended = road.copy(&[], &["tree"], "coarse/copy").expect_code(0);
+        let ended = routed.copy(&[], &["tree"], "coarse/copy").expect_code(0);
         assert_ne!(fs::metadata(coarse.path().join("copy/a")).unwrap().mtime(), 4_102_444_800);
-        assert_eq!(noticed(&ended, "time_not_kept"), (5, 3), "{way:?}: {ended}");
-        assert_eq!(ended.stderr.matches("cannot keep it").count(), 1, "{way:?}: {ended}");
+        assert_eq!(noticed(&ended, "time_not_kept"), (5, 3), "{route:?}: {ended}");
+        assert_eq!(ended.stderr.matches("cannot keep it").count(), 1, "{route:?}: {ended}");
     }
 }
 
 #[test]
 fn attributes_that_are_not_carried_are_told() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir(road.path("tree")).unwrap();
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
         for name in ["one", "two"] {
-            fs::write(road.path("tree").join(name), name).unwrap();
-            if let Err(error) = setxattr(road.path("tree").join(name), "trusted.origin", b"here", XattrFlags::empty()) {
+            fs::write(routed.path("tree").join(name), name).unwrap();
+            if let Err(error) = setxattr(routed.path("tree").join(name), "trusted.origin", b"here", XattrFlags::empty())
+            {
                 return skip(&format!("trusted attributes cannot be set here: {error}"));
             }
         }
-        let ended = road.copy(&["--preserve", "all"], &["tree"], "copy").expect_code(0);
-        assert_eq!(noticed(&ended, "attributes_left_out"), (2, 2), "{way:?}: {ended}");
-        let ended = road.copy(&[], &["tree"], "again").expect_code(0);
-        assert_eq!(noticed(&ended, "attributes_left_out"), (0, 0), "{way:?}: nobody asked for any: {ended}");
+        let ended = routed.copy(&["--preserve", "all"], &["tree"], "copy").expect_code(0);
+        assert_eq!(noticed(&ended, "attributes_left_out"), (2, 2), "{route:?}: {ended}");
+        let ended = routed.copy(&[], &["tree"], "again").expect_code(0);
+        assert_eq!(noticed(&ended, "attributes_left_out"), (0, 0), "{route:?}: nobody asked for any: {ended}");
     }
 }
 
@@ -72,8 +73,8 @@ fn a_further_name_that_may_not_be_linked_becomes_a_file_of_its_own() {
     if !is_root() || fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|set| set.trim() == "0") {
         return skip("the system lets everybody link the files of others, or there are no others");
     }
-    let road = Road::new(Way::Local);
-    let site = &road.site;
+    let routed = RoutedSite::new(Route::Local);
+    let site = &routed.site;
     let (source, target) = (site.directory("source"), site.directory("target"));
     open_to_all(&target);
     let time = UNIX_EPOCH + Duration::from_secs(2000);
@@ -93,25 +94,25 @@ fn a_further_name_that_may_not_be_linked_becomes_a_file_of_its_own() {
 
 #[test]
 fn a_further_name_whose_first_one_was_replaced_is_told() {
-    for way in [Way::Push, Way::Pull, Way::FromDaemon] {
-        let road = Road::new(way);
-        ["a", "b", "c"].iter().for_each(|name| fs::create_dir(road.path(name)).unwrap());
+    for route in [Route::Push, Route::Pull, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
+        ["a", "b", "c"].iter().for_each(|name| fs::create_dir(routed.path(name)).unwrap());
         // The further name waits for this one, and the later source for nothing.
-        crate::support::data::file(&road.path("c/y"), 24 << 20, 1);
-        fs::write(road.path("a/x"), "first").unwrap();
-        fs::hard_link(road.path("a/x"), road.path("a/y")).unwrap();
-        fs::write(road.path("b/x"), "later").unwrap();
-        let run = road.start(&["--rate", "60mbit"], &["c/", "a/", "b/"], "copy");
+        crate::support::data::file(&routed.path("c/y"), 24 << 20, 1);
+        fs::write(routed.path("a/x"), "first").unwrap();
+        fs::hard_link(routed.path("a/x"), routed.path("a/y")).unwrap();
+        fs::write(routed.path("b/x"), "later").unwrap();
+        let run = routed.start(&["--rate", "60mbit"], &["c/", "a/", "b/"], "copy");
         let deadline = Instant::now() + Duration::from_secs(60);
-        while fs::read(road.path("copy/x")).unwrap_or_default() != b"later" {
-            assert!(Instant::now() < deadline, "{way:?}: the later source does not come");
+        while fs::read(routed.path("copy/x")).unwrap_or_default() != b"later" {
+            assert!(Instant::now() < deadline, "{route:?}: the later source does not come");
             std::thread::yield_now();
         }
-        let is_waiting = !road.path("copy/y").exists();
+        let is_waiting = !routed.path("copy/y").exists();
         let ended = run.finish().expect_code(0);
-        assert_eq!(fs::read(road.path("copy/y")).unwrap(), b"first", "{way:?}: {ended}");
+        assert_eq!(fs::read(routed.path("copy/y")).unwrap(), b"first", "{route:?}: {ended}");
         if is_waiting {
-            assert_eq!(noticed(&ended, "first_name_replaced"), (1, 1), "{way:?}: {ended}");
+            assert_eq!(noticed(&ended, "first_name_replaced"), (1, 1), "{route:?}: {ended}");
         } else {
             skip("the further name came before the first one was replaced");
         }

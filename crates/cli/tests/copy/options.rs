@@ -15,10 +15,12 @@ use serde_json::Value;
 use crate::support;
 use crate::support::daemon::free_port;
 use crate::support::process::Start;
-use crate::support::{Ended, KIB, MIB, Road, Shape, Signal, Site, Way, assert_no_leftovers, assert_same, data, skip};
+use crate::support::{
+    Ended, KIB, MIB, Route, RoutedSite, Shape, Signal, Site, assert_no_leftovers, assert_same, data, skip,
+};
 
 /// The ways with a network in between.
-const FAR: [Way; 4] = [Way::Push, Way::Pull, Way::ToDaemon, Way::FromDaemon];
+const FAR: [Route; 4] = [Route::Push, Route::Pull, Route::ToDaemon, Route::FromDaemon];
 
 /// Everything below a directory: path → (inode, size, mtime, ctime).
 pub(crate) fn snapshot(path: &Path) -> BTreeMap<PathBuf, [i64; 6]> {
@@ -52,27 +54,27 @@ fn would_send(ended: &Ended) -> Vec<String> {
 
 #[test]
 fn exclude_leaves_out_names_and_paths() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         let files =
             ["a.o", "a.c", "sub/b.o", "sub/b.c", "sub/deep/c.o", "cache/x", "sub/cache/y", "build/z", "sub/build/z"];
         for file in files {
-            let path = road.path("tree").join(file);
+            let path = routed.path("tree").join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, file).unwrap();
         }
         let excludes = ["--exclude", "*.o", "--exclude", "cache/", "--exclude", "/build"];
-        road.copy(&excludes, &["tree"], "copy").expect_code(0);
-        road.copy(&excludes, &["tree/"], "contents").expect_code(0);
+        routed.copy(&excludes, &["tree"], "copy").expect_code(0);
+        routed.copy(&excludes, &["tree/"], "contents").expect_code(0);
         for copy in ["copy", "contents"] {
             for file in files {
                 let kept = ["a.c", "sub/b.c", "sub/build/z"].contains(&file);
-                assert_eq!(road.path(copy).join(file).exists(), kept, "{way:?} {copy}/{file}");
+                assert_eq!(routed.path(copy).join(file).exists(), kept, "{route:?} {copy}/{file}");
             }
-            assert!(road.path(copy).join("sub/deep").is_dir());
-            assert!(!road.path(copy).join("cache").exists() && !road.path(copy).join("build").exists());
+            assert!(routed.path(copy).join("sub/deep").is_dir());
+            assert!(!routed.path(copy).join("cache").exists() && !routed.path(copy).join("build").exists());
         }
-        let ended = road.copy(&["--exclude", "[", "-v"], &["tree"], "broken");
+        let ended = routed.copy(&["--exclude", "[", "-v"], &["tree"], "broken");
         assert_ne!(ended.code, Some(0), "{ended}");
         assert!(ended.stderr.contains("--exclude ["), "{ended}");
     }
@@ -80,42 +82,42 @@ fn exclude_leaves_out_names_and_paths() {
 
 #[test]
 fn a_dry_run_lists_and_changes_nothing() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir_all(road.path("tree/sub/empty")).unwrap();
-        fs::write(road.path("tree/one"), "one").unwrap();
-        fs::write(road.path("tree/sub/two.o"), "two").unwrap();
-        data::file(&road.path("tree/sub/large"), 5 * MIB, 1);
-        std::os::unix::fs::symlink("one", road.path("tree/link")).unwrap();
-        fs::hard_link(road.path("tree/one"), road.path("tree/other")).unwrap();
-        fs::create_dir_all(road.path("old/tree")).unwrap();
-        fs::write(road.path("old/tree/one"), "older").unwrap();
-        let before = snapshot(road.site.root());
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir_all(routed.path("tree/sub/empty")).unwrap();
+        fs::write(routed.path("tree/one"), "one").unwrap();
+        fs::write(routed.path("tree/sub/two.o"), "two").unwrap();
+        data::file(&routed.path("tree/sub/large"), 5 * MIB, 1);
+        std::os::unix::fs::symlink("one", routed.path("tree/link")).unwrap();
+        fs::hard_link(routed.path("tree/one"), routed.path("tree/other")).unwrap();
+        fs::create_dir_all(routed.path("old/tree")).unwrap();
+        fs::write(routed.path("old/tree/one"), "older").unwrap();
+        let before = snapshot(routed.site.root());
         let destinations = ["new", "new/", "old", "old/tree", "new/"];
         for destination in destinations {
-            let ended = road.copy(&["--dry-run", "--exclude", "*.o"], &["tree"], destination).expect_code(0);
+            let ended = routed.copy(&["--dry-run", "--exclude", "*.o"], &["tree"], destination).expect_code(0);
             let expected = ["tree/link", "tree/one", "tree/other", "tree/sub/large"];
-            assert_eq!(would_send(&ended), expected, "{way:?} {destination}: {ended}");
-            assert_eq!(snapshot(road.site.root()), before, "{way:?} {destination}");
+            assert_eq!(would_send(&ended), expected, "{route:?} {destination}: {ended}");
+            assert_eq!(snapshot(routed.site.root()), before, "{route:?} {destination}");
         }
-        let ended = road.copy(&["--dry-run", "--skip-equal"], &["tree/", "tree/one"], "old/tree").expect_code(0);
+        let ended = routed.copy(&["--dry-run", "--skip-equal"], &["tree/", "tree/one"], "old/tree").expect_code(0);
         assert!(would_send(&ended).contains(&"tree/sub/two.o".to_owned()), "{ended}");
-        assert_eq!(snapshot(road.site.root()), before, "{way:?}");
-        road.copy(&[], &["tree/"], "copy").expect_code(0);
-        let before = snapshot(road.site.root());
-        let ended = road.copy(&["--dry-run", "--skip-equal"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(snapshot(routed.site.root()), before, "{route:?}");
+        routed.copy(&[], &["tree/"], "copy").expect_code(0);
+        let before = snapshot(routed.site.root());
+        let ended = routed.copy(&["--dry-run", "--skip-equal"], &["tree/"], "copy").expect_code(0);
         assert!(would_send(&ended).iter().all(|path| path.ends_with("link") || path.ends_with("other")), "{ended}");
-        assert_eq!(snapshot(road.site.root()), before, "{way:?}");
+        assert_eq!(snapshot(routed.site.root()), before, "{route:?}");
     }
 }
 
 #[test]
 fn no_resume_begins_anew_and_leaves_nothing_of_the_old() {
-    for way in [Way::Push, Way::FromDaemon] {
-        let road = Road::new(way);
+    for route in [Route::Push, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
         // Several checkpoints, so that there is something to resume.
-        data::file(&road.path("file"), 200 * MIB, 4);
-        let run = road.start(&["--rate", "800mbit"], &["file"], "copy");
+        data::file(&routed.path("file"), 200 * MIB, 4);
+        let run = routed.start(&["--rate", "800mbit"], &["file"], "copy");
         assert!(run.wait_for_bytes(140 * MIB), "it ended before it could be interrupted");
         run.signal(Signal::INT);
         let ended = run.finish();
@@ -123,28 +125,28 @@ fn no_resume_begins_anew_and_leaves_nothing_of_the_old() {
             return skip("the machine is too fast to interrupt this copy");
         }
         let ended = ended.expect_code(4);
-        assert!(!road.path("copy").exists(), "{ended}");
-        assert!(!support::leftovers(road.site.root()).is_empty());
-        let ended = road.copy(&["--no-resume"], &["file"], "copy").expect_code(0);
-        assert_eq!((ended.number("resumed_bytes"), ended.number("bytes_sent")), (0, 200 * MIB), "{way:?}: {ended}");
-        assert_same(&road.path("file"), &road.path("copy"));
-        assert_no_leftovers(road.site.root());
+        assert!(!routed.path("copy").exists(), "{ended}");
+        assert!(!support::leftovers(routed.site.root()).is_empty());
+        let ended = routed.copy(&["--no-resume"], &["file"], "copy").expect_code(0);
+        assert_eq!((ended.number("resumed_bytes"), ended.number("bytes_sent")), (0, 200 * MIB), "{route:?}: {ended}");
+        assert_same(&routed.path("file"), &routed.path("copy"));
+        assert_no_leftovers(routed.site.root());
     }
 }
 
 #[test]
 fn verify_reads_back() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = data::tree(&road.path("tree"), 3, &Shape { large: vec![9 * MIB, 4 * MIB], ..Shape::default() });
-        let ended = road.copy(&["--verify"], &["tree"], "copy").expect_code(0);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = data::tree(&routed.path("tree"), 3, &Shape { large: vec![9 * MIB, 4 * MIB], ..Shape::default() });
+        let ended = routed.copy(&["--verify"], &["tree"], "copy").expect_code(0);
         assert_eq!(
             (&ended.summary()["verified"], &ended.summary()["read_back"]),
             (&true.into(), &true.into()),
             "{ended}"
         );
-        assert_same(&tree, &road.path("copy"));
-        let ended = road.copy(&[], &["tree"], "other").expect_code(0);
+        assert_same(&tree, &routed.path("copy"));
+        let ended = routed.copy(&[], &["tree"], "other").expect_code(0);
         assert_eq!(
             (&ended.summary()["verified"], &ended.summary()["read_back"]),
             (&true.into(), &false.into()),
@@ -160,13 +162,13 @@ fn ring_blocks(ended: &Ended) -> u64 {
 
 #[test]
 fn ring_sets_the_memory_of_the_receiver() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        data::file(&road.path("file"), 30 * MIB, 1);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), 30 * MIB, 1);
         for (ring, blocks) in [("64MiB", 16), ("512MiB", 128)] {
-            let ended = road.copy(&["--ring", ring, "--no-resume"], &["file"], "copy").expect_code(0);
-            assert_eq!(ring_blocks(&ended), blocks, "{way:?} {ring}");
-            assert_same(&road.path("file"), &road.path("copy"));
+            let ended = routed.copy(&["--ring", ring, "--no-resume"], &["file"], "copy").expect_code(0);
+            assert_eq!(ring_blocks(&ended), blocks, "{route:?} {ring}");
+            assert_same(&routed.path("file"), &routed.path("copy"));
         }
     }
 }
@@ -180,38 +182,38 @@ fn connections(ended: &Ended) -> Vec<&Value> {
 
 #[test]
 fn several_streams_carry_one_copy() {
-    for way in FAR {
-        let road = Road::new(way);
+    for route in FAR {
+        let routed = RoutedSite::new(route);
         let tree = data::tree(
-            &road.path("tree"),
+            &routed.path("tree"),
             3,
             &Shape { large: vec![60 * MIB, 5 * MIB + 1, 300 * KIB], ..Shape::default() },
         );
-        let ended = road.copy(&["--streams", "4", "--rate", "1gbit"], &["tree"], "copy").expect_code(0);
+        let ended = routed.copy(&["--streams", "4", "--rate", "1gbit"], &["tree"], "copy").expect_code(0);
         let streams: Vec<u64> = connections(&ended).iter().map(|event| event["stream"].as_u64().unwrap()).collect();
-        assert_eq!(streams, [0, 1, 2, 3], "{way:?}: {ended}");
-        assert_same(&tree, &road.path("copy"));
-        assert_no_leftovers(road.site.root());
+        assert_eq!(streams, [0, 1, 2, 3], "{route:?}: {ended}");
+        assert_same(&tree, &routed.path("copy"));
+        assert_no_leftovers(routed.site.root());
         // More streams than there is work for.
-        road.copy(&["--streams", "64"], &["tree/d000/f00000"], "one").expect_code(0);
-        assert_same(&tree.join("d000/f00000"), &road.path("one"));
+        routed.copy(&["--streams", "64"], &["tree/d000/f00000"], "one").expect_code(0);
+        assert_same(&tree.join("d000/f00000"), &routed.path("one"));
     }
 }
 
 #[test]
 fn rate_is_a_ceiling_that_holds() {
     const SIZE: u64 = 12 * MIB;
-    for way in FAR {
-        let road = Road::new(way);
-        data::file(&road.path("file"), SIZE, 1);
+    for route in FAR {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), SIZE, 1);
         let seconds = |rate: &str| {
-            let ended = road.copy(&["--rate", rate, "--no-resume"], &["file"], "copy").expect_code(0);
+            let ended = routed.copy(&["--rate", rate, "--no-resume"], &["file"], "copy").expect_code(0);
             ended.summary()["seconds"].as_f64().unwrap()
         };
         let (slow, fast) = (seconds("64mbit"), seconds("640mbit"));
-        assert!(slow > 2.5 * fast, "{way:?}: {slow} s at 64 Mbit/s, {fast} s at 640 Mbit/s");
+        assert!(slow > 2.5 * fast, "{route:?}: {slow} s at 64 Mbit/s, {fast} s at 640 Mbit/s");
         let least = SIZE as f64 * 8.0 / 64e6;
-        assert!(slow > least * 0.7, "{way:?}: {slow} s in place of at least {least} s: faster than the ceiling");
+        assert!(slow > least * 0.7, "{route:?}: {slow} s in place of at least {least} s: faster than the ceiling");
     }
 }
 
@@ -231,24 +233,24 @@ fn is_even(ended: &Ended) -> Result<(), String> {
 
 #[test]
 fn the_samples_of_a_paced_run_are_even() {
-    for (way, streams) in [(Way::Push, "1"), (Way::Pull, "1"), (Way::ToDaemon, "4"), (Way::FromDaemon, "4")] {
-        let road = Road::new(way);
+    for (route, streams) in [(Route::Push, "1"), (Route::Pull, "1"), (Route::ToDaemon, "4"), (Route::FromDaemon, "4")] {
+        let routed = RoutedSite::new(route);
         // As many blocks for each connection: while one is done, the others keep to their shares of
         // the rate.
-        data::file(&road.path("file"), 32 * MIB, 1);
+        data::file(&routed.path("file"), 32 * MIB, 1);
         let options = ["--rate", "64mbit", "--streams", streams, "--no-resume"];
         // A machine with other work may hold up any one run.
-        let tries = || is_even(&road.copy(&options, &["file"], "copy").expect_code(0));
+        let tries = || is_even(&routed.copy(&options, &["file"], "copy").expect_code(0));
         let even = tries().or_else(|_| tries()).or_else(|_| tries());
-        assert_eq!(even, Ok(()), "{way:?}, {streams} streams");
+        assert_eq!(even, Ok(()), "{route:?}, {streams} streams");
     }
 }
 
 #[test]
 fn several_streams_share_one_ceiling() {
-    let road = Road::new(Way::Push);
-    data::file(&road.path("file"), 12 * MIB, 1);
-    let ended = road.copy(&["--rate", "64mbit", "--streams", "4"], &["file"], "copy").expect_code(0);
+    let routed = RoutedSite::new(Route::Push);
+    data::file(&routed.path("file"), 12 * MIB, 1);
+    let ended = routed.copy(&["--rate", "64mbit", "--streams", "4"], &["file"], "copy").expect_code(0);
     let seconds = ended.summary()["seconds"].as_f64().unwrap();
     assert!(
         seconds > 12.0 * 1.048576 * 8.0 / 64.0 * 0.7,
@@ -258,10 +260,10 @@ fn several_streams_share_one_ceiling() {
 
 #[test]
 fn the_rate_holds_within_one_host_and_is_named_as_the_limit() {
-    let road = Road::new(Way::Local);
-    data::file(&road.path("file"), 6 * MIB, 1);
+    let routed = RoutedSite::new(Route::Local);
+    data::file(&routed.path("file"), 6 * MIB, 1);
     let seconds = |options: &[&str]| {
-        let ended = road.copy(options, &["file"], "copy").expect_code(0);
+        let ended = routed.copy(options, &["file"], "copy").expect_code(0);
         let (seconds, limited) = (ended.summary()["seconds"].as_f64().unwrap(), ended.summary()["limited_by"].clone());
         (seconds, limited)
     };
@@ -275,28 +277,28 @@ fn the_rate_holds_within_one_host_and_is_named_as_the_limit() {
 
 #[test]
 fn congestion_control_is_chosen_by_name() {
-    for way in FAR {
-        let road = Road::new(way);
-        data::file(&road.path("file"), MIB, 1);
-        let ended = road.copy(&["--cc", "no_such_control"], &["file"], "copy");
-        assert!(matches!(ended.code, Some(2 | 3)), "{way:?}: {ended}");
-        assert!(ended.stderr.contains("no_such_control"), "{way:?}: {ended}");
-        assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{way:?}: one sentence: {ended}");
-        assert!(!road.path("copy").exists());
-        assert_no_leftovers(road.site.root());
-        let ended = road.copy(&["--cc", "reno"], &["file"], "copy").expect_code(0);
-        if way == Way::Push {
+    for route in FAR {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), MIB, 1);
+        let ended = routed.copy(&["--cc", "no_such_control"], &["file"], "copy");
+        assert!(matches!(ended.code, Some(2 | 3)), "{route:?}: {ended}");
+        assert!(ended.stderr.contains("no_such_control"), "{route:?}: {ended}");
+        assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{route:?}: one sentence: {ended}");
+        assert!(!routed.path("copy").exists());
+        assert_no_leftovers(routed.site.root());
+        let ended = routed.copy(&["--cc", "reno"], &["file"], "copy").expect_code(0);
+        if route == Route::Push {
             assert_eq!(connections(&ended)[0]["congestion"], "reno", "{ended}");
         }
-        assert_same(&road.path("file"), &road.path("copy"));
+        assert_same(&routed.path("file"), &routed.path("copy"));
     }
 }
 
 #[test]
 fn the_address_family_can_be_chosen() {
-    let road = Road::new(Way::Push);
-    data::file(&road.path("file"), 10, 1);
-    let localhost = format!("localhost:{}", road.path("copy").display());
+    let routed = RoutedSite::new(Route::Push);
+    data::file(&routed.path("file"), 10, 1);
+    let localhost = format!("localhost:{}", routed.path("copy").display());
     let mut families = vec![("-4", "127.0.0.1:")];
     match TcpListener::bind(("::1", 0)) {
         Ok(_) => families.push(("-6", "[::1]:")),
@@ -307,46 +309,46 @@ fn the_address_family_can_be_chosen() {
     for (option, prefix) in families {
         // Where localhost has no IPv6 address in this system's files, its literal stands in.
         let destination = if option == "-6" && !resolves {
-            format!("[::1]:{}", road.path("copy").display())
+            format!("[::1]:{}", routed.path("copy").display())
         } else {
             localhost.clone()
         };
-        let ended = road.site.copy(&["--ssh", &road.site.ssh(), option, "file", &destination]).run().expect_code(0);
+        let ended = routed.site.copy(&["--ssh", &routed.site.ssh(), option, "file", &destination]).run().expect_code(0);
         let peer = connections(&ended)[0]["peer"].as_str().unwrap().to_owned();
         assert!(peer.starts_with(prefix), "{option}: {ended}");
     }
-    let unreachable = ["--ssh", &road.site.ssh(), "-6", "--via", "direct", "file", "127.0.0.1:x"];
-    let ended = road.site.copy(&unreachable).run().expect_code(3);
+    let unreachable = ["--ssh", &routed.site.ssh(), "-6", "--via", "direct", "file", "127.0.0.1:x"];
+    let ended = routed.site.copy(&unreachable).run().expect_code(3);
     assert!(ended.stderr.contains("127.0.0.1"), "{ended}");
     assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{ended}");
 }
 
 #[test]
 fn the_data_port_can_be_chosen() {
-    for way in [Way::Push, Way::Pull] {
-        let road = Road::new(way);
-        data::file(&road.path("file"), 10, 1);
+    for route in [Route::Push, Route::Pull] {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), 10, 1);
         let port = free_port();
-        let ended = road.copy(&["--port", &port.to_string()], &["file"], "copy").expect_code(0);
-        assert!(connections(&ended)[0]["peer"].as_str().unwrap().ends_with(&format!(":{port}")), "{way:?}: {ended}");
+        let ended = routed.copy(&["--port", &port.to_string()], &["file"], "copy").expect_code(0);
+        assert!(connections(&ended)[0]["peer"].as_str().unwrap().ends_with(&format!(":{port}")), "{route:?}: {ended}");
         // Of a range, a port that is free is taken.
         let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
         let first = taken.local_addr().unwrap().port().min(65_000);
         let range = format!("{first}-{}", first + 20);
-        let ended = road.copy(&["--port", &range], &["file"], "copy").expect_code(0);
+        let ended = routed.copy(&["--port", &range], &["file"], "copy").expect_code(0);
         let peer = connections(&ended)[0]["peer"].as_str().unwrap().to_owned();
         let chosen: u16 = peer.rsplit(':').next().unwrap().parse().unwrap();
-        assert!((first..=first + 20).contains(&chosen), "{way:?}: {ended}");
+        assert!((first..=first + 20).contains(&chosen), "{route:?}: {ended}");
     }
 }
 
 #[test]
 fn json_lines_are_as_the_page_on_copying_says() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let tree = data::tree(&road.path("tree"), 3, &Shape { small: 20, ..Shape::default() });
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let tree = data::tree(&routed.path("tree"), 3, &Shape { small: 20, ..Shape::default() });
         support::succeed(std::process::Command::new("mkfifo").arg(tree.join("pipe")));
-        let ended = road.copy(&[], &["tree"], "copy").expect_code(1);
+        let ended = routed.copy(&[], &["tree"], "copy").expect_code(1);
         assert_eq!(ended.text, "", "standard output is JSON and nothing else");
         assert_eq!(ended.all("summary").count(), 1);
         assert_eq!(ended.all("started").count(), 1, "{ended}");
@@ -364,59 +366,59 @@ fn json_lines_are_as_the_page_on_copying_says() {
             "taken_over_files",
             "taken_over_bytes",
         ] {
-            assert!(summary[key].is_u64(), "{way:?} {key}: {ended}");
+            assert!(summary[key].is_u64(), "{route:?} {key}: {ended}");
         }
         for key in ["seconds", "digest", "sparse_digest", "tree_digest", "verified", "limited_by", "read_back"] {
-            assert!(summary.get(key).is_some(), "{way:?} {key}: {ended}");
+            assert!(summary.get(key).is_some(), "{route:?} {key}: {ended}");
         }
         assert_eq!(summary["errors"], 1, "{ended}");
         let shares: f64 =
             summary["limited_by"].as_object().unwrap().values().map(|share| share.as_f64().unwrap()).sum();
-        assert!(shares > 0.5 && shares < 1.001, "{way:?}: {summary}");
+        assert!(shares > 0.5 && shares < 1.001, "{route:?}: {summary}");
         let files = summary["files"].as_u64().unwrap();
         let published =
             ended.all("item").filter(|event| event["outcome"] == "published" && event["digest"].is_string()).count();
-        assert_eq!(published as u64, files, "{way:?}: every file is named with its digest: {ended}");
+        assert_eq!(published as u64, files, "{route:?}: every file is named with its digest: {ended}");
         assert_eq!(summary["bytes"], data::size(&tree), "{ended}");
         for event in ended.all("item").filter(|event| event["digest"].is_string()) {
             let path = event["path"].as_str().unwrap();
-            assert!(!path.starts_with('/'), "{way:?}: {event}");
+            assert!(!path.starts_with('/'), "{route:?}: {event}");
             if let Some(below) = path.strip_prefix("tree/").or_else(|| path.strip_prefix("copy/"))
                 && let Ok(contents) = fs::read(tree.join(below))
             {
                 assert_eq!(event["digest"], blake3::hash(&contents).to_hex().as_str(), "{event}");
             }
         }
-        if way != Way::Local {
+        if route != Route::Local {
             let connected = connections(&ended);
-            assert_eq!(connected.len(), 1, "{way:?}: {ended}");
+            assert_eq!(connected.len(), 1, "{route:?}: {ended}");
             assert!(connected[0]["cipher"].as_str().unwrap().starts_with("TLS13_"), "{ended}");
         }
-        assert!(ended.all("scanned").any(|event| event["complete"] == true), "{way:?}: {ended}");
-        assert!(ended.all("progress").count() > 0, "{way:?}: {ended}");
+        assert!(ended.all("scanned").any(|event| event["complete"] == true), "{route:?}: {ended}");
+        assert!(ended.all("progress").count() > 0, "{route:?}: {ended}");
     }
 }
 
 #[test]
 fn a_report_is_one_page_that_needs_nothing_else() {
-    for way in [Way::Local, Way::Push, Way::FromDaemon] {
-        let road = Road::new(way);
-        data::file(&road.path("file"), 20 * MIB, 1);
-        let page = road.path("report.html");
-        road.copy(&["--report", page.to_str().unwrap()], &["file"], "copy").expect_code(0);
+    for route in [Route::Local, Route::Push, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
+        data::file(&routed.path("file"), 20 * MIB, 1);
+        let page = routed.path("report.html");
+        routed.copy(&["--report", page.to_str().unwrap()], &["file"], "copy").expect_code(0);
         let text = fs::read_to_string(page).unwrap();
         for words in ["<!doctype html>", "<svg", "Goodput", "</html>"] {
-            assert!(text.contains(words), "{way:?}: {words:?} is missing");
+            assert!(text.contains(words), "{route:?}: {words:?} is missing");
         }
         for foreign in ["src=\"http", "href=\"http", "@import", "url("] {
-            assert!(!text.contains(foreign), "{way:?}: {foreign:?} is in it");
+            assert!(!text.contains(foreign), "{route:?}: {foreign:?} is in it");
         }
     }
-    let road = Road::new(Way::Local);
-    data::file(&road.path("file"), 10, 1);
-    let ended = road.copy(&["--report", "no/such/directory/r.html"], &["file"], "copy").expect_code(2);
+    let routed = RoutedSite::new(Route::Local);
+    data::file(&routed.path("file"), 10, 1);
+    let ended = routed.copy(&["--report", "no/such/directory/r.html"], &["file"], "copy").expect_code(2);
     assert!(ended.stderr.contains("no/such/directory/r.html"), "{ended}");
-    assert!(!road.path("copy").exists());
+    assert!(!routed.path("copy").exists());
 }
 
 /// Whether all of a file's data is in the page cache.
@@ -435,27 +437,27 @@ fn is_cached(path: &Path) -> bool {
 
 #[test]
 fn buffered_copies_go_through_the_page_cache_and_others_do_not() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        let source = data::file(&road.path("data.bin"), 12 * MIB, 5);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let source = data::file(&routed.path("data.bin"), 12 * MIB, 5);
         let file = fs::File::open(&source).unwrap();
         file.sync_all().unwrap();
         if !DiskFile::for_reading(file.try_clone().unwrap()).unwrap().is_direct() {
             return skip("the temporary directory's file system has no Direct I/O");
         }
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        road.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
-        assert!(!is_cached(&source) && !is_cached(&road.path("direct.bin")), "{way:?}: cached by Direct I/O");
+        routed.copy(&[], &["data.bin"], "direct.bin").expect_code(0);
+        assert!(!is_cached(&source) && !is_cached(&routed.path("direct.bin")), "{route:?}: cached by Direct I/O");
         for options in [["--buffered"].as_slice(), &["--buffered", "--verify"]] {
             // The kernel may take pages back at any time.
             let stays_cached = (0..3).any(|_| {
-                let _ = fs::remove_file(road.path("buffered.bin"));
-                road.copy(options, &["data.bin"], "buffered.bin").expect_code(0);
-                is_cached(&source) && is_cached(&road.path("buffered.bin"))
+                let _ = fs::remove_file(routed.path("buffered.bin"));
+                routed.copy(options, &["data.bin"], "buffered.bin").expect_code(0);
+                is_cached(&source) && is_cached(&routed.path("buffered.bin"))
             });
-            assert!(stays_cached, "{way:?} {options:?}: not cached");
+            assert!(stays_cached, "{route:?} {options:?}: not cached");
         }
-        assert_same(&source, &road.path("buffered.bin"));
+        assert_same(&source, &routed.path("buffered.bin"));
     }
 }
 

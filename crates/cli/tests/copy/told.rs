@@ -5,55 +5,55 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Ended, ICDC, MIB, Road, Signal, Site, Start, Way, data};
+use crate::support::{Ended, ICDC, MIB, Route, RoutedSite, Signal, Site, Start, data};
 
 #[test]
 fn equal_names_of_merged_sources_are_told() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for directory in ["a/sub", "b/sub"] {
-            fs::create_dir_all(road.path(directory)).unwrap();
-            fs::write(road.path(directory).join("x"), directory).unwrap();
+            fs::create_dir_all(routed.path(directory)).unwrap();
+            fs::write(routed.path(directory).join("x"), directory).unwrap();
         }
-        fs::write(road.path("a/only"), "a").unwrap();
-        let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
+        fs::write(routed.path("a/only"), "a").unwrap();
+        let ended = routed.copy(&[], &["a/", "b/"], "copy").expect_code(0);
         let told: Vec<&str> = ended.stderr.lines().collect();
-        assert_eq!(told.len(), 1, "{way:?}: {ended}");
-        assert!(told[0].contains("sub/x") && told[0].contains("same name"), "{way:?}: {ended}");
-        assert_eq!(fs::read(road.path("copy/sub/x")).unwrap(), b"b/sub");
+        assert_eq!(told.len(), 1, "{route:?}: {ended}");
+        assert!(told[0].contains("sub/x") && told[0].contains("same name"), "{route:?}: {ended}");
+        assert_eq!(fs::read(routed.path("copy/sub/x")).unwrap(), b"b/sub");
         // One beside the contents of a directory, too.
-        fs::write(road.path("only"), "other").unwrap();
-        let ended = road.copy(&[], &["a/", "only"], "beside").expect_code(0);
-        assert!(ended.stderr.contains("only") && ended.stderr.contains("same name"), "{way:?}: {ended}");
-        let ended = road.copy(&[], &["a", "b"], "apart").expect_code(0);
-        assert_eq!(ended.stderr, "", "{way:?}: {ended}");
+        fs::write(routed.path("only"), "other").unwrap();
+        let ended = routed.copy(&[], &["a/", "only"], "beside").expect_code(0);
+        assert!(ended.stderr.contains("only") && ended.stderr.contains("same name"), "{route:?}: {ended}");
+        let ended = routed.copy(&[], &["a", "b"], "apart").expect_code(0);
+        assert_eq!(ended.stderr, "", "{route:?}: {ended}");
     }
 }
 
 #[test]
 fn of_very_many_equal_names_some_are_told_and_the_rest_is_counted() {
-    let road = Road::new(Way::Local);
+    let routed = RoutedSite::new(Route::Local);
     for directory in ["a", "b"] {
-        fs::create_dir(road.path(directory)).unwrap();
+        fs::create_dir(routed.path(directory)).unwrap();
         for number in 0..100 {
-            fs::write(road.path(directory).join(number.to_string()), directory).unwrap();
+            fs::write(routed.path(directory).join(number.to_string()), directory).unwrap();
         }
     }
-    let ended = road.copy(&[], &["a/", "b/"], "copy").expect_code(0);
+    let ended = routed.copy(&[], &["a/", "b/"], "copy").expect_code(0);
     assert_eq!(ended.stderr.lines().count(), 21, "{ended}");
     assert!(ended.stderr.contains("80 more"), "{ended}");
 }
 
 #[test]
 fn links_are_counted() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::create_dir_all(road.path("tree/sub")).unwrap();
-        fs::write(road.path("tree/file"), "file").unwrap();
-        fs::hard_link(road.path("tree/file"), road.path("tree/sub/further")).unwrap();
-        symlink("file", road.path("tree/link")).unwrap();
-        let ended = road.copy(&[], &["tree/"], "copy").expect_code(0);
-        assert_eq!((ended.number("files"), ended.number("links")), (1, 2), "{way:?}: {ended}");
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir_all(routed.path("tree/sub")).unwrap();
+        fs::write(routed.path("tree/file"), "file").unwrap();
+        fs::hard_link(routed.path("tree/file"), routed.path("tree/sub/further")).unwrap();
+        symlink("file", routed.path("tree/link")).unwrap();
+        let ended = routed.copy(&[], &["tree/"], "copy").expect_code(0);
+        assert_eq!((ended.number("files"), ended.number("links")), (1, 2), "{route:?}: {ended}");
     }
     let site = Site::new();
     symlink("nowhere", site.path("link")).unwrap();
@@ -77,28 +77,28 @@ fn a_limit_of_the_user_is_told_while_a_pull_reaches_it() {
 
 #[test]
 fn nothing_is_left_where_a_copy_is_refused() {
-    for way in Way::ALL {
-        let road = Road::new(way);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
         for directory in ["a", "b"] {
-            fs::create_dir(road.path(directory)).unwrap();
-            fs::write(road.path(directory).join("x"), directory).unwrap();
+            fs::create_dir(routed.path(directory)).unwrap();
+            fs::write(routed.path(directory).join("x"), directory).unwrap();
         }
-        let pipe = std::process::Command::new("mkfifo").arg(road.path("pipe")).status().unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(routed.path("pipe")).status().unwrap();
         assert!(pipe.success());
         for sources in [&["a/x", "b/x"] as &[_], &["pipe"], &["pipe", "not-there"]] {
-            let ended = road.copy(&[], sources, "copy/").expect_code(2);
-            assert!(!road.path("copy").exists(), "{way:?} {sources:?}: {ended}");
+            let ended = routed.copy(&[], sources, "copy/").expect_code(2);
+            assert!(!routed.path("copy").exists(), "{route:?} {sources:?}: {ended}");
         }
     }
 }
 
 #[test]
 fn patterns_on_a_far_side_are_hinted_at() {
-    for way in [Way::Pull, Way::FromDaemon] {
-        let road = Road::new(way);
-        let ended = road.copy(&[], &["*.dat"], "copy").expect_code(2);
-        assert!(ended.stderr.contains("patterns are not expanded"), "{way:?}: {ended}");
-        assert_eq!(ended.stderr.lines().count(), 1, "{way:?}: {ended}");
+    for route in [Route::Pull, Route::FromDaemon] {
+        let routed = RoutedSite::new(route);
+        let ended = routed.copy(&[], &["*.dat"], "copy").expect_code(2);
+        assert!(ended.stderr.contains("patterns are not expanded"), "{route:?}: {ended}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{route:?}: {ended}");
     }
 }
 
@@ -140,10 +140,10 @@ fn what_ssh_says_is_told_once() {
 
 #[test]
 fn a_terminal_shows_whom_it_connects_to_and_a_question_stays_as_it_was_asked() {
-    let road = Road::new(Way::ToDaemon);
-    fs::write(road.path("file"), "file").unwrap();
-    fs::remove_file(road.path("home/.config/icdc/known_hosts")).unwrap();
-    let copy = || Terminal::start(road.site.icdc(&["copy", "file"]).arg(road.destination("arrived")));
+    let routed = RoutedSite::new(Route::ToDaemon);
+    fs::write(routed.path("file"), "file").unwrap();
+    fs::remove_file(routed.path("home/.config/icdc/known_hosts")).unwrap();
+    let copy = || Terminal::start(routed.site.icdc(&["copy", "file"]).arg(routed.destination("arrived")));
     let mut terminal = copy();
     terminal.wait_for("connecting to 127.0.0.1:");
     terminal.wait_for("[yes/no] ");
@@ -156,7 +156,7 @@ fn a_terminal_shows_whom_it_connects_to_and_a_question_stays_as_it_was_asked() {
     terminal.wait_for("[yes/no] ");
     terminal.write("yes\n");
     assert_eq!(terminal.finish().code(), Some(0));
-    assert_eq!(fs::read(road.path("arrived")).unwrap(), b"file");
+    assert_eq!(fs::read(routed.path("arrived")).unwrap(), b"file");
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn what_was_done_until_a_break_is_told_as_such() {
 
 #[test]
 fn a_dry_run_claims_nothing_of_files() {
-    for way in Way::ALL {
-        let road = Road::new(way);
-        fs::write(road.path("file"), "file").unwrap();
-        let ended = road.copy(&["--dry-run", "--verify"], &["file"], "copy").expect_code(0);
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::write(routed.path("file"), "file").unwrap();
+        let ended = routed.copy(&["--dry-run", "--verify"], &["file"], "copy").expect_code(0);
         let summary = ended.all("summary").next().unwrap();
-        assert!(summary["verified"] == false && summary["read_back"] == false, "{way:?}: {ended}");
+        assert!(summary["verified"] == false && summary["read_back"] == false, "{route:?}: {ended}");
     }
 }
 

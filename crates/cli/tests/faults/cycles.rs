@@ -27,7 +27,7 @@ const SPAN_MILLIS: u64 = 500;
 const RATE: &str = "640mbit";
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Route {
     Push,
     Pull,
 }
@@ -82,13 +82,13 @@ impl Course {
         Self { site, pair: Pair::new(), source }
     }
 
-    fn start(&self, way: Way, place: &str) -> Run {
+    fn start(&self, route: Route, place: &str) -> Run {
         let host = self.pair.as_ref().map_or(HERE, |pair| pair.far.address());
         let ssh = self.pair.as_ref().map_or_else(|| self.site.ssh(), |pair| self.site.ssh_to(&pair.far));
         let mut command = self.site.copy(&["--ring", "64MiB", "--rate", RATE, "--ssh", &ssh]);
-        match way {
-            Way::Push => command.arg(self.site.path("source/")).arg(self.site.on_host(host, place)),
-            Way::Pull => command.arg(self.site.on_host(host, "source/")).arg(self.site.path(place)),
+        match route {
+            Route::Push => command.arg(self.site.path("source/")).arg(self.site.on_host(host, place)),
+            Route::Pull => command.arg(self.site.on_host(host, "source/")).arg(self.site.path(place)),
         };
         match &self.pair {
             Some(pair) => pair.near.run(&command).start(),
@@ -98,13 +98,13 @@ impl Course {
 
     /// One copy, troubled a few times, until it is complete.
     fn cycle(&self, number: u64, noise: &mut Noise, tally: &mut Tally) {
-        let way = if noise.below(2) == 0 { Way::Push } else { Way::Pull };
+        let route = if noise.below(2) == 0 { Route::Push } else { Route::Pull };
         let place = format!("in/{number}");
         self.site.directory("in");
         let mut troubles = 1 + noise.below(MOST_TROUBLES);
         for _ in 0..MOST_COMMANDS {
             tally.commands += 1;
-            let Some(ended) = self.troubled(way, &place, &mut troubles, noise, tally) else { continue };
+            let Some(ended) = self.troubled(route, &place, &mut troubles, noise, tally) else { continue };
             match ended.code {
                 Some(0) => {
                     tally.bytes_sent += ended.number("bytes_sent");
@@ -126,8 +126,15 @@ impl Course {
     }
 
     /// Runs the command, with trouble on the way as long as there is some left. `None` if its process was killed.
-    fn troubled(&self, way: Way, place: &str, left: &mut u64, noise: &mut Noise, tally: &mut Tally) -> Option<Ended> {
-        let mut run = self.start(way, place);
+    fn troubled(
+        &self,
+        route: Route,
+        place: &str,
+        left: &mut u64,
+        noise: &mut Noise,
+        tally: &mut Tally,
+    ) -> Option<Ended> {
+        let mut run = self.start(route, place);
         while *left > 0 && run.runs_after(Duration::from_millis(noise.below(SPAN_MILLIS))) {
             *left -= 1;
             match (noise.below(4), &self.pair) {

@@ -12,20 +12,20 @@ const BREAK: u64 = 16 * MIB;
 const ON_ITS_WAY: u64 = 16 * MIB;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Route {
     Push,
     Pull,
 }
 
-fn words(site: &Site, way: Way) -> [std::ffi::OsString; 2] {
-    match way {
-        Way::Push => [site.path("source").into(), site.by_ssh("copy")],
-        Way::Pull => [site.by_ssh("source"), site.path("copy").into()],
+fn words(site: &Site, route: Route) -> [std::ffi::OsString; 2] {
+    match route {
+        Route::Push => [site.path("source").into(), site.by_ssh("copy")],
+        Route::Pull => [site.by_ssh("source"), site.path("copy").into()],
     }
 }
 
-fn interrupted(site: &Site, way: Way, signal: Signal) -> Ended {
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(site, way)).start();
+fn interrupted(site: &Site, route: Route, signal: Signal) -> Ended {
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(site, route)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(signal);
     let ended = run.finish().expect_code(4);
@@ -35,11 +35,11 @@ fn interrupted(site: &Site, way: Way, signal: Signal) -> Ended {
 }
 
 /// Interrupts a copy of one file, runs the same command again, and looks at what travelled.
-fn resumes(way: Way, signal: Signal) {
+fn resumes(route: Route, signal: Signal) {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 30);
-    let first = interrupted(&site, way, signal);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, way)).run().expect_code(0);
+    let first = interrupted(&site, route, signal);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, route)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
     let (arrived, resumed) = (first.bytes_done(), second.resumed());
@@ -53,24 +53,24 @@ fn resumes(way: Way, signal: Signal) {
 
 #[test]
 fn sigint_of_a_push() {
-    resumes(Way::Push, Signal::INT);
+    resumes(Route::Push, Signal::INT);
 }
 
 #[test]
 fn sigterm_of_a_push() {
-    resumes(Way::Push, Signal::TERM);
+    resumes(Route::Push, Signal::TERM);
 }
 
 #[test]
 fn sigint_of_a_pull() {
-    resumes(Way::Pull, Signal::INT);
+    resumes(Route::Pull, Signal::INT);
 }
 
 /// The far side is told to stop; the near one starts it again, and only what was on its way travels twice.
-fn far_side_stopped(way: Way) {
+fn far_side_stopped(route: Route) {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 33);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, way)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, route)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     kill_process(run.far_end().unwrap(), Signal::TERM).unwrap();
     let ended = run.finish().expect_code(0);
@@ -83,12 +83,12 @@ fn far_side_stopped(way: Way) {
 
 #[test]
 fn the_far_side_of_a_push_is_stopped() {
-    far_side_stopped(Way::Push);
+    far_side_stopped(Route::Push);
 }
 
 #[test]
 fn the_far_side_of_a_pull_is_stopped() {
-    far_side_stopped(Way::Pull);
+    far_side_stopped(Route::Pull);
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_tree_goes_on_with_what_is_missing() {
     let site = Site::new();
     let shape = Shape { small: 600, large: vec![24 * MIB, 12 * MIB], ..Shape::default() };
     let source = data::tree(&site.path("source"), 31, &shape);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     let first = run.finish().expect_code(4);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
     assert_same(&source, &site.path("copy"));
     assert_no_leftovers(site.root());
     let (arrived, resumed) = (first.bytes_done(), second.resumed());
@@ -114,13 +114,13 @@ fn what_an_earlier_run_left_goes_without_a_trace() {
     let inner = site.directory("source/inner");
     let large = data::file(&inner.join("large"), SIZE, 34);
     data::file(&inner.join("small"), 100, 35);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     run.finish().expect_code(4);
     fs::remove_file(large).unwrap();
     data::age(&inner, 1_000_000_000, 1);
-    site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
 }
@@ -129,14 +129,14 @@ fn what_an_earlier_run_left_goes_without_a_trace() {
 fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 32);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Way::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     assert!(run.wait_for_words("stop at once"), "{}", run.finish());
     // It may have ended by the first one.
     let _ = kill_process(run.pid(), Signal::INT);
     run.finish().expect_code(4);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Way::Push)).run().expect_code(0);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
     assert!(second.resumed() >= BREAK, "{second}");
@@ -144,11 +144,11 @@ fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
 
 #[test]
 fn an_interrupted_copy_over_several_connections_has_lost_none_of_them() {
-    for way in [Way::Push, Way::Pull] {
+    for route in [Route::Push, Route::Pull] {
         let site = Site::new();
         data::file(&site.path("source"), SIZE, 32);
         let options = ["--streams", "4", "--cc", "cubic", "--rate", "160mbit", "--ssh", &site.ssh()];
-        let run = site.copy(&options).args(words(&site, way)).start();
+        let run = site.copy(&options).args(words(&site, route)).start();
         assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
         run.signal(Signal::INT);
         let ended = run.finish().expect_code(4);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, Order, Received, Token, proof};
+use icdc_protocol::measure::{ControlMessage, DATA_MAGIC, MeasureRequest, Received, Token, proof};
 use icdc_protocol::message::{Job, Request};
 use icdc_protocol::{Message, Ports};
 use icdc_units::ByteCount;
@@ -21,7 +21,7 @@ fn measure(site: &Site, daemon: &Daemon, words: &[&str]) -> Ended {
 }
 
 /// Asks a daemon for a measurement and answers where it listens and for which tokens.
-fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
+fn ask(site: &Site, daemon: &Daemon, order: MeasureRequest) -> (Peer, u16, Vec<Token>) {
     let mut peer = Peer::connect(site, daemon);
     peer.say(Message::Request(Request::new(transfer(), Job::Measure(order))));
     let (port, tokens) = peer.hear_of(|message| match message {
@@ -31,8 +31,8 @@ fn ask(site: &Site, daemon: &Daemon, order: Order) -> (Peer, u16, Vec<Token>) {
     (peer, port, tokens)
 }
 
-fn order(streams: u8) -> Order {
-    Order { nanos: 3_000_000_000, streams, ports: Some(Ports::Any), ..Order::default() }
+fn order(streams: u8) -> MeasureRequest {
+    MeasureRequest { nanos: 3_000_000_000, streams, ports: Some(Ports::Any), ..MeasureRequest::default() }
 }
 
 fn connect(port: u16, bytes: &[u8]) -> TcpStream {
@@ -106,7 +106,7 @@ fn strangers_at_the_data_port_count_for_nothing() {
 fn strangers_at_the_daemons_port_count_for_nothing() {
     let site = Site::new();
     let daemon = Daemon::start(&site, &site.directory("root"), "r");
-    let (mut peer, port, tokens) = ask(&site, &daemon, Order { ports: None, ..order(2) });
+    let (mut peer, port, tokens) = ask(&site, &daemon, MeasureRequest { ports: None, ..order(2) });
     assert_eq!(port, 0, "no other port is opened");
     let begin = |proof: &[u8]| connect(daemon.port(), &[&DATA_MAGIC[..], proof, &[0, 0]].concat());
     let mut wrong = begin(&tokens[0]);
@@ -130,15 +130,15 @@ fn a_client_that_goes_away_or_talks_nonsense_leaves_a_daemon_that_serves() {
     let daemon = Daemon::start(&site, &site.directory("root"), "r");
     let (peer, port, _) = ask(&site, &daemon, order(1));
     drop(peer);
-    let (mut peer, _, tokens) = ask(&site, &daemon, Order { reverse: true, ..order(1) });
+    let (mut peer, _, tokens) = ask(&site, &daemon, MeasureRequest { reverse: true, ..order(1) });
     peer.say(Message::End);
     drop(tokens);
     for broken in [
-        Order { streams: 0, ..order(1) },
-        Order { streams: 200, ..order(1) },
-        Order { nanos: u64::MAX, ..order(1) },
-        Order { window: Some(ByteCount::new(u64::MAX)), ..order(1) },
-        Order { congestion: Some("../x".into()), ..order(1) },
+        MeasureRequest { streams: 0, ..order(1) },
+        MeasureRequest { streams: 200, ..order(1) },
+        MeasureRequest { nanos: u64::MAX, ..order(1) },
+        MeasureRequest { window: Some(ByteCount::new(u64::MAX)), ..order(1) },
+        MeasureRequest { congestion: Some("../x".into()), ..order(1) },
     ] {
         let mut peer = Peer::connect(&site, &daemon);
         peer.say(Message::Request(Request::new(transfer(), Job::Measure(broken))));

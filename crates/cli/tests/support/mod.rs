@@ -69,7 +69,7 @@ use tempfile::TempDir;
 pub use compare::{assert_no_leftovers, assert_same, leftovers};
 pub use data::{Noise, Shape};
 pub use process::{Ended, Run, Signal, Start, bytes_done};
-pub use ways::{Road, Way};
+pub use ways::{Route, RoutedSite};
 
 /// The program under test.
 pub const ICDC: &str = env!("CARGO_BIN_EXE_icdc");

@@ -9,7 +9,7 @@ use super::{HERE, Site};
 
 /// Where the two ends of a copy are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Route {
     /// Both in one process.
     Local,
     /// The destination at a far end that ssh starts.
@@ -22,30 +22,30 @@ pub enum Way {
     FromDaemon,
 }
 
-impl Way {
+impl Route {
     pub const ALL: [Self; 5] = [Self::Local, Self::Push, Self::Pull, Self::ToDaemon, Self::FromDaemon];
 }
 
 /// A site with everything that one way needs.
-pub struct Road {
+pub struct RoutedSite {
     pub site: Site,
-    pub way: Way,
+    pub route: Route,
     ssh: String,
     daemon: Option<Daemon>,
 }
 
-impl Road {
-    pub fn new(way: Way) -> Self {
+impl RoutedSite {
+    pub fn new(route: Route) -> Self {
         let site = Site::new();
-        let daemon = match way {
-            Way::ToDaemon | Way::FromDaemon => {
+        let daemon = match route {
+            Route::ToDaemon | Route::FromDaemon => {
                 let grant = format!("root=\"{}\",rights=rw,owner=keep", site.root().display());
                 Some(Daemon::named(&site, "daemon", &grant))
             }
             _ => None,
         };
         let ssh = site.ssh();
-        Self { site, way, ssh, daemon }
+        Self { site, route, ssh, daemon }
     }
 
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -54,12 +54,12 @@ impl Road {
 
     /// A path of the site as the source end is addressed.
     pub fn source(&self, name: impl AsRef<Path>) -> OsString {
-        self.address(name.as_ref(), matches!(self.way, Way::Pull), matches!(self.way, Way::FromDaemon))
+        self.address(name.as_ref(), matches!(self.route, Route::Pull), matches!(self.route, Route::FromDaemon))
     }
 
     /// A path of the site as the destination end is addressed.
     pub fn destination(&self, name: impl AsRef<Path>) -> OsString {
-        self.address(name.as_ref(), matches!(self.way, Way::Push), matches!(self.way, Way::ToDaemon))
+        self.address(name.as_ref(), matches!(self.route, Route::Push), matches!(self.route, Route::ToDaemon))
     }
 
     /// Starts a copy between paths of the site.

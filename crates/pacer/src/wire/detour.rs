@@ -8,7 +8,7 @@
 
 use std::fs;
 
-use icdc_netlink::{Family, Link, LinkChange, Order, change_link, link, permanent_neighbours, routes};
+use icdc_netlink::{Family, Link, LinkChange, RoutePosition, change_link, link, permanent_neighbours, routes};
 use icdc_packet::Tap;
 
 use super::error::WireError;
@@ -68,15 +68,15 @@ impl Detour {
         for route in routes(device, Family::V4)? {
             match preferred_metric(route.metric()) {
                 // Behind whoever has that metric already, as before.
-                Some(metric) => route.by(tap, metric).add(Order::Last)?,
-                None => route.by(tap, route.metric()).add(Order::First)?,
+                Some(metric) => route.by(tap, metric).add(RoutePosition::Last)?,
+                None => route.by(tap, route.metric()).add(RoutePosition::First)?,
             }
         }
         // A kernel may be without IPv6.
         let routes = routes(device, Family::V6).unwrap_or_default();
         for route in routes.into_iter().filter(|route| !route.is_link_local()) {
             let metric = if route.metric() == 0 { USUAL_METRIC } else { route.metric() };
-            route.by(tap, preferred_metric(metric).unwrap_or(1)).add(Order::Only)?;
+            route.by(tap, preferred_metric(metric).unwrap_or(1)).add(RoutePosition::Only)?;
         }
         Ok(())
     }

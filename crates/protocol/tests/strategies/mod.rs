@@ -172,11 +172,11 @@ fn job() -> impl Strategy<Value = Job> {
     ]
 }
 
-fn measure_order() -> impl Strategy<Value = measure::Order> {
+fn measure_order() -> impl Strategy<Value = measure::MeasureRequest> {
     let bounds = (1..=MAX_MEASURE_NANOS, 1..=MAX_STREAMS, option::of(1..=MAX_WINDOW));
     let ends = (any::<bool>(), option::of(1..=u64::MAX), rate());
     (ends, bounds, option::of("[a-z0-9_-]{1,15}"), 1..=u16::MAX).prop_map(
-        |((reverse, bytes, rate), (nanos, streams, window), congestion, port)| measure::Order {
+        |((reverse, bytes, rate), (nanos, streams, window), congestion, port)| measure::MeasureRequest {
             reverse,
             nanos,
             bytes: bytes.map(ByteCount::new),

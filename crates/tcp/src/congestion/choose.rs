@@ -12,7 +12,7 @@ use super::ebpf::tell;
 use super::hold::{self, Hold, Taken, held, take};
 use super::names::{find, registered};
 use super::obstacle::obstacle;
-use super::told::Told;
+use super::path_hints::PathHints;
 #[cfg(not(feature = "ebpf"))]
 use super::without::tell;
 use crate::{CongestionError, OptionError, Privileges, allowed_congestion, congestion, info, set_congestion};
@@ -26,8 +26,8 @@ pub struct Chosen {
     pub instead: Option<String>,
     /// Keeps what was loaded for the next socket. This one keeps its algorithm without.
     pub hold: Option<Hold>,
-    /// The algorithm knows what it was to be told.
-    pub is_told: bool,
+    /// The algorithm has received all hints.
+    pub has_hints: bool,
 }
 
 /// The algorithm that finds the rate by itself.
@@ -49,14 +49,14 @@ pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Cho
     // A kernel that has it as a module loads that.
     let refused = match set_congestion(fd, name) {
         Ok(()) => {
-            return Ok(Chosen { name: name.to_owned(), instead: None, hold: ours.and_then(held), is_told: false });
+            return Ok(Chosen { name: name.to_owned(), instead: None, hold: ours.and_then(held), has_hints: false });
         }
         Err(CongestionError::Unknown { .. }) if ours.is_some() => None,
         Err(error @ CongestionError::Unknown { .. }) => return Err(error),
         Err(error) => Some(error.to_string()),
     };
     let reason = match (refused, ours) {
-        (None, Some(algorithm)) => match set_with(privileges, fd, algorithm, Told::default()) {
+        (None, Some(algorithm)) => match set_with(privileges, fd, algorithm, PathHints::default()) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => reason,
         },
@@ -68,7 +68,7 @@ pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Cho
         Err(_) => congestion(fd)?,
     };
     let instead = Some(format!("congestion control {used} is used in place of {name}: {reason}"));
-    Ok(Chosen { name: used, instead, hold: None, is_told: false })
+    Ok(Chosen { name: used, instead, hold: None, has_hints: false })
 }
 
 /// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives
@@ -77,12 +77,12 @@ pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Cho
 ///
 /// # Errors
 /// The socket is none of TCP.
-pub fn choose_best(fd: &impl AsFd, told: Told, privileges: &Privileges) -> Result<Chosen, CongestionError> {
+pub fn choose_best(fd: &impl AsFd, hints: PathHints, privileges: &Privileges) -> Result<Chosen, CongestionError> {
     // The mean is of few packets, and one of them whose acknowledgement was held back for 40 ms is
     // enough to make a short path look long.
     let short = info(fd).is_ok_and(|info| !info.min_rtt.is_zero() && info.min_rtt < SHORT);
     if !short && let Some(algorithm) = find(BEST) {
-        match set_with(privileges, fd, algorithm, told) {
+        match set_with(privileges, fd, algorithm, hints) {
             Ok(chosen) => return Ok(chosen),
             Err(reason) => tracing::info!("congestion control stays what the system gives: {reason}"),
         }
@@ -95,7 +95,7 @@ pub fn choose_best(fd: &impl AsFd, told: Told, privileges: &Privileges) -> Resul
 /// # Errors
 /// The socket is none of TCP.
 pub fn keep(fd: &impl AsFd) -> Result<Chosen, CongestionError> {
-    Ok(Chosen { name: congestion(fd)?, instead: None, hold: None, is_told: false })
+    Ok(Chosen { name: congestion(fd)?, instead: None, hold: None, has_hints: false })
 }
 
 /// Begins to load what [`choose_best`] will soon give to a socket, if it can be had.
@@ -129,7 +129,12 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     if congestion(fd).is_ok_and(|current| current != name) || !registered(algorithm) {
         return false;
     }
-    tell(fd, algorithm, held(algorithm).map(|hold| hold.loaded).as_deref(), &Told { known: Some(known), bundle: None });
+    tell(
+        fd,
+        algorithm,
+        held(algorithm).map(|hold| hold.loaded).as_deref(),
+        &PathHints { known: Some(known), bundle: None },
+    );
     // Only a socket that takes the algorithm asks what is known.
     let anew = set_congestion(fd, PLAIN).and_then(|()| set_congestion(fd, &name));
     if let Err(error) = &anew {
@@ -157,9 +162,9 @@ pub fn choose_in_advance(name: &str, privileges: &Privileges) -> Result<Chosen, 
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
-pub fn set_ours(socket: &impl AsFd, name: &str, told: &Told) -> Result<Taken, String> {
+pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<Taken, String> {
     let algorithm = find(name).ok_or_else(|| format!("icdc has no congestion control {name:?}"))?;
-    take(socket, algorithm, told)
+    take(socket, algorithm, hints)
 }
 
 /// Sets one of ours with these privileges; with those of this process if the helper does not answer.
@@ -167,14 +172,14 @@ fn set_with(
     privileges: &Privileges,
     fd: &impl AsFd,
     algorithm: &'static Algorithm,
-    told: Told,
+    hints: PathHints,
 ) -> Result<Chosen, String> {
     let helper = privileges.helper();
-    let Taken { hold, is_told } = match helper.and_then(|to| to.set_congestion(fd.as_fd(), algorithm.name, &told)) {
-        Some(set) => Taken { hold: None, is_told: set? },
-        None => take(fd, algorithm, &told)?,
+    let Taken { hold, has_hints } = match helper.and_then(|to| to.set_congestion(fd.as_fd(), algorithm.name, &hints)) {
+        Some(set) => Taken { hold: None, has_hints: set? },
+        None => take(fd, algorithm, &hints)?,
     };
-    Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, is_told })
+    Ok(Chosen { name: algorithm.kernel_name(), instead: None, hold, has_hints })
 }
 
 #[cfg(test)]
@@ -213,7 +218,7 @@ mod tests {
     struct Helper(Result<bool, String>);
 
     impl crate::PrivilegedHelper for Helper {
-        fn set_congestion(&self, _: BorrowedFd<'_>, algorithm: &str, _: &Told) -> Option<Result<bool, String>> {
+        fn set_congestion(&self, _: BorrowedFd<'_>, algorithm: &str, _: &PathHints) -> Option<Result<bool, String>> {
             assert_eq!(algorithm, BEST);
             Some(self.0.clone())
         }
@@ -233,10 +238,10 @@ mod tests {
         let kept = congestion(&socket).unwrap();
         let chosen = |answer| {
             let privileges = Privileges::of_helper(Arc::new(Helper(answer)));
-            choose_best(&socket, Told::default(), &privileges).unwrap()
+            choose_best(&socket, PathHints::default(), &privileges).unwrap()
         };
         let (set, refused) = (chosen(Ok(true)), chosen(Err("not here".to_owned())));
-        assert_eq!((set.name, set.is_told, set.hold.is_none()), (find(BEST).unwrap().kernel_name(), true, true));
-        assert_eq!((refused.name, refused.is_told), (kept, false));
+        assert_eq!((set.name, set.has_hints, set.hold.is_none()), (find(BEST).unwrap().kernel_name(), true, true));
+        assert_eq!((refused.name, refused.has_hints), (kept, false));
     }
 }

@@ -10,7 +10,7 @@ use icdc_cc::Algorithm;
 use super::ebpf::{Loaded, load, tell};
 use super::error::LoadError;
 use super::names::registered;
-use super::told::Told;
+use super::path_hints::PathHints;
 #[cfg(not(feature = "ebpf"))]
 use super::without::{Loaded, load, tell};
 use crate::{CongestionError, set_congestion};
@@ -27,7 +27,7 @@ pub struct Taken {
     /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm without.
     pub hold: Option<Hold>,
     /// The algorithm has received all hints.
-    pub is_told: bool,
+    pub has_hints: bool,
 }
 
 /// Attempts, as another process may load or unload the algorithm between the two calls.
@@ -38,24 +38,24 @@ const TRIES: u32 = 20;
 ///
 /// # Errors
 /// Reason for the failure, as a sentence for the user.
-pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, told: &Told) -> Result<Taken, String> {
+pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHints) -> Result<Taken, String> {
     let (mut reason, kernel_name) = (String::new(), algorithm.kernel_name());
-    let tell = |hold: Option<&Hold>| !told.is_nothing() && tell(fd, algorithm, hold.map(|hold| &*hold.loaded), told);
+    let tell = |hold: Option<&Hold>| !hints.is_nothing() && tell(fd, algorithm, hold.map(|hold| &*hold.loaded), hints);
     for _ in 0..TRIES {
         // If this process has loaded it, the next socket will find it as well.
         let hold = held(algorithm);
-        let is_told = registered(algorithm) && tell(hold.as_ref());
+        let has_hints = registered(algorithm) && tell(hold.as_ref());
         match set_congestion(fd, &kernel_name) {
-            Ok(()) => return Ok(Taken { hold, is_told }),
+            Ok(()) => return Ok(Taken { hold, has_hints }),
             Err(CongestionError::Unknown { .. }) => {}
             Err(error) => return Err(error.to_string()),
         }
         match held_or_loaded(algorithm) {
             // What this process holds until the socket has it.
             Ok(hold) => {
-                let is_told = tell(Some(&hold));
+                let has_hints = tell(Some(&hold));
                 match set_congestion(fd, &kernel_name) {
-                    Ok(()) => return Ok(Taken { hold: Some(hold), is_told }),
+                    Ok(()) => return Ok(Taken { hold: Some(hold), has_hints }),
                     Err(error) => reason = error.to_string(),
                 }
             }

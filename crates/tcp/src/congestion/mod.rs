@@ -29,10 +29,10 @@ mod hold;
 mod holder;
 mod names;
 mod obstacle;
+mod path_hints;
 mod pin;
 pub(crate) mod socket_option;
 mod state;
-mod told;
 #[cfg(not(feature = "ebpf"))]
 mod without;
 
@@ -47,10 +47,10 @@ pub use hold::{Hold, Taken};
 pub use holder::Holder;
 pub use names::{find, ours};
 pub use obstacle::{Obstacle, ebpf_obstacle};
+pub use path_hints::{BundleNumber, PathHints};
 #[cfg(feature = "ebpf")]
 pub use pin::prepare as prepare_pins;
 pub use pin::{DIRECTORY as PINS, PinError, Pinned};
 pub use state::{Availability, Listed, list};
-pub use told::{BundleNumber, Told};
 #[cfg(not(feature = "ebpf"))]
 pub use without::{Loaded, load, parameters, unload};

@@ -9,8 +9,8 @@ use super::error::{LoadError, UnloadError};
 use super::holder::Holder;
 use super::names::registered;
 use super::obstacle::{Obstacle, obstacle};
+use super::path_hints::PathHints;
 use super::pin::{self, PinError, Pinned};
-use super::told::Told;
 
 /// An algorithm that this process has loaded; there is none.
 #[derive(Debug)]
@@ -59,6 +59,6 @@ pub(super) fn holder(algorithm: &Algorithm) -> Holder {
 }
 
 /// Stores no hint.
-pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _what: &Told) -> bool {
+pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _what: &PathHints) -> bool {
     false
 }

@@ -58,7 +58,7 @@ use self::disk_rate::DiskQueue;
 use self::intake::Intake;
 use self::names::FileExecutor;
 pub(crate) use self::shared::FEEDBACK;
-pub use self::shared::{Allowed, Order};
+pub use self::shared::{Allowed, ReceiveRequest};
 use self::shared::{Counters, Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
@@ -114,7 +114,7 @@ pub struct Received {
 pub fn run(
     link: Link,
     joining: Joining<'_>,
-    order: &Order<'_>,
+    order: &ReceiveRequest<'_>,
     account: &Account,
     events: &EventSink,
     stop: &StopSignal,
@@ -131,7 +131,7 @@ pub fn run(
 fn receive(
     link: Link,
     joining: Joining<'_>,
-    order: &Order<'_>,
+    order: &ReceiveRequest<'_>,
     account: &Account,
     events: &EventSink,
     stop: &StopSignal,

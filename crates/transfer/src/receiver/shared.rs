@@ -37,7 +37,7 @@ pub(crate) const FEEDBACK: Span = Span::from_millis(100);
 
 /// Request of a receiving session: destination and options.
 #[derive(Clone, Copy)]
-pub struct Order<'a> {
+pub struct ReceiveRequest<'a> {
     /// The run that the session is part of.
     pub transfer: TransferId,
     /// Tree in which the destination is resolved.
@@ -74,7 +74,7 @@ pub(super) enum Reply {
 
 /// State that a session's threads share.
 pub(super) struct Shared<'a> {
-    pub(super) order: Order<'a>,
+    pub(super) order: ReceiveRequest<'a>,
     pub(super) options: &'a ReceiveOptions,
     pub(super) pool: BlockPool,
     pub(super) waiting: DiskQueue,

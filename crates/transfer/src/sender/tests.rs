@@ -42,7 +42,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let silent: EventSink = Arc::new(|_| {});
     let (sending, receiving) = (Account::new(clock::now()), Account::new(clock::now()));
     let stop = StopSignal::new();
-    let order = receiver::Order {
+    let order = receiver::ReceiveRequest {
         transfer: [1; 16],
         tree: &tree,
         destination: b"copy",

@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use super::load::Loaded;
 use super::registered;
 use crate::clock;
-use crate::congestion::told::Told;
+use crate::congestion::path_hints::PathHints;
 
 /// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
 const HINTS: &str = "icdc_hints";
@@ -21,9 +21,14 @@ const YOUNG: Span = Span::from_secs(1);
 
 /// Stores a hint for the socket `fd`; true if it was stored. An algorithm without a map for hints
 /// gets none, and one that another process has loaded only if this process may access its map.
-pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded: Option<&Loaded>, what: &Told) -> bool {
+pub(in crate::congestion) fn tell(
+    fd: &impl AsFd,
+    algorithm: &Algorithm,
+    loaded: Option<&Loaded>,
+    what: &PathHints,
+) -> bool {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
-    let told = match loaded {
+    let hints = match loaded {
         Some(loaded) => loaded
             .object()
             .maps()
@@ -31,19 +36,19 @@ pub(in crate::congestion) fn tell(fd: &impl AsFd, algorithm: &Algorithm, loaded:
             .map(|map| map.update(&key, &value(what), MapFlags::empty())),
         None => of_registered(algorithm).map(|map| map.update(&key, &value(what), MapFlags::empty())),
     };
-    if let Some(Err(error)) = &told {
-        tracing::debug!("{} is told nothing of a socket: {}", algorithm.name, super::text(error));
+    if let Some(Err(error)) = &hints {
+        tracing::debug!("{} is hints nothing of a socket: {}", algorithm.name, super::text(error));
     }
-    matches!(told, Some(Ok(())))
+    matches!(hints, Some(Ok(())))
 }
 
 /// `struct socket_hint`: kilobytes per second, microseconds, and a number.
-fn value(told: &Told) -> [u8; 12] {
-    let known = told.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
+fn value(hints: &PathHints) -> [u8; 12] {
+    let known = hints.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
     let [rate, round_trip] = known.unwrap_or_default().map(|word| u32::try_from(word).unwrap_or(u32::MAX));
     let mut value = [0; 12];
     for (bytes, word) in
-        value.chunks_exact_mut(4).zip([rate, round_trip, told.bundle.map_or(0, |bundle| bundle.number().get())])
+        value.chunks_exact_mut(4).zip([rate, round_trip, hints.bundle.map_or(0, |bundle| bundle.number().get())])
     {
         bytes.copy_from_slice(&word.to_ne_bytes());
     }
@@ -84,7 +89,7 @@ mod tests {
     fn the_value_is_in_the_algorithm_s_units() {
         let known = Resumption { rate: Rate::from_bits_per_second(915_000_000), round_trip: Span::from_millis(300) };
         let words = |known| {
-            let value = value(&Told { known: Some(known), bundle: None });
+            let value = value(&PathHints { known: Some(known), bundle: None });
             let word = |at: usize| u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
             [word(0), word(4), word(8)]
         };
@@ -92,6 +97,6 @@ mod tests {
         let endless = Resumption { rate: Rate::MAX, round_trip: Span::MAX };
         assert_eq!(words(endless), [u32::MAX, u32::MAX, 0]);
         let bundle = BundleNumber::random();
-        assert_eq!(value(&Told { known: None, bundle: Some(bundle) })[8..], bundle.number().get().to_ne_bytes());
+        assert_eq!(value(&PathHints { known: None, bundle: Some(bundle) })[8..], bundle.number().get().to_ne_bytes());
     }
 }

@@ -7,14 +7,14 @@ use icdc_rate::known_paths::Resumption;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct PathHints {
     /// What earlier connections knew of the path.
     pub known: Option<Resumption>,
     /// The bundle that it belongs to.
     pub bundle: Option<BundleNumber>,
 }
 
-impl Told {
+impl PathHints {
     pub(super) fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
