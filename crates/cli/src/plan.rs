@@ -92,38 +92,9 @@ impl CopyPlan {
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
+        let (send, receive) = (sending(&arguments), receiving(&arguments));
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
-        options.send = SendOptions {
-            exclude: arguments.exclude,
-            preserve: arguments.preserve,
-            rate: arguments.rate.0,
-            congestion: arguments.cc.0,
-            streams: arguments.streams.0,
-            dry_run: arguments.dry_run,
-            buffered: arguments.buffered,
-            diskless: None,
-        };
-        options.receive = ReceiveOptions {
-            verify: arguments.verify,
-            resume: !arguments.no_resume,
-            existing: match (arguments.update, arguments.skip_equal) {
-                (true, _) => Existing::Update,
-                (false, true) => Existing::SkipEqual,
-                (false, false) => Existing::Replace,
-            },
-            if_running: match arguments.if_running {
-                IfRunningMode::Wait => IfRunning::Wait,
-                IfRunningMode::Skip => IfRunning::Skip,
-                IfRunningMode::Fail => IfRunning::Fail,
-            },
-            mkpath: arguments.mkpath,
-            preserve: arguments.preserve,
-            ring: arguments.ring,
-            dry_run: arguments.dry_run,
-            buffered: arguments.buffered,
-            diskless: None,
-            place: None,
-        };
+        (options.send, options.receive) = (send, receive);
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
         let output = Output {
@@ -140,6 +111,45 @@ impl CopyPlan {
             summary: !arguments.quiet,
         };
         Ok(Self { sources, destination, options, output, reporting: arguments.reporting })
+    }
+}
+
+/// Options of the sending end.
+fn sending(arguments: &CopyArguments) -> SendOptions {
+    SendOptions {
+        exclude: arguments.exclude.clone(),
+        preserve: arguments.preserve,
+        rate: arguments.rate.0,
+        congestion: arguments.cc.0.clone(),
+        streams: arguments.streams.0,
+        dry_run: arguments.dry_run,
+        buffered: arguments.buffered,
+        diskless: None,
+    }
+}
+
+/// Options of the receiving end.
+fn receiving(arguments: &CopyArguments) -> ReceiveOptions {
+    ReceiveOptions {
+        verify: arguments.verify,
+        resume: !arguments.no_resume,
+        existing: match (arguments.update, arguments.skip_equal) {
+            (true, _) => Existing::Update,
+            (false, true) => Existing::SkipEqual,
+            (false, false) => Existing::Replace,
+        },
+        if_running: match arguments.if_running {
+            IfRunningMode::Wait => IfRunning::Wait,
+            IfRunningMode::Skip => IfRunning::Skip,
+            IfRunningMode::Fail => IfRunning::Fail,
+        },
+        mkpath: arguments.mkpath,
+        preserve: arguments.preserve,
+        ring: arguments.ring,
+        dry_run: arguments.dry_run,
+        buffered: arguments.buffered,
+        diskless: None,
+        place: None,
     }
 }
 
@@ -174,7 +184,7 @@ fn refuse_on_reaching(arguments: &ConnectionArguments, hosts: Hosts) -> anyhow::
         let Some(mismatch) = concern(key).mismatch(hosts, &arguments.via) else { continue };
         bail!(match (key, mismatch) {
             ("send-self", _) => {
-                "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST:PATH, or leave it out"
+                "--send-self is for hosts that ssh reaches, and none is named; write [USER@]HOST, or leave it out"
             }
             ("via", Mismatch::RouteForSsh) => {
                 "--via back and --via ssh are for hosts that ssh reaches; write [USER@]HOST, or leave it out for a daemon"

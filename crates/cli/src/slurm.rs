@@ -126,22 +126,9 @@ fn submit(
     write(&scripts.join("shard.sh"), &shard_script(&copy))?;
     write(&scripts.join("join.sh"), &format!("#!/bin/sh\nexec {join}\n"))?;
 
-    let text = |path: PathBuf| path.to_str().map(str::to_owned).context("sbatch needs names in UTF-8");
-    let output =
-        |name: &str| Ok::<_, anyhow::Error>(format!("--output={}", text(scripts.join(name))?.replace('%', "%%")));
-    let mut array = vec!["--parsable".to_owned(), "--job-name=icdc-shards".into()];
-    array.push(format!("--array={}%{}", ranges(&left), arguments.nodes));
-    array.extend(["--requeue".into(), format!("--signal=B:USR1@{NOTICE}"), "--open-mode=append".into()]);
-    array.push(format!("{}-%a.log", output("shard")?));
-    array.extend(options.sbatch.iter().cloned());
-    array.push(text(scripts.join("shard.sh"))?);
-    let join = |after: &str| {
-        let mut join = vec!["--parsable".to_owned(), "--job-name=icdc-join".into(), "--open-mode=append".into()];
-        join.extend([format!("--dependency=afterany:{after}"), output("join.log")?]);
-        join.extend(options.sbatch.iter().cloned());
-        join.push(text(scripts.join("join.sh"))?);
-        Ok::<_, anyhow::Error>(join)
-    };
+    let commands = Commands { options, scripts: &scripts };
+    let array = commands.array(&left, arguments.nodes)?;
+    let join = |after: &str| commands.join(after);
 
     if arguments.dry_run {
         if !left.is_empty() {
@@ -174,6 +161,45 @@ fn submit(
     ));
     console.result(&format!("to follow: icdc plan status {}; logs are in {}", directory.display(), scripts.display()));
     Ok(())
+}
+
+/// Command lines of sbatch.
+struct Commands<'a> {
+    options: &'a Options,
+    /// Directory of the scripts and logs.
+    scripts: &'a Path,
+}
+
+impl Commands<'_> {
+    /// The array of jobs that copies the shards `left`, on at most `nodes` nodes at a time.
+    fn array(&self, left: &[u32], nodes: u32) -> anyhow::Result<Vec<String>> {
+        let mut array = vec!["--parsable".to_owned(), "--job-name=icdc-shards".into()];
+        array.push(format!("--array={}%{nodes}", ranges(left)));
+        array.extend(["--requeue".into(), format!("--signal=B:USR1@{NOTICE}"), "--open-mode=append".into()]);
+        array.push(format!("{}-%a.log", self.output("shard")?));
+        array.extend(self.options.sbatch.iter().cloned());
+        array.push(text(self.scripts.join("shard.sh"))?);
+        Ok(array)
+    }
+
+    /// The job that joins the shards once the job `after` has ended.
+    fn join(&self, after: &str) -> anyhow::Result<Vec<String>> {
+        let mut join = vec!["--parsable".to_owned(), "--job-name=icdc-join".into(), "--open-mode=append".into()];
+        join.extend([format!("--dependency=afterany:{after}"), self.output("join.log")?]);
+        join.extend(self.options.sbatch.iter().cloned());
+        join.push(text(self.scripts.join("join.sh"))?);
+        Ok(join)
+    }
+
+    /// The option that names a log; sbatch takes `%` for the begin of a pattern.
+    fn output(&self, name: &str) -> anyhow::Result<String> {
+        Ok(format!("--output={}", text(self.scripts.join(name))?.replace('%', "%%")))
+    }
+}
+
+/// A path as sbatch takes it.
+fn text(path: PathBuf) -> anyhow::Result<String> {
+    path.to_str().map(str::to_owned).context("sbatch needs names in UTF-8")
 }
 
 /// Shards that are not copied.

@@ -21,6 +21,7 @@
 
 pub mod between;
 pub mod connect;
+mod connection_counts;
 mod copy;
 mod error;
 mod failure_kind;

@@ -1,10 +1,11 @@
 //! System calls that a process of icdc never makes, refused by seccomp.
 //!
-//! The list says what is refused, not what is allowed: the C library and the allocator choose their calls by
-//! release, and a call that is missed in a list of allowed ones breaks copies. What is refused leads to other
-//! processes, to other programs, to the kernel's own configuration, or to namespaces, where most of the kernel
-//! opens to users without rights. Calls within an `io_uring` pass no filter: of those that are refused, sockets can be
-//! made, bound and connected there, which Landlock refuses for TCP, since Linux 6.7.
+//! The list says what is refused, not what is allowed: the C library and the allocator choose their
+//! calls by release, and a call that is missed in a list of allowed ones breaks copies. What is
+//! refused leads to other processes, to other programs, to the kernel's own configuration, or to
+//! namespaces, where most of the kernel opens to users without rights. Calls within an `io_uring`
+//! pass no filter: of those that are refused, sockets can be made, bound and connected there, which
+//! Landlock refuses for TCP, since Linux 6.7.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ pub enum Process {
     Loading,
 }
 
-/// Refuses this thread and all others of the process what they never need, from now on. Where the kernel has no such
-/// filters, that is logged and nothing changes.
+/// Refuses this thread and all others of the process what they never need, from now on. Where the
+/// kernel has no such filters, that is logged and nothing changes.
 pub fn refuse_for(process: Process) {
     let applied = filters(process).map_err(|error| error.to_string()).and_then(|filters| {
         filters.iter().try_for_each(|filter| apply_filter_all_threads(filter).map_err(|error| error.to_string()))
@@ -70,12 +71,14 @@ fn program(rules: Rules, answer: i32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, answer, processor)?.try_into()
 }
 
-/// Rules that hold for calls by the x32 convention as well, which kernels for x86-64 may have beside the usual one.
+/// Rules that hold for calls by the x32 convention as well, which kernels for x86-64 may have
+/// beside the usual one.
 fn with_x32(rules: Rules) -> Rules {
     /// `__X32_SYSCALL_BIT`.
     const X32: i64 = 0x4000_0000;
-    /// Those that have numbers of their own there: `execve`, `ptrace`, `kexec_load`, `process_vm_readv`,
-    /// `process_vm_writev`, `execveat` (arch/x86/entry/syscalls/syscall_64.tbl).
+    /// Those that have numbers of their own there: `execve`, `ptrace`, `kexec_load`,
+    /// `process_vm_readv`, `process_vm_writev`, `execveat`
+    /// (arch/x86/entry/syscalls/syscall_64.tbl).
     const OWN: [i64; 6] = [520, 521, 528, 539, 540, 545];
     if cfg!(not(target_arch = "x86_64")) {
         return rules;

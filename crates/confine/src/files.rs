@@ -1,8 +1,8 @@
 //! Files that a thread may still open, by Landlock.
 //!
-//! It decides when a file is opened, made, renamed or removed, by whatever call, `io_uring` included. What is
-//! open already, and descriptors that only name a place (`O_PATH`), stay usable. So do calls that ask for or
-//! change attributes of what the process can name.
+//! It decides when a file is opened, made, renamed or removed, by whatever call, `io_uring`
+//! included. What is open already, and descriptors that only name a place (`O_PATH`), stay usable.
+//! So do calls that ask for or change attributes of what the process can name.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 
 /// Rights that are refused unless a rule grants them. Kernels that know fewer refuse fewer.
 const HANDLED: ABI = ABI::V3;
-/// The first version that can allow hard links and renames between directories. The one before it refuses all
-/// of them, which a copy cannot do without.
+/// The first version that can allow hard links and renames between directories. The one before it
+/// refuses all of them, which a copy cannot do without.
 const LEAST: u8 = 2;
-/// Directories with what ends ask the kernel for: limits, socket buffers, memory, processors, network devices,
-/// types for eBPF. Nobody can write there beneath these rules.
+/// Directories with what ends ask the kernel for: limits, socket buffers, memory, processors,
+/// network devices, types for eBPF. Nobody can write there beneath these rules.
 const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
 /// Directories with what it takes to resolve host names.
 const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
@@ -51,8 +51,8 @@ impl Files {
         OF_NAMES.iter().fold(self, |files, path| files.read_path(Path::new(path)))
     }
 
-    /// For a process whose connections are all handed to it: it opens no further ones, and reaches no other
-    /// process by a signal or an abstract socket.
+    /// For a process whose connections are all handed to it: it opens no further ones, and reaches
+    /// no other process by a signal or an abstract socket.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.is_alone = true;
@@ -71,8 +71,8 @@ impl Files {
         self.with_path(path, Self::read)
     }
 
-    /// Also everything beneath this directory, to read and to change: no devices, sockets or pipes are made
-    /// there, and nothing is executed.
+    /// Also everything beneath this directory, to read and to change: no devices, sockets or pipes
+    /// are made there, and nothing is executed.
     #[must_use]
     pub fn change(self, place: &impl AsFd) -> Self {
         self.allow(place.as_fd(), CHANGE)
@@ -104,8 +104,8 @@ impl Files {
         self
     }
 
-    /// Confines this thread, and those that it starts from now on. Without Landlock, or if the kernel refuses,
-    /// that is logged and nothing changes: it is a second line of defence.
+    /// Confines this thread, and those that it starts from now on. Without Landlock, or if the
+    /// kernel refuses, that is logged and nothing changes: it is a second line of defence.
     pub fn enforce(&self) {
         let enforced = match obstacle() {
             Some(why) => Err(why.to_owned()),
@@ -135,7 +135,8 @@ const CHANGE: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
 });
 
-/// The version of Landlock that this kernel has, as far as this program knows versions; 0 without any.
+/// The version of Landlock that this kernel has, as far as this program knows versions; 0 without
+/// any.
 #[must_use]
 pub fn version() -> u8 {
     static VERSION: OnceLock<u8> = OnceLock::new();

@@ -1,6 +1,6 @@
-//! Limits that an end of a copy sets to itself before it takes anything from the other end: files that its
-//! threads may still open (Landlock), and system calls that its process may still make (seccomp). Neither can
-//! be undone. A kernel that lacks one of them does without it.
+//! Limits that an end of a copy sets to itself before it takes anything from the other end: files
+//! that its threads may still open (Landlock), and system calls that its process may still make
+//! (seccomp). Neither can be undone. A kernel that lacks one of them does without it.
 //!
 //! ```
 //! use icdc_confine::files::Files;

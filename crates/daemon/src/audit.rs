@@ -1,9 +1,9 @@
 //! The audit log: who did what, from where, and how it ended, as one line of JSON for each event.
 //!
-//! A line is written at once and by one call, so that it is kept however the daemon ends. Once a second the file is
-//! synchronized, in case the host fails. A file that has become too long is rotated. Another daemon may do that as
-//! well, one that ends with its last sessions or the next one: a file that was moved away is replaced by the one that is
-//! there now.
+//! A line is written at once and by one call, so that it is kept however the daemon ends. Once a
+//! second the file is synchronized, in case the host fails. A file that has become too long is
+//! rotated. Another daemon may do that as well, one that ends with its last sessions or the next
+//! one: a file that was moved away is replaced by the one that is there now.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -191,8 +191,8 @@ impl Audit {
         }
     }
 
-    /// Makes durable what was written. A thread that still waits for a disk when the process ends would be killed by
-    /// the service manager, which tells operators so.
+    /// Makes durable what was written. A thread that still waits for a disk when the process ends
+    /// would be killed by the service manager, which tells operators so.
     pub(crate) fn close(&self) {
         self.over.request();
         let thread = self.synchronizing.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -334,7 +334,8 @@ impl Sink {
     }
 }
 
-/// Opens a log for what is added to its end; nobody but the daemon's user and its group may read it.
+/// Opens a log for what is added to its end; nobody but the daemon's user and its group may read
+/// it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
     OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)

@@ -58,8 +58,8 @@ fn no_rights(what: &str) -> Refusal {
     Refusal::new(RefusalKind::NotAllowed, reason)
 }
 
-/// Whether a job is the admitted one; from the second session on a run resumes, in the place that
-/// the first one has found, whatever was asked first.
+/// Whether a job is the admitted one. A receiving job may differ in `resume` and `place`: later
+/// sessions of a run resume where the first one has found its place.
 fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
     let mut job = job.clone();
     if let (Transfer::Receive { options, .. }, Transfer::Receive { options: admitted, .. }) = (&mut job, admitted) {

@@ -21,10 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use icdc_client::connect::greeting;
+use icdc_client::forward;
 use icdc_confine::calls;
 use icdc_link::{Inlet, Link, LinkError, Outlet, receive, stdio_link};
 use icdc_protocol::message::{Bootstrap, FarTask, Listening, Refusal, RefusalKind};
 use icdc_protocol::{Features, Message, Ports, Versions};
+use icdc_session_process::{AllowedCongestion, Ended, Rights, Root, Sessions, drive_once};
 use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_trust::{Access, Identity, PublicKey, server_config};
@@ -37,10 +40,6 @@ use crate::connect_back::Connector;
 use crate::granted::{Granted, Scope};
 use crate::guard::{Guard, Limits, Service};
 use crate::request::{InThisProcess, serve_connection};
-use icdc_client::connect::greeting;
-use icdc_client::forward;
-use icdc_session_process::Ended;
-use icdc_session_process::{AllowedCongestion, Rights, Root, Sessions, drive_once};
 
 /// Time limit for the first connection: longer than the starting end waits for one more login by
 /// ssh, for which the user may have to type a password.

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! [`far_end()`] has the same guard and the same steps for the one key of whoever started it, and
-//! runs the session in its own process. `daemon.rs` is the life of a daemon: configuration, reload,
-//! handover to the next daemon (`succession.rs`), drain.
+//! runs the session in its own process. `lifecycle.rs` is the life of a daemon: configuration,
+//! reload, handover to the next daemon (`succession.rs`), drain.
 
 #![forbid(unsafe_code)]
 
@@ -26,10 +26,10 @@ mod authorize;
 mod capabilities;
 mod config;
 mod connect_back;
-mod daemon;
 mod far_end;
 mod granted;
 mod guard;
+mod lifecycle;
 mod privileged_helper;
 mod request;
 mod service;
@@ -39,7 +39,7 @@ mod supervisor;
 
 pub use audit::{AuditConfig, AuditPlace, WhenFull};
 pub use config::{Listeners, Notice, Observers, OperatorRequests, ServeConfig};
-pub use daemon::{Prepared, ServeError};
 pub use far_end::{FarEndError, far_end};
+pub use lifecycle::{Prepared, ServeError};
 pub use session_end::{EndSink, SessionEnd};
 pub use succession::Inheritance;

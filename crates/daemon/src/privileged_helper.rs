@@ -97,8 +97,8 @@ fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongesti
             Content::Congestion(Err(format!("the daemon does not load {algorithm} (icdc serve --allow-cc)")))
         }
         HelpRequest::Congestion { algorithm, known, bundle } => {
-            let told = PathHints { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
-            let taken = congestion::set_ours(stream, &algorithm, &told);
+            let hints = PathHints { known: known.map(Resumption::from), bundle: bundle.map(BundleNumber::of_number) };
+            let taken = congestion::set_ours(stream, &algorithm, &hints);
             Content::Congestion(taken.map(|Taken { hold, has_hints }| {
                 if holds.is_empty() {
                     holds.extend(hold);

@@ -6,7 +6,9 @@ use icdc_link::{Link, LinkError};
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Job, Message, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
-use icdc_session_process::{Ended, Part, Registered, Sessions, User, Work, conclude, diskless, refuse, run_session};
+use icdc_session_process::{
+    Ended, Part, Registered, RunningSession, Sessions, User, Work, conclude, diskless, refuse, run_session,
+};
 use icdc_stop::StopSignal;
 use icdc_transfer::FurtherLink;
 use icdc_trust::PublicKey;
@@ -66,8 +68,8 @@ pub(crate) struct InThisProcess;
 
 impl Runner for InThisProcess {
     fn run(&self, session: Session<'_>) -> Ended {
-        let Session { link, request, granted, sessions, registered, work } = session;
-        run_session(link, request, &granted.rights, sessions, &registered, work)
+        let Session { link, request, granted, registered, work, .. } = session;
+        run_session(link, request, RunningSession { rights: &granted.rights, registered: &registered, work })
     }
 }
 
@@ -111,7 +113,7 @@ pub(crate) fn serve_connection(
     tracing::debug!(peer = %link.control.peer(), label = %granted.label, ?version, job, "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
-        Ok(()) => dispatch(request, link, granted, sessions, stop, (runner, &answered.work)),
+        Ok(()) => dispatch(request, link, &Served { granted, sessions, stop, runner, work: &answered.work }),
     };
     answered
 }
@@ -126,15 +128,18 @@ fn note_paths(job: &Job, work: &Work) {
     }
 }
 
+/// Everything that an authorized connection is served with.
+struct Served<'a> {
+    granted: &'a Granted,
+    sessions: &'a Sessions,
+    stop: &'a StopSignal,
+    runner: &'a dyn Runner,
+    work: &'a Work,
+}
+
 /// Hands an authorized request to the session that it joins, or registers a new one and has it run.
-fn dispatch(
-    request: Request,
-    link: Link,
-    granted: &Granted,
-    sessions: &Sessions,
-    stop: &StopSignal,
-    (runner, work): (&dyn Runner, &Work),
-) -> Ended {
+fn dispatch(request: Request, link: Link, served: &Served<'_>) -> Ended {
+    let Served { granted, sessions, stop, runner, work } = *served;
     match request.job {
         Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
             Ok(()) => Ended::Joined,

@@ -14,7 +14,7 @@ use icdc_tcp::clock;
 use icdc_trust::{Identity, PublicKey, server_config};
 use icdc_units::{ByteCount, Span, Time, hexadecimal};
 
-use crate::admission::refused::{RefusedByKey, RefusedLines};
+use crate::admission::refusal_log_limit::{RefusedByKey, RefusedLines};
 use crate::admission::{Admission, Denied, reason_of};
 use crate::audit::{Audit, Line};
 use crate::authorize::job_name;

@@ -1,5 +1,5 @@
-//! The report of a session that has ended: its last line in the audit log, whether there is a log or
-//! not.
+//! The report of a session that has ended: its last line in the audit log, whether there is a log
+//! or not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -77,7 +77,8 @@ impl SessionEnd {
     }
 }
 
-/// The line with its time; without what a session's process has told, if that is more than any does.
+/// The line with its time; without what a session's process has told, if that is more than any
+/// does.
 fn json(line: &Line<'_>) -> String {
     let time = format!("{:.3}", jiff::Timestamp::now());
     // Plain data with text as keys.

@@ -16,6 +16,9 @@ use icdc_link::{HandedOver, Link, LinkControl};
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
 use icdc_scitags::{Flows, Marker};
+use icdc_session_process::channel::{Channel, Received};
+use icdc_session_process::messages::{self, Instruction, Report};
+use icdc_session_process::{Done, Ended, Registered, Rights, refuse};
 use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::clock;
 use icdc_transfer::FurtherLink;
@@ -24,10 +27,6 @@ use icdc_units::{ByteCount, Span};
 use crate::granted::Granted;
 use crate::privileged_helper::{self, Provided};
 use crate::request::Session;
-use icdc_session_process::Rights;
-use icdc_session_process::channel::{Channel, Received};
-use icdc_session_process::messages::{self, Instruction, Report};
-use icdc_session_process::{Done, Ended, Registered, refuse};
 
 /// Time limit for a process to end after its last report.
 const FAREWELL: Span = Span::from_secs(5);
@@ -71,7 +70,7 @@ impl Workers {
     /// Runs a session whose request was authorized, in a process of its own, to its end.
     pub(crate) fn run(&self, session: Session<'_>, observer: SessionObserver<'_>) -> Ended {
         let Session { link, request, granted, sessions, registered, .. } = session;
-        let (control, help, child) = match self.start(granted) {
+        let (control, help, mut process) = match self.start(granted) {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!("no process for a session: {error}");
@@ -80,7 +79,6 @@ impl Workers {
                 return refuse(link, Refusal::new(RefusalKind::Internal, reason));
             }
         };
-        let mut process = Process(child);
         let mut supervised =
             Supervised { control, help, connections: Connections::default(), flows: self.flows(&request.job) };
         let provided = Provided {
@@ -113,7 +111,7 @@ impl Workers {
     }
 
     /// A process that runs as the user of these rights, with its channels.
-    fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, ChildProcess)> {
+    fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, Process)> {
         let (control, far_control) = Channel::pair()?;
         let (help, far_help) = Channel::pair()?;
         let (program, arguments) = self.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
@@ -125,8 +123,9 @@ impl Workers {
             .stdin(Stdio::from(OwnedFd::from(far_control)))
             .stdout(Stdio::null())
             .spawn()?;
+        let process = Process(ChildProcess::new(child));
         control.send(&Instruction::Become(granted.acting.as_deref().cloned()), Some(UnixStream::as_fd(&far_help)))?;
-        Ok((Arc::new(control), help, ChildProcess::new(child)))
+        Ok((Arc::new(control), help, process))
     }
 }
 
@@ -337,7 +336,7 @@ fn how(status: ExitStatus) -> String {
 struct Process(ChildProcess);
 
 impl Process {
-    /// Waits for its end, which its last word has announced, and ends it otherwise.
+    /// Waits for its end, which its last report has announced, and ends it otherwise.
     fn end(&mut self) -> io::Result<ExitStatus> {
         for _ in 0..2 {
             if let Some(status) = self.0.wait_for(FAREWELL)? {

@@ -156,7 +156,7 @@ impl Streams<'_> {
                 self.read();
             }
             // A command that prints without a pause must not delay the check for its end.
-            if patience > Span::ZERO || self.printed.is_cut {
+            if patience > Span::ZERO || !others.is_empty() || self.printed.is_cut {
                 return;
             }
         }

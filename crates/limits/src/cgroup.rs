@@ -1,5 +1,5 @@
-//! The control group of this process and those above it: of the second version, or of the first, which has a tree
-//! of groups for each controller.
+//! The control group of this process and those above it: of the second version, or of the first,
+//! which has a tree of groups for each controller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Groups above one another that are looked at.
 const MOST: usize = 64;
 
-/// Directories of the groups that limit this process by `controller`, from its own upwards; none where they cannot
-/// be seen.
+/// Directories of the groups that limit this process by `controller`, from its own upwards; none
+/// where they cannot be seen.
 pub(crate) fn own_and_above(controller: &str) -> Vec<PathBuf> {
     let (Ok(mounts), Ok(own)) = (fs::read_to_string("/proc/self/mounts"), fs::read_to_string("/proc/self/cgroup"))
     else {

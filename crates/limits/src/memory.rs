@@ -27,7 +27,8 @@ pub struct OfGroup {
     pub group: PathBuf,
     /// The limit in bytes.
     pub most: ByteCount,
-    /// Bytes below the limit that are free; memory that the kernel can reclaim at once counts as free.
+    /// Bytes below the limit that are free; memory that the kernel can reclaim at once counts as
+    /// free.
     pub left: ByteCount,
 }
 
@@ -48,10 +49,12 @@ pub fn of_process() -> Option<OfProcess> {
     bounds.into_iter().flatten().min_by_key(|bound| bound.left)
 }
 
-/// Memory that other threads of the process may have given back between a refusal and a look at what is left.
+/// Memory that other threads of the process may have given back between a refusal and a look at
+/// what is left.
 pub(crate) const GIVEN_BACK: ByteCount = ByteCount::from_mib(64);
 
-/// Why so much memory could not be had, which `cause` says: the limit that leaves less, if it is one.
+/// Why so much memory could not be had, which `cause` says: the limit that leaves less, if it is
+/// one.
 #[must_use]
 pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed + GIVEN_BACK) {
@@ -98,16 +101,16 @@ fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
     limits.min().map(ByteCount::new)
 }
 
-/// The tightest limit in bytes of all: of this process, and of the control groups that it is in, of either
-/// version. `None` where none is set.
+/// The tightest limit in bytes of all: of this process, and of the control groups that it is in, of
+/// either version. `None` where none is set.
 #[must_use]
 pub fn tightest() -> Option<ByteCount> {
     let own = of_process().map(|found| found.most);
     [own, tightest_group(LIMITS).map(|(_, most)| most)].into_iter().flatten().min()
 }
 
-/// Makes sure that the control groups which this process is in may have so much memory: beyond that, the kernel ends
-/// a process instead of refusing memory.
+/// Makes sure that the control groups which this process is in may have so much memory: beyond
+/// that, the kernel ends a process instead of refusing memory.
 ///
 /// # Errors
 /// The group that may not.

@@ -11,7 +11,8 @@ use rustix::process::{Resource, getrlimit, getuid};
 use crate::cgroup;
 use crate::memory;
 
-/// Threads of a process that may end between the refusal of a further one and a look at their number.
+/// Threads of a process that may end between the refusal of a further one and a look at their
+/// number.
 const JUST_ENDED: u64 = 32;
 
 /// A thread cannot be started.

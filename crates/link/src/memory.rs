@@ -162,7 +162,7 @@ struct MemoryInlet {
 impl Inlet for MemoryInlet {
     fn receive(&mut self, _pool: &BlockPool) -> Result<Parcel, LinkError> {
         let parcel = select_biased! {
-            recv(self.end.stopped) -> _ => self.after_the_stop(),
+            recv(self.end.stopped) -> _ => self.receive_after_stop(),
             recv(self.receiver) -> parcel => parcel.map_err(|_| LinkError::Closed),
         }?;
         self.end.wire.received[self.end.index()].fetch_add(parcel.payload_length() as u64, Ordering::Relaxed);
@@ -171,9 +171,9 @@ impl Inlet for MemoryInlet {
 }
 
 impl MemoryInlet {
-    /// Messages that the peer sent before it stopped the link still arrive, as they would over a
-    /// socket.
-    fn after_the_stop(&self) -> Result<Parcel, LinkError> {
+    /// [`LinkError::Stopped`] if this end has stopped the link; else a message that the peer sent
+    /// before it stopped, as it would arrive over a socket, or the reason once there is none.
+    fn receive_after_stop(&self) -> Result<Parcel, LinkError> {
         match self.end.reason() {
             LinkError::Stopped => Err(LinkError::Stopped),
             reason => self.receiver.try_recv().map_err(|_| reason),

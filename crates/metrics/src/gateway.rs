@@ -93,11 +93,13 @@ impl FromStr for Gateway {
 
     fn from_str(text: &str) -> Result<Self, GatewayError> {
         // `Uri` drops a fragment, and takes more characters in a path than RFC 3986.
+        if text.starts_with("https:") {
+            return Err(GatewayError::Tls);
+        }
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['?', '#', '"', '\\']);
         let uri: Uri = Some(text).filter(|_| is_plain).and_then(|text| text.parse().ok()).ok_or(GatewayError::Form)?;
         let authority = uri.authority().ok_or(GatewayError::Form)?;
         match uri.scheme_str() {
-            Some("https") => return Err(GatewayError::Tls),
             Some("http") if authority.as_str().contains('@') => return Err(GatewayError::Login),
             Some("http") if !authority.host().is_empty() => {}
             _ => return Err(GatewayError::Form),

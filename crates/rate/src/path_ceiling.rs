@@ -151,6 +151,7 @@ const SHORTEST_STANDING_QUEUE: Span = Span::from_millis(2);
 const DELIVERY_WINDOW: Ratio = Ratio::new(1, 4);
 /// Longest window of the greatest delivery rate. Chosen: no test fails at 50 ms and 200 ms.
 const LONGEST_DELIVERY_WINDOW: Span = Span::from_millis(100);
+
 /// State of the search for the path's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {

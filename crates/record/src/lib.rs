@@ -17,11 +17,11 @@
 //! | [`opener`] | the receiving direction: records out of what arrives in any pieces |
 //! | [`error`] | why a record is not believed |
 //!
-//! A key update (RFC 8446 section 4.6.3) of what is sent is begun by [`Sealer`] in front of the next
-//! record of data, when the key has sealed as many records as it may or the peer has asked for it;
-//! one of what arrives is found by [`Opener`], which goes on with the next key. Whoever holds both
-//! passes on the peer's request ([`Opened::KeyUpdate`]), and derives the keys ([`NextKey`]): in
-//! `icdc-link` these are `secure/inlet.rs`, `outlet.rs` and `key_schedule.rs`.
+//! A key update (RFC 8446 section 4.6.3) of what is sent is begun by [`Sealer`] in front of the
+//! next record of data, when the key has sealed as many records as it may or the peer has asked for
+//! it; one of what arrives is found by [`Opener`], which goes on with the next key. Whoever holds
+//! both passes on the peer's request ([`Opened::KeyUpdate`]), and derives the keys ([`NextKey`]):
+//! in `icdc-link` these are `secure/inlet.rs`, `outlet.rs` and `key_schedule.rs`.
 //!
 //! Both directions work in buffers of a fixed size. An error is final: nothing after it is opened.
 //!

@@ -38,7 +38,7 @@ pub use ended::Ended;
 pub use process::{SessionProcessError, session_process};
 pub use rights::{AllowedCongestion, Rights};
 pub use root::Root;
-pub use run::{diskless, refuse, run_session};
+pub use run::{RunningSession, diskless, refuse, run_session};
 pub use sessions::{Part, Registered, Sessions};
 pub use user::{User, may_become_others};
 pub use work::{Done, Work};

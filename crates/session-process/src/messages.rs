@@ -132,7 +132,7 @@ impl From<Path> for Resumption {
 
 impl HelpRequest {
     /// A request to set congestion control, with hints on the path.
-    pub fn congestion(algorithm: &str, hints: &PathHints) -> Self {
+    pub(crate) fn congestion(algorithm: &str, hints: &PathHints) -> Self {
         let algorithm = algorithm.to_owned();
         Self::Congestion {
             algorithm,

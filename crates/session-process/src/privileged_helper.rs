@@ -13,7 +13,7 @@ use icdc_rate::known_paths::Resumption;
 use icdc_tcp::congestion::PathHints;
 use icdc_tcp::{PrivilegedHelper, Privileges};
 use icdc_transfer::Allowance;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span};
 
 use crate::channel::Channel;
 use crate::messages::{Answer, Content, HelpRequest, NumberedRequest};
@@ -23,6 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Times [`PATIENCE`] that a session waits where it cannot go on without an answer.
 const LONG_PATIENCE: u32 = 30;
+
+/// Time limit for this process to end once its daemon is gone.
+const ORPHAN_TIMEOUT: Span = Span::from_secs(5);
+
+/// The reason why a request has no answer.
+enum Unanswered {
+    /// The daemon has not answered in time.
+    Late,
+    /// The daemon has closed the channel, or is gone.
+    Gone,
+}
 
 /// The daemon as the privileged helper of a session's process, which asks it over a channel.
 pub(crate) struct DaemonHelper {
@@ -54,8 +65,15 @@ impl DaemonHelper {
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
         // The session cannot go on without the answer, and the daemon may be busy with another
         // request.
-        match self.ask_for(HelpRequest::Reserve(bytes.as_u64()), None, LONG_PATIENCE) {
-            Some(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
+        let answer = self.ask_for(HelpRequest::Reserve(bytes.as_u64()), None, LONG_PATIENCE);
+        if matches!(answer, Err(Unanswered::Gone)) {
+            // The process ends with its daemon. A session that failed first would end the client's run, which is to
+            // reconnect.
+            #[expect(clippy::disallowed_methods, reason = "another thread ends the process meanwhile")]
+            std::thread::sleep(ORPHAN_TIMEOUT.into());
+        }
+        match answer {
+            Ok(Content::Reserved(reserved)) => reserved.map(ByteCount::new),
             _ => {
                 Err("the daemon has not answered a request to reserve bytes of this key's limit; run the same command \
                       again"
@@ -65,21 +83,27 @@ impl DaemonHelper {
     }
 
     fn ask(&self, request: HelpRequest, socket: Option<BorrowedFd<'_>>) -> Option<Content> {
-        self.ask_for(request, socket, 1)
+        self.ask_for(request, socket, 1).ok()
     }
 
     /// Waits `periods` times the channel's patience for the answer.
-    fn ask_for(&self, request: HelpRequest, socket: Option<BorrowedFd<'_>>, periods: u32) -> Option<Content> {
+    fn ask_for(
+        &self,
+        request: HelpRequest,
+        socket: Option<BorrowedFd<'_>>,
+        periods: u32,
+    ) -> Result<Content, Unanswered> {
         let mut left = periods;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
-        self.channel.send(&NumberedRequest { number: *last, request }, socket).ok()?;
+        self.channel.send(&NumberedRequest { number: *last, request }, socket).map_err(|_| Unanswered::Gone)?;
         loop {
             match self.channel.receive::<Answer>() {
-                Ok(Some((answer, _))) if answer.number == *last => return Some(answer.content),
+                Ok(Some((answer, _))) if answer.number == *last => return Ok(answer.content),
                 Ok(Some(_)) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && left > 1 => left -= 1,
-                Ok(None) | Err(_) => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Unanswered::Late),
+                Ok(None) | Err(_) => return Err(Unanswered::Gone),
             }
         }
     }

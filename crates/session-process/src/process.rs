@@ -18,7 +18,7 @@ use crate::channel::Channel;
 use crate::confinement::confine;
 use crate::messages::{Instruction, Report, Session};
 use crate::privileged_helper::{DaemonHelper, Reserve};
-use crate::run::{refuse, run_session};
+use crate::run::{RunningSession, refuse, run_session};
 use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
 use crate::work::{Done, Work};
@@ -99,32 +99,18 @@ fn serve(
     let listener = {
         let (control, sessions, connections) = (Arc::clone(&control), sessions.clone(), connections.clone());
         let (transfer, stop) = (request.transfer, stop.clone());
-        move || {
-            while let Ok(Some((order, socket))) = control.receive::<Instruction>() {
-                obey(order, socket, (&sessions, &connections), transfer, &stop);
-            }
-            // The daemon is gone, or has nothing to do with this session any more.
-            std::process::exit(ORPHANED);
-        }
+        move || follow_instructions(&control, (&sessions, &connections), transfer, &stop)
     };
     let over = StopSignal::new();
     let reporter = {
-        let (control, work, connections, over) =
-            (Arc::clone(&control), Arc::clone(&work), connections.clone(), over.clone());
-        move || {
-            let mut last = work.done();
-            while !over.wait(REPORT) {
-                let done = work.done();
-                let done = Done { bytes: done.bytes.max(connections.bytes()), ..done };
-                if done != last && control.send(&Report::Progress(done.clone()), None).is_ok() {
-                    last = done;
-                }
-            }
-        }
+        let (control, work) = (Arc::clone(&control), Arc::clone(&work));
+        let (connections, over) = (connections.clone(), over.clone());
+        move || report_progress(&control, &work, &connections, &over)
     };
     let ended = match start("daemon", listener).and_then(|_| start("report", reporter)) {
         Ok(reporter) => {
-            let ended = run_session(link, request, &rights, &sessions, &registered, &work);
+            let session = RunningSession { rights: &rights, registered: &registered, work: &work };
+            let ended = run_session(link, request, session);
             over.request();
             // It does not panic.
             let _ = reporter.join();
@@ -136,6 +122,32 @@ fn serve(
     // Nobody hears it only if the daemon is gone.
     let _ = control.send(&Report::Ended(work.done(), ended), None);
     Ok(())
+}
+
+/// Carries out the daemon's instructions until it has none any more, and then ends this process:
+/// the daemon is gone, or has nothing to do with this session any more.
+fn follow_instructions(
+    control: &Channel,
+    (sessions, connections): (&Sessions, &Connections),
+    transfer: [u8; 16],
+    stop: &StopSignal,
+) {
+    while let Ok(Some((instruction, socket))) = control.receive::<Instruction>() {
+        obey(instruction, socket, (sessions, connections), transfer, stop);
+    }
+    std::process::exit(ORPHANED);
+}
+
+/// Reports the work so far, whenever it has changed, until the session is `over`.
+fn report_progress(control: &Channel, work: &Work, connections: &Connections, over: &StopSignal) {
+    let mut last = work.done();
+    while !over.wait(REPORT) {
+        let done = work.done();
+        let done = Done { bytes: done.bytes.max(connections.bytes()), ..done };
+        if done != last && control.send(&Report::Progress(done.clone()), None).is_ok() {
+            last = done;
+        }
+    }
 }
 
 /// The connections of the session, for what they have carried.

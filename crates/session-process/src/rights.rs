@@ -44,7 +44,7 @@ const OWN: &str = "icdc";
 
 impl AllowedCongestion {
     /// The algorithm to use for a request of `wanted`, and a sentence if that is another one.
-    pub fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
+    pub(crate) fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
         let Some(name) = wanted else { return (None, None) };
         let is_allowed = match self {
             Self::Any => true,

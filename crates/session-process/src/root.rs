@@ -30,7 +30,7 @@ pub enum Root {
 
 impl Root {
     /// Directory beneath which all paths are; `None` if it cannot be found.
-    pub fn directory(&self) -> Option<PathBuf> {
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
         match self {
             Self::Unconfined { .. } => Some(PathBuf::from("/")),
             Self::Granted { directory, within } => narrower(directory, within.as_deref()).ok(),
@@ -38,7 +38,7 @@ impl Root {
     }
 
     /// Opens the tree.
-    pub fn tree(&self) -> Result<Tree, RootError> {
+    pub(crate) fn tree(&self) -> Result<Tree, RootError> {
         match self {
             Self::Unconfined { home } => Ok(Tree::unconfined(home).map_err(RootError::Home)?.with_home(home)),
             Self::Granted { directory, within } => {
@@ -51,7 +51,7 @@ impl Root {
 
 /// Why paths of the other end cannot be resolved.
 #[derive(Debug, thiserror::Error)]
-pub enum RootError {
+pub(crate) enum RootError {
     /// The home directory cannot be opened.
     #[error(transparent)]
     Home(TreeError),
@@ -68,7 +68,7 @@ pub enum RootError {
 
 impl RootError {
     /// The kind of refusal for the other end.
-    pub fn kind(&self) -> RefusalKind {
+    pub(crate) fn kind(&self) -> RefusalKind {
         match self {
             Self::Home(_) | Self::Closed(_) => RefusalKind::Path,
             Self::Granted(_) => RefusalKind::NotAllowed,

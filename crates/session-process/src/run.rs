@@ -20,18 +20,23 @@ use icdc_client::Scratch;
 use crate::drive;
 use crate::ended::Ended;
 use crate::rights::Rights;
-use crate::sessions::{Registered, Sessions};
+use crate::sessions::Registered;
 use crate::work::Work;
 
-/// Runs a session that is allowed and registered, in this process, to its end.
-pub fn run_session(
-    link: Link,
-    request: Request,
-    rights: &Rights,
-    sessions: &Sessions,
-    registered: &Registered<'_>,
-    work: &Work,
-) -> Ended {
+/// A session that is authorized and registered.
+#[derive(Clone, Copy)]
+pub struct RunningSession<'a> {
+    /// Its rights.
+    pub rights: &'a Rights,
+    /// Its entry in the registry.
+    pub registered: &'a Registered<'a>,
+    /// The counters of its work.
+    pub work: &'a Work,
+}
+
+/// Runs a session in this process, to its end.
+pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) -> Ended {
+    let RunningSession { rights, registered, work } = session;
     match request.job {
         Job::Measure(mut order) => {
             let (congestion, refused) = rights.congestion.judge(order.congestion.as_deref());
@@ -39,7 +44,7 @@ pub fn run_session(
                 return refuse(link, Refusal::new(RefusalKind::NotAllowed, reason));
             }
             order.congestion = congestion.map(str::to_owned);
-            match icdc_measure::answer(link, &order, (&sessions.measurements, &sessions.privileges), &registered.stop) {
+            match icdc_measure::answer(link, &order, registered.measuring(), &registered.stop) {
                 Ok(Completion::Complete) => Ended::Finished,
                 Ok(Completion::Interrupted) => Ended::Interrupted,
                 Err(error) => error.into(),
@@ -47,7 +52,7 @@ pub fn run_session(
         }
         Job::Transfer(job) => {
             let is_measurement = job.diskless().is_some();
-            match run_transfer(link, (request.features, job), rights, registered, work) {
+            match run_transfer(link, (request.features, job), session) {
                 Ok(()) => Ended::Finished,
                 // The client interrupts a measurement once its time has come, which only it knows.
                 Err(SessionError::Interrupted) if is_measurement && !registered.stop.is_requested() => Ended::Finished,
@@ -62,10 +67,9 @@ pub fn run_session(
 fn run_transfer(
     mut link: Link,
     (features, job): (Features, Transfer),
-    rights: &Rights,
-    registered: &Registered<'_>,
-    work: &Work,
+    session: RunningSession<'_>,
 ) -> Result<(), SessionError> {
+    let RunningSession { rights, work, .. } = session;
     // The directory of a transfer without disks goes with the session.
     let (tree, _scratch) = match open_tree(&job, rights) {
         Ok(opened) => opened,
@@ -84,12 +88,8 @@ fn run_transfer(
     }
     link.outlet.flush().map_err(SessionError::of_link)?;
     match job {
-        Transfer::Receive { destination, options } => {
-            receive(link, &tree, (&destination, &options), rights, registered, work)
-        }
-        Transfer::Send { sources, options } => {
-            send(link, &tree, (&sources, options, features), rights, registered, work)
-        }
+        Transfer::Receive { destination, options } => receive(link, &tree, (&destination, &options), session),
+        Transfer::Send { sources, options } => send(link, &tree, (&sources, options, features), session),
     }
 }
 
@@ -97,9 +97,7 @@ fn receive(
     link: Link,
     tree: &Tree,
     (destination, options): (&[u8], &ReceiveOptions),
-    rights: &Rights,
-    registered: &Registered<'_>,
-    work: &Work,
+    RunningSession { rights, registered, work }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     let transfer = registered.transfer;
     let order =
@@ -114,9 +112,7 @@ fn send(
     mut link: Link,
     tree: &Tree,
     (sources, mut options, peer): (&[Vec<u8>], SendOptions, Features),
-    rights: &Rights,
-    registered: &Registered<'_>,
-    work: &Work,
+    RunningSession { rights, registered, work }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
     options.congestion = congestion.map(str::to_owned);

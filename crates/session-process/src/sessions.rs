@@ -28,7 +28,7 @@ pub struct Sessions {
     /// Measurements that wait for data connections.
     pub measurements: icdc_measure::Expected,
     /// With which sessions tune their sockets.
-    pub privileges: Privileges,
+    pub(crate) privileges: Privileges,
 }
 
 #[derive(Default)]
@@ -181,12 +181,18 @@ impl Sessions {
 
 impl Registered<'_> {
     /// Its further connections, as the other end makes them.
-    pub fn joining(&self) -> Joining<'_> {
+    pub(crate) fn joining(&self) -> Joining<'_> {
         Joining { joined: &self.joined, wanted: None }
     }
 
+    /// The measurements that wait for data connections, and the privileges with which their sockets
+    /// are tuned.
+    pub(crate) fn measuring(&self) -> (&icdc_measure::Expected, &Privileges) {
+        (&self.sessions.measurements, &self.sessions.privileges)
+    }
+
     /// With which the session tunes its sockets.
-    pub fn privileges(&self) -> &Privileges {
+    pub(crate) fn privileges(&self) -> &Privileges {
         &self.sessions.privileges
     }
 }

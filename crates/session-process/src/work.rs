@@ -14,7 +14,7 @@ const LOGGED_PATH: usize = 400;
 /// Work of a session, for logs: its own count, or the report of its process.
 pub struct Work {
     /// Counters of the session.
-    pub account: Account,
+    pub(crate) account: Account,
     paths: OnceLock<String>,
     summary: OnceLock<String>,
     told: Mutex<Option<Done>>,
@@ -49,7 +49,7 @@ impl Work {
     }
 
     /// Notes what a complete transfer has done.
-    pub fn complete(&self, summary: &Summary) {
+    pub(crate) fn complete(&self, summary: &Summary) {
         if let Ok(json) = serde_json::to_string(summary) {
             let _ = self.summary.set(json);
         }

@@ -246,38 +246,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`].
     pub fn make(directory: &Path, order: PlanRequest, items: &[Surveyed], now: u64) -> Result<Self, PlanError> {
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |error| PlanError::File { path, error }
-        };
-        let mut private = std::fs::DirBuilder::new();
-        private.mode(0o700);
-        match private.create(directory) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                check_own(directory)?;
-                let occupied = || PlanError::Occupied(directory.to_owned());
-                if directory.join(PLAN).exists() {
-                    return Err(occupied());
-                }
-                // What a process leaves that was killed while it planned.
-                for entry in std::fs::read_dir(directory).map_err(at(directory))? {
-                    let entry = entry.map_err(at(directory))?;
-                    let (name, path) = (entry.file_name(), entry.path());
-                    let cleared = if [LISTS, RESULTS].iter().any(|known| name == *known) {
-                        std::fs::remove_dir_all(&path)
-                    } else if is_aside(name.as_bytes(), PLAN) {
-                        std::fs::remove_file(&path)
-                    } else {
-                        return Err(occupied());
-                    };
-                    cleared.map_err(at(&path))?;
-                }
-            }
-            made => made.map_err(at(directory))?,
-        }
-        for inner in [LISTS, RESULTS] {
-            private.create(directory.join(inner)).map_err(at(&directory.join(inner)))?;
-        }
+        make_directories(directory)?;
         let mut id = PlanId::default();
         getrandom::fill(&mut id).map_err(|error| at(directory)(error.into()))?;
         let is_directory = |item: &&(u64, &Selected)| item.1.state == SelectedState::Directory;
@@ -490,7 +459,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn note(&self, number: u32, digests: Vec<Option<Digest>>, now: u64) -> Result<(), PlanError> {
+    pub fn write_result(&self, number: u32, digests: Vec<Option<Digest>>, now: u64) -> Result<(), PlanError> {
         let outcome = Outcome { note: note(self.shard(number)?, now), digests };
         let path = self.result(number, "");
         write_whole(&path, &[outcome.encode().as_bytes()]).map_err(|error| PlanError::File { path, error })?;
@@ -672,6 +641,45 @@ impl Plan {
         let selected = Selected { state: SelectedState::of(&found), ..selected.clone() };
         Ok(Some(Surveyed { selected, data, linked }))
     }
+}
+
+/// Attaches a path to an error of the kernel.
+fn at(path: &Path) -> impl Fn(std::io::Error) -> PlanError + use<> {
+    let path = path.to_owned();
+    move |error| PlanError::File { path: path.clone(), error }
+}
+
+/// Makes the directories of a plan. Files that a process has left which was killed while it planned
+/// are removed; an error for a directory with anything else in it.
+fn make_directories(directory: &Path) -> Result<(), PlanError> {
+    let mut private = std::fs::DirBuilder::new();
+    private.mode(0o700);
+    match private.create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            check_own(directory)?;
+            let occupied = || PlanError::Occupied(directory.to_owned());
+            if directory.join(PLAN).exists() {
+                return Err(occupied());
+            }
+            for entry in std::fs::read_dir(directory).map_err(at(directory))? {
+                let entry = entry.map_err(at(directory))?;
+                let (name, path) = (entry.file_name(), entry.path());
+                let cleared = if [LISTS, RESULTS].iter().any(|known| name == *known) {
+                    std::fs::remove_dir_all(&path)
+                } else if is_aside(name.as_bytes(), PLAN) {
+                    std::fs::remove_file(&path)
+                } else {
+                    return Err(occupied());
+                };
+                cleared.map_err(at(&path))?;
+            }
+        }
+        made => made.map_err(at(directory))?,
+    }
+    for inner in [LISTS, RESULTS] {
+        private.create(directory.join(inner)).map_err(at(&directory.join(inner)))?;
+    }
+    Ok(())
 }
 
 /// Refuses a file that does not exist, belongs to another user, or can be written by others.

@@ -43,7 +43,8 @@ impl ChildProcess {
         self.child.id()
     }
 
-    /// A descriptor that becomes readable when the process ends; `None` where the kernel has none.
+    /// A descriptor that becomes readable when the process ends; `None` where the kernel has none,
+    /// or this process had no descriptor left.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor.as_ref().map(|descriptor| descriptor.as_fd())
@@ -100,8 +101,8 @@ impl ChildProcess {
     }
 }
 
-/// Waits for one of the descriptors, at most for `limit`; returns whether one is ready. A signal ends
-/// the wait as well.
+/// Waits for one of the descriptors, at most for `limit`; returns whether one is ready. A signal
+/// ends the wait as well.
 fn waited(descriptors: &mut [PollFd<'_>], limit: Span) -> bool {
     let limit = Timespec::try_from(Duration::from(limit)).ok();
     poll(descriptors, limit.as_ref()).is_ok_and(|ready| ready > 0)

@@ -33,7 +33,7 @@ pub trait PrivilegedHelper: Send + Sync {
     /// Remembers for later connections what this one found of its path.
     fn remember_path(&self, socket: BorrowedFd<'_>, found: Resumption);
 
-    /// Enlarges the send buffer of a socket.
+    /// Enlarges the send buffer of a socket whose path is long.
     fn prepare_to_send(&self, socket: BorrowedFd<'_>);
 }
 

@@ -68,7 +68,8 @@ impl KeyFile {
     }
 }
 
-/// Whether a file belongs to this user or to root: nobody else can then have changed it or its mode.
+/// Whether a file belongs to this user or to root: nobody else can then have changed it or its
+/// mode.
 #[must_use]
 pub fn is_own(metadata: &Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())

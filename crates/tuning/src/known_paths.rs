@@ -93,8 +93,8 @@ pub fn remember(stream: &TcpStream, found: Resumption, privileges: &Privileges) 
     }
 }
 
-/// Directory in which this process remembers what a connection finds, made if it is missing; `None` where nothing
-/// is remembered of its path, or by another process.
+/// Directory in which this process remembers what a connection finds, made if it is missing; `None`
+/// where nothing is remembered of its path, or by another process.
 pub(crate) fn directory(stream: &TcpStream, privileges: &Privileges) -> Option<PathBuf> {
     ends(stream).filter(|_| privileges.helper().is_none())?;
     let directory = file()?.parent()?.to_owned();

@@ -12,8 +12,8 @@
 //! BBR believes in a window that has grown before there was data only after several round trips, in
 //! which a plain one doubles with each. Later it closes its window every ten seconds to look for
 //! the least round-trip time, which on a path of 300 ms costs half a second, and it sends a quarter
-//! less in one round trip of eight; below the ceiling that [`icdc_rate::path_ceiling`] keeps there is
-//! no queue to look behind. But a plain algorithm halves its window by any loss: the first one
+//! less in one round trip of eight; below the ceiling that [`icdc_rate::path_ceiling`] keeps there
+//! is no queue to look behind. But a plain algorithm halves its window by any loss: the first one
 //! hardly shows, because the window that it takes over is twice as large as it needs, and then the
 //! system's own is back.
 //!

@@ -1,5 +1,5 @@
-//! Files in which the processes of a user keep what is to outlast them, each changed by one process at
-//! a time.
+//! Files in which the processes of a user keep what is to outlast them, each changed by one process
+//! at a time.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -31,8 +31,8 @@ impl StateFile {
     /// The file may be missing; its directory is made if it is.
     ///
     /// # Errors
-    /// What the file system says; that the directory is another user's, or one that others may write
-    /// to; that another process has been changing the file for longer than that takes.
+    /// What the file system says; that the directory is another user's, or one that others may
+    /// write to; that another process has been changing the file for longer than that takes.
     pub fn lock(path: &Path) -> io::Result<Self> {
         let name_of = |path: &Path| path.file_name().map(OsString::from).ok_or(io::ErrorKind::InvalidInput);
         let (name, aside) = (name_of(path)?, name_of(&path.with_extension("new"))?);
@@ -75,7 +75,8 @@ impl StateFile {
     }
 }
 
-/// A directory, made if it is missing, if it belongs to this user or root and others may not write to it.
+/// A directory, made if it is missing, if it belongs to this user or root and others may not write
+/// to it.
 pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -91,8 +92,8 @@ pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
-/// A file of this name is locked that only its owner can open, not the directory: whoever may open a
-/// directory can lock it for ever.
+/// A file of this name is locked that only its owner can open, not the directory: whoever may open
+/// a directory can lock it for ever.
 fn lock(directory: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lock = fs::openat(directory, name, flags, OWNER_ONLY)?;

@@ -116,7 +116,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Of an IPv6 address that stands for one of IPv4, the bits before that.
+/// Number of bits before the IPv4 address in an IPv4-mapped IPv6 address; 0 for any other.
 fn bits_before_ipv4(address: IpAddr) -> u8 {
     if width(address) == width(address.to_canonical()) { 0 } else { 96 }
 }

@@ -8,7 +8,7 @@ use icdc_report::Report;
 use icdc_transfer::{Event, IfRunning, Outcome, Summary, Via};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::console::Console;
 use crate::copy::failures::{Failures, told};
@@ -210,9 +210,9 @@ impl Surface {
 
     /// The last event, which also tells the result of the run.
     fn summary_line(&self, summary: &Summary, result: RunResult) {
-        let mut line = json!(Event::Summary(summary.clone()));
-        line["result"] = result.word().into();
-        self.console.json(&line.to_string());
+        let line = SummaryLine { event: &Event::Summary(summary.clone()), result: result.word() };
+        let line = serde_json::to_string(&line).expect("events are plain data with text as keys");
+        self.console.json(&line);
     }
 
     fn json_line(&self, event: &Event) {
@@ -223,4 +223,12 @@ impl Surface {
             self.console.flush();
         }
     }
+}
+
+/// The summary event with the result of the run.
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    #[serde(flatten)]
+    event: &'a Event,
+    result: &'static str,
 }

@@ -28,7 +28,7 @@ use crate::arguments::DoctorArguments;
 use crate::command_line::command_line;
 use crate::console::Console;
 use crate::doctor::examination::{Examination, INTERRUPTED, Troubles};
-use crate::doctor::plan::{DoctorPlan, Task, Wish};
+use crate::doctor::plan::{DoctorPlan, ExaminationRequest, Task};
 use crate::{exit, logs, signals};
 
 const STOPPING: &str = "stopping; what was found until now is told (again: stop at once)";
@@ -59,8 +59,8 @@ pub(crate) fn run(arguments: DoctorArguments, console: &Console) -> u8 {
 
 /// # Errors
 /// Settings were to be applied, and this user may not.
-fn examine(wish: Wish, system: &System, console: &Console) -> Result<Examination, RemedyError> {
-    let Wish { target, rate, round_trip, disk, apply } = wish;
+fn examine(request: ExaminationRequest, system: &System, console: &Console) -> Result<Examination, RemedyError> {
+    let ExaminationRequest { target, rate, round_trip, disk, apply } = request;
     if apply {
         // Before others on the path are disturbed for nothing.
         remedy::permitted(system)?;

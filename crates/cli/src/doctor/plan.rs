@@ -18,7 +18,7 @@ pub(super) struct DoctorPlan {
 }
 
 pub(super) enum Task {
-    Examine(Box<Wish>),
+    Examine(Box<ExaminationRequest>),
     Undo,
     Paths(PathsTask),
 }
@@ -33,7 +33,7 @@ pub(super) enum PathsTask {
 
 /// Subjects of an examination, the aim by which they are judged, and whether they are to be
 /// changed.
-pub(super) struct Wish {
+pub(super) struct ExaminationRequest {
     pub(super) target: Option<(Location, CopyOptions)>,
     pub(super) rate: Option<Rate>,
     pub(super) round_trip: Option<Span>,
@@ -50,7 +50,7 @@ impl DoctorPlan {
             Task::Paths(arguments.clear.map_or(PathsTask::Show, PathsTask::Forget))
         } else {
             let target = arguments.target.map(|target| reach(&target, arguments.connection, None)).transpose()?;
-            Task::Examine(Box::new(Wish {
+            Task::Examine(Box::new(ExaminationRequest {
                 target,
                 rate: arguments.rate.0,
                 round_trip: arguments.rtt,

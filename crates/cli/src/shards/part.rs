@@ -114,7 +114,7 @@ fn keep_beating(plan: &Plan, shard: u32, share: Option<&RateShare>, running: &mp
 }
 
 fn note(plan: &Plan, shard: u32, selection: &Selection, code: u8, console: &Console) -> u8 {
-    match plan.note(shard, selection.digests(), seconds_since_1970()) {
+    match plan.write_result(shard, selection.digests(), seconds_since_1970()) {
         Ok(()) => code,
         Err(error) => console.give_up(&error.into(), code.max(exit::FAILED)),
     }

@@ -27,7 +27,7 @@ const SPAN_MILLIS: u64 = 500;
 const RATE: &str = "640mbit";
 
 #[derive(Clone, Copy)]
-enum Route {
+enum Direction {
     Push,
     Pull,
 }
@@ -82,13 +82,13 @@ impl Course {
         Self { site, pair: Pair::new(), source }
     }
 
-    fn start(&self, route: Route, place: &str) -> Run {
+    fn start(&self, direction: Direction, place: &str) -> Run {
         let host = self.pair.as_ref().map_or(HERE, |pair| pair.far.address());
         let ssh = self.pair.as_ref().map_or_else(|| self.site.ssh(), |pair| self.site.ssh_to(&pair.far));
         let mut command = self.site.copy(&["--ring", "64MiB", "--rate", RATE, "--ssh", &ssh]);
-        match route {
-            Route::Push => command.arg(self.site.path("source/")).arg(self.site.on_host(host, place)),
-            Route::Pull => command.arg(self.site.on_host(host, "source/")).arg(self.site.path(place)),
+        match direction {
+            Direction::Push => command.arg(self.site.path("source/")).arg(self.site.on_host(host, place)),
+            Direction::Pull => command.arg(self.site.on_host(host, "source/")).arg(self.site.path(place)),
         };
         match &self.pair {
             Some(pair) => pair.near.run(&command).start(),
@@ -98,13 +98,13 @@ impl Course {
 
     /// One copy, troubled a few times, until it is complete.
     fn cycle(&self, number: u64, noise: &mut Noise, tally: &mut Tally) {
-        let route = if noise.below(2) == 0 { Route::Push } else { Route::Pull };
+        let direction = if noise.below(2) == 0 { Direction::Push } else { Direction::Pull };
         let place = format!("in/{number}");
         self.site.directory("in");
         let mut troubles = 1 + noise.below(MOST_TROUBLES);
         for _ in 0..MOST_COMMANDS {
             tally.commands += 1;
-            let Some(ended) = self.troubled(route, &place, &mut troubles, noise, tally) else { continue };
+            let Some(ended) = self.troubled(direction, &place, &mut troubles, noise, tally) else { continue };
             match ended.code {
                 Some(0) => {
                     tally.bytes_sent += ended.number("bytes_sent");
@@ -128,13 +128,13 @@ impl Course {
     /// Runs the command, with trouble on the way as long as there is some left. `None` if its process was killed.
     fn troubled(
         &self,
-        route: Route,
+        direction: Direction,
         place: &str,
         left: &mut u64,
         noise: &mut Noise,
         tally: &mut Tally,
     ) -> Option<Ended> {
-        let mut run = self.start(route, place);
+        let mut run = self.start(direction, place);
         while *left > 0 && run.runs_after(Duration::from_millis(noise.below(SPAN_MILLIS))) {
             *left -= 1;
             match (noise.below(4), &self.pair) {

@@ -23,12 +23,12 @@ const CLOSED: &str = "table inet test { chain input { type filter hook input pri
      chain output { type filter hook output priority 0; policy drop; }; }";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Route {
+enum Direction {
     Push,
     Pull,
 }
 
-const WAYS: [Route; 2] = [Route::Push, Route::Pull];
+const DIRECTIONS: [Direction; 2] = [Direction::Push, Direction::Pull];
 
 /// Two hosts, a source on the one and its copy on the other.
 struct Scene {
@@ -49,14 +49,14 @@ impl Scene {
     }
 
     /// A fresh copy, begun with these options.
-    fn start(&self, route: Route, options: &[&str]) -> Run {
+    fn start(&self, direction: Direction, options: &[&str]) -> Run {
         let _ = std::fs::remove_file(self.site.path("copy"));
         let far = |name| self.site.on_host(self.pair.far.address(), name);
         let mut command = self.site.copy(&["--ssh", &self.site.ssh_to(&self.pair.far)]);
         command.args(options);
-        match route {
-            Route::Push => command.arg(self.site.path("source")).arg(far("copy")),
-            Route::Pull => command.arg(far("source")).arg(self.site.path("copy")),
+        match direction {
+            Direction::Push => command.arg(self.site.path("source")).arg(far("copy")),
+            Direction::Pull => command.arg(far("source")).arg(self.site.path("copy")),
         };
         self.pair.near.run(&command).start()
     }
@@ -71,8 +71,8 @@ impl Scene {
 
     /// Ports of the near end's connections: the first one's, and those of the others. The first one
     /// alone carries something against the data.
-    fn ports(&self, route: Route) -> (u16, Vec<u16>) {
-        let against = if route == Route::Push { "bytes_received:" } else { "bytes_sent:" };
+    fn ports(&self, direction: Direction) -> (u16, Vec<u16>) {
+        let against = if direction == Direction::Push { "bytes_received:" } else { "bytes_sent:" };
         let listed = self.pair.near.command("ss").args(["-HOtni", "state", "established"]).output().unwrap();
         let mut connections: Vec<(u64, u16)> = String::from_utf8_lossy(&listed.stdout)
             .lines()
@@ -93,14 +93,14 @@ fn cut(host: &Host, port: u16) {
 }
 
 #[track_caller]
-fn is_one_of_four_cut(route: Route, first: bool) -> Option<Ended> {
+fn is_one_of_four_cut(direction: Direction, first: bool) -> Option<Ended> {
     let scene = Scene::new()?;
     scene.pair.far.firewall(CUTTING);
     // All connections take blocks from the beginning.
-    let run = scene.start(route, &["--streams", "4", "--cc", "cubic", "--rate", "160mbit"]);
+    let run = scene.start(direction, &["--streams", "4", "--cc", "cubic", "--rate", "160mbit"]);
     assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
     assert!(run.wait_for_bytes(12 * MIB), "{}", run.finish());
-    let (main, others) = scene.ports(route);
+    let (main, others) = scene.ports(direction);
     assert_eq!(others.len(), 3);
     cut(&scene.pair.far, if first { main } else { others[1] });
     let begun = Instant::now();
@@ -116,26 +116,26 @@ fn is_one_of_four_cut(route: Route, first: bool) -> Option<Ended> {
 
 #[test]
 fn one_further_connection_is_cut() {
-    for route in WAYS {
-        is_one_of_four_cut(route, false);
+    for direction in DIRECTIONS {
+        is_one_of_four_cut(direction, false);
     }
 }
 
 #[test]
 fn the_first_of_several_connections_is_cut() {
-    for route in WAYS {
-        is_one_of_four_cut(route, true);
+    for direction in DIRECTIONS {
+        is_one_of_four_cut(direction, true);
     }
 }
 
 #[test]
 fn one_of_several_connections_is_reset() {
     let Some(scene) = Scene::new() else { return };
-    for route in WAYS {
-        let run = scene.start(route, &["--streams", "4", "--cc", "cubic", "--rate", "160mbit"]);
+    for direction in DIRECTIONS {
+        let run = scene.start(direction, &["--streams", "4", "--cc", "cubic", "--rate", "160mbit"]);
         assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
         assert!(run.wait_for_bytes(12 * MIB), "{}", run.finish());
-        let (_, others) = scene.ports(route);
+        let (_, others) = scene.ports(direction);
         let port = format!(":{}", others[0]);
         let killed = scene.pair.near.command("ss").args(["-K", "-H", "-t", "sport", "=", &port]).output().unwrap();
         if !killed.status.success() || killed.stdout.is_empty() {
@@ -150,10 +150,10 @@ fn one_of_several_connections_is_reset() {
 fn a_connection_that_pauses_for_twenty_seconds_is_not_waited_for() {
     let Some(scene) = Scene::new() else { return };
     scene.pair.far.firewall(CUTTING);
-    let mut run = scene.start(Route::Push, &["--streams", "4", "--cc", "cubic", "--rate", "24mbit"]);
+    let mut run = scene.start(Direction::Push, &["--streams", "4", "--cc", "cubic", "--rate", "24mbit"]);
     assert!(run.wait_for_more(0, 4, |event| event["type"] == "connected"), "{}", run.finish());
     assert!(run.wait_for_bytes(4 * MIB), "{}", run.finish());
-    let (_, others) = scene.ports(Route::Push);
+    let (_, others) = scene.ports(Direction::Push);
     cut(&scene.pair.far, others[2]);
     // It passes again while the copy is still under way: nothing comes twice.
     let _ = run.runs_after(Duration::from_secs(20));
@@ -165,11 +165,11 @@ fn a_connection_that_pauses_for_twenty_seconds_is_not_waited_for() {
 #[test]
 fn half_of_the_connections_are_refused() {
     let Some(scene) = Scene::new() else { return };
-    for route in WAYS {
+    for direction in DIRECTIONS {
         scene.pair.far.firewall("flush ruleset");
         scene.pair.far.firewall(REFUSING);
         // Slow enough that all are tried before the end.
-        let ended = scene.start(route, &["--streams", "8", "--rate", "160mbit"]).finish();
+        let ended = scene.start(direction, &["--streams", "8", "--rate", "160mbit"]).finish();
         let ended = scene.assert_copied(ended);
         assert!(ended.stderr.contains("4 of 8 connections were made: ") && ended.stderr.contains("refused"), "{ended}");
         assert_eq!(ended.all("connected").count(), 4, "{ended}");
@@ -189,9 +189,9 @@ fn assert_given_up(run: Run) {
 
 #[test]
 fn where_nothing_passes_any_more_a_copy_is_given_up() {
-    for route in WAYS {
+    for direction in DIRECTIONS {
         let Some(scene) = Scene::new() else { return };
-        let run = scene.start(route, &["--streams", "4", "--rate", "80mbit", "--retry-for", "5s"]);
+        let run = scene.start(direction, &["--streams", "4", "--rate", "80mbit", "--retry-for", "5s"]);
         assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
         scene.pair.far.firewall(CLOSED);
         assert_given_up(run);
@@ -203,7 +203,7 @@ fn where_nothing_passes_any_more_a_copy_is_given_up() {
 #[test]
 fn a_far_end_that_stands_still_is_given_up() {
     let Some(scene) = Scene::new() else { return };
-    let run = scene.start(Route::Push, &["--streams", "4", "--rate", "80mbit", "--retry-for", "5s"]);
+    let run = scene.start(Direction::Push, &["--streams", "4", "--rate", "80mbit", "--retry-for", "5s"]);
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
     let far = run.far_end().unwrap();
     rustix::process::kill_process(far, Signal::STOP).unwrap();

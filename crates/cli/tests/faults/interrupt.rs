@@ -12,20 +12,20 @@ const BREAK: u64 = 16 * MIB;
 const ON_ITS_WAY: u64 = 16 * MIB;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Route {
+enum Direction {
     Push,
     Pull,
 }
 
-fn words(site: &Site, route: Route) -> [std::ffi::OsString; 2] {
-    match route {
-        Route::Push => [site.path("source").into(), site.by_ssh("copy")],
-        Route::Pull => [site.by_ssh("source"), site.path("copy").into()],
+fn words(site: &Site, direction: Direction) -> [std::ffi::OsString; 2] {
+    match direction {
+        Direction::Push => [site.path("source").into(), site.by_ssh("copy")],
+        Direction::Pull => [site.by_ssh("source"), site.path("copy").into()],
     }
 }
 
-fn interrupted(site: &Site, route: Route, signal: Signal) -> Ended {
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(site, route)).start();
+fn interrupted(site: &Site, direction: Direction, signal: Signal) -> Ended {
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(site, direction)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(signal);
     let ended = run.finish().expect_code(4);
@@ -35,11 +35,11 @@ fn interrupted(site: &Site, route: Route, signal: Signal) -> Ended {
 }
 
 /// Interrupts a copy of one file, runs the same command again, and looks at what travelled.
-fn resumes(route: Route, signal: Signal) {
+fn resumes(direction: Direction, signal: Signal) {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 30);
-    let first = interrupted(&site, route, signal);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, route)).run().expect_code(0);
+    let first = interrupted(&site, direction, signal);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, direction)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
     let (arrived, resumed) = (first.bytes_done(), second.resumed());
@@ -53,24 +53,24 @@ fn resumes(route: Route, signal: Signal) {
 
 #[test]
 fn sigint_of_a_push() {
-    resumes(Route::Push, Signal::INT);
+    resumes(Direction::Push, Signal::INT);
 }
 
 #[test]
 fn sigterm_of_a_push() {
-    resumes(Route::Push, Signal::TERM);
+    resumes(Direction::Push, Signal::TERM);
 }
 
 #[test]
 fn sigint_of_a_pull() {
-    resumes(Route::Pull, Signal::INT);
+    resumes(Direction::Pull, Signal::INT);
 }
 
 /// The far side is told to stop; the near one starts it again, and only what was on its way travels twice.
-fn far_side_stopped(route: Route) {
+fn far_side_stopped(direction: Direction) {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 33);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, route)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, direction)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     kill_process(run.far_end().unwrap(), Signal::TERM).unwrap();
     let ended = run.finish().expect_code(0);
@@ -83,12 +83,12 @@ fn far_side_stopped(route: Route) {
 
 #[test]
 fn the_far_side_of_a_push_is_stopped() {
-    far_side_stopped(Route::Push);
+    far_side_stopped(Direction::Push);
 }
 
 #[test]
 fn the_far_side_of_a_pull_is_stopped() {
-    far_side_stopped(Route::Pull);
+    far_side_stopped(Direction::Pull);
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_tree_goes_on_with_what_is_missing() {
     let site = Site::new();
     let shape = Shape { small: 600, large: vec![24 * MIB, 12 * MIB], ..Shape::default() };
     let source = data::tree(&site.path("source"), 31, &shape);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Direction::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     let first = run.finish().expect_code(4);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Direction::Push)).run().expect_code(0);
     assert_same(&source, &site.path("copy"));
     assert_no_leftovers(site.root());
     let (arrived, resumed) = (first.bytes_done(), second.resumed());
@@ -114,13 +114,13 @@ fn what_an_earlier_run_left_goes_without_a_trace() {
     let inner = site.directory("source/inner");
     let large = data::file(&inner.join("large"), SIZE, 34);
     data::file(&inner.join("small"), 100, 35);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Direction::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     run.finish().expect_code(4);
     fs::remove_file(large).unwrap();
     data::age(&inner, 1_000_000_000, 1);
-    site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
+    site.copy(&["--ssh", &site.ssh()]).args(words(&site, Direction::Push)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
 }
@@ -129,14 +129,14 @@ fn what_an_earlier_run_left_goes_without_a_trace() {
 fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 32);
-    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Route::Push)).start();
+    let run = site.copy(&["--rate", "160mbit", "--ssh", &site.ssh()]).args(words(&site, Direction::Push)).start();
     assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
     run.signal(Signal::INT);
     assert!(run.wait_for_words("stop at once"), "{}", run.finish());
     // It may have ended by the first one.
     let _ = kill_process(run.pid(), Signal::INT);
     run.finish().expect_code(4);
-    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Route::Push)).run().expect_code(0);
+    let second = site.copy(&["--ssh", &site.ssh()]).args(words(&site, Direction::Push)).run().expect_code(0);
     assert_same(&site.path("source"), &site.path("copy"));
     assert_no_leftovers(site.root());
     assert!(second.resumed() >= BREAK, "{second}");
@@ -144,11 +144,11 @@ fn a_second_signal_ends_at_once_and_nothing_durable_is_lost() {
 
 #[test]
 fn an_interrupted_copy_over_several_connections_has_lost_none_of_them() {
-    for route in [Route::Push, Route::Pull] {
+    for direction in [Direction::Push, Direction::Pull] {
         let site = Site::new();
         data::file(&site.path("source"), SIZE, 32);
         let options = ["--streams", "4", "--cc", "cubic", "--rate", "160mbit", "--ssh", &site.ssh()];
-        let run = site.copy(&options).args(words(&site, route)).start();
+        let run = site.copy(&options).args(words(&site, direction)).start();
         assert!(run.wait_for_bytes(BREAK), "{}", run.finish());
         run.signal(Signal::INT);
         let ended = run.finish().expect_code(4);

@@ -29,21 +29,21 @@ struct Course {
 }
 
 #[derive(Clone, Copy)]
-enum Route {
+enum Direction {
     Push,
     Pull,
 }
 
 impl Course {
-    fn new(route: Route, make: impl FnOnce(PathBuf) -> PathBuf) -> Self {
+    fn new(direction: Direction, make: impl FnOnce(PathBuf) -> PathBuf) -> Self {
         let site = Site::new();
         let source = make(site.path("source"));
         let copy = site.path("copy");
         let pair = Pair::new();
         let host = pair.as_ref().map_or(HERE, |pair| pair.far.address());
-        let words = match route {
-            Route::Push => [source.clone().into(), site.on_host(host, "copy")],
-            Route::Pull => [site.on_host(host, "source"), copy.clone().into()],
+        let words = match direction {
+            Direction::Push => [source.clone().into(), site.on_host(host, "copy")],
+            Direction::Pull => [site.on_host(host, "source"), copy.clone().into()],
         };
         Self { site, pair, words, source, copy }
     }
@@ -133,7 +133,7 @@ fn torment(course: &Course, noise: &mut Noise, kills: u32, longest: u64, rate: &
 fn a_file_survives_twenty_kills() {
     let mut noise = Noise::logged("twenty kills");
     let size = 256 * MIB + 12_345;
-    let course = Course::new(Route::Push, |path| data::file(&path, size, 20));
+    let course = Course::new(Direction::Push, |path| data::file(&path, size, 20));
     let before = course.pushed();
     let allowance = torment(&course, &mut noise, 20, 12, "120mbit", true);
     course.assert_complete();
@@ -148,7 +148,7 @@ fn a_file_survives_twenty_kills() {
 fn a_tree_survives_kills() {
     let mut noise = Noise::logged("a tree");
     let shape = Shape { small: 3000, largest_small: 20 * KIB, large: vec![24 * MIB, 9 * MIB + 1], oddities: true };
-    let course = Course::new(Route::Push, |path| data::tree(&path, 21, &shape));
+    let course = Course::new(Direction::Push, |path| data::tree(&path, 21, &shape));
     torment(&course, &mut noise, 10, 6, "120mbit", false);
     course.assert_complete();
 }
@@ -156,7 +156,7 @@ fn a_tree_survives_kills() {
 #[test]
 fn a_pull_survives_kills() {
     let mut noise = Noise::logged("pull");
-    let course = Course::new(Route::Pull, |path| data::file(&path, 160 * MIB + 1, 22));
+    let course = Course::new(Direction::Pull, |path| data::file(&path, 160 * MIB + 1, 22));
     torment(&course, &mut noise, 8, 12, "120mbit", true);
     course.assert_complete();
 }
@@ -164,7 +164,7 @@ fn a_pull_survives_kills() {
 /// What is left of `done` bytes, at least `moment`, after the far side (the receiver) was killed by SIGKILL, or
 /// the near one (the sender).
 fn left_after_kill(near: bool, rate: &str, moment: u64) -> (u64, u64) {
-    let course = Course::new(Route::Push, |path| data::file(&path, moment + 64 * MIB, 23));
+    let course = Course::new(Direction::Push, |path| data::file(&path, moment + 64 * MIB, 23));
     let mut run = course.start(rate);
     assert!(run.wait_for_bytes(moment), "{}", run.finish());
     let events = run.events();

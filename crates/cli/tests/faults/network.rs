@@ -159,13 +159,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mischief: &AtomicU8, flip: u8, i
 }
 
 #[derive(Clone, Copy)]
-enum Route {
+enum Direction {
     Push,
     Pull,
 }
 
 /// Copies through a proxy that commits `mischief` in mid-stream.
-fn through_proxy(route: Route, mischief: u8) -> Ended {
+fn through_proxy(direction: Direction, mischief: u8) -> Ended {
     let site = Site::new();
     let source = data::file(&site.path("source"), SIZE, 41);
     let daemon = Daemon::start(&site, site.root(), "rw");
@@ -173,9 +173,9 @@ fn through_proxy(route: Route, mischief: u8) -> Ended {
     daemon.trust(&site, proxy.port);
     let far = |name| location(proxy.port, name);
     let mut command = site.copy(&["--rate", "320mbit"]);
-    match route {
-        Route::Push => command.arg(&source).arg(far("copy")),
-        Route::Pull => command.arg(far("source")).arg(site.path("copy")),
+    match direction {
+        Direction::Push => command.arg(&source).arg(far("copy")),
+        Direction::Pull => command.arg(far("source")).arg(site.path("copy")),
     };
     let run = command.start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
@@ -201,25 +201,25 @@ fn assert_absent_or_same(source: &Path, copy: &Path) {
 
 #[test]
 fn a_bit_flips_on_the_way_to_the_daemon() {
-    through_proxy(Route::Push, FLIP_FORTH).expect_code(0);
-    through_proxy(Route::Pull, FLIP_FORTH).expect_code(0);
+    through_proxy(Direction::Push, FLIP_FORTH).expect_code(0);
+    through_proxy(Direction::Pull, FLIP_FORTH).expect_code(0);
 }
 
 #[test]
 fn a_bit_flips_on_the_way_from_the_daemon() {
-    through_proxy(Route::Push, FLIP_BACK).expect_code(0);
-    through_proxy(Route::Pull, FLIP_BACK).expect_code(0);
+    through_proxy(Direction::Push, FLIP_BACK).expect_code(0);
+    through_proxy(Direction::Pull, FLIP_BACK).expect_code(0);
 }
 
 #[test]
 fn a_proxy_drops_the_connection() {
-    through_proxy(Route::Push, CUT).expect_code(0);
-    through_proxy(Route::Pull, CUT).expect_code(0);
+    through_proxy(Direction::Push, CUT).expect_code(0);
+    through_proxy(Direction::Pull, CUT).expect_code(0);
 }
 
 /// Copies over four connections, to one of which after the first `mischief` is done in the middle.
 #[track_caller]
-fn one_of_four(mischief: u8, route: Route, prepare: impl Fn(&Path) -> PathBuf) {
+fn one_of_four(mischief: u8, direction: Direction, prepare: impl Fn(&Path) -> PathBuf) {
     let site = Site::new();
     let source = prepare(&site.path("source"));
     let daemon = Daemon::start(&site, site.root(), "rw");
@@ -228,9 +228,9 @@ fn one_of_four(mischief: u8, route: Route, prepare: impl Fn(&Path) -> PathBuf) {
     let far = |name| location(proxy.port, name);
     // All connections take blocks from the beginning.
     let mut command = site.copy(&["--streams", "4", "--cc", "cubic", "--rate", "320mbit"]);
-    match route {
-        Route::Push => command.arg(&source).arg(far("copy")),
-        Route::Pull => command.arg(far("source")).arg(site.path("copy")),
+    match direction {
+        Direction::Push => command.arg(&source).arg(far("copy")),
+        Direction::Pull => command.arg(far("source")).arg(site.path("copy")),
     };
     let run = command.start();
     assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
@@ -244,8 +244,11 @@ fn one_of_four(mischief: u8, route: Route, prepare: impl Fn(&Path) -> PathBuf) {
     assert!(ended.all("reconnecting").next().is_none(), "one session is enough: {ended}\n{}", daemon.run().stderr());
     let mut notices = ended.all("notice").filter_map(|event| event["text"].as_str());
     // The receiver knows which of them has stalled; the sender, that something ended there.
-    let words =
-        if mischief == STALL_FURTHER && matches!(route, Route::Pull) { "nothing arrived over it" } else { "was lost" };
+    let words = if mischief == STALL_FURTHER && matches!(direction, Direction::Pull) {
+        "nothing arrived over it"
+    } else {
+        "was lost"
+    };
     assert!(notices.any(|text| text.contains(words)), "{ended}");
     assert_same(&source, &site.path("copy"));
     assert_no_leftovers(&site.path("."));
@@ -253,25 +256,25 @@ fn one_of_four(mischief: u8, route: Route, prepare: impl Fn(&Path) -> PathBuf) {
 
 #[test]
 fn a_further_connection_of_a_large_file_is_cut() {
-    for route in [Route::Push, Route::Pull] {
-        one_of_four(CUT_FURTHER, route, |path| data::file(path, SIZE, 42));
+    for direction in [Direction::Push, Direction::Pull] {
+        one_of_four(CUT_FURTHER, direction, |path| data::file(path, SIZE, 42));
     }
 }
 
 #[test]
 fn a_further_connection_of_many_small_files_is_cut() {
     let shape = Shape { small: 3000, ..Shape::default() };
-    for route in [Route::Push, Route::Pull] {
-        one_of_four(CUT_FURTHER, route, |path| data::tree(path, 43, &shape));
+    for direction in [Direction::Push, Direction::Pull] {
+        one_of_four(CUT_FURTHER, direction, |path| data::tree(path, 43, &shape));
     }
 }
 
 #[test]
 fn a_further_connection_of_a_push_goes_silent() {
-    one_of_four(STALL_FURTHER, Route::Push, |path| data::file(path, SIZE, 44));
+    one_of_four(STALL_FURTHER, Direction::Push, |path| data::file(path, SIZE, 44));
 }
 
 #[test]
 fn a_further_connection_of_a_pull_goes_silent() {
-    one_of_four(STALL_FURTHER, Route::Pull, |path| data::file(path, SIZE, 45));
+    one_of_four(STALL_FURTHER, Direction::Pull, |path| data::file(path, SIZE, 45));
 }

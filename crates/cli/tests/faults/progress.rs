@@ -15,7 +15,7 @@ const BROKEN: u32 = 48 << 20;
 const ON_ITS_WAY: u64 = 16 * MIB;
 
 /// How the two ends meet.
-enum RoutedSite {
+enum FarEnd {
     Ssh,
     Daemon(Daemon),
 }
@@ -23,23 +23,23 @@ enum RoutedSite {
 /// A push that fails at first.
 struct Attempt {
     site: Site,
-    routed: RoutedSite,
+    far_end: FarEnd,
 }
 
 impl Attempt {
     fn both() -> [Self; 2] {
         let (by_ssh, by_daemon) = (Site::new(), Site::new());
         let daemon = Daemon::start(&by_daemon, by_daemon.root(), "rw");
-        [Self { site: by_ssh, routed: RoutedSite::Ssh }, Self { site: by_daemon, routed: RoutedSite::Daemon(daemon) }]
+        [Self { site: by_ssh, far_end: FarEnd::Ssh }, Self { site: by_daemon, far_end: FarEnd::Daemon(daemon) }]
     }
 
     /// The same command each time.
     fn push(&self, to: &str) -> Command {
         let mut command = self.site.copy(&["--ring", "64MiB", "--ssh", &self.site.ssh()]);
         command.arg(self.site.path("source"));
-        match &self.routed {
-            RoutedSite::Ssh => command.arg(self.site.by_ssh(to)),
-            RoutedSite::Daemon(daemon) => command.arg(daemon.location(to)),
+        match &self.far_end {
+            FarEnd::Ssh => command.arg(self.site.by_ssh(to)),
+            FarEnd::Daemon(daemon) => command.arg(daemon.location(to)),
         };
         command
     }
@@ -96,7 +96,7 @@ fn small_files_that_fill_the_disk_go_on_in_their_place() {
     let Some(mount) = Mount::tmpfs(site.path("full"), 8 * MIB) else { return };
     let shape = Shape { small: 2000, largest_small: 20 * KIB, large: Vec::new(), oddities: false };
     data::tree(&site.path("source"), 93, &shape);
-    let attempt = Attempt { site, routed: RoutedSite::Ssh };
+    let attempt = Attempt { site, far_end: FarEnd::Ssh };
     attempt.push("full/copy").run().expect_code(1);
     mount.resize(256 * MIB);
     attempt.assert_goes_on("full/copy", 0);
@@ -150,7 +150,7 @@ fn a_destination_that_cannot_be_written_everywhere_costs_what_is_behind() {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 97);
     site.directory("in");
-    let attempt = Attempt { site, routed: RoutedSite::Ssh };
+    let attempt = Attempt { site, far_end: FarEnd::Ssh };
     refuse(&mut attempt.push("in/copy"), &unwritable_beyond(BROKEN)).run().expect_code(1);
     let second = attempt.assert_goes_on("in/copy", u64::from(BROKEN) - ON_ITS_WAY);
     assert_eq!(second.number("bytes_sent"), SIZE - second.resumed(), "{second}");
@@ -161,7 +161,7 @@ fn metadata_that_cannot_be_set_costs_no_data() {
     let site = Site::new();
     data::file(&site.path("source"), SIZE, 98);
     site.directory("in");
-    let attempt = Attempt { site, routed: RoutedSite::Ssh };
+    let attempt = Attempt { site, far_end: FarEnd::Ssh };
     let broken = [Refusal::of(libc::SYS_fchmod, libc::EPERM), Refusal::of(libc::SYS_utimensat, libc::EPERM)];
     let first = refuse(&mut attempt.push("in/copy"), &broken).run().expect_code(1);
     assert!(!leftovers(&attempt.site.path("in")).is_empty(), "{first}");

@@ -75,7 +75,7 @@ impl Scene {
     fn assert_refused(&self, mut peer: Peer, words: &str) {
         peer.hear_end();
         let seen = self.seen.load(Ordering::Relaxed);
-        let said = eventually(|| self.daemon.run().stderr()[seen..].contains("refused: "));
+        let said = eventually(|| self.daemon.run().stderr()[seen..].contains("failed: "));
         let log = self.daemon.run().stderr();
         self.seen.store(log.len(), Ordering::Relaxed);
         assert!(said && log[seen..].contains(words), "{words:?} is not in {:?}", &log[seen..]);

@@ -28,7 +28,7 @@
 //! | [`http`] | as much of HTTP as asking servers on loopback takes |
 //! | [`terminal`] | a command at a terminal of its own |
 //! | [`system`] | a tree of files that looks like a system |
-//! | [`ways`] | one copy local, by ssh and by daemon, in both directions |
+//! | [`routes`] | one copy local, by ssh and by daemon, in both directions |
 //!
 //! All of it cleans up when dropped, also after a panic, and may run any number of times at once.
 
@@ -52,9 +52,9 @@ pub mod network;
 pub mod process;
 pub mod refusals;
 pub mod relay;
+pub mod routes;
 pub mod system;
 pub mod terminal;
-pub mod ways;
 
 use std::ffi::OsString;
 use std::fs;
@@ -69,7 +69,7 @@ use tempfile::TempDir;
 pub use compare::{assert_no_leftovers, assert_same, leftovers};
 pub use data::{Noise, Shape};
 pub use process::{Ended, Run, Signal, Start, bytes_done};
-pub use ways::{Route, RoutedSite};
+pub use routes::{Route, RoutedSite};
 
 /// The program under test.
 pub const ICDC: &str = env!("CARGO_BIN_EXE_icdc");

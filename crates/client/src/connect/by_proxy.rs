@@ -42,7 +42,7 @@ pub(super) fn reach_by(
         PatientReader::new(&stream, stop, deadline).map_err(Refusal::Broken).and_then(|answers| match &proxy.kind {
             ProxyKind::Socks5(login) => {
                 let (client, hello) = Client::new(destination, login.clone())?;
-                ask_proxy(client, &hello, &stream, answers)
+                ask_socks5(client, &hello, &stream, answers)
             }
             ProxyKind::Relay => ask_relay(destination, &stream, answers),
         });
@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-fn ask_proxy(
+fn ask_socks5(
     mut client: Client,
     hello: &[u8],
     mut stream: &TcpStream,

@@ -57,7 +57,8 @@ fn patience_of(round_trip: Span) -> Span {
     (round_trip * ROUND_TRIPS).clamp(LEAST_TIMEOUT, MOST_TIMEOUT)
 }
 
-/// See the module's description.
+/// Routes of the data connections to a far end that ssh has started, the first connection
+/// included.
 #[derive(Clone)]
 pub(super) struct Routes {
     /// The far side's name for connections beside ssh.
@@ -336,10 +337,10 @@ impl Routes {
         tell: Sender<RouteOutcome>,
         link: impl FnOnce(&Self, &StopSignal) -> Result<Link, ConnectError> + Send + 'static,
     ) {
-        let (routes, over, untold) = (self.clone(), over.clone(), tell.clone());
+        let (routes, over, not_started) = (self.clone(), over.clone(), tell.clone());
         let attempt = move || drop(tell.send((route, link(&routes, &over))));
         if let Err(error) = start("route", attempt) {
-            let _ = untold.send((route, Err(error.into())));
+            let _ = not_started.send((route, Err(error.into())));
         }
     }
 

@@ -95,7 +95,7 @@ impl Forwarder {
                 if stop.is_requested() {
                     return Err(ConnectError::Interrupted);
                 }
-                self.opener.ask(stop)
+                self.opener.open_attended(stop)
             }
             Err(error) => Err(error),
         }
@@ -154,8 +154,9 @@ struct Opener {
 }
 
 impl Opener {
-    /// Opens the only connection, for which ssh may ask the user.
-    fn ask(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
+    /// Opens one connection for which ssh may prompt, after logins without a prompt were refused;
+    /// there will be no others.
+    fn open_attended(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         self.logins.set(Login::AsConfigured);
         let text = "each login by ssh has to be answered by hand: one connection carries the data. \
              A key in an agent, or ControlMaster in ~/.ssh/config, lets icdc use several";

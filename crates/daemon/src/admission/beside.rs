@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use icdc_limits::thread::start;
+use icdc_session_process::channel::{Channel, Received};
 use icdc_tcp::clock;
 use icdc_units::Time;
 
 use super::Admission;
 use super::neighbours::{Number, Running};
-use icdc_session_process::channel::{Channel, Received};
 
 /// Interval at which the thread that listens to another daemon looks whether this one has ended.
 const LISTENING: Duration = Duration::from_secs(1);

@@ -1,4 +1,6 @@
-//! Admission of keys by a daemon, and their rights.
+//! Admission of keys by a daemon, and their rights. A client with an unknown key completes the
+//! handshake, and then gets one sentence with the line that the daemon's operator would have to
+//! add, and nothing else.
 //!
 //! Standing keys are those of the `authorized_keys` file, which is read again whenever it has
 //! changed. The holder of a standing key may let [temporary](temporary) ones in, within its own
@@ -9,7 +11,7 @@
 mod authorized_keys_file;
 mod beside;
 pub(crate) mod neighbours;
-pub(crate) mod refused;
+pub(crate) mod refusal_log_limit;
 pub(crate) mod revocation;
 mod temporary;
 mod usage;
@@ -22,6 +24,7 @@ use icdc_link::LinkControl;
 use icdc_metrics::RefusedReason;
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Refusal, RefusalKind, Transfer};
+use icdc_session_process::{AllowedCongestion, Ended, Rights, Root, User, may_become_others};
 use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_trust::{AuthorizedKeys, Grant, PublicKey, TrustError};
@@ -29,16 +32,12 @@ use icdc_units::Time;
 
 use self::authorized_keys_file::{AuthorizedKeysFile, unserved};
 use self::neighbours::Neighbours;
-use self::refused::RefusedLines;
+use self::refusal_log_limit::RefusedLines;
 use self::revocation::{Connections, Place};
 use self::temporary::{Temporary, TemporaryKey};
 use self::usage_file::UsageFile;
 use crate::capabilities;
 use crate::granted::{Granted, Scope};
-use icdc_session_process::Ended;
-use icdc_session_process::Root;
-use icdc_session_process::{AllowedCongestion, Rights};
-use icdc_session_process::{User, may_become_others};
 
 /// The keys of a daemon.
 pub(crate) struct Admission {
@@ -133,7 +132,7 @@ impl Admission {
             None => Some(
                 self.temporary
                     .find(key, clock::now())
-                    .ok_or_else(|| Denied::new(RefusedReason::UnknownKey, unknown(key)))?,
+                    .ok_or_else(|| Denied::new(RefusedReason::UnknownKey, unknown_key_refusal(key)))?,
             ),
         };
         let owner = temporary.as_ref().map_or(*key, |temporary| temporary.by);
@@ -315,7 +314,7 @@ fn not_allowed(reason: String) -> Refusal {
     Refusal { kind: RefusalKind::NotAllowed, reason }
 }
 
-fn unknown(key: &PublicKey) -> Refusal {
+fn unknown_key_refusal(key: &PublicKey) -> Refusal {
     let names_user = rustix::process::geteuid().is_root() || may_become_others();
     let user = if names_user { ",user=NAME" } else { "" };
     not_allowed(format!(

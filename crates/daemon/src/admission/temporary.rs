@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Refusal, RefusalKind, Transfer};
+use icdc_session_process::Ended;
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
 use super::neighbours::{Number, Running, SharedKey, that_fit};
-use icdc_session_process::Ended;
 
 /// Lifetime of a temporary key before its first use.
 const UNUSED: Span = Span::from_secs(60);

@@ -358,7 +358,8 @@ pub struct FoundXattrs {
     pub has_others: bool,
 }
 
-/// Extended attributes. File systems without attributes have none.
+/// The extended attributes that are copied, and whether the file has others. On a file system
+/// without attributes: none.
 pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
     let file = file.as_fd();
     let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {

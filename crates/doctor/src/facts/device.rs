@@ -11,7 +11,7 @@ use super::processors::listed;
 use super::route;
 use crate::System;
 
-/// Most devices that are looked at where no route says which.
+/// Greatest number of devices that are examined where no route says which.
 const MOST: usize = 8;
 
 /// A network device. What was not seen, or what it does not have, is `None` or empty.

@@ -67,8 +67,8 @@ pub fn main() -> Result<(), LabError> {
 
 fn read_request() -> Result<Request, LabError> {
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(|error| LabError::io("read the order", error))?;
-    serde_json::from_str(&text).map_err(|error| LabError::io("read the order", error.into()))
+    io::stdin().read_to_string(&mut text).map_err(|error| LabError::io("read the request", error))?;
+    serde_json::from_str(&text).map_err(|error| LabError::io("read the request", error.into()))
 }
 
 fn answer(answer: &Answer) {

@@ -16,8 +16,8 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::write_clock::{Together, WriteClock};
 
-/// What waits for a program whose window is opened here: one that has not run for a moment has little
-/// to send at once then.
+/// What waits for a program whose window is opened here: one that has not run for a moment has
+/// little to send at once then.
 const WAITS: usize = 48 << 10;
 
 /// A stream of bytes in both directions, watched and ended from any thread.
@@ -77,10 +77,10 @@ impl Forwarded {
         Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
-    /// The program has a `window` of its own: it carries no more than that in a round trip. Where its
-    /// connection can be seen, writes open that window as its congestion window opens, and go just
-    /// as fast as it lets through then, smoothly and so together with others. Little waits for the
-    /// program to read it.
+    /// The program has a `window` of its own: it carries no more than that in a round trip. Where
+    /// its connection can be seen, writes open that window as its congestion window opens, and go
+    /// just as fast as it lets through then, smoothly and so together with others. Little waits for
+    /// the program to read it.
     #[must_use]
     pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
         let round_trip =

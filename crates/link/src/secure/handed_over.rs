@@ -6,8 +6,8 @@
 //!                                └─► control: still watches and ends the connection
 //! ```
 //!
-//! The state holds the traffic secrets of the connection: it may go to a process of the same host, by
-//! a channel that nobody else reads, and nowhere else.
+//! The state holds the traffic secrets of the connection: it may go to a process of the same host,
+//! by a channel that nobody else reads, and nowhere else.
 
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! When the next bytes may be written, where no kernel paces what is sent.
 //!
-//! A program that carries a stream may have a window of its own, as a channel of ssh has: no more is
-//! under way, on a path however long. It hands on what it gets as soon as it can, and its TCP
+//! A program that carries a stream may have a window of its own, as a channel of ssh has: no more
+//! is under way, on a path however long. It hands on what it gets as soon as it can, and its TCP
 //! connection sends that in one burst; so do the others beside it, and together they overflow a
 //! queue that what they carry in the mean would never reach. So the writes are paced:
 //!
@@ -24,8 +24,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 const STEP: Span = Span::from_millis(10);
 /// The least that is written at once: a packet's payload.
 const LEAST: u64 = 1400;
-/// Time that went by unused is not made up for, but what a late thread has missed is: so much of one
-/// that writes alone, and of one of several, which together make up for less.
+/// Time that went by unused is not made up for, but what a late thread has missed is: so much of
+/// one that writes alone, and of one of several, which together make up for less.
 const LATE: Span = Span::from_millis(20);
 const LATE_BESIDE_OTHERS: Span = Span::from_millis(40);
 const LATE_TOGETHER: Span = Span::from_millis(8);
@@ -162,8 +162,8 @@ impl WriteClock {
         self.change(|state| (state.stopped, state.opening) = (true, None));
     }
 
-    /// Waits until bytes are due; how many of `wanted` may be written then. `arrived` tells how many
-    /// have arrived since the beginning, where that is known.
+    /// Waits until bytes are due; how many of `wanted` may be written then. `arrived` tells how
+    /// many have arrived since the beginning, where that is known.
     pub(super) fn take(&self, wanted: usize, arrived: impl Fn() -> Option<ByteCount>) -> usize {
         let mut state = self.wait(self.lock(), |state| state.due);
         let (count, at) = state.take(wanted, clock::now(), arrived);

@@ -40,10 +40,10 @@ impl Frame {
 /// Memory for frames: a full frame stays where it was read to, and its memory is reused after it
 /// was sent. A packet that combines many frames is cut into them.
 pub(super) struct Room {
-    /// The next packet is read here, if it is one frame,
+    /// The next packet is read into this, as far as it fits.
     next: Vec<u8>,
     length: usize,
-    /// and else the rest of it behind as many bytes of this one.
+    /// The part of the packet that does not fit in `next`, behind as many bytes of space.
     long: Vec<u8>,
     spare: Vec<Vec<u8>>,
 }

@@ -16,7 +16,7 @@ pub use random::Random;
 /// Model of packet loss.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Model {
-    /// None is.
+    /// No packet is lost.
     #[default]
     None,
     /// Each by itself, with this probability.

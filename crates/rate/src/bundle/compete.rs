@@ -218,7 +218,8 @@ pub(super) enum Transition {
 }
 
 impl Compete {
-    /// COMPETE from WAITING on, at `rate`, on a path whose capacity was `before`, if that is known.
+    /// Begins COMPETE with its first step, WAITING, at `rate`; `before` is the capacity that was
+    /// known until now.
     pub(super) fn new(rate: Rate, before: Option<Rate>) -> Self {
         let step = Step::Waiting { rounds: 0, queue: Span::ZERO };
         Self { rate, before, capacity: None, step, round: None }

@@ -57,8 +57,8 @@ const LONGEST_START: Ratio = Ratio::new(1, 16);
 /// Updates before its acknowledgements come of which the shortest round-trip time is the one
 /// without the train. Chosen; not varied.
 const RTT_SAMPLES_BEFORE: usize = 8;
-/// Shortest time in which acknowledgements of a train arrive: closer ones show the hosts, not the
-/// path. Chosen: no test fails and stock does not differ at 50 us and 200 us.
+/// Shorter arrivals of a train's acknowledgements count as this long: closer ones show the hosts,
+/// not the path. Chosen: no test fails and stock does not differ at 50 us and 200 us.
 const SHORTEST_ARRIVAL: Span = Span::from_micros(100);
 /// Round trips after its end, beside [`LATE_LENGTHS`], by which all of a train has arrived: with a
 /// queue of one round trip it takes two. Chosen: no test fails and stock does not differ at 1 and

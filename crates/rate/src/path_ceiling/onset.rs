@@ -20,7 +20,8 @@ use super::observation::Observation;
 
 /// Windows in a row, each of which has a longer queue than the one before. Chosen; not varied.
 const ONSET_WINDOWS: usize = 4;
-/// Length of a window, as a part of the round-trip time. Chosen: no test fails at 1/24 and 1/6.
+/// Length of a window, as a part of the least round-trip time; at least [`SHORTEST_WINDOW`].
+/// Chosen: no test fails at 1/24 and 1/6.
 const WINDOW_LENGTH: Ratio = Ratio::new(1, 12);
 /// Shortest window: most pauses of a host are shorter. Chosen: no test fails at 10 ms and 40 ms.
 const SHORTEST_WINDOW: Span = Span::from_millis(20);
@@ -30,8 +31,9 @@ const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
 /// Excess of the measured sending rate over the ceiling that is tolerated. Chosen: no test fails at
 /// 1/8 and 1/2.
 const SENT_TOLERANCE: Ratio = Ratio::new(1, 4);
-/// Least delivery rate, as a part of the capacity: from a host that pauses less arrives; beside
-/// others that send as much as the path carries, half of it. Chosen: at 3/4
+/// Least delivery rate of a window that counts as cross traffic, as a part of the capacity: less
+/// means that a host paused; beside others that send as much as the path carries, half of it
+/// arrives. Chosen: at 3/4
 /// `others_who_begin_leave_what_the_queue_tells` fails; at 3/16 no test fails.
 const DELIVERY_THRESHOLD: Ratio = Ratio::new(3, 8);
 /// Windows over which the growth of the queue is measured. Chosen; not varied.

@@ -231,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of it that are buffered in this relay, as last measured.
+    /// Bytes of this connection that are buffered in this relay, as last measured.
     pub(crate) fn buffered(&self) -> ByteCount {
         self.stage.channel().map_or(self.buffered, |channel| channel.buffered())
     }

@@ -171,7 +171,7 @@ impl Stage {
         }
     }
 
-    /// The leg to the next hop, once there is one.
+    /// The leg to the next hop, from the beginning of connecting to it until the connection closes.
     pub(super) fn far(&self) -> Option<&Leg> {
         match self {
             Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
@@ -182,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// The leg to the next hop, once there is one.
+    /// The leg to the next hop, from the beginning of connecting to it until the connection closes.
     pub(super) fn far_mut(&mut self) -> Option<&mut Leg> {
         match self {
             Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
@@ -193,7 +193,7 @@ impl Stage {
         }
     }
 
-    /// The flows of data, once there are some.
+    /// The flows of data, while the stage is Requesting or Relaying.
     pub(super) fn channel(&self) -> Option<&Channel> {
         match self {
             Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),
@@ -201,7 +201,7 @@ impl Stage {
         }
     }
 
-    /// The flows of data, once there are some.
+    /// The flows of data, while the stage is Requesting or Relaying.
     pub(super) fn channel_mut(&mut self) -> Option<&mut Channel> {
         match self {
             Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),

@@ -43,7 +43,7 @@ impl Canvas {
                     .map(|(at, _)| *at)
                     .filter(|at| at.is_finite())
                     .map(|at| (at, at))
-                    .reduce(wider)
+                    .reduce(hull)
                     .unwrap_or((0.0, 0.0));
                 // An axis that could begin at zero does, unless the values are far from it.
                 let low = if low > high / 2.0 { low } else { low.min(0.0) };
@@ -95,7 +95,7 @@ impl Canvas {
     }
 }
 
-/// The range that holds two of them.
-pub(super) fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+/// The smallest range that contains both.
+pub(super) fn hull(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.min(b.0), a.1.max(b.1))
 }

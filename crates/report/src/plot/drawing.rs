@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::canvas::{Canvas, LEFT, RIGHT, TOP, WIDTH, wider};
+use super::canvas::{Canvas, LEFT, RIGHT, TOP, WIDTH, hull};
 use super::definition::{Axis, Baseline, Plot};
 use super::outline;
 use crate::axis::{self, Scale};
@@ -19,8 +19,8 @@ pub(crate) const ZOOM: &str = include_str!("zoom.js");
 /// As many as have a colour of their own in the style sheet.
 const COLOURS: usize = 8;
 
-/// Draws `plot`, the report's plot `index`, with heading and legend; a time axis goes to `end`
-/// seconds.
+/// An HTML `<figure>` of `plot`, the report's plot `index`, with heading, legend and SVG; a time
+/// axis goes to `end` seconds.
 pub(crate) fn draw(plot: &Plot, index: usize, end: f64) -> String {
     let (vertical, unit) = vertical(plot);
     let canvas = Canvas::new(plot, vertical, end);
@@ -76,7 +76,7 @@ fn extremes(plot: &Plot) -> Option<(f64, f64)> {
     let of_series = |series: &Series| match &series.values {
         Values::Points(points) => {
             let finite = points.iter().filter(|(at, value)| at.is_finite() && value.is_finite());
-            finite.map(|(_, value)| (*value, *value)).reduce(wider)
+            finite.map(|(_, value)| (*value, *value)).reduce(hull)
         }
         Values::Uniform(uniform) => {
             let ends = (uniform.values().iter().min()?, uniform.values().iter().max()?);
@@ -84,7 +84,7 @@ fn extremes(plot: &Plot) -> Option<(f64, f64)> {
             Some((a.min(b), a.max(b))).filter(|(low, high)| low.is_finite() && high.is_finite())
         }
     };
-    plot.series.iter().filter(|series| series.stroke != Stroke::Marks).filter_map(of_series).reduce(wider)
+    plot.series.iter().filter(|series| series.stroke != Stroke::Marks).filter_map(of_series).reduce(hull)
 }
 
 /// What the style sheet calls each series.

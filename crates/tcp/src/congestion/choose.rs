@@ -167,7 +167,8 @@ pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<Tak
     take(socket, algorithm, hints)
 }
 
-/// Sets one of ours with these privileges; with those of this process if the helper does not answer.
+/// Sets one of ours with these privileges; with those of this process if the helper does not
+/// answer.
 fn set_with(
     privileges: &Privileges,
     fd: &impl AsFd,

@@ -195,7 +195,7 @@ impl FileJournal {
 /// Makes every block of an unfinished file read as zero except those in `held`: other data, of an
 /// earlier run or of another process, would show through the holes of the file. False if the file
 /// system cannot do that.
-pub(super) fn clear_beside(file: &File, held: &BlockMap) -> io::Result<bool> {
+pub(super) fn punch_missing_blocks(file: &File, held: &BlockMap) -> io::Result<bool> {
     for gap in held.missing() {
         if !sparse::punch(file, block_offset(gap.start)..block_offset(gap.end))? {
             return Ok(false);

@@ -53,7 +53,7 @@ use super::waiting::{LockWait, Locked};
 use crate::{clock, path_text};
 
 /// Longest wait of the thread while nothing is staged.
-const LONG: Duration = Duration::from_secs(3600);
+const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Executor of the [`Book`]'s actions, on one thread.
 pub(super) struct FileExecutor<'a> {
@@ -122,7 +122,7 @@ impl<'a> FileExecutor<'a> {
         let ended = never();
         let mut link = link;
         loop {
-            let quiet = self.book.next_deadline().map_or(LONG, |deadline| (deadline - clock::now()).into());
+            let quiet = self.book.next_deadline().map_or(NO_DEADLINE, |deadline| (deadline - clock::now()).into());
             select! {
                 recv(link) -> job => match job {
                     Ok(job) => self.handle(job),
@@ -553,7 +553,7 @@ impl FileExecutor<'_> {
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
         let how = (self.shared.options.preserve, self.shared.whose());
-        let staged = Staged::symlink(directory, name, &item.entry, how)?;
+        let staged = Staged::stage_symlink(directory, name, &item.entry, how)?;
         self.staged.insert(id, staged);
         Ok(())
     }
@@ -574,10 +574,10 @@ impl FileExecutor<'_> {
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let whose = self.shared.whose();
         let staged = if first.place == item.place.directory {
-            Staged::hard_link(directory, name, (directory, &first_name), file, whose)?
+            Staged::stage_hard_link(directory, name, (directory, &first_name), file, whose)?
         } else {
             let first = self.directories.of_first(first, &first_name)?;
-            Staged::hard_link(directory, name, (&first, &first_name), file, whose)?
+            Staged::stage_hard_link(directory, name, (&first, &first_name), file, whose)?
         };
         match staged {
             Ok(staged) => {

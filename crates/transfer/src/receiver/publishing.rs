@@ -116,8 +116,9 @@ impl Staged {
         Ok(Self::new(directory, name, Made { lacks_mode: !has_mode, ..made }))
     }
 
-    /// Makes a symbolic link.
-    pub(super) fn symlink(
+    /// Makes a symbolic link under a staging name; `name` is the one that it gets when it is
+    /// published.
+    pub(super) fn stage_symlink(
         directory: &Directory,
         name: Name,
         entry: &Entry,
@@ -140,7 +141,7 @@ impl Staged {
 
     /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or returns
     /// the reason why it has to be a separate file.
-    pub(super) fn hard_link(
+    pub(super) fn stage_hard_link(
         directory: &Directory,
         name: Name,
         (first_directory, first): (&Directory, &Name),

@@ -31,7 +31,7 @@ const DEPTH: usize = 8;
 /// Interval at which the store checks again for free blocks for comparisons.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest wait for work otherwise.
-const LONG: Duration = Duration::from_secs(3600);
+const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// A block to write.
 struct Arrival {
@@ -39,7 +39,7 @@ struct Arrival {
     ranges: Vec<(u32, u32)>,
 }
 
-/// JobPurpose of a job of the engine.
+/// Purpose of a job of the engine.
 enum JobPurpose {
     /// The block waits for the disk until this is dropped.
     Write {
@@ -87,7 +87,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<N
         }
         store.start_comparisons();
         let job = if store.engine.in_flight() == 0 {
-            let timeout = if store.machine.has_reads() { RETRY_INTERVAL } else { LONG };
+            let timeout = if store.machine.has_reads() { RETRY_INTERVAL } else { NO_DEADLINE };
             match queue.recv_timeout(timeout) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => continue,

@@ -20,7 +20,8 @@ impl Throttle {
         Self { rate, due: Mutex::new(Time::ORIGIN) }
     }
 
-    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until the session is `over`.
+    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until
+    /// the session is `over`.
     pub(super) fn wait(&self, begun: Time, length: ByteCount, over: &Once) {
         let due = self.charge(begun, clock::now(), length);
         let left = due - clock::now();

@@ -181,7 +181,7 @@ struct Watch<'a> {
     stop: &'a StopSignal,
 }
 
-/// Runs the threads of a session until it is over; `scan` announces the sources.
+/// Runs the threads of a session until it is over; `scan_sources` announces the sources.
 fn run_threads(
     executor: &Executor<'_>,
     connections: &Connections<'_>,

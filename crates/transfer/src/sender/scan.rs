@@ -62,7 +62,8 @@ enum Children {
     Selected { places: Range<usize>, above: usize },
 }
 
-/// Extent of what is announced of a name.
+/// The part of a name that is announced: everything there, or only what a selection (a shard's
+/// plan) holds.
 #[derive(Clone)]
 enum Extent {
     /// Whatever is there.

@@ -93,7 +93,7 @@ fn describe_flow(given: &Flow, flow: &FlowOutcome) -> Value {
     })
 }
 
-/// With the keys of `icdc lab status`.
+/// One direction of the path as JSON, with the keys of `icdc lab status`.
 fn direction(settings: &icdc_path::Settings, counters: &Counters) -> Value {
     json!({
         "rate_bps": settings.rate.as_bits_per_second(),

@@ -19,7 +19,8 @@ impl Rights {
         }
     }
 
-    /// Words to put before a command so that it has these privileges.
+    /// Words to put before a command that take away the privileges it is not to have; none for
+    /// [`Self::All`].
     pub(crate) fn prefix(self) -> &'static [&'static str] {
         match self {
             Self::All => &[],

@@ -289,7 +289,8 @@ impl<P> Book<P> {
         }
     }
 
-    /// Answers the message whose entries are all placed and judged.
+    /// Sends the answers to the message being processed, once none of its items is being examined.
+    /// Items that wait for an earlier one of the same name are left out and answered later.
     pub(super) fn answer_announced(&mut self) {
         let SessionStage::Running(run) = &mut self.stage else { return };
         let Some(Announced { first, answers, .. }) = run.answering.take() else { return };
@@ -304,15 +305,20 @@ impl<P> Book<P> {
     }
 }
 
-/// Result of drafting an entry that is not a directory.
+/// Result of placing an entry that is not a directory, before directories are made.
 enum Drafted {
+    /// It goes on when they are.
     Item(Draft),
+    /// It is answered at once: its directory has failed, or this is a dry run.
     Answered(Want),
 }
 
-/// Result of admitting an item whose directory has been made or has failed.
+/// What becomes of an item once the making of its directory has ended.
 enum Admitted {
+    /// It is to be examined.
     Examine,
+    /// An earlier item of the same name holds the name: it waits and is answered later.
     Waits,
+    /// It is answered at once: its directory failed, or this is a dry run.
     Answered(Want),
 }

@@ -28,7 +28,7 @@ pub(in crate::congestion) fn tell(
     what: &PathHints,
 ) -> bool {
     let key = fd.as_fd().as_raw_fd().to_ne_bytes();
-    let hints = match loaded {
+    let stored = match loaded {
         Some(loaded) => loaded
             .object()
             .maps()
@@ -36,10 +36,10 @@ pub(in crate::congestion) fn tell(
             .map(|map| map.update(&key, &value(what), MapFlags::empty())),
         None => of_registered(algorithm).map(|map| map.update(&key, &value(what), MapFlags::empty())),
     };
-    if let Some(Err(error)) = &hints {
-        tracing::debug!("{} is hints nothing of a socket: {}", algorithm.name, super::text(error));
+    if let Some(Err(error)) = &stored {
+        tracing::debug!("{} gets no hints of a socket: {}", algorithm.name, super::text(error));
     }
-    matches!(hints, Some(Ok(())))
+    matches!(stored, Some(Ok(())))
 }
 
 /// `struct socket_hint`: kilobytes per second, microseconds, and a number.

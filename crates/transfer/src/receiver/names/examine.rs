@@ -129,7 +129,7 @@ impl Facts for Examiner<'_> {
             return Ok(None);
         };
         let Some((journal, held)) = FileJournal::find(directory, staging, &header) else { return Ok(None) };
-        if cleared && !leftovers::clear_beside(&file, &held).is_ok_and(|cleared| cleared) {
+        if cleared && !leftovers::punch_missing_blocks(&file, &held).is_ok_and(|cleared| cleared) {
             return Ok(None);
         }
         self.claimed = Some(Continued { staging, file, journal });

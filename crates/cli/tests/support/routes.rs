@@ -1,4 +1,4 @@
-//! The ways that a copy can take, so that one test can hold for all of them.
+//! The routes that a copy can take, so that one test can hold for all of them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

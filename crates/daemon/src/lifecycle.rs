@@ -1,7 +1,5 @@
-//! The daemon: serves clients whose keys are in `authorized_keys`, each within its own root.
-//!
-//! A client with another key completes the handshake, and then gets one sentence with the line that
-//! the daemon's operator would have to add, and nothing else.
+//! The life of a daemon: opening its files and sockets, accepting connections, reload, handover to
+//! the next daemon, drain and end.
 
 use std::io;
 use std::net::TcpListener;
@@ -167,7 +165,7 @@ impl Prepared {
             // by the one before.
             Some(inheritance) => inheritance.accept(),
         }
-        let mut running = Running { config: &config, daemon, listeners, guard, endpoint, requests, notify };
+        let mut running = AcceptingDaemon { config: &config, daemon, listeners, guard, endpoint, requests, notify };
         running.until_stopped(stop);
         running.end();
         Ok(())
@@ -175,7 +173,7 @@ impl Prepared {
 }
 
 /// A daemon that accepts connections.
-struct Running<'a> {
+struct AcceptingDaemon<'a> {
     config: &'a ServeConfig,
     daemon: Arc<Daemon>,
     listeners: Vec<TcpListener>,
@@ -185,7 +183,7 @@ struct Running<'a> {
     notify: &'a dyn Fn(Notice),
 }
 
-impl Running<'_> {
+impl AcceptingDaemon<'_> {
     /// Carries out the operator's requests and checks the authorized keys, until `stop` is
     /// requested or it has drained.
     fn until_stopped(&mut self, stop: &StopSignal) {
