@@ -6,6 +6,14 @@
 use libfuzzer_sys::fuzz_target;
 
 /// The product's own files: a program has no public names.
+#[path = "../../crates/cli/src/applies"]
+#[allow(dead_code, unreachable_pub)]
+mod applies {
+    mod concern;
+
+    pub(crate) use concern::Concern;
+}
+
 #[path = "../../crates/cli/src/config"]
 #[allow(dead_code, unreachable_pub)]
 mod config {

@@ -7,11 +7,11 @@ use thiserror::Error;
 use crate::native::sys;
 use crate::packed::{EbpfObject, Packed};
 
-/// One algorithm.
+/// A congestion control algorithm that this crate brings.
 pub struct Algorithm {
     /// The name that users give, such as `highspeed`.
     pub name: &'static str,
-    /// One line for lists.
+    /// Description in one line, for lists.
     pub summary: &'static str,
     pub(crate) native: &'static sys::Algorithm,
     ebpf: Ebpf,
@@ -27,9 +27,9 @@ enum Ebpf {
 /// A value of an algorithm that can be set before it is loaded or simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Name in the C file.
+    /// Name of the parameter in the C file.
     pub name: &'static str,
-    /// Description with the unit.
+    /// Description of the parameter, with its unit.
     pub help: &'static str,
     /// Default value.
     pub initial: i64,
@@ -42,14 +42,14 @@ pub struct Parameter {
 /// Reason for which a parameter cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ParameterError {
-    /// The algorithm does not have it.
+    /// The algorithm has no parameter of this name.
     #[error("{algorithm} has no parameter {name}; it has: {known}")]
     Unknown {
         /// Name of the algorithm.
         algorithm: &'static str,
-        /// The given name.
+        /// The name given for a parameter.
         name: String,
-        /// The known parameters.
+        /// Names of the known parameters.
         known: String,
     },
     /// Outside of what the algorithm can do with.
@@ -59,7 +59,7 @@ pub enum ParameterError {
         algorithm: &'static str,
         /// Name of the parameter.
         name: &'static str,
-        /// The given value.
+        /// The value given.
         value: i64,
         /// Lowest value allowed.
         lowest: i64,
@@ -135,7 +135,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether this build has its eBPF object.
+    /// Checks whether this build has the algorithm's eBPF object.
     ///
     /// # Errors
     /// The reason for which there is none, as a sentence for users.
@@ -143,8 +143,8 @@ impl Algorithm {
         self.objects().map(|_| ())
     }
 
-    /// Its eBPF object: one `struct tcp_congestion_ops` in section `.struct_ops`, parameters in
-    /// `.rodata`.
+    /// The algorithm's eBPF object: one `struct tcp_congestion_ops` in section `.struct_ops`,
+    /// parameters in `.rodata`.
     ///
     /// # Errors
     /// As [`has_object`](Self::has_object).
@@ -152,7 +152,7 @@ impl Algorithm {
         self.objects().map(|(plain, _)| plain.unpack())
     }
 
-    /// Its eBPF object for tracing: named `icdct_NAME` in the kernel, with a
+    /// The algorithm's eBPF object for tracing: named `icdct_NAME` in the kernel, with a
     /// [`TraceRecord`](crate::TraceRecord) of each operation in the ring buffer `icdc_trace`.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Algorithm {
         }
     }
 
-    /// Its parameters, in the order of the C file.
+    /// The algorithm's parameters, in the order of the C file.
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {
         self.native.parameters().iter().map(|parameter| parameter.describe()).collect()

@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 
-/// Loaders read structures in place.
+/// Alignment of unpacked eBPF objects in bytes: loaders read structures in place.
 const ALIGNMENT: usize = 8;
 
-/// An object as the build has packed it; empty if it could not make it.
+/// An eBPF object as the build has packed it; empty if the build could not make it.
 #[derive(Clone, Copy)]
 pub(crate) struct Packed(pub(crate) &'static [u8]);
 

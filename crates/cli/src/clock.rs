@@ -42,20 +42,21 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts now.
+    /// A stopwatch that starts now.
     pub(crate) fn start() -> Self {
         #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
         let begin = Instant::now();
         Self(begin)
     }
 
-    /// Time since the start.
+    /// Time since the stopwatch was started.
     pub(crate) fn elapsed(&self) -> Span {
         self.0.elapsed().into()
     }
 }
 
-/// This date and time, as [`utc_now`]: the last one that the calendar has for what is after it.
+/// A Unix time in seconds as UTC date and time, formatted as [`utc_now`]; one beyond the calendar
+/// gives its last.
 pub(crate) fn utc(seconds: u64) -> String {
     let instant = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     instant.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M UTC").to_string()

@@ -39,7 +39,7 @@ impl Console {
         self.print(&format!("icdc: {text}\n"));
     }
 
-    /// The error that ends the command, with what it comes from; gives `code` back.
+    /// Prints the error that ends the command, with its causes; returns `code`.
     pub(crate) fn give_up(&self, error: &anyhow::Error, code: u8) -> u8 {
         self.complain(&format!("{error:#}"));
         code
@@ -72,7 +72,7 @@ impl Console {
         self.output(BufWriter::flush);
     }
 
-    /// Whether results could not be written, though somebody wants them.
+    /// Whether results could not be written to standard output, though somebody reads it.
     pub(crate) fn has_lost_results(&self) -> bool {
         self.shared.lost.load(Ordering::Relaxed)
     }
@@ -91,7 +91,7 @@ impl Console {
         }
     }
 
-    /// From now on messages are printed above this bar; `None` ends that.
+    /// Sets the progress bar above which messages are printed from now on; `None` for no bar.
     pub(crate) fn set_bar(&self, bar: Option<ProgressBar>) {
         *held(&self.shared.bar) = bar;
     }

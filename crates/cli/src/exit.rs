@@ -4,13 +4,13 @@ use icdc_client::FailureKind;
 
 use crate::console::Console;
 
-/// Something went wrong that none of the others names.
+/// Exit code for a failure that none of the others names.
 pub(crate) const FAILED: u8 = 1;
 /// The command line is not understood or makes no sense.
 pub(crate) const USAGE: u8 = 2;
 /// Could not connect, or was not let in.
 pub(crate) const NOT_LET_IN: u8 = 3;
-/// Stopped by the user.
+/// Exit code of a run that the user stopped.
 pub(crate) const INTERRUPTED: u8 = 4;
 
 /// The exit code after a failure of this kind.

@@ -193,7 +193,7 @@ fn begins_with(word: &str, option: &str) -> bool {
     letter.zip(cluster).is_some_and(|(letter, cluster)| cluster.contains(letter))
 }
 
-/// The options of a cluster.
+/// The options in a cluster of short ones: `-a`, `-v` and `-z` of `-avz`.
 fn letters(cluster: &str) -> Vec<String> {
     cluster.chars().skip(1).take_while(char::is_ascii_alphabetic).map(|letter| format!("-{letter}")).collect()
 }

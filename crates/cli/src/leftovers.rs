@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, size};
 use crate::exit;
 
-/// Counts of what was found.
+/// Counts of the leftovers that were found.
 #[derive(Default)]
 struct Tally {
     files: u64,

@@ -67,7 +67,7 @@ use crate::arguments::{Arguments, Command, VersionArguments};
 use crate::config::{Applied, ApplyError};
 use crate::console::Console;
 
-/// That of musl lets one thread in at a time.
+/// Memory allocator of builds with musl, whose own one lets one thread in at a time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! From the command line of `copy` to a plan in which nothing is left to doubt.
+//! The plan of a copy, made from its command line, with nothing left to doubt.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -32,12 +32,12 @@ pub(crate) struct CopyPlan {
     pub(crate) reporting: ReportingArguments,
 }
 
-/// How it is going to be shown.
+/// How a copy's progress and result are shown.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) dry_run: bool,
     pub(crate) verbose: bool,
-    /// Nothing but errors is told on standard error.
+    /// Whether standard error carries errors only.
     pub(crate) quiet: bool,
     pub(crate) progress: Progress,
     pub(crate) report: Option<ResultFile>,
@@ -46,10 +46,10 @@ pub(crate) struct Output {
     pub(crate) summary: bool,
 }
 
-/// Display of progress.
+/// How progress is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Not shown.
+    /// Progress is not shown.
     Off,
     /// A bar on a terminal.
     Bar,
@@ -114,7 +114,7 @@ impl CopyPlan {
     }
 }
 
-/// Options of the sending end.
+/// The sending end's options, from a copy's command line.
 fn sending(arguments: &CopyArguments) -> SendOptions {
     SendOptions {
         exclude: arguments.exclude.clone(),
@@ -128,7 +128,7 @@ fn sending(arguments: &CopyArguments) -> SendOptions {
     }
 }
 
-/// Options of the receiving end.
+/// The receiving end's options, from a copy's command line.
 fn receiving(arguments: &CopyArguments) -> ReceiveOptions {
     ReceiveOptions {
         verify: arguments.verify,
@@ -207,14 +207,15 @@ fn refuse_on_reaching(arguments: &ConnectionArguments, hosts: Hosts) -> anyhow::
 }
 
 impl CopyPlan {
-    /// With nothing on standard output.
+    /// This plan without a summary on standard output.
     pub(crate) fn quietly(mut self) -> Self {
         self.output.summary = false;
         self
     }
 }
 
-/// What the options say on reaching these hosts, over so many `streams` where that is said.
+/// Options of reaching these hosts, from a command's connection arguments; `streams` is the number
+/// of connections, if given.
 pub(crate) fn connection(
     arguments: ConnectionArguments,
     streams: Option<u8>,
@@ -246,8 +247,8 @@ pub(crate) fn connection(
     Ok(options)
 }
 
-/// What connections of this family, and of this number where that is said, can all leave this host
-/// by.
+/// Checks that connections of this address family, `streams` of them if given, can leave this host
+/// by every given egress (`--bind`), and returns the egresses.
 fn checked(egresses: Egresses, family: Family, streams: Option<u8>) -> anyhow::Result<Egresses> {
     let least = egresses.connections();
     ensure!(
@@ -329,7 +330,7 @@ pub(crate) fn result_file(path: &Path, option: &str) -> anyhow::Result<ResultFil
 }
 
 impl ResultFile {
-    /// Writes all of it.
+    /// Replaces the file's contents by `text`; an error names it as `what`.
     pub(crate) fn write(mut self, what: &str, text: &str) -> Result<(), String> {
         // A pipe has no length.
         let _ = self.file.set_len(0);

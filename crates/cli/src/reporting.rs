@@ -25,19 +25,19 @@ const LONGEST_REGISTRY: u64 = 4 << 20;
 const NAMED: usize = 16;
 const APPLICATION: &str = concat!("icdc v", env!("CARGO_PKG_VERSION"));
 
-/// The hooks of a copy.
+/// The hooks that are run when a copy has ended.
 pub(crate) struct CopyHooks {
     hooks: Hooks,
     console: Console,
 }
 
-/// A copy that has ended.
+/// A copy that has ended, for its hooks.
 pub(crate) struct EndedCopy<'a> {
     pub(crate) sources: &'a [Location],
     pub(crate) destination: &'a Location,
     pub(crate) summary: &'a Summary,
     pub(crate) result: RunResult,
-    /// Why it could not be completed, or was skipped.
+    /// Why the copy could not be completed, or was skipped.
     pub(crate) reason: Option<&'a str>,
     pub(crate) exit_code: u8,
 }

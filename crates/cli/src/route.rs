@@ -16,14 +16,20 @@ const LOGIN: &str = "ICDC_PROXY_LOGIN";
 /// Longest text of a login, with a line's end.
 const MAX_LOGIN: u64 = 255 + 1 + 255 + 2;
 
-/// `--via` as typed.
+/// The route that data takes, the value of `--via` as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
+    /// The first route that works.
     Auto,
+    /// Connections of this host to the other one.
     Direct,
+    /// Connections of the other host back to this one.
     Back,
+    /// Channels within ssh.
     Ssh,
+    /// Connections through this relay.
     Relay(Destination),
+    /// Connections through this SOCKS 5 proxy.
     Socks5(Destination),
 }
 
@@ -79,7 +85,7 @@ fn login(file: Option<&Path>) -> anyhow::Result<Option<Login>> {
     }
 }
 
-/// Contents of a file that only its owner can read.
+/// Reads a file that only its owner can read.
 fn read_private(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = File::open(path)?;
     let mode = file.metadata()?.mode();

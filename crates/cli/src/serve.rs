@@ -85,7 +85,7 @@ fn listeners(is_successor: bool) -> anyhow::Result<Listeners> {
     Ok(if passed.is_empty() { Listeners::Own } else { Listeners::Passed(passed) })
 }
 
-/// This command with the program file that is installed now.
+/// Command line of the next daemon: this one's, with the program file that is installed now.
 fn successor() -> Vec<OsString> {
     let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("icdc"));
     // What the kernel adds to the name of a file that has been replaced.
@@ -98,9 +98,9 @@ fn successor() -> Vec<OsString> {
 /// The service manager (systemd), if there is one.
 #[derive(Default)]
 struct ServiceManager {
-    /// Sessions that it was told last.
+    /// Number of sessions that the service manager was told last.
     sessions: Mutex<Option<usize>>,
-    /// It listens to the next daemon, and complains of everybody else.
+    /// Whether the next daemon was announced: systemd listens to it now, and complains of others.
     is_succeeded: AtomicBool,
 }
 

@@ -12,8 +12,8 @@ use signal_hook::iterator::Signals;
 use crate::console::Console;
 use crate::exit;
 
-/// What would make a file larger than the limit (`ulimit -f`) gives an error, as on a full disk,
-/// instead of killing the process.
+/// Catches SIGXFSZ: a write beyond the file size limit (`ulimit -f`) then gives an error, as on a
+/// full disk, instead of killing the process.
 pub(crate) fn survive_file_size_limit() {
     // Where it cannot be handled, it ends the process as before.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
@@ -66,14 +66,16 @@ pub(crate) fn watch_with_terminal(stop: &StopSignal, console: &Console, announce
     tell_unwatched(watch_for(signals, stop, console, announcement, exit::INTERRUPTED), console);
 }
 
-/// Who started this process has it survive its terminal.
+/// Whether this process ignores SIGHUP because its starter (`nohup`) wants it to survive the
+/// terminal.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     ignored.is_some_and(|ignored| ignored & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// For work that does not depend on it: where signals cannot be watched, one ends it at once.
+/// Watches for signals to stop by `stop`; where that cannot be done, says so and goes on, and a
+/// signal ends the process at once.
 pub(crate) fn watch_if_possible(stop: &StopSignal, console: &Console, announcement: &'static str) {
     tell_unwatched(watch(stop, console, announcement, exit::INTERRUPTED), console);
 }

@@ -77,7 +77,8 @@ struct Options {
 }
 
 impl Options {
-    /// What is wrong with them is found out here, and not by a job hours later.
+    /// The options split into words by a shell's rules. Errors show here, and not in a job hours
+    /// later.
     fn new(arguments: &SubmitArguments) -> anyhow::Result<Self> {
         let words = |option: &str, text: &str| shell_words::split(text).with_context(|| format!("{option}: {text}"));
         let options = Self {
@@ -163,7 +164,7 @@ fn submit(
     Ok(())
 }
 
-/// Command lines of sbatch.
+/// The sbatch command lines of a plan's jobs.
 struct Commands<'a> {
     options: &'a Options,
     /// Directory of the scripts and logs.
@@ -197,18 +198,18 @@ impl Commands<'_> {
     }
 }
 
-/// A path as sbatch takes it.
+/// A path as text, as sbatch takes it.
 fn text(path: PathBuf) -> anyhow::Result<String> {
     path.to_str().map(str::to_owned).context("sbatch needs names in UTF-8")
 }
 
-/// Shards that are not copied.
+/// Numbers of the shards that are not copied yet.
 fn left(plan: &Plan) -> anyhow::Result<Vec<u32>> {
     let states = (0..).zip(states(plan)?);
     Ok(states.filter(|(_, state)| !state.is_done()).map(|(shard, _)| shard).collect())
 }
 
-/// Numbers as Slurm writes them: `0-3,7`.
+/// Shard numbers as Slurm writes them: `0-3,7`.
 fn ranges(numbers: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -221,7 +222,7 @@ fn ranges(numbers: &[u32]) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// A command for a shell.
+/// A command line of icdc on the plan, quoted for a shell.
 fn words(icdc: &Path, command: &[&str], plan: &Path, options: &[&[String]]) -> anyhow::Result<String> {
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a script needs names in UTF-8");
     let mut words = vec![text(icdc)?];
@@ -259,7 +260,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
-/// Submits a job; its number.
+/// Submits a job by sbatch and returns its number.
 fn sbatch(words: &[String]) -> anyhow::Result<String> {
     let output = process::Command::new("sbatch").args(words).output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {

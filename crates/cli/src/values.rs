@@ -27,18 +27,19 @@ pub(crate) struct Shard(pub(crate) Option<u32>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Congestion(pub(crate) Option<String>);
 
-/// A parameter and its value.
+/// A parameter and its value, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: i64,
 }
 
-/// A destination of paths.
+/// The host or addresses that paths lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
+    /// Addresses by their prefix.
     Prefix(Prefix),
-    /// Whatever addresses it has.
+    /// A host by name, with whatever addresses it has.
     Host(String),
 }
 
@@ -57,7 +58,7 @@ const LEAST_RING: ByteCount = ByteCount::from_mib(16);
 const LARGEST_RING: ByteCount = ByteCount::new(MAX_RING_BYTES);
 /// The kernel makes no use of less.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(4);
-/// TCP counts in microseconds.
+/// Least round-trip time: TCP counts in microseconds.
 const LEAST_ROUND_TRIP: Span = Span::from_micros(1);
 /// Beyond the moon and back; TCP would have given up on a longer one.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(60);
@@ -249,7 +250,7 @@ pub(crate) fn exclude(text: &str) -> Result<String, String> {
     }
 }
 
-/// A duration.
+/// Parses a duration that is not zero.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span == Span::ZERO { Err("it needs some time".into()) } else { Ok(span) }

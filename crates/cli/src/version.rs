@@ -11,12 +11,12 @@ use crate::console::Console;
 use crate::exit;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// That of the checkout, by `build.rs`; whoever builds may say another one by this variable.
+/// Commit that the program was built from, by `build.rs`; the variable ICDC_COMMIT overrides it.
 const COMMIT: Option<&str> = match option_env!("ICDC_COMMIT") {
     Some(text) if !text.is_empty() => Some(text),
     _ => None,
 };
-/// Kernel's description of its types.
+/// Path of the kernel's type information (BTF).
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Facts of a report about the program and the host that made it, as (name, value).
@@ -43,7 +43,7 @@ struct Host {
     abilities: Abilities,
     has_types: bool,
     congestion: Vec<Listed>,
-    /// Effective ones, by name.
+    /// Names of the process's effective capabilities.
     capabilities: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How many connections a session opens at first, and how many it may have.
+//! Number of connections that a session opens at first, and the most that it may have.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ const HANDSHAKE_ROUND_TRIPS: u64 = 2;
 pub(crate) struct ConnectionCounts {
     /// Connections at the start.
     pub(crate) first: u8,
-    /// Most connections, once the sender finds that the path needs more.
+    /// Maximum number of connections, once the sender finds that the path needs more.
     pub(crate) most: u8,
     /// Time over which the later connections are started: their initial windows together would
     /// overflow a short queue.
@@ -26,8 +26,8 @@ pub(crate) struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
-    /// The number that the user has named, or else what the path of `link` needs, within `bounds`
-    /// and the receiver's ring.
+    /// Connection counts for a session: what the user has set, or else what the path of `link`
+    /// needs, within `bounds` and the receiver's ring.
     pub(crate) fn of(
         link: &SendingLink,
         send: &SendOptions,
@@ -46,8 +46,8 @@ impl ConnectionCounts {
     }
 }
 
-/// Number of connections that the path of `link` needs to carry `limit`, or its full rate without
-/// one; 1 if the congestion control finds the path's rate alone.
+/// Number of connections that the path of `link` needs to reach the rate `limit`, or its full rate
+/// without one; 1 if the congestion control finds the path's rate alone.
 fn needed_by_path(link: &SendingLink, limit: Option<Rate>) -> u8 {
     let SendingLink { link, tuned, .. } = link;
     if tuned.as_ref().is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
@@ -66,7 +66,8 @@ fn needed_by_path(link: &SendingLink, limit: Option<Rate>) -> u8 {
     needed_for(window, round_trip, known, limit)
 }
 
-/// `streams`, limited to what the receiver's ring can serve; notifies the user of the limit.
+/// `streams`, limited to the connections that the receiver's ring can serve; notifies the user of
+/// the limit.
 fn within_ring(streams: u8, options: &ReceiveOptions, events: &EventSink) -> u8 {
     let most = receiver::most_connections(options);
     if streams > most {

@@ -83,8 +83,8 @@ pub fn copy(
     }
 }
 
-/// The error, or [`CopyError::Interrupted`] after a request to stop: a Ctrl-C also reaches ssh,
-/// whose error is then not the cause.
+/// Converts a connection error: to itself, or to [`CopyError::Interrupted`] after a request to
+/// stop, as a Ctrl-C also reaches ssh, whose error is then not the cause.
 fn not_reached(error: ConnectError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error.into() }
 }

@@ -9,10 +9,10 @@ use crate::failure_kind::FailureKind;
 /// Reasons why `icdc copy` ended without a summary.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The request makes no sense as written.
+    /// The request is invalid as written.
     #[error("{0}")]
     Usage(String),
-    /// The other end could not be reached, or did not let us in.
+    /// The other end could not be reached, or did not admit this user.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The other end refused the request.
@@ -24,13 +24,13 @@ pub enum CopyError {
     /// The connection was lost and did not come back.
     #[error("{0}; run the same command again to go on from here")]
     Lost(String),
-    /// Anything else that ended the run.
+    /// Any other failure that ended the run.
     #[error("{0}")]
     Failed(String),
 }
 
 impl CopyError {
-    /// Its kind of failure.
+    /// Kind of failure, which decides the exit code.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {

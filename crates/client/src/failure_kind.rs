@@ -7,11 +7,11 @@ use crate::connect::ConnectError;
 /// Kind of a failure of a whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// A failure of no other kind.
+    /// Any other failure.
     Failed,
-    /// The request makes no sense, or there is no such place; nothing was done.
+    /// The request is invalid, or there is no such place; nothing was done.
     Unusable,
-    /// The other end could not be reached, or did not let us in.
+    /// The other end could not be reached, or did not admit this user.
     NotLetIn,
     /// The run was stopped or cut; the same command resumes it.
     Interrupted,

@@ -17,7 +17,7 @@ use icdc_stop::StopSignal;
 use icdc_tcp::Family;
 use icdc_units::Span;
 
-/// Most bytes of one read; a pipe to sshd holds 64 KiB.
+/// Maximum number of bytes of one read; a pipe to sshd holds 64 KiB.
 const CHUNK: usize = 256 << 10;
 /// Size of a read in bytes that counts as bulk data; after a smaller one the forwarder waits for
 /// [`GATHER_TIME`], so that this process, sshd and the far end are not woken for each packet.
@@ -39,10 +39,13 @@ pub fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Events that end forwarding.
+/// Event that ends forwarding.
 enum Ending {
+    /// Copying to the far end has ended, with this result.
     ToFarEnd(io::Result<()>),
+    /// Copying from the far end has ended, with this result.
     FromFarEnd(io::Result<()>),
+    /// The user asked to stop.
     Stopped,
 }
 

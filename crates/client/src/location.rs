@@ -17,33 +17,33 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Port of the daemon unless the URL names another.
+/// TCP port of the daemon unless the URL names another.
 pub const DAEMON_PORT: u16 = 2633;
 
-/// A source or destination.
+/// Location of a source or destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// On this host.
+    /// Path on this host.
     Local(PathBuf),
-    /// On a host that ssh reaches.
+    /// Path on a host that ssh reaches.
     Ssh {
         /// `[USER@]HOST` as ssh takes it, without brackets. Not empty, does not begin with `-`.
         host: String,
-        /// As written; relative to the home directory. `.` if nothing was written.
+        /// Path as written; relative to the home directory. `.` if nothing was written.
         path: Vec<u8>,
     },
-    /// On a host that runs a daemon.
+    /// Path on a host that runs a daemon.
     Daemon {
-        /// Name or address, without brackets. Not empty, does not begin with `-`.
+        /// Name or address of the host, without brackets. Not empty, does not begin with `-`.
         host: String,
-        /// Port.
+        /// TCP port of the daemon.
         port: u16,
         /// Absolute path as the daemon sees it; `/` if nothing was written.
         path: Vec<u8>,
     },
 }
 
-/// Reasons why an argument is no location. The text is the argument, printable.
+/// Reasons why an argument is not a valid location. The text is the argument, printable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LocationError {
     /// The argument is empty.
@@ -52,10 +52,10 @@ pub enum LocationError {
     /// There is no host before the colon, or after the `@`.
     #[error("{0}: the host is missing; write [USER@]HOST:PATH or icdc://HOST[:PORT]/PATH")]
     HostMissing(String),
-    /// `@host:path`.
+    /// The user's name is missing (`@host:path`).
     #[error("{0}: the user is missing before the @; write USER@HOST:PATH or HOST:PATH")]
     UserMissing(String),
-    /// `HOST::PATH`, as rsync names a daemon.
+    /// Two colons (`HOST::PATH`), as rsync names a daemon.
     #[error(
         "{0}: two colons name a daemon of rsync; icdc's daemon is icdc://HOST/PATH, a place that ssh reaches HOST:PATH (with an \
          IPv6 address in brackets), and a name that begins with a colon HOST:./:NAME"
@@ -67,20 +67,20 @@ pub enum LocationError {
          or control characters); for a local file write ./ before it"
     )]
     HostInvalid(String),
-    /// A user in an `icdc://` URL.
+    /// There is a user in an `icdc://` URL.
     #[error(
         "{0}: icdc:// takes no user, the key in --identity tells the daemon who you are; remove the part before the @"
     )]
     DaemonUser(String),
-    /// The part after the host's colon is no port.
+    /// The part after the host's colon is not a valid port.
     #[error(
         "{0}: the port must be a number from 1 to 65535; write icdc://HOST:PORT/PATH, with an IPv6 address in brackets"
     )]
     Port(String),
-    /// An opening bracket without an IPv6 address and a closing one.
+    /// There is an opening bracket without an IPv6 address and a closing one.
     #[error("{0}: brackets must hold an IPv6 address, as in icdc://[2001:db8::1]:2633/path")]
     Brackets(String),
-    /// A URL of another kind.
+    /// A URL of another scheme.
     #[error(
         "{0}: this kind of URL is not known; write icdc://HOST/PATH, HOST:PATH, or ./ before the name of a local file"
     )]
@@ -88,7 +88,7 @@ pub enum LocationError {
 }
 
 impl Location {
-    /// The path on another host; `None` for a local one.
+    /// Path on another host; `None` for a local location.
     #[must_use]
     pub fn path_there(&self) -> Option<&[u8]> {
         match self {
@@ -97,7 +97,7 @@ impl Location {
         }
     }
 
-    /// Reads an argument of the command line.
+    /// Parses an argument of the command line.
     ///
     /// # Errors
     /// Says which part of the argument is no good and what to write instead.
@@ -120,7 +120,7 @@ impl Location {
         }
     }
 
-    /// Whether it is reached by ssh or at a daemon, even if that is on this host.
+    /// Whether the location is reached by ssh or at a daemon, even if that is on this host.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         !matches!(self, Self::Local(_))
@@ -165,7 +165,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Prints a host, in brackets if it contains a colon.
+/// Formats a host, in brackets if it contains a colon.
 struct Bracketed<'a>(&'a str);
 
 impl fmt::Display for Bracketed<'_> {
@@ -174,14 +174,14 @@ impl fmt::Display for Bracketed<'_> {
     }
 }
 
-/// Splits `SCHEME://REST` (RFC 3986, section 3.1).
+/// Splits `SCHEME://REST` into scheme and rest (RFC 3986, section 3.1); `None` if it is no URL.
 fn scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')))?;
     let rest = bytes[end..].strip_prefix(b"://")?;
     bytes[0].is_ascii_alphabetic().then_some((&bytes[..end], rest))
 }
 
-/// Position of the colon that ends a host, by scp's rule.
+/// Position of the colon that ends a host, by scp's rule; `None` for a local path.
 fn host_colon(bytes: &[u8]) -> Option<usize> {
     if bytes[0] == b':' {
         return None;

@@ -7,7 +7,7 @@ use icdc_scitags::{Flows, Marker};
 
 use crate::connect::{Connect, ConnectError, Further};
 
-/// A far end whose data connections are marked, if there is a marker.
+/// A far end whose data connections are marked for the networks (SciTags), if there is a marker.
 pub(crate) struct Marked<'a, C> {
     far: &'a mut C,
     flows: Option<Flows>,

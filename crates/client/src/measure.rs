@@ -25,7 +25,8 @@ use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
-/// Time limit for accepting a connection of this program to itself, behind those of other programs.
+/// Time limit for accepting a connection that this program makes to itself, behind those of other
+/// programs.
 const OWN_TIMEOUT: Span = Span::from_secs(5);
 
 /// Measures between this process and the far end at `target`, which must not be local; its path is
@@ -93,7 +94,7 @@ pub fn try_routes(
     if stop.is_requested() { Err(MeasureError::Interrupted) } else { Ok(tried) }
 }
 
-/// Notice about what TCP's figures mean on this route; `None` if they describe the whole path.
+/// Notice about what TCP's statistics mean on this route; `None` if they describe the whole path.
 fn tcp_notice(route: Route) -> Option<&'static str> {
     match route {
         Route::Direct | Route::Back => None,
@@ -108,7 +109,7 @@ fn tcp_notice(route: Route) -> Option<&'static str> {
     }
 }
 
-/// A TCP connection that is `carrier`, or is forwarded to it.
+/// TCP connection that is `carrier` itself, or is forwarded to it.
 fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     if let Carrier::Tcp(stream, _) = &carrier {
         return stream.try_clone();
@@ -128,8 +129,7 @@ fn as_tcp(carrier: Carrier, stop: &StopSignal) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Accepts the connection from `peer`, which has been made; connections of other programs are
-/// dropped.
+/// Accepts the connection that was made from `peer`; connections of other programs are dropped.
 fn accept_from(listener: &TcpListener, peer: SocketAddr) -> io::Result<TcpStream> {
     let deadline = clock::now() + OWN_TIMEOUT;
     listener.set_nonblocking(true)?;
@@ -153,16 +153,16 @@ fn accept_from(listener: &TcpListener, peer: SocketAddr) -> io::Result<TcpStream
     }
 }
 
-/// Reasons why there is no measurement.
+/// Reasons why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The request makes no sense here.
+    /// The request is invalid here.
     #[error("{0}")]
     Usage(String),
-    /// The other end could not be reached, or did not let us in.
+    /// The other end could not be reached, or did not admit this user.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The other end refused.
+    /// The other end refused the request.
     #[error("{}", .0.reason)]
     Refused(Refusal),
     /// The user asked to stop before anything was measured.
@@ -171,13 +171,13 @@ pub enum MeasureError {
     /// The connection to the other end broke.
     #[error("{0}; nothing was measured to the end, run the same command again")]
     Lost(String),
-    /// Anything else.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
 }
 
 impl MeasureError {
-    /// Its kind of failure.
+    /// Kind of failure, which decides the exit code.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {

@@ -13,27 +13,27 @@ use icdc_units::Span;
 
 use crate::proxy::Proxy;
 
-/// Asks the user whether a server that has never been seen is to be trusted: (host, fingerprint) →
-/// yes or no.
+/// Function that asks the user whether a server that has never been seen is to be trusted: (host,
+/// fingerprint) → yes or no.
 pub type ConfirmHost = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// Route by which data reaches a far end.
+/// Route of the data to a far end, as the user has chosen it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
-    /// The first one that works.
+    /// The first route that works.
     #[default]
     Auto,
     /// TCP to the far end's port.
     Direct,
     /// TCP from the far end to a port here.
     Back,
-    /// ssh connections of their own.
+    /// ssh connections that are opened for the data.
     Ssh,
-    /// TCP to the far end's port by way of a proxy.
+    /// TCP to the far end's port through a proxy.
     Proxy(Proxy),
 }
 
-/// Everything about a copy but what is copied and where to.
+/// Options of a copy: everything but what is copied and where to.
 pub struct CopyOptions {
     /// Options of the sending end.
     pub send: SendOptions,
@@ -47,7 +47,7 @@ pub struct CopyOptions {
     pub remote_icdc: String,
     /// Send this program to the far side and run it there, instead of expecting it to be installed.
     pub send_self: bool,
-    /// Data ports at the listening side.
+    /// TCP ports for data at the listening side.
     pub ports: Ports,
     /// Address family of the data connections.
     pub family: Family,
@@ -56,11 +56,11 @@ pub struct CopyOptions {
     /// Network devices or source addresses for the data connections that this end makes; those
     /// through ssh and those that the far end makes are not affected.
     pub egresses: Egresses,
-    /// Identity for daemons; need not exist unless a daemon is involved.
+    /// File with the identity (key) for daemons; need not exist unless a daemon is involved.
     pub identity: PathBuf,
-    /// Keys of known daemons.
+    /// File with the keys of known daemons.
     pub known_hosts: PathBuf,
-    /// Confirms daemons that `known_hosts` does not list; `None` refuses them.
+    /// Asks whether to trust a daemon that `known_hosts` does not list; `None` refuses it.
     pub confirm_host: Option<ConfirmHost>,
     /// Time for which a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
@@ -73,10 +73,10 @@ pub struct CopyOptions {
 impl CopyOptions {
     /// Program name expected at the far side.
     pub const REMOTE_ICDC: &'static str = "icdc";
-    /// Command that reaches a host.
+    /// Default command that reaches a host.
     pub const SSH: &'static str = "ssh";
 
-    /// The defaults, with the user's identity and known hosts in these files.
+    /// Default options, with the user's identity and known hosts in these files.
     #[must_use]
     pub fn new(identity: PathBuf, known_hosts: PathBuf) -> Self {
         Self {

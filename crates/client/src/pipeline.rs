@@ -23,7 +23,7 @@ const ARRIVES: &[u8] = b"arrived";
 /// A measurement as requested: direction, contents and length.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineOptions {
-    /// The far end sends, instead of this one.
+    /// Whether the far end sends, instead of this one.
     pub reverse: bool,
     /// Contents of the file that is sent, all of it unless `time` ends before.
     pub diskless: Diskless,
@@ -31,22 +31,23 @@ pub struct PipelineOptions {
     pub time: Option<Span>,
 }
 
-/// Result of a measurement.
+/// Result of a measurement without disks.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// Payload that arrived within `time`.
+    /// Payload bytes that arrived within `time`.
     pub bytes: ByteCount,
     /// Time from the first data to the last.
     pub time: Span,
-    /// TCP segments retransmitted.
+    /// Number of TCP segments retransmitted.
     pub retransmitted_segments: u64,
     /// Congestion control of the sending end by its kernel name; empty where that is unknown.
     pub congestion: String,
-    /// Share of the time by the stage that the others waited for.
+    /// Share of the time (0 to 1) for which each pipeline stage limited the rate, by the stage's
+    /// name.
     pub limited_by: BTreeMap<String, f64>,
-    /// Limit that the daemon sets to the rate of the key in use.
+    /// Limit that the daemon sets to the rate of the key in use; `None` for no limit.
     pub max_rate: Option<Rate>,
-    /// Set if the user stopped the measurement.
+    /// Whether the user stopped the measurement.
     pub interrupted: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct Pipeline {
 struct Progress {
     /// The first sample with data: seconds since the start of the run, and bytes that had arrived.
     first: Option<(f64, u64)>,
-    /// The last sample, as `first`.
+    /// The last sample with data, in the form of `first`.
     last: Option<(f64, u64)>,
     /// Reason of the last item that failed.
     failure: Option<String>,
@@ -139,8 +140,8 @@ pub fn measure_pipeline(
     })
 }
 
-/// Passes events on, records when data arrived, and ends the run when data has flowed for the span
-/// of `end`.
+/// Event sink that passes events on, records when data arrived, and ends the run when data has
+/// flowed for the span of `end`.
 fn recording(seen: &Arc<Mutex<Progress>>, events: &EventSink, end: Option<(Span, StopSignal)>) -> EventSink {
     let (seen, events) = (Arc::clone(seen), Arc::clone(events));
     Arc::new(move |event| {

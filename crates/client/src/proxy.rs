@@ -7,26 +7,26 @@ use icdc_protocol::relay::Destination;
 pub use icdc_protocol::relay::socks5::Login;
 use icdc_transfer::Via as Route;
 
-/// See the module's description.
+/// A proxy through which this end connects to a far end: SOCKS 5, or a relay of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     /// Protocol of the proxy.
     pub kind: ProxyKind,
-    /// Address where it listens.
+    /// Host and port where the proxy listens.
     pub place: Destination,
 }
 
-/// Protocols of proxies.
+/// Protocol of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
-    /// SOCKS 5 (RFC 1928), with user and password if it requires them.
+    /// SOCKS 5 (RFC 1928), with user and password if the proxy requires them.
     Socks5(Option<Login>),
-    /// The header of relays (`icdc relay --peer`), without TLS.
+    /// Header of relays (`icdc relay --peer`), without TLS.
     Relay,
 }
 
 impl Proxy {
-    /// The route through this proxy.
+    /// Route through this proxy.
     pub(crate) fn route(&self) -> Route {
         match self.kind {
             ProxyKind::Socks5(_) => Route::Socks5,

@@ -24,29 +24,29 @@ use crate::connection_counts::ConnectionCounts;
 use crate::error::CopyError;
 
 /// Time within which a session notices that its connections were cut; failures of further
-/// connections are shown only if it lasts longer.
+/// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
 /// Share of the rate limit (17/20) from which payload counts as limited by it: headers take a
 /// twentieth, and samples are short.
 const LIMIT_SHARE: (u64, u64) = (17, 20);
 
-/// Parameters of a push.
+/// Parameters of a push (a copy that this end sends).
 pub struct PushRequest<'a> {
-    /// Number of the transfer, the same in all sessions of the run.
+    /// Id of the transfer, the same in all sessions of the run.
     pub transfer: TransferId,
     /// Directory against which the paths of the sources are resolved.
     pub tree: &'a Tree,
-    /// The sources.
+    /// Paths of the sources.
     pub paths: &'a [Vec<u8>],
     /// Part of the sources that is pushed; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
-    /// Options of this end.
+    /// Options of this end, which sends.
     pub send: &'a SendOptions,
     /// Privileges for tuning the sockets.
     pub privileges: &'a Privileges,
     /// Path at the far end.
     pub destination: Vec<u8>,
-    /// Options of the far end.
+    /// Options of the far end, which receives.
     pub receive: ReceiveOptions,
     /// Time for which a broken connection is tried again, counted from the last progress.
     pub retry_for: Span,
@@ -93,7 +93,7 @@ pub fn push_over(
     Ok(summary::of_sent(&sent, account, &order.receive))
 }
 
-/// Parameters of a pull.
+/// Parameters of a pull (a copy that this end receives).
 pub(crate) struct PullRequest<'a> {
     pub(crate) transfer: TransferId,
     pub(crate) tree: &'a Tree,
@@ -164,8 +164,8 @@ fn attributing_limits(limit: Option<Rate>, events: &EventSink) -> EventSink {
     })
 }
 
-/// Connects and requests `job`. `send` holds the options and the privileges for tuning the sockets
-/// if this end sends.
+/// Connects to the far end and requests `job`; returns the link once the far end agrees. `send`
+/// holds the options and the privileges for tuning the sockets if this end sends.
 fn open(
     connect: &mut dyn Connect,
     transfer: TransferId,
@@ -202,7 +202,7 @@ fn announce(link: &Link, stream: u8, congestion: Option<String>, events: &EventS
     });
 }
 
-/// Makes the further connections of a session.
+/// Makes the additional TCP connections of a session, after its first.
 #[derive(Clone, Copy)]
 struct ConnectionMaker<'a> {
     transfer: TransferId,
@@ -265,12 +265,12 @@ impl ConnectionMaker<'_> {
     }
 }
 
-/// The further connections of a session while they are made.
+/// The further connections of a session that are being made.
 struct PendingConnections<'a> {
     making: ConnectionMaker<'a>,
     further: &'a Further<'a>,
     join: Channel<FurtherLink>,
-    /// The session is over.
+    /// Requested when the session is over.
     over: &'a StopSignal,
     made: Mutex<ConnectionTally>,
 }
@@ -311,19 +311,19 @@ impl PendingConnections<'_> {
     }
 }
 
-/// ConnectionCounts of the further connections of a session by outcome.
+/// Counts of a session's further connections by outcome.
 #[derive(Default)]
 struct ConnectionTally {
     pending: u8,
     made: u8,
     failed: u8,
-    /// Distinct reasons of the failures.
+    /// Distinct reasons of the failures so far.
     reasons: Vec<String>,
 }
 
 impl ConnectionTally {
-    /// Counts one outcome; `None` was cancelled. Returns the message about failures once none is
-    /// pending.
+    /// Counts one outcome; `None` for a cancelled connection. Returns the message about failures
+    /// once no connection is pending.
     fn add(&mut self, outcome: &Result<Option<Link>, String>) -> Option<String> {
         self.pending -= 1;
         match outcome {
@@ -352,10 +352,13 @@ fn further_stream(further: &Further<'_>, transfer: TransferId, stream: u8, stop:
     Ok(link)
 }
 
-/// Reasons why one attempt at a session ended.
+/// Reason why one attempt at a session ended.
 enum AttemptError {
+    /// The connection could not be made.
     Connect(ConnectError),
+    /// The session ended early.
     Session(SessionError),
+    /// The request is invalid.
     Usage(String),
 }
 
@@ -365,7 +368,8 @@ impl From<SessionError> for AttemptError {
     }
 }
 
-/// Repeats `attempt` as long as connections break, with growing pauses.
+/// Repeats `attempt` as long as connections break, with growing pauses, for at most `patience`
+/// without progress.
 fn with_retries<T>(
     patience: Span,
     account: &Account,

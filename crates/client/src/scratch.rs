@@ -14,12 +14,12 @@ use icdc_transfer::diskless;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// File system in memory.
+/// Directory of the file system in memory.
 const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "icdc-measure-";
-/// Characters that follow it: those of [`tempfile`].
+/// Number of random characters in a name by [`tempfile`].
 const RANDOM: usize = 6;
-/// Attempts to make a directory that another process sweeps before it is locked.
+/// Maximum number of attempts to make a directory that another process sweeps before it is locked.
 const ATTEMPTS: u32 = 8;
 
 /// Directories in which a scratch directory may be made, the preferred one first.
@@ -27,11 +27,12 @@ pub fn places() -> [PathBuf; 2] {
     [PathBuf::from(MEMORY), std::env::temp_dir()]
 }
 
-/// See the module's description. The directory is removed when this is dropped.
+/// A locked temporary directory for a session without disks. The directory is removed when this is
+/// dropped.
 pub struct Scratch {
     tree: Tree,
     _directory: TempDir,
-    /// The directory, locked, which protects it from the [`sweep`] of other processes.
+    /// Lock of the directory, which protects it from the [`sweep`] of other processes.
     _lock: File,
 }
 
@@ -64,7 +65,7 @@ impl Scratch {
         Err("another process removes its directories there".to_owned())
     }
 
-    /// The directory, as a tree.
+    /// The directory, as a tree for resolving paths.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -86,7 +87,7 @@ fn sweep(place: &Path) {
     }
 }
 
-/// True for a directory of this user, closed to others, with a name of [`tempfile`].
+/// Whether `path` is a directory of this user, closed to others, with a name of [`tempfile`].
 fn is_scratch(path: &Path) -> bool {
     let name = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
     let random = name.strip_prefix(PREFIX.as_bytes());
@@ -97,7 +98,7 @@ fn is_scratch(path: &Path) -> bool {
         })
 }
 
-/// The directory, locked; `None` if another process has locked or removed it.
+/// Opens the directory and locks it; `None` if another process has locked or removed it.
 fn lock(path: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);

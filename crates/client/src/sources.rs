@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::CopyError;
 use crate::location::Location;
 
-/// Paths of sources that must all be on the host of `first`.
+/// Paths of the sources; an error unless all are on the host of `first`.
 pub(crate) fn paths_on_one_host(sources: &[Location], first: &Location) -> Result<Vec<Vec<u8>>, CopyError> {
     let on_host = |source: &Location| match (source, first) {
         (Location::Ssh { host, path }, Location::Ssh { host: first, .. }) if host == first => Some(path.clone()),
@@ -23,7 +23,7 @@ pub(crate) fn paths_on_one_host(sources: &[Location], first: &Location) -> Resul
     })
 }
 
-/// Refuses sources of which the destination lies within the source, or is the source itself.
+/// Returns an error if the destination lies within one of the sources, or is a source itself.
 pub(crate) fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Result<(), CopyError> {
     let Some(target) = place(destination) else { return Ok(()) };
     for source in sources {
@@ -46,12 +46,14 @@ pub(crate) fn refuse_into_itself(sources: &[Vec<u8>], destination: &Path) -> Res
     Ok(())
 }
 
-/// The real path of what is or will be at `path`, a final link followed if it leads to a directory.
+/// Real path of what is or will be at `path`, a final link followed if it leads to a directory;
+/// `None` if it cannot be found.
 fn place(path: &Path) -> Option<PathBuf> {
     if path.is_dir() { path.canonicalize().ok() } else { place_of_name(path) }
 }
 
-/// The real path of what is or will be at `path`, a final link not followed.
+/// Real path of what is or will be at `path`, a final link not followed; `None` if it cannot be
+/// found.
 fn place_of_name(path: &Path) -> Option<PathBuf> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -17,11 +17,12 @@ use seccompiler::{
 /// Kind of process, as far as the filter depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// It has all its connections, or is handed them.
+    /// The process has all its connections, or is handed them.
     Connected,
-    /// It opens connections of its own.
+    /// The process opens connections of its own.
     Connecting,
-    /// As [`Connecting`](Self::Connecting), and may load eBPF if its user has the right.
+    /// The process opens connections, as [`Connecting`](Self::Connecting), and may load eBPF if its
+    /// user has the right.
     Loading,
 }
 
@@ -36,7 +37,7 @@ pub fn refuse_for(process: Process) {
     }
 }
 
-/// Why system calls cannot be filtered; `None` if they can.
+/// Reason why system calls cannot be filtered; `None` if they can.
 #[must_use]
 pub fn obstacle() -> Option<&'static str> {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
@@ -74,10 +75,10 @@ fn program(rules: Rules, answer: i32) -> Result<BpfProgram, BackendError> {
 /// Rules that hold for calls by the x32 convention as well, which kernels for x86-64 may have
 /// beside the usual one.
 fn with_x32(rules: Rules) -> Rules {
-    /// `__X32_SYSCALL_BIT`.
+    /// Bit that marks system calls of the x32 ABI (`__X32_SYSCALL_BIT`).
     const X32: i64 = 0x4000_0000;
-    /// Those that have numbers of their own there: `execve`, `ptrace`, `kexec_load`,
-    /// `process_vm_readv`, `process_vm_writev`, `execveat`
+    /// Refused system calls that have numbers of their own in the x32 ABI: `execve`, `ptrace`,
+    /// `kexec_load`, `process_vm_readv`, `process_vm_writev`, `execveat`
     /// (arch/x86/entry/syscalls/syscall_64.tbl).
     const OWN: [i64; 6] = [520, 521, 528, 539, 540, 545];
     if cfg!(not(target_arch = "x86_64")) {
@@ -112,7 +113,7 @@ fn clones() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Typing on the terminal that standard error may be.
 fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
-    /// `TIOCSTI` and `TIOCLINUX` of asm-generic/ioctls.h.
+    /// ioctl requests that type into a terminal: `TIOCSTI` and `TIOCLINUX` of asm-generic/ioctls.h.
     const TYPING: [u64; 2] = [0x5412, 0x541c];
     let request = |request: u64| {
         SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?])
@@ -126,7 +127,7 @@ fn other_families() -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![not(libc::AF_UNIX)?, not(libc::AF_INET)?, not(libc::AF_INET6)?])
 }
 
-/// Calls that open connections.
+/// System calls that open connections.
 const SOCKETS: [i64; 4] = [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
 
 /// Calls that no process of icdc makes once it serves.

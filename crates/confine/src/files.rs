@@ -33,7 +33,7 @@ pub struct Files {
     places: Vec<(OwnedFd, BitFlags<AccessFs>)>,
     /// A place could not be had, for want of descriptors or memory, and would be out of reach.
     lacks: bool,
-    /// It makes and accepts no TCP connection, and signals no process but its own.
+    /// Whether the thread makes and accepts no TCP connection, and signals no process but its own.
     is_alone: bool,
 }
 
@@ -45,40 +45,40 @@ impl Files {
         OF_THE_KERNEL.iter().fold(files, |files, path| files.read_path(Path::new(path)))
     }
 
-    /// Also those for resolving host names.
+    /// Adds the right to read the files for resolving host names.
     #[must_use]
     pub fn with_names(self) -> Self {
         OF_NAMES.iter().fold(self, |files, path| files.read_path(Path::new(path)))
     }
 
-    /// For a process whose connections are all handed to it: it opens no further ones, and reaches
-    /// no other process by a signal or an abstract socket.
+    /// Forbids to open connections and to reach another process by a signal or an abstract socket:
+    /// for a process whose connections are all handed to it.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.is_alone = true;
         self
     }
 
-    /// Also this file, or everything beneath this directory, to read.
+    /// Adds the right to read this file, or everything beneath this directory.
     #[must_use]
     pub fn read(self, place: &impl AsFd) -> Self {
         self.allow(place.as_fd(), AccessFs::ReadFile | AccessFs::ReadDir)
     }
 
-    /// As [`read`](Self::read), by a path; one that cannot be opened is left out.
+    /// Adds the right of [`read`](Self::read) by a path; one that cannot be opened is left out.
     #[must_use]
     pub fn read_path(self, path: &Path) -> Self {
         self.with_path(path, Self::read)
     }
 
-    /// Also everything beneath this directory, to read and to change: no devices, sockets or pipes
-    /// are made there, and nothing is executed.
+    /// Adds the right to read and to change everything beneath this directory: no devices, sockets
+    /// or pipes are made there, and nothing is executed.
     #[must_use]
     pub fn change(self, place: &impl AsFd) -> Self {
         self.allow(place.as_fd(), CHANGE)
     }
 
-    /// As [`change`](Self::change), by a path; one that cannot be opened is left out.
+    /// Adds the right of [`change`](Self::change) by a path; one that cannot be opened is left out.
     #[must_use]
     pub fn change_path(self, path: &Path) -> Self {
         self.with_path(path, Self::change)
@@ -130,7 +130,7 @@ impl Files {
     }
 }
 
-/// Rights of [`Files::change`].
+/// Landlock access rights that [`Files::change`] gives.
 const CHANGE: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
 });
@@ -158,7 +158,7 @@ fn required() -> Ruleset {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }
 
-/// Why files cannot be confined; `None` if they can.
+/// Reason why files cannot be confined; `None` if they can.
 #[must_use]
 pub fn obstacle() -> Option<&'static str> {
     match version() {

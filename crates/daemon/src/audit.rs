@@ -28,21 +28,21 @@ const SYNC: Span = Span::from_secs(1);
 /// Socket of systemd's journal (native journal protocol).
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
-/// Where the audit log goes.
+/// Configuration of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// File, or the system's journal.
+    /// Destination of the log.
     pub place: AuditPlace,
-    /// Policy while it cannot be written.
+    /// Policy while the log cannot be written.
     pub when_full: WhenFull,
 }
 
-/// A file, or the system's journal.
+/// Destination of the audit log: a file, or the system's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditPlace {
-    /// Lines of JSON.
+    /// Lines of JSON in a file.
     File {
-        /// The file, made if it is missing.
+        /// Path of the file, which is made if it is missing.
         path: PathBuf,
         /// Length at which it is renamed to `PATH.1`.
         longest: ByteCount,
@@ -71,19 +71,19 @@ pub enum WhenFull {
     GoOn,
 }
 
-/// What a line is about. Members that mean nothing for an event are left out.
+/// A line of the audit log. Members that mean nothing for an event are left out.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Line<'a> {
     pub(crate) event: &'static str,
-    /// The transfer, the same for all its sessions.
+    /// Id of the transfer, the same for all its sessions, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
-    /// The comment of the key's line, and its fingerprint.
+    /// Comment of the key's line in the authorized keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) who: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    /// Address and port.
+    /// Address and port of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub(crate) struct Line<'a> {
     pub(crate) path: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<&'a str>,
-    /// The word for the result that 0.1.0 deprecates.
+    /// Word for the result that 0.1.0 deprecates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) former_result: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,19 +103,19 @@ pub(crate) struct Line<'a> {
     pub(crate) seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// Of a complete transfer: files, errors, digests.
+    /// Summary of a complete transfer: files, errors, digests.
     #[serde(flatten)]
     pub(crate) outcome: Map<String, Value>,
-    /// Events of this kind that have no line, because there were too many.
+    /// Number of events of this kind that have no line, because there were too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left_out: Option<u64>,
 }
 
-/// Members of a summary that stand in the log.
+/// Names of the members of a session's summary that are logged.
 const OUTCOME: [&str; 6] = ["files", "errors", "skipped", "digest", "sparse_digest", "tree_digest"];
 
 impl Line<'_> {
-    /// The outcome of a session, for its last line.
+    /// The logged part of a session's summary, for its last line; empty without a summary.
     pub(crate) fn outcome_of(done: &Done) -> Map<String, Value> {
         let summary = done.summary.as_deref().and_then(|json| serde_json::from_str(json).ok());
         let Some(Value::Object(mut summary)) = summary else { return Map::new() };
@@ -124,16 +124,17 @@ impl Line<'_> {
     }
 }
 
-/// The log of a running daemon.
+/// The audit log of a running daemon.
 pub(crate) struct Audit {
     log: Option<Arc<Log>>,
     metrics: Arc<ServeMetrics>,
     when_full: WhenFull,
     over: StopSignal,
-    /// Synchronizes the file, until the log is over.
+    /// Thread that synchronizes the file until the log is over.
     synchronizing: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The log proper: where it is written, and its state.
 struct Log {
     started: Time,
     state: Mutex<State>,
@@ -141,14 +142,14 @@ struct Log {
 
 struct State {
     sink: Sink,
-    /// Something has been written that is not durable yet.
+    /// Whether something has been written that is not durable yet.
     dirty: bool,
-    /// Why it cannot be written, and how many lines are missing.
+    /// Reason for which the log cannot be written, and number of lines missing so far.
     broken: Option<(String, u64)>,
 }
 
 impl Audit {
-    /// Opens the log, if there is to be one.
+    /// Opens the log; without a configuration there is none, and lines are dropped.
     pub(crate) fn open(config: Option<&AuditConfig>, metrics: Arc<ServeMetrics>) -> io::Result<Self> {
         let over = StopSignal::new();
         let Some(AuditConfig { place, when_full }) = config else {
@@ -167,7 +168,8 @@ impl Audit {
         Ok(Self { log: Some(log), metrics, when_full: *when_full, over, synchronizing: Mutex::new(Some(thread)) })
     }
 
-    /// Writes a line; whether what it tells may happen.
+    /// Writes a line. An error means that the event must not go on: the log cannot be written, and
+    /// the policy is to refuse.
     pub(crate) fn write(&self, line: &Line<'_>) -> Result<(), String> {
         let Some(log) = &self.log else { return Ok(()) };
         match log.write(line) {
@@ -182,7 +184,7 @@ impl Audit {
         }
     }
 
-    /// Writes to the file of this name from now on, whatever became of the one before.
+    /// Reopens the file at its path, whatever became of the file before.
     pub(crate) fn reopen(&self) {
         if let Some(log) = &self.log
             && let Err(error) = log.lock().sink.reopen()
@@ -191,8 +193,8 @@ impl Audit {
         }
     }
 
-    /// Makes durable what was written. A thread that still waits for a disk when the process ends
-    /// would be killed by the service manager, which tells operators so.
+    /// Ends the log and makes durable what was written. A thread that still waits for a disk when
+    /// the process ends would be killed by the service manager, which tells operators so.
     pub(crate) fn close(&self) {
         self.over.request();
         let thread = self.synchronizing.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -231,12 +233,13 @@ impl Log {
         }
     }
 
-    /// With the time by both clocks: the date may jump.
+    /// Adds the time by both clocks to a line: the date may jump.
     fn complete<'a>(&self, line: &'a Line<'a>, missing_before: Option<u64>) -> Dated<'a> {
         let uptime = ((clock::now() - self.started).as_secs_f64() * 1000.0).round() / 1000.0;
         Dated { time: format!("{:.3}", jiff::Timestamp::now()), uptime, line, missing_before }
     }
 
+    /// Makes durable what was written since the last call.
     fn sync(&self) {
         // Not under the lock: a disk may take its time.
         let file = {
@@ -258,21 +261,21 @@ impl Log {
     }
 }
 
-/// A line with its time.
+/// A line of the audit log with its time.
 #[derive(Serialize)]
 struct Dated<'a> {
     /// Date and time in UTC, to the millisecond.
     time: String,
-    /// Seconds since the daemon began.
+    /// Seconds since the daemon started.
     uptime: f64,
     #[serde(flatten)]
     line: &'a Line<'a>,
-    /// Lines that could not be written.
+    /// Number of lines before this one that could not be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_before: Option<u64>,
 }
 
-/// What lines are written to.
+/// Open destination of the log.
 enum Sink {
     File { file: File, torn: bool, path: PathBuf, longest: ByteCount, kept: u32 },
     Journal(UnixDatagram),
@@ -334,20 +337,20 @@ impl Sink {
     }
 }
 
-/// Opens a log for what is added to its end; nobody but the daemon's user and its group may read
-/// it.
+/// Opens a log file for appending, made if it is missing; only the daemon's user may write it and
+/// only that user and its group may read it.
 fn open(path: &Path) -> io::Result<File> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits() as i32;
     OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
 }
 
-/// Whether the file is the one of this name.
+/// Whether the file is the one that the path names.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: io::Result<Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
     identity(file.metadata()) == identity(std::fs::symlink_metadata(path))
 }
 
-/// `PATH` becomes `PATH.1`, that becomes `PATH.2`, and the last one goes.
+/// Rotates a file: `PATH` becomes `PATH.1`, that becomes `PATH.2`, and the last one is removed.
 fn rotate(path: &Path, kept: u32) -> io::Result<()> {
     let numbered = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -366,7 +369,8 @@ fn rotate(path: &Path, kept: u32) -> io::Result<()> {
     std::fs::rename(path, numbered(1))
 }
 
-/// An entry of the journal: `MESSAGE`, and `ICDC_` and its name for each member.
+/// Encodes an entry for systemd's journal: `MESSAGE`, and a field `ICDC_…` for each member of the
+/// line.
 fn journal_entry(line: &Value) -> Vec<u8> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),

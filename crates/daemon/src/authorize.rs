@@ -5,7 +5,7 @@ use icdc_session_process::diskless;
 
 use crate::granted::{Granted, Scope};
 
-/// Refuses what is not allowed, with the reason for the other end.
+/// Checks a request against what its key was granted; the error is the refusal for the other end.
 pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refusal> {
     if let Scope::OneTransfer(transfer, admitted) = &granted.scope {
         let is_its_own = match &request.job {
@@ -37,6 +37,7 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
     if allowed { Ok(()) } else { Err(no_rights(job_name(&request.job))) }
 }
 
+/// Checks a transfer against what its key was granted.
 fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> {
     let refused = |reason: &str| Err(Refusal::new(RefusalKind::NotAllowed, reason));
     match job {
@@ -53,6 +54,7 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
     }
 }
 
+/// The refusal of a key that lacks the right to do `what`.
 fn no_rights(what: &str) -> Refusal {
     let reason = format!("this key may not {what}; ask for rights= in authorized_keys there");
     Refusal::new(RefusalKind::NotAllowed, reason)
@@ -69,7 +71,7 @@ fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
     job == *admitted
 }
 
-/// Name of a job in logs.
+/// Name of a job in logs and metrics.
 pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {
         job if diskless(job).is_some() => "measure a copy",

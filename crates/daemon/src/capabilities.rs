@@ -7,8 +7,8 @@ use icdc_trust::{AuthorizedKeys, Grant};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set};
 use rustix::thread::{remove_capability_from_bounding_set, set_capabilities};
 
-/// Capabilities that it keeps: for becoming the users of sessions, for ending them, and for buffers
-/// and congestion control of their sockets, which `BPF` and `PERFMON` load.
+/// Capabilities that the daemon keeps: for becoming the users of sessions, for ending them, and for
+/// buffers and congestion control of their sockets, which `BPF` and `PERFMON` load.
 const KEPT: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
@@ -23,8 +23,8 @@ pub(crate) fn have_been_given_up() -> bool {
     GIVEN_UP.load(Ordering::Relaxed)
 }
 
-/// Gives up, for this process and all that it starts, what no session needs: nothing if a key acts
-/// as root, or if there are no keys yet. To be called before there are other threads.
+/// Gives up, for this process and all that it starts, the capabilities that no session needs: none
+/// if a key acts as root, or if there are no keys yet. To be called before there are other threads.
 pub(crate) fn give_up(keys: &AuthorizedKeys) -> io::Result<()> {
     let acts_as_root = |grant: &Grant| grant.user.as_deref().is_none_or(|user| user == "root");
     let own = capabilities(None)?;

@@ -20,17 +20,18 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// Listening sockets that a service manager or the previous daemon has opened.
     pub listeners: Listeners,
-    /// Confines all clients to this directory, in addition to the root of each key.
+    /// Directory to which all clients are confined, in addition to the root of each key; `None` for
+    /// no such limit.
     pub root: Option<PathBuf>,
-    /// The file of authorized keys.
+    /// Path of the file of authorized keys.
     pub authorized_keys: PathBuf,
-    /// The daemon's own key.
+    /// Path of the file with the daemon's own key.
     pub identity: PathBuf,
     /// Congestion control that clients may ask for by name.
     pub congestion: AllowedCongestion,
-    /// Destination of the audit log.
+    /// Destination of the audit log; `None` for no log.
     pub audit: Option<AuditConfig>,
-    /// Address and port of the metrics, served at `/metrics`.
+    /// Address and port at which the metrics are served, at `/metrics`; `None` for none.
     pub metrics: Option<SocketAddr>,
     /// Program of a session's process, with its arguments: it calls
     /// `icdc_session_process::session_process()`.
@@ -39,19 +40,20 @@ pub struct ServeConfig {
     pub successor: Vec<OsString>,
 }
 
-/// Listening sockets of a daemon.
+/// Origin of a daemon's listening sockets.
 #[derive(Debug, Default)]
 pub enum Listeners {
-    /// It opens its own.
+    /// The daemon opens its own.
     #[default]
     Own,
-    /// Opened by a service manager.
+    /// A service manager has opened them.
     Passed(Vec<TcpListener>),
-    /// Handed over by the previous daemon.
+    /// The previous daemon has handed them over.
     Inherited(Inheritance),
 }
 
-/// Requests to a running daemon. It clears each one that it has carried out.
+/// Flags by which the operator makes requests of a running daemon, which clears each one that it
+/// has carried out.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorRequests {
     /// Read identity and authorized keys again, and open the audit log again.
@@ -65,13 +67,13 @@ pub struct OperatorRequests {
 /// Notifications to the service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It listens.
+    /// The daemon listens.
     Ready,
-    /// It is alive, as every second; with the number of sessions.
+    /// The daemon is alive, sent every second; with the number of sessions.
     Alive(usize),
-    /// It reloads its files; [`Ready`](Self::Ready) follows.
+    /// The daemon reloads its files; [`Ready`](Self::Ready) follows.
     Reloading,
-    /// It accepts no more connections.
+    /// The daemon accepts no more connections.
     Stopping,
     /// The process with this id is the daemon from now on, and the only one that sends
     /// notifications.
@@ -81,8 +83,9 @@ pub enum Notice {
 /// Receivers of a daemon's reports on its sessions.
 #[derive(Default)]
 pub struct Observers {
-    /// Gets every session that has ended.
+    /// Receiver of a report on every session that has ended; `None` for none.
     pub ended: Option<EndSink>,
-    /// Marks data connections with fireflies.
+    /// Marker that tells networks by fireflies whose the data connections are; `None` for no
+    /// marking.
     pub marker: Option<Arc<Marker>>,
 }

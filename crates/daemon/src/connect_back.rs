@@ -21,16 +21,16 @@ use crate::guard::Adoption;
 /// Time limit of a connection attempt.
 const PATIENCE: Span = Span::from_secs(15);
 
-/// See the module's description.
+/// Makes connections to the starting end on its request, and has them served.
 #[derive(Clone)]
 pub(crate) struct Connector {
     family: Family,
     adoption: Adoption,
-    /// To the starting end.
+    /// Sender of messages to the starting end.
     outlet: Arc<Mutex<Box<dyn Outlet>>>,
-    /// Connections that are being made.
+    /// Number of connections that are being made.
     pending: Arc<AtomicUsize>,
-    /// The starting end listens from its first order on.
+    /// Whether signs of life are sent: the starting end listens for them from its first request on.
     is_heard: Arc<Once>,
 }
 
@@ -45,7 +45,7 @@ impl Connector {
         }
     }
 
-    /// Connects, on a thread of its own; tells the starting end if that fails.
+    /// Makes the requested connection on a thread of its own; tells the starting end if that fails.
     pub(crate) fn connect(&self, order: ConnectBack) {
         self.is_heard.call_once(|| self.give_signs_of_life());
         let number = order.number;
@@ -67,7 +67,8 @@ impl Connector {
         }
     }
 
-    /// From now on, so that the starting end does not take this one for dead.
+    /// Sends keepalive messages from now on, so that the starting end does not take this one for
+    /// dead.
     fn give_signs_of_life(&self) {
         let connector = self.clone();
         let signs = std::thread::Builder::new().name("signs-of-life".into());
@@ -82,6 +83,7 @@ impl Connector {
         }
     }
 
+    /// Tells the starting end that a connection could not be made.
     fn fail(&self, number: u32, reason: String) {
         if let Err(error) = self.tell(Message::NotConnected { number, reason: clip(reason) }) {
             tracing::debug!("the starting end is gone: {error}");
@@ -94,7 +96,8 @@ impl Connector {
     }
 }
 
-/// Connects as ordered; to `of_ssh` where no address of the order answers.
+/// Connects to an address of the order, or, if none of them answers, to `of_ssh`, the client's
+/// address for ssh.
 fn reach(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Result<TcpStream, String> {
     let places = places(order, family, of_ssh);
     if places.is_empty() {
@@ -130,20 +133,20 @@ fn places(order: &ConnectBack, family: Family, of_ssh: Option<SocketAddr>) -> Ve
     places
 }
 
-/// Whether what is sent there stays on this host: the kernel lets no other address be bound. Where
-/// the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one of this
-/// host.
+/// Whether what is sent to this address stays on this host: the kernel lets no other address be
+/// bound. Where the administrator has it bind any (`ip_nonlocal_bind`), every address counts as one
+/// of this host.
 fn is_own(mut place: SocketAddr) -> bool {
     place.set_port(0);
     place.ip().is_loopback() || place.ip().is_unspecified() || UdpSocket::bind(place).is_ok()
 }
 
-/// From where ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address).
+/// Address from which ssh has come (sshd(8): `SSH_CONNECTION` begins with the client's address).
 fn address_of_ssh() -> Option<SocketAddr> {
     of_ssh_connection(&std::env::var("SSH_CONNECTION").ok()?)
 }
 
-/// The client's address, with the link that it is of (`fe80::1%eth0`).
+/// The client's address in the value of `SSH_CONNECTION`, with its link (`fe80::1%eth0`).
 fn of_ssh_connection(words: &str) -> Option<SocketAddr> {
     let word = words.split(' ').next()?;
     let (address, link) = word.split_once('%').map_or((word, None), |(address, link)| (address, Some(link)));

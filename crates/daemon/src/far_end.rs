@@ -51,21 +51,22 @@ const FAREWELL: Span = Span::from_secs(10);
 /// Time limit for an interrupted session to make durable what it has.
 const SETTLE: Span = Span::from_secs(10 * 60);
 
-/// Why a far end could not even tell the starting end what is wrong.
+/// Reason for which a far end could not even tell the starting end what is wrong.
 #[derive(Debug, Error)]
 pub enum FarEndError {
     /// The streams or signals of the process cannot be used.
     #[error("far end: {call}: {cause}")]
     Process {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its error.
+        /// Error of the system call.
         cause: io::Error,
     },
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("far end: {0}")]
     Thread(String),
-    /// Somebody called it by hand, or another release did.
+    /// The first message is missing or wrong: somebody called the program by hand, or another
+    /// release did.
     #[error("far end: expected a starting end on standard input: {0}; this command is for `icdc copy` to call by ssh")]
     Bootstrap(String),
 }
@@ -90,8 +91,8 @@ pub fn far_end() -> Result<(), FarEndError> {
     work(stdin, stdout.into(), home, &stop)
 }
 
-/// Takes over standard input and output. Whatever else prints to standard output goes to standard
-/// error.
+/// Takes over standard input and output, and returns them. Whatever else prints to standard output
+/// goes to standard error.
 fn own_streams() -> io::Result<(OwnedFd, std::fs::File)> {
     let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let stdout = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
@@ -99,8 +100,9 @@ fn own_streams() -> io::Result<(OwnedFd, std::fs::File)> {
     Ok((stdin, stdout.into()))
 }
 
-/// SIGTERM asks to stop. SIGHUP (the connection of ssh is gone) and SIGINT (typed at the starting
-/// end, where ssh is a wrapper on the same terminal) are ignored: the end of the input says it all.
+/// Requests `stop` at SIGTERM. SIGHUP (the connection of ssh is gone) and SIGINT (typed at the
+/// starting end, where ssh is a wrapper on the same terminal) are ignored: the end of the input
+/// says it all.
 fn stop_on_sigterm(stop: &StopSignal) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT])?;
     let stop = stop.clone();
@@ -142,7 +144,7 @@ fn work(stdin: OwnedFd, stdout: OwnedFd, home: PathBuf, stop: &StopSignal) -> Re
     }
 }
 
-/// The first message of the starting end, whose version of the protocol this end knows.
+/// Receives the first message of the starting end, whose version of the protocol this end knows.
 fn read_bootstrap(inlet: &mut dyn Inlet) -> Result<Bootstrap, FarEndError> {
     let bootstrap = match receive(inlet) {
         Ok(Message::Bootstrap(bootstrap)) => bootstrap,
@@ -159,7 +161,7 @@ fn read_bootstrap(inlet: &mut dyn Inlet) -> Result<Bootstrap, FarEndError> {
     Ok(bootstrap)
 }
 
-/// Everything that the user may do whom ssh has logged in.
+/// The rights of the user whom ssh has logged in: everything that this user may do.
 fn granted(home: PathBuf) -> Granted {
     Granted {
         rights: Rights {
@@ -177,7 +179,7 @@ fn granted(home: PathBuf) -> Granted {
     }
 }
 
-/// Serves the holder of the key `peer` at one of `ports`.
+/// Serves the holder of the key `peer`, listening on one of `ports`.
 fn listen_and_serve(
     link: Link,
     (identity, peer, home): (&Identity, PublicKey, PathBuf),
@@ -196,7 +198,7 @@ fn listen_and_serve(
     Once::new(identity, peer, granted(home)).serve(listener, (outlet, inlet), family, stop)
 }
 
-/// Makes the streams a connection to the far end that listens on `port` of this host.
+/// Makes the standard streams a connection to the far end that listens on `port` of this host.
 fn forward_to(
     port: u16,
     family: Family,
@@ -219,20 +221,25 @@ fn forward_to(
     forward::run(stdin, stdout, stream, stop).map_err(|cause| FarEndError::Process { call: "forward", cause })
 }
 
+/// Sends a message to the starting end.
 fn tell(outlet: &mut dyn Outlet, message: Message) -> Result<(), FarEndError> {
     let sent = outlet.send(message.into()).and_then(|()| outlet.flush());
     sent.map_err(|error| FarEndError::Bootstrap(error.to_string()))
 }
 
+/// The answer that this end listens on `port` with its own key.
 fn listening(identity: &Identity, port: u16) -> Message {
     listening_on(*identity.public().as_bytes(), port)
 }
 
+/// The answer that an end with this key listens on `port`.
 fn listening_on(key: [u8; 32], port: u16) -> Message {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Message::Listening(Listening { features: Features::OURS, version, key, port })
 }
 
+/// Opens a listener on one of `ports`; returns it with its port, or the reason for which there is
+/// none.
 fn listen(ports: Ports, family: Family) -> Result<(TcpListener, u16), String> {
     let listener =
         icdc_tcp::listen(None, ports.range(), family, receive_buffer()).map_err(|error| error.to_string())?;
@@ -240,15 +247,17 @@ fn listen(ports: Ports, family: Family) -> Result<(TcpListener, u16), String> {
     Ok((listener, port))
 }
 
-/// Events of a far end that listens.
+/// Events that a listening far end waits for.
 enum Happening {
+    /// A connection has been accepted.
     Came,
+    /// A connection has ended.
     Left(Ended),
-    /// The starting end is gone, or somebody asked to stop.
+    /// The far end is to end, for this reason: the starting end is gone, or somebody asked to stop.
     Over(&'static str),
 }
 
-/// Serves the holder of one key.
+/// Service of a far end: serves the holder of one key.
 struct Once {
     tls: Arc<rustls::ServerConfig>,
     granted: Granted,
@@ -312,7 +321,7 @@ impl Once {
         Ok(())
     }
 
-    /// Sleeps until there is nothing more to do; answers why.
+    /// Blocks until the far end has nothing more to do; returns the reason.
     fn until_over(&self) -> &'static str {
         let mut connections = 0_u32;
         let mut idle = (UNUSED, "nobody connected");
@@ -340,7 +349,8 @@ impl Once {
     }
 }
 
-/// Reads standard input to its end.
+/// Reads messages of the starting end until standard input ends, carries out its requests to
+/// connect, and then reports that it is gone.
 fn watch_starting_end(mut inlet: Box<dyn Inlet>, connector: &Connector, tell: &Sender<Happening>) {
     loop {
         match receive(inlet.as_mut()) {

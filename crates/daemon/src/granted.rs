@@ -11,31 +11,32 @@ use crate::admission::revocation::Place;
 /// Requests that the holder of a key may make, and the user that serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
-    /// Rights of each of its sessions.
+    /// Rights of each session of the key.
     pub(crate) rights: Rights,
-    /// Jobs that it may ask for.
+    /// Jobs that the holder may ask for.
     pub(crate) scope: Scope,
-    /// It may have owners and set-id bits given to files.
+    /// Whether the holder may have owners and set-id bits given to files.
     pub(crate) owners: bool,
-    /// It may ask for what heeds no limit: memory sent and received for a measurement, and a
-    /// transfer that this end drives over connections of its own.
+    /// Whether the holder may ask for what heeds no limit: memory sent and received for a
+    /// measurement, and a transfer that this end drives over connections of its own.
     pub(crate) unlimited: bool,
-    /// Its place among the sessions of its key, where they are limited.
+    /// Place of the connection among the sessions of its key; `None` where they are not limited.
     pub(crate) place: Option<Place>,
-    /// The user whose process serves it; `None` for the user of this one.
+    /// The user whose process serves the holder; `None` for the user of this process.
     pub(crate) acting: Option<Arc<User>>,
-    /// Its name in logs.
+    /// Name of the key in logs.
     pub(crate) label: String,
 }
 
 /// Jobs that the holder of a key may ask for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scope {
-    /// The starting end of a far end that ssh has started: any job that needs no second far end.
+    /// Any job that needs no second far end: the holder is the starting end of a far end that ssh
+    /// has started.
     StartingEnd,
-    /// A key with a line in the authorized keys: any job. It may also admit another key, and have
-    /// this end drive a transfer.
+    /// Any job, for a key with a line in the authorized keys. It may also admit another key, and
+    /// have this end drive a transfer.
     StandingKey,
-    /// A key that was admitted for this part of one transfer.
+    /// One part of one transfer, for which the key was admitted.
     OneTransfer(TransferId, Transfer),
 }

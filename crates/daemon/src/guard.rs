@@ -47,34 +47,35 @@ pub(crate) use self::unauthenticated::Limits;
 
 use self::unauthenticated::{Step, Unauthenticated};
 
-/// Stack of a handshake thread. Only what it uses is ever backed by memory.
+/// Stack of a handshake thread, in bytes. Only what it uses is ever backed by memory.
 const HANDSHAKE_STACK: usize = 512 << 10;
-/// Priority of a handshake: the processor goes to transfers first.
+/// Nice value of a handshake thread: the processor goes to transfers first.
 const HANDSHAKE_NICE: i32 = 10;
-/// Pause when the process has no descriptor left for an accept.
+/// Pause in accepting when the process has no descriptor left.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
-/// Connections that are accepted before others are looked after.
+/// Most connections that are accepted in a row before others are looked after.
 const ACCEPTED_AT_ONCE: usize = 256;
-/// Events that are taken at once.
+/// Most events of epoll that are processed at once.
 const EVENTS: usize = 256;
-/// Token of the descriptor that wakes the guard; connections count from zero.
+/// Token in epoll of the descriptor that wakes the guard; connections count from zero.
 const WAKE: u64 = u64::MAX;
-/// Token of the first listener; further ones count down.
+/// Token in epoll of the first listener; further ones count down.
 const LISTENER: u64 = u64::MAX - 1;
-/// Length of a record's header, and of the longest record (RFC 8446 section 5).
+/// Length of a TLS record's header in bytes (RFC 8446 section 5).
 const HEADER: usize = 5;
+/// Length of the longest TLS record in bytes, its header included.
 const MAX_RECORD: usize = HEADER + (1 << 14);
 
 /// A service for the connections that a guard has accepted.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// TLS for the next connection; its verifier may refuse a key in the handshake.
+    /// TLS configuration for the next connection; its verifier may refuse a key in the handshake.
     fn tls(&self) -> Arc<rustls::ServerConfig>;
 
-    /// A handshake has ended; whether both ends know each other's key now.
+    /// Counts a handshake that has ended; `_is_complete`: both ends know each other's key now.
     fn count_handshake(&self, _is_complete: bool) {}
 
-    /// A connection was closed that has not authenticated in time, has made room for others, or
-    /// does not speak TLS.
+    /// Counts a connection that was closed because it has not authenticated in time, has made room
+    /// for others, or does not speak TLS.
     fn count_unauthenticated(&self) {}
 
     /// Serves a connection whose handshake is complete to its end, on a thread of its own. Until
@@ -86,8 +87,8 @@ pub(crate) trait Service: Send + Sync + 'static {
         tracing::debug!(peer, "no session: {error}");
     }
 
-    /// Takes a data connection of a measurement, which a client that is known has asked for: its
-    /// opening ([`DATA_OPENING`]) has come and was not read. One with a wrong proof it closes.
+    /// Accepts a data connection of a measurement, which a known client has asked for: its opening
+    /// ([`DATA_OPENING`]) has arrived and was not read. A connection with a wrong proof is closed.
     fn take_data(&self, stream: TcpStream);
 }
 
@@ -98,7 +99,8 @@ pub(crate) struct Guard {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Hands connections that were made here to a guard, which treats them as those that it accepts.
+/// Handle that passes connections made by this end to a guard, which treats them as those that it
+/// accepts.
 #[derive(Clone)]
 pub(crate) struct Adoption {
     shared: Arc<GuardShared>,
@@ -106,6 +108,7 @@ pub(crate) struct Adoption {
 }
 
 impl Adoption {
+    /// Passes a connection to the guard.
     pub(crate) fn adopt(&self, stream: TcpStream) {
         // A guard that is closed serves nobody.
         let _ = self.streams.send(stream);
@@ -113,21 +116,22 @@ impl Adoption {
     }
 }
 
-/// Shared by the accept loop, the handshakes and the connections that are being served.
+/// State shared by the accept loop, the handshakes and the connections that are being served.
 struct GuardShared {
     wake: OwnedFd,
     state: Mutex<Admitted>,
     changed: Condvar,
 }
 
+/// Connections of a guard, and the state of its accept loop.
 struct Admitted {
     closing: bool,
-    /// The accept loop has been asked whether it goes round, and has not yet.
+    /// Whether the accept loop has been asked for a sign of life, and has not given one yet.
     asked: bool,
     /// Connections that have not sent their first message.
     unauthenticated: Unauthenticated,
-    /// Those of them in or after their handshake. The socket is shared with the thread that reads
-    /// from it: shutting it down ends the read.
+    /// The unauthenticated connections in or after their handshake. The socket is shared with the
+    /// thread that reads from it: shutting it down ends the read.
     talking: HashMap<u64, TcpStream>,
     /// Number of connections that are being served.
     served: usize,
@@ -162,18 +166,18 @@ impl Guard {
         Ok(Self { shared, adopted, thread: Some(thread) })
     }
 
-    /// A handle that passes further connections to it.
+    /// A handle that passes further connections to this guard.
     pub(crate) fn adoption(&self) -> Adoption {
         Adoption { shared: Arc::clone(&self.shared), streams: self.adopted.clone() }
     }
 
-    /// Connections that have not sent their first message.
+    /// Number of connections that have not sent their first message.
     pub(crate) fn unauthenticated(&self) -> usize {
         self.shared.state().unauthenticated.count()
     }
 
-    /// Whether the thread that accepts goes round: it has been asked and has answered since the
-    /// last call, or no time was left for an answer.
+    /// Whether the accept loop still runs: it has been asked and has answered since the last call,
+    /// or no time was left for an answer.
     pub(crate) fn is_alive(&self) -> bool {
         let mut state = self.shared.state();
         let has_answered = state.closing || !state.asked;
@@ -193,7 +197,7 @@ impl Guard {
         }
     }
 
-    /// Waits until every connection has been served, for `timeout` at most; returns whether all
+    /// Waits until every connection has been served, for at most `timeout`; returns whether all
     /// have.
     pub(crate) fn wait_until_served(&self, timeout: Span) -> bool {
         let timeout = Duration::from_nanos(timeout.as_nanos());
@@ -231,13 +235,14 @@ impl GuardShared {
     }
 }
 
-/// Unauthenticated clients get a quarter of the descriptors; the rest is for transfers.
+/// Limits connections without authentication to a quarter of the descriptors; the rest is for
+/// transfers.
 fn within_descriptors(limits: Limits) -> Limits {
     let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4);
     Limits { connections: limits.connections.min(most.max(1)), ..limits }
 }
 
-/// The thread that accepts. It owns the connections that are silent or wait.
+/// The thread that accepts connections. It owns those that are silent or wait for a handshake.
 struct AcceptLoop {
     listeners: Vec<TcpListener>,
     service: Arc<dyn Service>,
@@ -246,9 +251,10 @@ struct AcceptLoop {
     quiet: HashMap<u64, TcpStream>,
     links: Sender<(u64, Link)>,
     ready: Receiver<(u64, Link)>,
-    /// Connections that were not accepted but made.
+    /// Connections that this end has made, to be served like accepted ones.
     adopted: Receiver<TcpStream>,
-    /// End of a pause in accepting: the last accept failed for want of descriptors or memory.
+    /// End of a pause in accepting, after an accept that failed for want of descriptors or memory;
+    /// `None` if there is none.
     paused: Option<Time>,
 }
 
@@ -301,7 +307,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Time to the next thing that has to be done by itself.
+    /// Time until the next timed action; `None` if there is none.
     fn timeout(&self) -> Option<Timespec> {
         let next = self.shared.state().unauthenticated.next_event();
         let left = next.into_iter().chain(self.paused).min()? - clock::now();
@@ -339,7 +345,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Stops listening for a moment, or listens again.
+    /// Stops accepting for [`EXHAUSTED_PAUSE`], or accepts again.
     fn pause(&mut self, pause: bool) {
         self.paused = pause.then(|| clock::now() + EXHAUSTED_PAUSE);
         let interest = if pause { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
@@ -372,7 +378,7 @@ impl AcceptLoop {
         }
     }
 
-    /// A silent connection has sent something, or has closed.
+    /// Handles an event of a silent connection, which has sent something or has closed.
     fn look_at(&mut self, number: u64, flags: epoll::EventFlags) {
         let Some(stream) = self.quiet.get(&number) else { return };
         let gone = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
@@ -395,6 +401,7 @@ impl AcceptLoop {
         }
     }
 
+    /// Closes a silent connection, for the reason `why`.
     fn turn_away(&mut self, number: u64, why: &str) {
         tracing::debug!("{why}");
         self.shared.state().unauthenticated.forget(number);
@@ -409,6 +416,7 @@ impl AcceptLoop {
         }
     }
 
+    /// Carries out what is due: begins handshakes, and closes late connections.
     fn advance(&mut self) {
         let steps = self.shared.state().unauthenticated.advance(clock::now());
         for step in steps {
@@ -462,8 +470,8 @@ impl AcceptLoop {
         }
     }
 
-    /// Serves a connection. Its thread is started from here, because one that a handshake thread
-    /// starts would inherit the low priority.
+    /// Serves a connection on a thread of its own. That is started from here, because a thread that
+    /// a handshake thread starts would inherit the low priority.
     fn serve(&mut self, number: u64, link: Link) {
         {
             let mut state = self.shared.state();
@@ -506,23 +514,24 @@ fn turn_away(mut link: Link, refusal: Refusal) {
     }
 }
 
-/// The listeners with their tokens.
+/// The listeners with their tokens in epoll.
 fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventData, &TcpListener)> {
     listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
 }
 
-/// The part of a ClientHello that has arrived.
+/// What has arrived of a connection's first bytes.
 enum Hello {
+    /// Too little has arrived to tell.
     Partial,
-    /// All of the first record.
+    /// The whole first TLS record, which holds the ClientHello.
     Whole,
     /// The opening of a data connection of a measurement.
     Data,
-    /// Something else.
+    /// Something else, which is not served.
     Foreign,
 }
 
-/// Looks at what has arrived, and leaves it there.
+/// Classifies the bytes that have arrived, without reading them.
 fn hello(stream: &TcpStream) -> Hello {
     let mut header = [0; HEADER];
     match rustix::net::recv(stream, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -546,7 +555,7 @@ fn hello(stream: &TcpStream) -> Hello {
     }
 }
 
-/// Counts a connection that is being served, until it is dropped.
+/// Guard object that counts a connection as being served until it is dropped.
 struct Served {
     shared: Arc<GuardShared>,
 }
@@ -570,7 +579,7 @@ impl Drop for Known {
     }
 }
 
-/// Removes the entry when the first message has arrived.
+/// Inlet that removes its connection's entry when the first message has arrived.
 struct FirstMessage {
     inlet: Box<dyn Inlet>,
     known: Option<Known>,

@@ -31,10 +31,10 @@ const CHECK: Span = Span::from_millis(150);
 /// Interval of the service manager's watchdog notification.
 const LIFE_SIGN: Span = Span::from_secs(1);
 
-/// Why a daemon could not start.
+/// Reason for which a daemon could not start.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// Its own key cannot be loaded.
+    /// The daemon's own key cannot be loaded.
     #[error("{0}; make a key for this daemon with `icdc keygen`")]
     Identity(TrustError),
     /// The authorized keys cannot be loaded.
@@ -49,9 +49,9 @@ pub enum ServeError {
     /// The directory of `--root` cannot be used.
     #[error("--root {root}: {cause}")]
     Root {
-        /// The directory.
+        /// Path of the directory.
         root: PathBuf,
-        /// Its error.
+        /// Error of opening the directory.
         cause: io::Error,
     },
     /// No listener could be opened.
@@ -60,7 +60,7 @@ pub enum ServeError {
     /// The audit log cannot be opened.
     #[error("the audit log {place} cannot be opened: {cause}; name another file with --audit, or repair this one")]
     Audit {
-        /// Its destination.
+        /// Destination of the log.
         place: String,
         /// Error of the kernel.
         cause: io::Error,
@@ -122,8 +122,8 @@ impl Prepared {
     }
 
     /// Serves until `stop` is requested, or it was asked to drain and has no more sessions. Then no
-    /// connection is accepted any more, running sessions make durable what they have, and it
-    /// returns.
+    /// connection is accepted any more, and running sessions make durable what they have before
+    /// this returns.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -213,7 +213,7 @@ impl AcceptingDaemon<'_> {
         }
     }
 
-    /// Starts the next daemon and gives it the sockets; then drains. If it does not start, this one
+    /// Starts the next daemon and gives it the sockets, then drains. If it does not start, this one
     /// continues.
     fn hand_over(&mut self) {
         let metrics = self.endpoint.as_ref().map(Serving::listener);
@@ -228,7 +228,7 @@ impl AcceptingDaemon<'_> {
         }
     }
 
-    /// Accepts no more, and waits for running sessions to make durable what they have.
+    /// Stops accepting, and waits for running sessions to make durable what they have.
     fn end(mut self) {
         (self.notify)(Notice::Stopping);
         tracing::info!(sessions = self.daemon.sessions().count(), "stopping");
@@ -241,8 +241,8 @@ impl AcceptingDaemon<'_> {
     }
 }
 
-/// Connections to a listener that somebody else opened get the receive buffer that those to an own
-/// one have.
+/// Sets the receive buffer of a listener that somebody else opened, so that its connections get
+/// what those to an own one have.
 fn give_buffer(listener: &TcpListener) {
     if let Err(error) = icdc_tcp::set_buffers(listener, ByteCount::ZERO, receive_buffer()) {
         tracing::debug!("the receive buffer stays what it is: {error}");

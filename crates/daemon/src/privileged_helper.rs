@@ -18,22 +18,22 @@ use icdc_tcp::congestion::{self, BundleNumber, Hold, PathHints, Taken};
 use icdc_tuning::{buffers, known_paths};
 use icdc_units::ByteCount;
 
-/// Proofs that one measurement may have expected: it has a few connections.
+/// Most proofs that one measurement may have expected: it has a few connections.
 const MOST_PROOFS: usize = 1024;
 
 /// Operations that a session's process may request of the daemon.
 #[derive(Clone, Copy)]
 pub(crate) struct Provided<'a> {
-    /// Congestion control that may be set.
+    /// Names of congestion controls that may be set.
     pub(crate) allowed: &'a AllowedCongestion,
     /// Registry of the proofs of data connections.
     pub(crate) expected: &'a Expected,
-    /// Reserves payload.
+    /// Reserves payload for the session; returns how much may move, or the limit that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
 }
 
 /// Carries out the requests of a session's process until that ends. `control` is its other channel.
-/// Only sockets are touched that lead to `peer`; to any host where that is `None`.
+/// Only sockets that lead to `peer` are touched, or those to any host where `peer` is `None`.
 pub(crate) fn help(
     channel: &Channel,
     control: &Arc<Channel>,
@@ -68,19 +68,19 @@ pub(crate) fn help(
     }
 }
 
-/// A socket of TCP, and no other descriptor.
+/// The socket as a stream if it is one of TCP; `None` for any other descriptor.
 fn tcp(socket: OwnedFd) -> Option<TcpStream> {
     let protocol = rustix::net::sockopt::socket_protocol(&socket).ok().flatten();
     (protocol == Some(rustix::net::ipproto::TCP)).then(|| TcpStream::from(socket))
 }
 
-/// Whether a socket leads to the peer of the session: it learns nothing of other paths.
+/// Whether a socket leads to the peer of the session: the session learns nothing of other paths.
 fn is_of(stream: &TcpStream, peer: Option<IpAddr>) -> bool {
     let address = stream.peer_addr().map(|address| address.ip().to_canonical());
     peer.is_none_or(|peer| address.is_ok_and(|address| address == peer.to_canonical()))
 }
 
-/// Carries out a request for a socket of the session.
+/// Carries out a request about a socket of the session; returns the answer.
 fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongestion, holds: &mut Vec<Hold>) -> Content {
     let privileges = &Privileges::own();
     match request {

@@ -18,19 +18,19 @@ use crate::granted::Granted;
 
 /// A session that is authorized and about to begin.
 pub(crate) struct Beginning<'a> {
-    /// The request.
+    /// Request of the other end.
     pub(crate) request: &'a Request,
-    /// The user whose process serves it, if not as the user of this process.
+    /// Name of the user whose process serves the session; `None` for the user of this process.
     pub(crate) user: Option<&'a str>,
-    /// Its paths, for logs.
+    /// Paths of the request, for logs.
     pub(crate) paths: Option<String>,
 }
 
 /// Outcome of a connection.
 pub(crate) struct Answered {
-    /// Transfer of its request; `None` without a request.
+    /// Transfer id of the request; `None` without a request.
     pub(crate) transfer: Option<TransferId>,
-    /// Name of its job; `None` without a request.
+    /// Name of the requested job; `None` without a request.
     pub(crate) job: Option<&'static str>,
     pub(crate) work: Work,
     pub(crate) ended: Ended,
@@ -48,22 +48,21 @@ pub(crate) struct Session<'a> {
 
 /// Runs the sessions of a listening end.
 pub(crate) trait Runner {
-    /// Called for a session that is authorized, before it begins; may refuse it.
+    /// Called for an authorized session before it begins; an error refuses it.
     fn begin(&self, _session: &Beginning<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Lets `key` in for the part of another far end in a transfer, as the holder of the key `by`
-    /// asks.
+    /// Admits `key` for another far end's part in a transfer, as the holder of the key `by` asks.
     fn admit(&self, _by: PublicKey, _key: PublicKey, _transfer: TransferId, _job: Transfer) -> Result<(), Refusal> {
         Err(Refusal::new(RefusalKind::NotAllowed, "this end admits no other key"))
     }
 
-    /// Runs a session to its end.
+    /// Runs a session to its end, and returns how it ended.
     fn run(&self, session: Session<'_>) -> Ended;
 }
 
-/// Runs sessions in the process that listens.
+/// Runner of sessions in the process that listens.
 pub(crate) struct InThisProcess;
 
 impl Runner for InThisProcess {
@@ -118,7 +117,7 @@ pub(crate) fn serve_connection(
     answered
 }
 
-/// Notes the paths of a job for logs.
+/// Records the paths of a job for logs.
 fn note_paths(job: &Job, work: &Work) {
     match job {
         job if diskless(job).is_some() => {}
@@ -128,7 +127,7 @@ fn note_paths(job: &Job, work: &Work) {
     }
 }
 
-/// Everything that an authorized connection is served with.
+/// Context in which an authorized connection is served.
 struct Served<'a> {
     granted: &'a Granted,
     sessions: &'a Sessions,
@@ -137,7 +136,8 @@ struct Served<'a> {
     work: &'a Work,
 }
 
-/// Hands an authorized request to the session that it joins, or registers a new one and has it run.
+/// Hands an authorized request to the session that it joins, or registers a new session and has it
+/// run.
 fn dispatch(request: Request, link: Link, served: &Served<'_>) -> Ended {
     let Served { granted, sessions, stop, runner, work } = *served;
     match request.job {
@@ -159,13 +159,15 @@ fn dispatch(request: Request, link: Link, served: &Served<'_>) -> Ended {
     }
 }
 
-/// Why there is no request.
+/// Reason for which there is no request.
 enum NoRequest {
+    /// The connection was lost.
     Cut(String),
     /// Another message came, or a request beyond the limits: the other end is told so.
     Wrong(String),
 }
 
+/// Receives the request, which has no payload, as the first message.
 fn read_request(link: &mut Link) -> Result<Request, NoRequest> {
     // A request has no payload: a frame with one finds the pool closed.
     let pool = BlockPool::new(0).map_err(|error| NoRequest::Cut(error.to_string()))?;

@@ -24,7 +24,7 @@ use crate::request::{Answered, Beginning, Runner, Session, serve_connection};
 use crate::session_end::{EndSink, SessionEnd};
 use crate::supervisor::{SessionObserver, Workers};
 
-/// TLS with this identity, which is logged.
+/// TLS configuration with this identity, which is logged.
 fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     let public = identity.public();
     tracing::info!("public key of this daemon: {public}");
@@ -32,37 +32,38 @@ fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     server_config(identity, |_| true)
 }
 
-/// Serves clients with authorized keys.
+/// Service that serves clients with authorized keys.
 pub(crate) struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
     admission: Arc<Admission>,
     sessions: Sessions,
     workers: Workers,
     refused: Mutex<RefusedLines>,
-    /// Lines about refused requests of keys that are known.
+    /// Limits on log lines about refused requests of known keys.
     refused_by_key: Mutex<RefusedByKey>,
     audit: Audit,
     metrics: Arc<ServeMetrics>,
     ended: Option<EndSink>,
 }
 
-/// A connection that was let in.
+/// A connection that was admitted, with its key and client.
 struct Client<'a> {
     daemon: &'a Daemon,
     key: &'a PublicKey,
     who: &'a str,
     peer: &'a str,
-    /// The session that it has begun, for the metrics; none once it has ended.
+    /// The session that the connection has begun, for the metrics; `None` before it begins and
+    /// after it has ended.
     running: Cell<Option<RunningSession>>,
-    /// Bytes of the session that are counted in the metrics.
+    /// Number of the session's bytes that are counted in the metrics.
     counted: Cell<u64>,
-    /// Its refusal is counted already.
+    /// Whether the refusal of this connection is counted already.
     is_refused: Cell<bool>,
 }
 
 impl Service for Daemon {
-    /// Every key may complete the handshake: only then can the client be told that its key is
-    /// unknown.
+    /// TLS configuration under which every key may complete the handshake: only then can the client
+    /// be told that its key is unknown.
     fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -153,35 +154,34 @@ impl Daemon {
         self.record(&Line { event: "refused", key, from, reason, left_out, ..Line::default() });
     }
 
-    /// Asks for a line that tells that a request of this key is refused; with it, how many others
-    /// were not told.
+    /// Number of refusals of this key that were not logged before, if the next one may be logged
+    /// now; `None` if it may not.
     fn may_tell(&self, key: &PublicKey) -> Option<u64> {
         self.refused_by_key().next(key, clock::now())
     }
 
-    /// Tells how many refusals have no line, once one may.
+    /// Logs how many refusals have no line, once such a line is allowed.
     fn tell_left_out(&self, now: Time) {
         let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).left_out(now);
         let by_key = self.refused_by_key().left_out(now);
         self.tell_counts(unknown, by_key);
     }
 
-    /// To be called a few times a second: ends connections whose keys have lost what they were
-    /// granted, and logs how many refusals had no line of their own.
+    /// Ends connections whose keys have lost what they were granted, and logs how many refusals had
+    /// no line of their own. To be called a few times a second.
     pub(crate) fn update(&self, now: Time) {
         self.admission.update(now);
         self.tell_left_out(now);
     }
 
-    /// Sets the metrics that are states: connections that have not authenticated, and standing
-    /// keys.
+    /// Sets the gauges of the metrics: connections that have not authenticated, and standing keys.
     pub(crate) fn set_gauges(&self, unauthenticated: usize) {
         self.metrics.set_unauthenticated(unauthenticated);
         self.metrics.set_authorized_keys(self.admission.standing_keys().len());
     }
 
-    /// Notes the rest: refusals without a line, bytes that keys have moved, the end of the audit
-    /// log.
+    /// Records at the end of the daemon what is left: refusals without a line, bytes that keys have
+    /// moved, the end of the audit log.
     pub(crate) fn close(&self) {
         self.tell_rest();
         self.admission.keep_usage();
@@ -197,13 +197,14 @@ impl Daemon {
         &self.sessions
     }
 
-    /// Tells, at the end, how many refusals have had no line.
+    /// Logs at the end of the daemon how many refusals have had no line.
     fn tell_rest(&self) {
         let unknown = self.refused.lock().unwrap_or_else(PoisonError::into_inner).rest();
         let by_key = self.refused_by_key().rest();
         self.tell_counts(unknown, by_key);
     }
 
+    /// Logs numbers of refusals without a line: of unknown keys, and of each known key.
     fn tell_counts(&self, unknown: Option<u64>, by_key: Vec<(PublicKey, u64)>) {
         let by_key = by_key.into_iter().map(|(key, left_out)| (Some(key.fingerprint()), left_out));
         for (key, left_out) in unknown.map(|left_out| (None, left_out)).into_iter().chain(by_key) {
@@ -217,7 +218,7 @@ impl Daemon {
         self.refused_by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a line of what has happened, whatever that says.
+    /// Writes a line about something that has happened, whether or not the log can be written.
     pub(crate) fn record(&self, line: &Line<'_>) {
         // What has happened cannot be refused any more; the log itself tells what it lacks.
         let _ = self.audit.write(line);
@@ -225,7 +226,7 @@ impl Daemon {
 }
 
 impl Runner for Client<'_> {
-    /// Notes that a session begins; else why it may not.
+    /// Records that a session begins; the error is the reason for which it may not.
     fn begin(&self, session: &Beginning<'_>) -> Result<(), Refusal> {
         let Beginning { request, user, paths } = session;
         let line = Line {
@@ -273,7 +274,7 @@ impl Runner for Client<'_> {
     }
 }
 
-/// The session's kind in the metrics.
+/// Kind of the session in the metrics.
 fn kind(job: &Job) -> SessionKind {
     match job {
         Job::Transfer(Transfer::Receive { .. }) => SessionKind::Receive,
@@ -290,7 +291,7 @@ impl<'a> Client<'a> {
         Self { daemon, key, who, peer, running, counted, is_refused }
     }
 
-    /// Counts how a session ended, or what else a key was refused.
+    /// Counts in the metrics how a session ended, or that a key was refused something.
     fn count_end(&self, ended: &Ended, lasted: Span, errors: u64) {
         if let Ended::TurnedAway(refusal) = ended
             && !self.is_refused.get()
@@ -302,7 +303,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Notes how a session ended, or what else a key was refused.
+    /// Records in the logs how a session ended, or that a key was refused something.
     fn end(&self, answered: &Answered) {
         let Answered { transfer, job, work, ended } = answered;
         let (done, lasted) = (work.done(), clock::now() - work.start());
@@ -344,7 +345,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// One line about each session. Further connections of a session have none.
+    /// Logs one line about the end of a session. Further connections of a session have none.
     fn log_end(&self, answered: &Answered, done: &Done, lasted: Span, errors: u64) {
         let (Self { who, peer, .. }, Answered { job, ended, .. }) = (self, answered);
         let result = ended.result(errors).word();
@@ -361,15 +362,15 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Members that every line about it has.
+    /// The members that every audit line about this connection has.
     fn line(&self) -> Line<'_> {
         let (who, key, from) = (Some(self.who), Some(self.key.fingerprint()), Some(self.peer));
         Line { who, key, from, ..Line::default() }
     }
 }
 
-/// Answers the first message, whatever it is: the connection is then closed with nothing unread, so
-/// that the answer arrives.
+/// Refuses a client after its first message, whatever that is: the connection is then closed with
+/// nothing unread, so that the answer arrives.
 fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
     match receive(link.inlet.as_mut()) {
         Ok(_) | Err(LinkError::Protocol(_)) => {}

@@ -10,37 +10,37 @@ use serde_json::Value;
 
 use crate::audit::Line;
 
-/// Longest JSON, in bytes: what a session's process says is not bounded otherwise.
+/// Longest JSON of a session in bytes: what its process says is not bounded otherwise.
 const LONGEST: usize = 32 << 10;
 
-/// A session that has ended, whatever the result.
+/// Report of a session that has ended, whatever the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionEnd {
-    /// The line of the audit log.
+    /// Line of the audit log, as JSON.
     pub json: String,
-    /// The transfer, the same for all its sessions.
+    /// Id of the transfer, the same for all its sessions.
     pub session: String,
-    /// How it ended, a word of [`RunResult`](icdc_metrics::RunResult).
+    /// Result of the session: a word of [`RunResult`](icdc_metrics::RunResult).
     pub result: String,
-    /// The word for the result that 0.1.0 deprecates: `done`, `interrupted`, `cut` or `refused`.
+    /// Word for the result that 0.1.0 deprecates: `done`, `interrupted`, `cut` or `refused`.
     pub former_result: String,
-    /// The comment of the key's line.
+    /// Comment of the key's line in the authorized keys.
     pub who: String,
     /// Fingerprint of the key.
     pub key: String,
     /// Address and port of the client.
     pub from: String,
-    /// The request.
+    /// Name of the requested job.
     pub job: String,
     /// The first path of the request, escaped.
     pub path: String,
-    /// Payload transferred, in bytes.
+    /// Number of payload bytes transferred.
     pub bytes: u64,
     /// Number of complete files; 0 if the session is not complete.
     pub files: u64,
 }
 
-/// Receiver of ended sessions; it must not block.
+/// Receiver of reports on ended sessions; it must not block.
 #[derive(Clone)]
 pub struct EndSink(pub Arc<dyn Fn(SessionEnd) + Send + Sync>);
 
@@ -58,7 +58,7 @@ struct Dated<'a> {
 }
 
 impl SessionEnd {
-    /// What the last line of a session says.
+    /// The report with what the last audit line of a session says.
     pub(crate) fn of(line: &Line<'_>) -> Self {
         let text = |value: Option<&str>| clip(value.unwrap_or_default().to_owned());
         Self {
@@ -77,8 +77,7 @@ impl SessionEnd {
     }
 }
 
-/// The line with its time; without what a session's process has told, if that is more than any
-/// does.
+/// The line with its time as JSON, without what a session's process has told if that is too long.
 fn json(line: &Line<'_>) -> String {
     let time = format!("{:.3}", jiff::Timestamp::now());
     // Plain data with text as keys.

@@ -26,32 +26,32 @@ use icdc_session_process::channel::Channel;
 
 /// Time limit for the next daemon to accept connections.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// More listeners than any daemon has.
+/// Most listeners that are handed over: more than any daemon has.
 const MOST: usize = 64;
 
-/// From the old daemon to the new one. Other releases must understand it.
+/// Message from the old daemon to the new one. Other releases must understand it.
 #[derive(Serialize, Deserialize)]
 enum Handover {
-    /// With the socket.
+    /// A listening socket comes with this message.
     Listener,
     /// The last message: nothing more follows.
     End,
-    /// With the socket that metrics are served at.
+    /// The socket at which metrics are served comes with this message.
     Metrics,
     /// Sessions and temporary keys of the old daemon.
     Running(Running),
 }
 
-/// From the new daemon to the old one.
+/// Message from the new daemon to the old one: it accepts connections.
 #[derive(Serialize, Deserialize)]
 struct Ready;
 
-/// Sockets and sessions that a daemon has from the one before it.
+/// Sockets and sessions that a daemon takes over from its predecessor.
 #[derive(Debug)]
 pub struct Inheritance {
-    /// Its listening sockets.
+    /// Listening sockets of the predecessor.
     pub listeners: Vec<TcpListener>,
-    /// The socket that it serves metrics at.
+    /// Listening socket at which metrics are served, if they are.
     pub metrics: Option<TcpListener>,
     /// Sessions and temporary keys of the old daemon.
     pub(crate) running: Running,
@@ -59,10 +59,10 @@ pub struct Inheritance {
 }
 
 impl Inheritance {
-    /// Takes from standard input what the old daemon hands over.
+    /// Receives over standard input what the old daemon hands over.
     ///
     /// # Errors
-    /// There is no daemon, or it hands over none.
+    /// There is no daemon at the other end, or it hands over no listener.
     pub fn take() -> io::Result<Self> {
         let stdin = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let predecessor = Channel::new(UnixStream::from(stdin))?;
@@ -82,20 +82,20 @@ impl Inheritance {
         }
     }
 
-    /// Counts sessions and temporary keys of the old daemon from now on.
+    /// Counts the old daemon's sessions and temporary keys as well from now on.
     pub(crate) fn share(&self, admission: &Arc<Admission>) -> io::Result<()> {
         admission.beside(Arc::clone(&self.predecessor), &self.running, Running::default())
     }
 
-    /// Tells the old daemon that this one accepts.
+    /// Tells the old daemon that this one accepts connections.
     pub(crate) fn accept(self) {
         // One that is gone accepts nothing either.
         let _ = self.predecessor.send(&Ready, None);
     }
 }
 
-/// Starts the next daemon, which lets in the keys that `admission` does, and waits until it
-/// accepts; its process id.
+/// Starts the next daemon, which lets in the same keys as `admission`, and waits until it accepts
+/// connections; returns its process id.
 pub(crate) fn succeed(
     program: &[OsString],
     listeners: &[TcpListener],

@@ -34,31 +34,32 @@ const FAREWELL: Span = Span::from_secs(5);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time limit for a session to make durable what it has, once it is asked to end.
 const SETTLE: Span = Span::from_secs(60);
-/// Time limit for that where its client has left and nobody has asked: disks and file servers may
-/// be slow.
+/// Time limit for a session to make durable what it has when its client has left and nobody has
+/// asked it to end: disks and file servers may be slow.
 const SETTLE_GONE: Span = Span::from_secs(600);
-/// Longest text that is taken from a process, in bytes: a summary has a few kB.
+/// Longest text that is accepted from a process, in bytes: a summary has a few kB.
 const MOST_TEXT: usize = 64 << 10;
 
 /// Callbacks of a running session.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionObserver<'a> {
-    /// Work that the process reports to have done so far, bounded by what its connections have
-    /// carried.
+    /// Called with the work that the process reports to have done so far, bounded by what its
+    /// connections have carried.
     pub(crate) progress: &'a dyn Fn(Done),
-    /// Bytes that the connections have carried, as TCP counts them; twice a second.
+    /// Called twice a second with the number of bytes that the connections have carried, as TCP
+    /// counts them.
     pub(crate) carried: &'a dyn Fn(u64),
-    /// Reserves payload that is about to move: how much may move from now on, or the limit that is
-    /// used up.
+    /// Reserves payload that is about to move: returns how much may move from now on, or the limit
+    /// that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
 }
 
-/// Starts the processes of sessions.
+/// Starter of the processes of sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers {
     /// Program of a session's process, with its arguments.
     program: Arc<[OsString]>,
-    /// Tells networks whose the data connections are.
+    /// Marker that tells networks whose the data connections are; `None` if they are not marked.
     marker: Option<Arc<Marker>>,
 }
 
@@ -100,7 +101,7 @@ impl Workers {
         })
     }
 
-    /// For the data connections of this job, if they are marked.
+    /// Marking of this job's data connections; `None` if they are not marked.
     fn flows(&self, job: &Job) -> Option<Flows> {
         let marker = self.marker.as_ref()?;
         match job {
@@ -110,7 +111,8 @@ impl Workers {
         }
     }
 
-    /// A process that runs as the user of these rights, with its channels.
+    /// Starts a process that runs as the user of these rights; returns its two channels and the
+    /// process.
     fn start(&self, granted: &Granted) -> io::Result<(Arc<Channel>, Channel, Process)> {
         let (control, far_control) = Channel::pair()?;
         let (help, far_help) = Channel::pair()?;
@@ -129,7 +131,7 @@ impl Workers {
     }
 }
 
-/// A session that is to be handed to its process.
+/// A session that is to be handed to its process: request, rights and first connection.
 struct SessionStart {
     request: Request,
     rights: Rights,
@@ -149,7 +151,7 @@ impl SessionStart {
 /// A session's process, with its channels and connections.
 struct Supervised {
     control: Arc<Channel>,
-    /// For what the process may not do itself.
+    /// Channel for operations that the process may not do itself.
     help: Channel,
     connections: Connections,
     flows: Option<Flows>,
@@ -200,8 +202,8 @@ impl Supervised {
         })
     }
 
-    /// Gives the process its session, with the first connection; how the session ended if it does
-    /// not take that.
+    /// Gives the process its session with the first connection; the error is the end of a session
+    /// that the process does not take.
     fn begin(&self, SessionStart { request, rights, link }: SessionStart) -> Result<(), Ended> {
         let HandedOver { state, socket, control: connection } =
             link.hand_over().map_err(|error| Ended::Cut(error.to_string()))?;
@@ -214,7 +216,7 @@ impl Supervised {
         Ok(())
     }
 
-    /// Passes a further connection on.
+    /// Passes a further connection on to the process.
     fn join(&self, FurtherLink { number, link }: FurtherLink) {
         match link.hand_over() {
             Ok(HandedOver { state, socket, control: connection }) => {
@@ -237,8 +239,8 @@ impl Supervised {
         }
     }
 
-    /// Receives reports until the last one, which is returned; `None` if the process ends without.
-    /// No report is believed beyond what the connections can have carried.
+    /// Receives reports until the last one, which is returned; `None` if the process ends without
+    /// one. No report is believed beyond what the connections can have carried.
     fn follow(&self, stop: &StopSignal, observer: SessionObserver<'_>) -> Option<Ended> {
         let to_stop = Arc::clone(&self.control);
         // A process that does not take this is not waited for: its end of the channel is closed.
@@ -274,7 +276,7 @@ impl Supervised {
         }
     }
 
-    /// Reported work, as far as it is possible.
+    /// The reported work, cut to what is possible.
     fn bounded(&self, done: Done) -> Done {
         let is_short = |text: &String| text.len() <= MOST_TEXT;
         Done {
@@ -285,7 +287,7 @@ impl Supervised {
     }
 }
 
-/// A reported end, as far as a session can end so.
+/// The reported end, changed to one that a session can have.
 fn possible_end(ended: Ended) -> Ended {
     match ended {
         Ended::Cut(reason) => Ended::Cut(clip(reason)),
@@ -306,7 +308,7 @@ impl Connections {
         self.lock().push(control);
     }
 
-    /// Bytes that they have carried in both directions, as TCP counts them.
+    /// Number of bytes that the connections have carried in both directions, as TCP counts them.
     fn bytes(&self) -> u64 {
         let carried = |control: &LinkControl| {
             control.tcp_info().map_or(0, |info| (info.bytes_acked + info.bytes_received).as_u64())
@@ -314,7 +316,7 @@ impl Connections {
         self.lock().iter().map(carried).sum()
     }
 
-    /// Whether the peer has left all of them.
+    /// Whether the peer has closed all connections.
     fn are_gone(&self) -> bool {
         self.lock().iter().all(LinkControl::is_hung_up)
     }
@@ -324,7 +326,7 @@ impl Connections {
     }
 }
 
-/// How a process ended.
+/// Description of how a process ended: its signal or exit status.
 fn how(status: ExitStatus) -> String {
     match status.signal() {
         Some(signal) => format!("signal {signal}"),
@@ -332,11 +334,12 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// A process that is not left behind.
+/// A child process that is killed at the latest when this is dropped.
 struct Process(ChildProcess);
 
 impl Process {
-    /// Waits for its end, which its last report has announced, and ends it otherwise.
+    /// Waits for the process's end, which its last report has announced, and kills it if that does
+    /// not come in time.
     fn end(&mut self) -> io::Result<ExitStatus> {
         for _ in 0..2 {
             if let Some(status) = self.0.wait_for(FAREWELL)? {

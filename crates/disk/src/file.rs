@@ -28,28 +28,29 @@ use crate::tree::operation;
 /// Smallest alignment used, whatever the device allows: the block size of common file systems and
 /// the sector size of current disks. Writes below it cost a read and a lock.
 const PAGE: usize = 4096;
-/// `STATX_DIOALIGN` of `linux/stat.h`.
+/// Flag of `statx` that requests alignment for Direct I/O: `STATX_DIOALIGN` of `linux/stat.h`.
 const STATX_DIOALIGN: StatxFlags = StatxFlags::from_bits_retain(0x2000);
-/// File systems that live in the page cache (`linux/magic.h`): newer kernels accept `O_DIRECT`
-/// there and then copy all the same.
+/// Magic numbers of the file systems that live in the page cache (`linux/magic.h`): newer kernels
+/// accept `O_DIRECT` there and then copy all the same.
 const MEMORY_FILE_SYSTEMS: [FsWord; 2] = [0x0102_1994 /* tmpfs */, 0x8584_58f6 /* ramfs */];
 
-/// File systems of programs behind FUSE (`linux/magic.h`).
+/// Magic number of the file systems of programs behind FUSE (`linux/magic.h`).
 const FUSE: FsWord = 0x6573_5546;
 
-/// An open regular file, as the engines use it.
+/// An open regular file that the disk engines read or write.
 #[derive(Debug)]
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
-    /// Kind of its file system (`linux/magic.h`); programs behind FUSE need not report it.
+    /// Magic number of its file system (`linux/magic.h`); programs behind FUSE need not report it.
     file_system: Option<FsWord>,
 }
 
 #[derive(Debug)]
 struct Direct {
     descriptor: OwnedFd,
-    /// Power of two, at most [`BLOCK_SIZE`], for offsets, lengths and addresses.
+    /// Alignment of offsets, lengths and addresses in bytes: a power of two, at most
+    /// [`BLOCK_SIZE`].
     alignment: usize,
     refused: AtomicBool,
 }
@@ -57,26 +58,26 @@ struct Direct {
 /// Outcome of a preallocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preallocation {
-    /// The space is there.
+    /// The space is reserved.
     Reserved,
     /// The file system cannot reserve space, or is in memory; writing may still succeed.
     Unsupported,
 }
 
-/// A system call on an open file failed.
+/// Error: a system call on an open file failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{path:?}: {}: {cause}{}", operation(call), advice(cause))]
 pub struct FileError {
-    /// The system call.
+    /// Name of the system call.
     pub call: &'static str,
-    /// The file's present path as the kernel knows it.
+    /// Present path of the file as the kernel knows it.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// Error that the kernel returned.
     pub cause: io::Error,
 }
 
 impl FileError {
-    /// Whether the disk or the quota is full.
+    /// Whether the error is that the disk or the quota is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
         is_out_of_space(&self.cause)
@@ -84,7 +85,7 @@ impl FileError {
 }
 
 impl DiskFile {
-    /// A file to read from (it may be open for writing, too).
+    /// Wraps a file to read from (it may be open for writing, too).
     ///
     /// Clears `O_NONBLOCK` and `O_APPEND` of `file`: they would make transfers fail or miss their
     /// offset.
@@ -95,7 +96,7 @@ impl DiskFile {
         Self::open(file, "read", OFlags::WRONLY)
     }
 
-    /// A file to write to; open it for reading and writing if it is to be read back.
+    /// Wraps a file to write to; open it for reading and writing if it is to be read back.
     ///
     /// Flags as [`for_reading`](Self::for_reading). The file must be writable by its mode, too, for
     /// Direct I/O: set a read-only mode when the file is complete.
@@ -126,8 +127,8 @@ impl DiskFile {
         Ok(Self { buffered: file, direct, file_system })
     }
 
-    /// Turns Direct I/O off if `buffered`: data in the page cache are read from there, and writes
-    /// go to it.
+    /// Turns Direct I/O off if `buffered`: reads then use data in the page cache, and writes go to
+    /// it.
     #[must_use]
     pub fn through_page_cache(mut self, buffered: bool) -> Self {
         if buffered {
@@ -136,28 +137,28 @@ impl DiskFile {
         self
     }
 
-    /// True if it is on a file system that may give less than a read asks for before the file's
-    /// end, as those behind FUSE.
+    /// Whether the file is on a file system that may give less than a read asks for before the
+    /// file's end, as those behind FUSE.
     pub(crate) fn may_read_short(&self) -> bool {
         self.file_system.is_none_or(|found| found == FUSE)
     }
 
-    /// Whether transfers of aligned ranges go by Direct I/O.
+    /// Whether transfers of aligned ranges use Direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.alignment().is_some()
     }
 
-    /// The present size in bytes.
+    /// Present size of the file in bytes.
     ///
     /// # Errors
-    /// The kernel's of `fstat`.
+    /// Error of `fstat`.
     pub fn size(&self) -> Result<u64, FileError> {
         let stat = fstat(&self.buffered).map_err(|errno| self.failure("fstat", errno))?;
         Ok(stat.st_size as u64)
     }
 
-    /// The buffered descriptor.
+    /// The file by its buffered descriptor.
     #[must_use]
     pub fn as_file(&self) -> &File {
         &self.buffered
@@ -204,10 +205,10 @@ impl DiskFile {
         disk.f_blocks > 0 && bytes.saturating_sub(held) > disk.f_bfree.saturating_mul(disk.f_frsize)
     }
 
-    /// Cuts or extends (by a hole) the file to `length` bytes.
+    /// Truncates or extends (by a hole) the file to `length` bytes.
     ///
     /// # Errors
-    /// The kernel's of `ftruncate`.
+    /// Error of `ftruncate`.
     pub fn set_len(&self, length: u64) -> Result<(), FileError> {
         rustix::fs::ftruncate(&self.buffered, length).map_err(|errno| self.failure("ftruncate", errno))
     }
@@ -226,7 +227,7 @@ impl DiskFile {
         (!direct.refused.load(Ordering::Relaxed)).then_some(direct.alignment)
     }
 
-    /// Uses the buffered descriptor from now on.
+    /// Turns Direct I/O off: uses the buffered descriptor from now on.
     pub(crate) fn refuse_direct(&self) {
         let Some(direct) = &self.direct else { return };
         if !direct.refused.swap(true, Ordering::Relaxed) {
@@ -235,7 +236,7 @@ impl DiskFile {
         }
     }
 
-    /// The descriptor for direct or buffered transfers.
+    /// Descriptor for direct or buffered transfers.
     pub(crate) fn descriptor(&self, direct: bool) -> BorrowedFd<'_> {
         match &self.direct {
             Some(handle) if direct => handle.descriptor.as_fd(),
@@ -243,7 +244,7 @@ impl DiskFile {
         }
     }
 
-    /// The file's present path, for messages.
+    /// Present path of the file, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         path_of(self.buffered.as_fd())
     }
@@ -254,8 +255,8 @@ impl DiskFile {
 }
 
 impl Direct {
-    /// A second descriptor with its own flags: `O_DIRECT` belongs to an open file, not to a
-    /// descriptor, so `dup` would not do. Any failure means buffered.
+    /// Opens a second descriptor for Direct I/O with its own flags: `O_DIRECT` belongs to an open
+    /// file, not to a descriptor, so `dup` would not do. `None` (buffered) after any failure.
     fn open(file: BorrowedFd<'_>, flags: OFlags) -> Option<Self> {
         let alignment = direct_alignment(file)?;
         let flags = (flags & (OFlags::RWMODE | OFlags::NOATIME)) | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -264,7 +265,7 @@ impl Direct {
     }
 }
 
-/// True if files of this file system lie in memory.
+/// Whether files of this file system lie in memory.
 fn is_in_memory(file_system: Option<FsWord>) -> bool {
     file_system.is_some_and(|found| MEMORY_FILE_SYSTEMS.contains(&found))
 }
@@ -296,6 +297,7 @@ fn link_of(file: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
+/// Whether the error is that the disk or the quota is full.
 pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }

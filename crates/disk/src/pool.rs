@@ -16,7 +16,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 /// Size and alignment of a block in bytes.
 pub const BLOCK_SIZE: usize = 4 << 20;
 
-/// A bounded set of [`Block`]s. Clones share the same blocks.
+/// A bounded pool of [`Block`]s in memory. Clones share the same blocks.
 #[derive(Clone, Debug)]
 pub struct BlockPool {
     shared: Arc<PoolMemory>,
@@ -31,7 +31,7 @@ pub struct Block {
     shared: Arc<PoolMemory>,
 }
 
-/// The pool was closed before a block was free.
+/// Error: the pool was closed before a block was free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the block pool is closed")]
 pub struct Closed;
@@ -45,12 +45,12 @@ struct PoolMemory {
 
 #[derive(Debug)]
 struct FreeBlocks {
-    /// Addresses of the free blocks; the last one is the next to go.
+    /// Addresses of the free blocks; the last one is handed out next.
     free: Vec<NonNull<u8>>,
-    /// Blocks that the pool has, of those that it may have.
+    /// Present number of blocks of the pool, of those that it may have.
     capacity: usize,
-    /// Ticket numbers: the last one that was given out, and the one that is served next. Blocks are
-    /// given out in the order of requests, so that no thread waits forever where there are more
+    /// Ticket numbers: the last one that was issued, and the one that is served next. Blocks are
+    /// handed out in the order of requests, so that no thread waits forever where there are more
     /// threads than blocks.
     last_ticket: u64,
     turn: u64,
@@ -68,16 +68,16 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl BlockPool {
-    /// A pool of `blocks` blocks (at least one).
+    /// New pool of `blocks` blocks (at least one).
     ///
     /// # Errors
-    /// The kernel's, when it grants no address space (`mmap`), or `InvalidInput` for a size beyond
-    /// the address space.
+    /// Error of `mmap`, when the kernel grants no address space, or `InvalidInput` for a size
+    /// beyond the address space.
     pub fn new(blocks: usize) -> io::Result<Self> {
         Self::growing(blocks, blocks)
     }
 
-    /// A pool of `blocks` blocks (at least one) that may become one of `most`. A block that was
+    /// New pool of `blocks` blocks (at least one) that may grow to `most` blocks. A block that was
     /// never used takes no memory.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl BlockPool {
         Ok(Self { shared: Arc::new(PoolMemory { mapping, state, changed: Condvar::new() }) })
     }
 
-    /// A pool without blocks, which is closed: for where payloads are not expected. It takes no
+    /// New pool without blocks, which is closed: for where payloads are not expected. It takes no
     /// memory.
     #[must_use]
     pub fn without_blocks() -> Self {
@@ -98,7 +98,7 @@ impl BlockPool {
         Self { shared: Arc::new(PoolMemory { mapping: Mapping::EMPTY, state, changed: Condvar::new() }) }
     }
 
-    /// A free block; waits until there is one, behind those who wait already.
+    /// Takes a free block; waits until there is one, behind the threads that wait already.
     ///
     /// # Errors
     /// [`Closed`] as soon as the pool is closed.
@@ -124,7 +124,8 @@ impl BlockPool {
         }
     }
 
-    /// A free block, if there is one that no other thread waits for, and the pool is open.
+    /// Takes a free block, if there is one that no other thread waits for, and the pool is open;
+    /// `None` otherwise.
     #[must_use]
     pub fn try_take(&self) -> Option<Block> {
         let mut state = self.shared.lock();
@@ -152,13 +153,13 @@ impl BlockPool {
         self.shared.changed.notify_all();
     }
 
-    /// Number of blocks of the pool.
+    /// Present number of blocks of the pool.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.lock().capacity
     }
 
-    /// Number of blocks that are handed out now.
+    /// Number of blocks that are handed out at present.
     #[must_use]
     pub fn in_use(&self) -> usize {
         let state = self.shared.lock();
@@ -202,7 +203,7 @@ impl PoolMemory {
     }
 }
 
-/// The address space of all blocks, one block larger than they are, so that the first can start
+/// Memory mapping of all blocks, one block larger than they are, so that the first can start
 /// aligned.
 #[derive(Debug)]
 struct Mapping {

@@ -22,7 +22,7 @@ pub fn is_sparse(metadata: &Metadata) -> bool {
     metadata.blocks().saturating_mul(STAT_BLOCK) < metadata.len()
 }
 
-/// The data of the first `size` bytes of a file as `(offset, length)` in bytes: ascending,
+/// Data ranges in the first `size` bytes of a file as `(offset, length)` in bytes: ascending,
 /// disjoint, not adjacent, not empty. What lies between reads as zero. File systems that keep no
 /// record of holes give one range.
 ///
@@ -36,8 +36,8 @@ pub fn data_ranges(file: &File, size: u64) -> DataRanges<'_> {
     DataRanges { file, position: 0, size }
 }
 
-/// Makes the bytes of `range` read as zero and frees their space; the length of the file stays.
-/// False if its file system cannot do that.
+/// Punches a hole: makes the bytes of `range` read as zero and frees their space; the length of
+/// the file stays. False if its file system cannot do that.
 ///
 /// # Errors
 /// Any other of the kernel's errors of `fallocate`.
@@ -56,7 +56,7 @@ pub fn punch(file: &File, range: Range<u64>) -> io::Result<bool> {
     }
 }
 
-/// Iterator of [`data_ranges`].
+/// Iterator over the data ranges of a file, made by [`data_ranges`].
 #[derive(Debug)]
 pub struct DataRanges<'a> {
     file: &'a File,
@@ -65,6 +65,7 @@ pub struct DataRanges<'a> {
 }
 
 impl DataRanges<'_> {
+    /// Start and end offset of the next data range; `None` at the end of the file.
     fn following(&mut self) -> Result<Option<(u64, u64)>, Errno> {
         if self.position >= self.size {
             return Ok(None);

@@ -19,9 +19,9 @@ pub(crate) const LARGEST_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 /// Rate and round-trip time that findings assume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aim {
-    /// Rate of the path.
+    /// Rate of the path that the host is to reach.
     pub rate: Rate,
-    /// Its round-trip time.
+    /// Round-trip time of the path.
     pub round_trip: Span,
 }
 
@@ -59,7 +59,7 @@ impl Aim {
         (self.in_flight() * BUFFER_FACTOR).min(LARGEST_BUFFER)
     }
 
-    /// Connections that it takes, because one cannot have a larger buffer.
+    /// Number of connections that the aim takes, because one cannot have a larger buffer.
     pub(crate) fn connections(self) -> u64 {
         (self.in_flight() * BUFFER_FACTOR).as_u64().div_ceil(LARGEST_BUFFER.as_u64()).max(1)
     }

@@ -30,26 +30,26 @@ pub struct PathFacts {
     pub target: String,
     /// The other host as the destination of a copy.
     pub destination: String,
-    /// Its address.
+    /// Address of the other end.
     pub address: Option<IpAddr>,
-    /// Largest packet that arrives whole.
+    /// Largest packet that arrives whole (the path MTU), in bytes.
     pub mtu: Option<ByteCount>,
     /// Routes of the data, in order of preference.
     pub routes: Vec<RouteFact>,
     /// The runs go through ssh: of TCP's own windows, losses and queues they show nothing.
     pub through_ssh: bool,
-    /// Measured values.
+    /// Values measured by the runs.
     pub measured: Measured,
     /// Error that ended the runs early.
     pub trouble: Option<String>,
 }
 
-/// A route that was tried.
+/// A route by which data could go, and its obstacle, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFact {
-    /// Name in `--via`.
+    /// Name of the route in `--via`.
     pub name: &'static str,
-    /// Obstacle to the route.
+    /// What is in the way of the route; `None` if it can be taken.
     pub obstacle: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct Measured {
     pub round_trip: Option<Span>,
     /// Capacity of the path.
     pub capacity: Option<Capacity>,
-    /// Loss of the path itself.
+    /// Loss that the path itself causes.
     pub loss: Option<Loss>,
     /// Burst tolerance of the path.
     pub burst: Option<Burst>,
@@ -69,7 +69,7 @@ pub struct Measured {
 /// The rate of a path, in bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Best 100 ms.
+    /// Rate of arrivals in the best 100 ms.
     pub rate: Rate,
     /// The sender waited for window or buffer for a good part of the time: the path may carry more.
     pub by_windows: bool,
@@ -78,37 +78,37 @@ pub struct Capacity {
 /// Loss of a run paced well below the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Segments sent, with those retransmitted.
+    /// Number of segments sent, with those retransmitted.
     pub segments: u64,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
 }
 
-/// Burst tolerance of a path.
+/// Burst tolerance of a path: which bursts it carries without loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
     /// Largest burst that was buffered without loss.
     pub tolerated: Option<ByteCount>,
-    /// Smallest burst that was not.
+    /// Smallest burst that lost packets; `None` if none did.
     pub exceeded: Option<ByteCount>,
 }
 
 impl Loss {
-    /// Share of the segments.
+    /// Part of the segments that was retransmitted, 0 to 1.
     #[must_use]
     pub fn ratio(self) -> f64 {
         if self.segments == 0 { 0.0 } else { self.retransmitted as f64 / self.segments as f64 }
     }
 }
 
-/// Purpose of a run.
+/// What a run is to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The round-trip time.
+    /// The run measures the round-trip time.
     RoundTrip,
-    /// The capacity.
+    /// The run measures the capacity.
     Capacity,
-    /// The loss.
+    /// The run measures the loss.
     Loss,
     /// Checks whether a slow start into this window loses anything.
     Burst(ByteCount),
@@ -128,7 +128,7 @@ impl fmt::Display for Step {
 /// A run that is wanted: one TCP connection, from here to there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Purpose.
+    /// What the run is to measure.
     pub step: Step,
     /// End at this time after the first byte has arrived.
     pub time: Span,
@@ -138,26 +138,26 @@ pub struct Run {
     pub rate: Option<Rate>,
     /// Buffers of both ends; `None` leaves them to the kernel.
     pub window: Option<ByteCount>,
-    /// Congestion control.
+    /// Congestion control of the run; `None` for the system's.
     pub congestion: Option<&'static str>,
     /// Expected duration from the first byte.
     expected: Span,
 }
 
-/// Outcome of a run.
+/// Outcome of a run over the path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Least round-trip time.
+    /// Least round-trip time in the run.
     pub round_trip: Option<Span>,
-    /// Data that arrived.
+    /// Amount of data that arrived.
     pub received: ByteCount,
-    /// From its first byte to the end.
+    /// Time from the first byte's arrival to the end.
     pub lasted: Span,
-    /// Bytes by the millisecond.
+    /// Bytes that arrived in each millisecond.
     pub arrivals: Vec<u32>,
-    /// Segments retransmitted.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
-    /// Largest segment.
+    /// Size of the largest segment, in bytes.
     pub segment: ByteCount,
     /// The smaller of the two buffers that were granted, where some were requested.
     pub window: ByteCount,
@@ -165,7 +165,7 @@ pub struct Outcome {
     pub window_share: f64,
 }
 
-/// All runs together take no longer, unless it is the far end that is not reached in time.
+/// Time limit of all runs together, unless it is the far end that is not reached in time.
 pub const BUDGET: Span = Span::from_secs(30);
 
 /// Enough for some round trips, too little to fill any path.
@@ -208,7 +208,7 @@ pub struct Probe {
     bursts: usize,
     clean: Option<ByteCount>,
     lossy: Option<ByteCount>,
-    /// No larger window is granted.
+    /// Whether no larger window is granted.
     is_refused: bool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 pub(crate) const DEFAULT_QDISC: &str = "net.core.default_qdisc";
 pub(crate) const URING_DISABLED: &str = "kernel.io_uring_disabled";
 
-/// Settings that are read.
+/// Names of the kernel settings that are read.
 const NAMES: [&str; 17] = [
     RECEIVE_LIMIT,
     SEND_LIMIT,
@@ -63,7 +63,7 @@ pub(crate) const CHANGEABLE: [&str; 12] = [
 /// absence is normal.
 const OFTEN_MISSING: [&str; 2] = [TCP_MEMORY, URING_DISABLED];
 
-/// Path of a setting.
+/// Path of a kernel setting below `/proc/sys`.
 pub(crate) fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
@@ -72,14 +72,14 @@ pub(crate) fn path(name: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctls(BTreeMap<&'static str, Reading>);
 
-/// A setting as numbers.
+/// A kernel setting read as numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// The expected number of values.
+    /// The setting has the expected number of values.
     Are(Vec<u64>),
     /// The setting could not be read.
     Unseen,
-    /// The setting has another form.
+    /// The setting has another form; its text.
     Strange(String),
 }
 
@@ -88,12 +88,12 @@ impl Sysctls {
         Self(NAMES.iter().map(|name| (*name, system.read(&path(name)))).collect())
     }
 
-    /// Names and readings, by name.
+    /// All settings that were read, as names and readings, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Reading)> {
         self.0.iter().map(|(name, reading)| (*name, reading))
     }
 
-    /// A setting of `count` numbers.
+    /// Reads a setting that has to consist of `count` numbers.
     pub(crate) fn numbers(&self, name: &str, count: usize) -> Numbers {
         match self.0.get(name) {
             Some(Reading::Value(text)) => numbers(text)
@@ -103,7 +103,7 @@ impl Sysctls {
         }
     }
 
-    /// A setting of one number, if it is one.
+    /// The number that a setting consists of; `None` if it is not one number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         match self.numbers(name, 1) {
             Numbers::Are(numbers) => numbers.first().copied(),

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 /// Longest file that is read to its end; no single value comes near.
 const LONGEST: u64 = 1 << 20;
 
-/// The system that is examined.
+/// The system that is examined, by the root of its files.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
 }
 
-/// Result of reading a value.
+/// Result of reading a value of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Its text, without white space around it.
+    /// Text of the value, without white space around it.
     Value(String),
     /// There is no such file: the kernel does not have it, or shows it elsewhere.
     Missing,
@@ -38,7 +38,7 @@ impl System {
         Self { root }
     }
 
-    /// Whether it is this system, so that the kernel may be queried as well.
+    /// Whether it is the running system, so that the kernel may be queried as well.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.root == Path::new("/")
@@ -50,7 +50,7 @@ impl System {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a value.
+    /// Reads a value from a file of the system.
     #[must_use]
     pub fn read(&self, path: &str) -> Reading {
         let mut bytes = Vec::new();
@@ -63,7 +63,7 @@ impl System {
         }
     }
 
-    /// A value that is of no interest unless it is there.
+    /// Text of a value; `None` if it is missing or cannot be read.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         match self.read(path) {
             Reading::Value(text) => Some(text),

@@ -78,7 +78,7 @@ pub static ALL: [Scenario; 38] = [
     paper::window::SCENARIO,
 ];
 
-/// The scenario of this name.
+/// The scenario of this name; `None` if there is none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)

@@ -18,20 +18,20 @@ use thiserror::Error;
 
 use crate::report::Report;
 
-/// Most output of a command that is passed on, in bytes.
+/// Maximum number of bytes of a command's output that are passed on.
 const MOST_PRINTED: usize = 64 << 10;
-/// Largest write that a pipe with room takes at once (`PIPE_BUF`), in bytes.
+/// Number of bytes that a pipe with room takes at once (`PIPE_BUF`).
 const AT_ONCE: usize = 4096;
 
-/// Receives each line that a command prints.
+/// Function that receives each line that a command prints.
 pub type Lines = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A shell command with a time limit.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// The text that `sh -c` runs.
+    /// Text of the command, which `sh -c` runs.
     pub text: String,
-    /// Its time limit.
+    /// Time limit of the command.
     pub limit: Span,
 }
 
@@ -41,13 +41,13 @@ pub enum CommandError {
     /// There is no shell, or no process could be started.
     #[error("sh cannot be started: {0}")]
     Start(io::Error),
-    /// It cannot be waited for.
+    /// The end of the command cannot be waited for.
     #[error("the command cannot be waited for: {0}")]
     Wait(io::Error),
-    /// It ended with a failure.
+    /// The command ended with a failure.
     #[error("the command failed: {0}")]
     Failed(ExitStatus),
-    /// It exceeded its time limit.
+    /// The command exceeded its time limit.
     #[error("the command was killed after {0}; --on-finish-timeout gives it more time")]
     TimedOut(Span),
     /// icdc was asked to stop.
@@ -56,7 +56,7 @@ pub enum CommandError {
 }
 
 impl Command {
-    /// Runs it to its end, or until `stop` is requested. Its output goes to `lines`.
+    /// Runs the command to its end, or until `stop` is requested. Its output goes to `lines`.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -110,7 +110,7 @@ impl Command {
     }
 }
 
-/// Kills all that the command has started.
+/// Kills the command and all processes that it has started; returns its exit status.
 fn end(child: &mut ChildProcess) -> io::Result<ExitStatus> {
     // It has not been waited for, so the number is still its own.
     if kill_process_group(child.pid(), Signal::KILL).is_err() {
@@ -119,7 +119,7 @@ fn end(child: &mut ChildProcess) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Input and output of a command.
+/// Standard input and output of a command.
 struct Streams<'a> {
     input: Option<ChildStdin>,
     unwritten: &'a [u8],
@@ -182,12 +182,12 @@ impl Streams<'_> {
     }
 }
 
-/// Output of a command, by lines.
+/// Splitter of a command's output into lines.
 struct Printed<'a> {
     lines: &'a Lines,
     line: Vec<u8>,
     left: usize,
-    /// The notice about left-out output was printed.
+    /// Whether the notice about left-out output was printed.
     is_cut: bool,
 }
 

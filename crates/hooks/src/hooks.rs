@@ -7,19 +7,19 @@ use crate::command::{Command, Lines};
 use crate::report::Report;
 use crate::webhook::Webhook;
 
-/// A command and a webhook, each if there is one.
+/// Actions at the end of a run: a command and a webhook, each if there is one.
 pub struct Hooks {
-    /// A command.
+    /// Command to run.
     pub command: Option<Command>,
-    /// A web server.
+    /// Web server to which a request is sent.
     pub webhook: Option<Webhook>,
-    /// Receives the output of the command.
+    /// Function that receives the output of the command.
     pub lines: Lines,
 }
 
 impl Hooks {
-    /// Runs the command and sends the request, side by side, until `stop` is requested. Returns the
-    /// failures.
+    /// Runs the command and sends the request, at the same time, until `stop` is requested.
+    /// Returns the error messages of those that failed.
     #[must_use]
     pub fn run(&self, report: &Report, stop: &StopSignal) -> Vec<String> {
         std::thread::scope(|scope| {

@@ -11,9 +11,9 @@ use icdc_units::Span;
 use crate::hooks::Hooks;
 use crate::report::Report;
 
-/// Most hooks that run at a time.
+/// Maximum number of hooks that run at a time.
 const MAX_RUNNING: usize = 8;
-/// Most hooks that wait.
+/// Maximum number of hooks that wait.
 const MAX_WAITING: usize = 1024;
 /// Time for which a daemon that ends waits for its hooks.
 const DRAIN_TIMEOUT: Span = Span::from_secs(10);
@@ -23,18 +23,18 @@ const DRAIN_TIMEOUT: Span = Span::from_secs(10);
 pub struct HookQueue {
     waiting: Pending,
     over: StopSignal,
-    /// Closed once no hook runs any more.
+    /// Channel that is closed once no hook runs any more.
     ended: Receiver<()>,
 }
 
-/// Adds reports to a queue.
+/// Handle that adds reports to a queue of hooks.
 #[derive(Clone)]
 pub struct HookSender(Pending);
 
-/// The queue of reports.
+/// Queue of reports that wait for hooks.
 #[derive(Clone)]
 struct Pending {
-    /// `None` once the queue is closed.
+    /// Sender of the queue; `None` once the queue is closed.
     queue: Arc<Mutex<Option<Sender<Report>>>>,
     left_out: Arc<AtomicU64>,
 }
@@ -69,7 +69,7 @@ impl HookQueue {
         Ok(Self { waiting: Pending { queue: Arc::new(Mutex::new(Some(waiting))), left_out }, over, ended })
     }
 
-    /// A sender for this queue.
+    /// Returns a sender for this queue.
     #[must_use]
     pub fn sender(&self) -> HookSender {
         HookSender(self.waiting.clone())

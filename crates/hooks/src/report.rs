@@ -1,11 +1,11 @@
 //! The report that is passed to hooks.
 
-/// Longest value of a variable, in bytes; the kernel takes 128 KiB.
+/// Maximum length of a variable's value in bytes; the kernel takes 128 KiB.
 const LONGEST: usize = 4096;
-/// End of a value that was cut.
+/// Mark at the end of a value that was cut.
 const CUT: &str = "…";
 
-/// A report: JSON, and the same in environment variables.
+/// Report of a run for hooks: JSON, and the same in environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     json: String,
@@ -13,26 +13,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of `json`, one object, without variables.
+    /// New report of `json`, one object, without variables.
     #[must_use]
     pub fn new(json: String) -> Self {
         Self { json, variables: Vec::new() }
     }
 
-    /// Adds a variable. Control characters are escaped, and a long value is cut.
+    /// Adds an environment variable. Control characters are escaped, and a long value is cut.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, bounded(value)));
         self
     }
 
-    /// The JSON.
+    /// JSON text of the report.
     #[must_use]
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// The variables.
+    /// Environment variables of the report, as pairs of name and value.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.variables.iter().map(|(name, value)| (*name, value.as_str()))
     }

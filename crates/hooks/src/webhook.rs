@@ -24,34 +24,34 @@ use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, http};
 
-/// Pauses before the second and the third try.
+/// Pauses before the second and the third attempt.
 const PAUSES: [Span; 2] = [Span::from_secs(1), Span::from_secs(3)];
-/// Longest secret or URL that is read from a file, in bytes.
+/// Maximum length of a secret or URL that is read from a file, in bytes.
 const LONGEST_SECRET: u64 = 4096;
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
-/// The URL of the requests. Messages have only host and port of it: the rest may be secret.
+/// URL of a webhook. Messages have only host and port of it: the rest may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Uri);
 
-/// Reasons why a text is not such a URL.
+/// Reason why a text is not a valid URL of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// It is no URL.
+    /// The text is not a URL.
     #[error("expected a URL such as https://host.example.org/path")]
     Form,
-    /// It has a user or a password.
+    /// The URL has a user or a password.
     #[error("a URL with a user or a password is seen by everyone on this host; --webhook-secret FILE signs requests")]
     Login,
 }
 
-/// Reasons why a file names no web server.
+/// Reason why a file does not give the URL of a webhook.
 #[derive(Debug, Error)]
 pub enum TargetFileError {
-    /// It cannot be used.
+    /// The file cannot be used.
     #[error(transparent)]
     File(#[from] SecretError),
-    /// It contains no valid URL.
+    /// The file contains no valid URL.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
@@ -71,8 +71,8 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// Reads a file that no other user can read, since a URL may hold a token; whitespace around
-    /// the URL is not part of it.
+    /// Reads a URL from a file that no other user can read, since a URL may hold a token;
+    /// whitespace around the URL is not part of it.
     ///
     /// # Errors
     /// See [`TargetFileError`].
@@ -85,46 +85,47 @@ impl Target {
         self.0.scheme_str() == Some("https")
     }
 
-    /// Scheme, host and port, for messages.
+    /// Scheme, host and port of the URL, for messages.
     fn shown(&self) -> String {
         let authority = self.0.authority().map_or("", http::uri::Authority::as_str);
         format!("{}://{authority}", self.0.scheme_str().unwrap_or_default())
     }
 }
 
-/// The secret that signs requests.
+/// Secret key that signs requests (HMAC-SHA-256).
 pub struct Secret(hmac::Key);
 
-/// Reasons why a file has no secret.
+/// Reason why a secret cannot be read from a file.
 #[derive(Debug, Error)]
 pub enum SecretError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {cause}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Error of the system call.
         cause: io::Error,
     },
-    /// Others can read it.
+    /// Other users can read the file.
     #[error(
         "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and replace the secret"
     )]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// Permission bits of the file.
         mode: u32,
-        /// Its owner.
+        /// User id of the file's owner.
         owner: u32,
     },
-    /// It holds nothing, or more than any secret.
+    /// The file is empty, or longer than any secret.
     #[error("{0}: expected 1 to {LONGEST_SECRET} bytes")]
     Length(PathBuf),
 }
 
 impl Secret {
-    /// Reads a file that no other user can read; a newline at its end is not part of the secret.
+    /// Reads a secret from a file that no other user can read; a newline at its end is not part of
+    /// the secret.
     ///
     /// # Errors
     /// See [`SecretError`].
@@ -134,14 +135,14 @@ impl Secret {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
 
-    /// Value of the header with the signature.
+    /// Value of the header with the signature of `body`.
     fn sign(&self, body: &str) -> String {
         let tag = hmac::sign(&self.0, body.as_bytes());
         format!("sha256={}", hexadecimal(tag.as_ref()))
     }
 }
 
-/// The contents of a file that no other user can read.
+/// Reads a file that no other user can read.
 fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     let unreadable = |cause| SecretError::Read { path: path.to_owned(), cause };
     let file = File::open(path).map_err(unreadable)?;
@@ -156,17 +157,17 @@ fn read_private(path: &Path) -> Result<Vec<u8>, SecretError> {
     if (1..=LONGEST_SECRET).contains(&length) { Ok(bytes) } else { Err(SecretError::Length(path.to_owned())) }
 }
 
-/// A web server that receives the requests.
+/// A web server that receives the requests, with the settings for sending them.
 pub struct Webhook {
     agent: Agent,
     target: Target,
     secret: Option<Secret>,
 }
 
-/// Reasons why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, Error)]
 pub enum WebhookError {
-    /// No certificate could be verified.
+    /// The system's certificates, by which the server is verified, cannot be used.
     #[error(
         "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file with SSL_CERT_FILE"
     )]
@@ -174,35 +175,35 @@ pub enum WebhookError {
     /// The server was not reached, or did not answer.
     #[error("{target}: {cause} (after {tries} tries)")]
     Unreached {
-        /// The server.
+        /// Scheme, host and port of the server.
         target: String,
         /// The cause.
         cause: String,
-        /// Number of tries.
+        /// Number of attempts.
         tries: usize,
     },
-    /// It refused the request.
+    /// The server refused the request.
     #[error("{target} answered {status}{}", if status.is_redirection() { "; redirects are not followed; use the final URL" } else { "" })]
     Refused {
-        /// The server.
+        /// Scheme, host and port of the server.
         target: String,
-        /// The status of its answer.
+        /// HTTP status of its answer.
         status: http::StatusCode,
     },
-    /// It answered each time that it is not available.
+    /// The server answered each time that it is not available.
     #[error("{target} answered {status} ({tries} tries)")]
     Busy {
-        /// The server.
+        /// Scheme, host and port of the server.
         target: String,
-        /// The status of its last answer.
+        /// HTTP status of its last answer.
         status: http::StatusCode,
-        /// Number of tries.
+        /// Number of attempts.
         tries: usize,
     },
 }
 
 impl Webhook {
-    /// Requests to `target`, each with this time limit.
+    /// New webhook that sends requests to `target`, each with this time limit.
     ///
     /// # Errors
     /// [`WebhookError::NoCertificates`].

@@ -1,4 +1,4 @@
-//! Errors of labs.
+//! Errors of building, finding and using labs.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use icdc_path::SettingsError;
 use icdc_units::ByteCount;
 use thiserror::Error;
 
-/// Something about a lab could not be done.
+/// Error of an operation on a lab.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -35,7 +35,7 @@ pub enum LabError {
     /// There is no lab of this name.
     #[error("there is no lab named {name}{}", standing(.others))]
     NoLab {
-        /// The name.
+        /// The name for which no lab exists.
         name: String,
         /// Names of the existing labs.
         others: Vec<String>,
@@ -50,20 +50,20 @@ pub enum LabError {
         "the network namespace {0} exists and is no lab's: remove it (`ip netns delete {0}`) or choose another --name"
     )]
     Foreign(String),
-    /// A program is missing.
+    /// A program that the lab needs is missing.
     #[error("{program} is not installed: install the package {package} (`apt install {package}`)")]
     Missing {
-        /// The program.
+        /// Name of the missing program.
         program: &'static str,
-        /// Debian's package.
+        /// Debian's package that contains the program.
         package: &'static str,
     },
-    /// A program failed.
+    /// A program that the lab ran has failed.
     #[error("{program} failed: {output}")]
     Program {
         /// The program and its arguments.
         program: String,
-        /// Its standard error.
+        /// The program's output on standard error.
         output: String,
     },
     /// Neither root nor allowed to make a user namespace.
@@ -71,21 +71,21 @@ pub enum LabError {
         "a lab needs root (CAP_NET_ADMIN) or unprivileged user namespaces, which this system refuses ({0}); run it with sudo, or allow them (kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
     )]
     NotAllowed(io::Error),
-    /// Raw frames.
+    /// An operation on raw frames has failed.
     #[error(transparent)]
     Packet(#[from] PacketError),
     /// The wire process could not build the lab; the text is its error.
     #[error("{0}")]
     Wire(String),
-    /// An operation on a file.
+    /// An operation on a file has failed.
     #[error("cannot {what}: {cause}")]
     Io {
-        /// The operation.
+        /// The operation that failed.
         what: String,
         /// The error of the kernel.
         cause: io::Error,
     },
-    /// No directory for the state.
+    /// There is no directory for the labs' state.
     #[error("there is no place for the state of a lab: set XDG_RUNTIME_DIR or HOME")]
     NoPlace,
 }

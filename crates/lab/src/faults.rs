@@ -6,7 +6,7 @@ use crate::heading::Heading;
 use crate::settings::{Mode, Settings};
 use crate::wire::page::{Gauge, Global, Page};
 
-/// One sentence per kind of loss that the machine caused, not the path.
+/// Faults of a lab's run: one sentence for each kind of loss that the machine caused, not the path.
 #[must_use]
 pub fn faults(page: &Page) -> Vec<String> {
     faults_but(page, |_, _| false)

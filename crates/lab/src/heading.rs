@@ -1,6 +1,6 @@
 //! The two directions of a lab's path.
 
-/// Direction of packets.
+/// Direction of packets through the lab's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heading {
     /// From host a to host b.
@@ -10,10 +10,10 @@ pub enum Heading {
 }
 
 impl Heading {
-    /// Both, in order.
+    /// Both directions, forward first.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
 
-    /// For people.
+    /// Name of the direction, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

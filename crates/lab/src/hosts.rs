@@ -12,7 +12,7 @@ use crate::namespaces::{Host, Namespaces};
 use crate::settings::{Acknowledge, LEAST_BUFFER, Mode, Settings};
 use crate::{placement, program};
 
-/// The hosts' device.
+/// Name of the network device on each host of a lab.
 pub(crate) const DEVICE: &str = "eth0";
 /// The wire's end of the cable to host a.
 pub(crate) const PORT_A: &str = "port-a";

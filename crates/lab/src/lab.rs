@@ -22,9 +22,9 @@ use crate::wire::page::Page;
 use crate::wire::request::{Answer, Request};
 use crate::{machine, placement, registry, teardown, wire};
 
-/// A running lab.
+/// A running lab: an emulated path between two hosts in network namespaces.
 pub struct Lab {
-    /// Its record.
+    /// The lab's record: name, settings and processes.
     pub record: LabRecord,
     directory: PathBuf,
 }
@@ -102,7 +102,7 @@ impl Lab {
         }
     }
 
-    /// The lab of this name.
+    /// Finds the running lab of this name.
     pub fn find(name: &str) -> Result<Self, LabError> {
         let directory = registry::find(name)?;
         match LabRecord::load(&directory).filter(|record| record.wire.is_alive()) {
@@ -111,13 +111,13 @@ impl Lab {
         }
     }
 
-    /// Counters and series of its path.
+    /// Opens the counters and series of the lab's path.
     pub fn page(&self) -> Result<Page, LabError> {
         Page::open(&self.directory.join(registry::PAGE))
             .map_err(|error| LabError::io("read the page of the wire", error))
     }
 
-    /// Directory of its files, which exists as long as the lab.
+    /// Directory of the lab's files, which exists as long as the lab.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -185,7 +185,7 @@ impl Lab {
     }
 }
 
-/// `MemAvailable` of proc(5), if the kernel has it.
+/// Memory that is available on this machine (`MemAvailable` of proc(5)), if the kernel says so.
 fn available_memory() -> Option<ByteCount> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 /// Packets: a fifth of a second at 10 Gbit/s and 1500 bytes.
 const BACKLOG: u64 = 200_000;
-/// Bytes, Linux' default (socket(7)).
+/// Linux's default size of a socket buffer, in bytes (socket(7)).
 const STOCK_BUFFER: u64 = 212_992;
 /// Algorithms that Linux allows unprivileged programs where CUBIC is the default.
 const STOCK_ALGORITHMS: &str = "reno cubic";
@@ -85,7 +85,7 @@ pub(crate) fn change(settings: &Settings) {
     ALL.iter().for_each(|setting| setting.change(settings));
 }
 
-/// Gives the machine its own values back.
+/// Gives the machine back the values that it had before.
 pub(crate) fn restore() {
     ALL.iter().for_each(MachineSetting::restore);
 }

@@ -26,19 +26,19 @@ use crate::program;
 /// File in which the named ones are noted.
 const MADE: &str = "namespaces";
 
-/// One of the three.
+/// One of the three network namespaces of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// The first host.
     A,
     /// The second host.
     B,
-    /// The process between them.
+    /// The wire process's namespace, between the hosts.
     Wire,
 }
 
 impl Host {
-    /// All of them.
+    /// All three namespaces of a lab.
     pub(crate) const ALL: [Self; 3] = [Self::A, Self::B, Self::Wire];
 
     const fn word(self) -> &'static str {
@@ -61,7 +61,7 @@ pub(crate) fn name(lab: &str, host: Host) -> String {
     }
 }
 
-/// Path of a named namespace.
+/// Path of the network namespace of this name.
 pub(crate) fn place_of(name: &str) -> PathBuf {
     PathBuf::from("/run/netns").join(name)
 }
@@ -74,8 +74,9 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes them, noting the named ones in `directory`. With `user_namespace` the calling process,
-    /// which must have no other thread, moves into a new user namespace first, as its root.
+    /// Makes the three namespaces, noting the named ones in `directory`. With `user_namespace` the
+    /// calling process, which must have no other thread, moves into a new user namespace first, as
+    /// its root.
     pub(crate) fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {
@@ -88,12 +89,12 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Runs `work` inside, on a thread of its own.
+    /// Runs `work` in a namespace, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         inside(&self.files[host as usize], work)
     }
 
-    /// Path by which other processes may open it while this one lives.
+    /// Path by which other processes may open the namespace while this one lives.
     pub(crate) fn path(&self, host: Host) -> PathBuf {
         if self.named {
             return place_of(&name(&self.lab, host));
@@ -101,7 +102,7 @@ impl Namespaces {
         path_of(&self.files[host as usize])
     }
 
-    /// Number by which the kernel knows it, to find the processes in it.
+    /// Inode number of the namespace, by which the processes in it can be found.
     pub(crate) fn inode(&self, host: Host) -> Result<u64, LabError> {
         let metadata = self.files[host as usize].metadata();
         metadata.map(|metadata| metadata.ino()).map_err(|error| LabError::io("look at a network namespace", error))

@@ -20,9 +20,9 @@ const PATIENCE: Span = Span::from_secs(3);
 /// A process that cannot be mistaken for a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Process id.
+    /// Process id (PID).
     pub id: u32,
-    /// Its start, in clock ticks since boot.
+    /// Start of the process, in clock ticks since boot; with `id` it is unique.
     pub started: u64,
 }
 
@@ -39,7 +39,7 @@ impl Process {
         Some(Self { id, started: started(id)? })
     }
 
-    /// Whether it is running.
+    /// Whether the process is still running.
     #[must_use]
     pub fn is_alive(self) -> bool {
         started(self.id) == Some(self.started)

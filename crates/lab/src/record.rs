@@ -15,13 +15,13 @@ const FILE: &str = "lab.json";
 /// The record of a running lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabRecord {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// Its settings.
+    /// Settings of the lab.
     pub settings: Settings,
-    /// The process that is its path.
+    /// The wire process, which is the lab's path.
     pub wire: Process,
-    /// It has a user namespace of its own.
+    /// Whether the lab has a user namespace of its own.
     pub user_namespace: bool,
     /// Path and inode of the namespaces of host a, host b and the wire.
     pub namespaces: [(PathBuf, u64); 3],

@@ -6,12 +6,12 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::heading::Heading;
 use crate::wire::page::{AHEAD, BIN, Bin, Global, HISTORY, Page};
 
-/// One direction, a millisecond at a time.
+/// Recording of one direction of the path, in bins of a millisecond.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     /// Monotonic time at which the first millisecond began.
     pub begun: Time,
-    /// From the first millisecond with a packet to the last.
+    /// The bins, from the first millisecond with a packet to the last.
     pub bins: Vec<Bin>,
 }
 
@@ -130,13 +130,13 @@ impl Recording {
         Some((*bursts.last()?, bursts[bursts.len() / 2]))
     }
 
-    /// Mean over everything.
+    /// Mean delivery rate over the whole recording.
     #[must_use]
     pub fn mean_rate(&self) -> Rate {
         self.mean_rate_between(0, self.bins.len())
     }
 
-    /// Mean over the milliseconds `from..to`.
+    /// Mean delivery rate over the milliseconds `from..to`.
     pub fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         if bins.is_empty() {
@@ -145,7 +145,7 @@ impl Recording {
         bins.iter().map(|bin| bin.delivered).sum::<ByteCount>() / (BIN * bins.len() as u64)
     }
 
-    /// Greatest mean over a second.
+    /// Greatest mean delivery rate over a second.
     pub fn peak_rate(&self) -> Rate {
         let second = self.bins.len().clamp(1, 1000);
         let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
 
-/// File of the page.
+/// Name of the file of the lab's counters (its page) in the lab's directory.
 pub(crate) const PAGE: &str = "page";
 /// File of the wire's standard error.
 pub(crate) const LOG: &str = "log";

@@ -1,4 +1,4 @@
-//! Settings of a lab.
+//! Settings of a lab: its paths, mode and hosts.
 
 use icdc_path::loss::Model;
 use icdc_units::{ByteCount, Span};
@@ -18,9 +18,9 @@ const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 /// A lab: the two directions of its path and how its hosts are set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// From host a to host b.
+    /// Settings of the path from host a to host b.
     pub forward: icdc_path::Settings,
-    /// From host b to host a.
+    /// Settings of the path from host b to host a.
     pub backward: icdc_path::Settings,
     /// Mode in which packets cross.
     pub mode: Mode,
@@ -37,8 +37,8 @@ pub struct Settings {
     /// Processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
-    /// Programs on the hosts may use the wire's processors too, behind the wire: costs punctuality,
-    /// and suits small machines whose programs need more than the other processors.
+    /// Whether programs on the hosts may use the wire's processors too, behind the wire. This costs
+    /// punctuality, and suits small machines whose programs need more than the other processors.
     #[serde(default)]
     pub share_processors: bool,
     /// Hosts as Debian and Ubuntu configure them, whatever the settings of this machine: TCP
@@ -55,12 +55,12 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// As large as the path needs, and never less than Linux's default.
+    /// Largest socket buffers as the path needs, and never less than Linux's default.
     #[default]
     Fitting,
-    /// To this size, which may be less than the path needs.
+    /// Largest socket buffers of this size, which may be less than the path needs.
     AtMost(ByteCount),
-    /// The limits of this machine.
+    /// Largest socket buffers as this machine limits them.
     Untouched,
 }
 
@@ -69,9 +69,9 @@ pub enum Buffers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledge {
-    /// Each packet.
+    /// The receiver acknowledges each packet.
     EveryPacket,
-    /// Every second packet.
+    /// The receiver acknowledges every second packet.
     EverySecond,
     /// Once for all that arrive together (GRO).
     Batch,
@@ -81,10 +81,11 @@ pub enum Acknowledge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// One by one: the hosts' devices leave nothing to be segmented.
+    /// Packets cross one by one: segmentation offload is off on the hosts' devices.
     #[default]
     Exact,
-    /// As the hosts' stacks hand them over, many segments at once, each charged by itself.
+    /// Packets cross as the hosts' stacks hand them over, many segments at once (segmentation
+    /// offload), each charged by itself.
     Fast,
 }
 
@@ -108,7 +109,7 @@ impl Settings {
         }
     }
 
-    /// Acknowledgement policy of the hosts.
+    /// Acknowledgement policy of the hosts; if none is set, the mode's own.
     #[must_use]
     pub fn acknowledgements(&self) -> Acknowledge {
         self.acknowledge.unwrap_or(match self.mode {
@@ -117,7 +118,7 @@ impl Settings {
         })
     }
 
-    /// Settings of one direction.
+    /// Settings of one direction of the path.
     #[must_use]
     pub fn direction(&self, heading: Heading) -> &icdc_path::Settings {
         match heading {

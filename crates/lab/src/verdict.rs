@@ -31,16 +31,16 @@ pub fn tolerance_of_means(round_trip: Span) -> Span {
 /// Verdict on measurements, given the emulator's lateness and losses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything may be used.
+    /// All results of the run may be used.
     Valid,
     /// Means of a second and longer may be used.
     MeansOnly {
-        /// The reason.
+        /// Reason for the restriction.
         because: String,
     },
-    /// Nothing may be used.
+    /// No result of the run may be used.
     Invalid {
-        /// The reason.
+        /// Reason why the run is invalid.
         because: String,
     },
 }
@@ -69,7 +69,7 @@ impl Verdict {
         }
     }
 
-    /// Reason for which it is not valid.
+    /// Reason for which the measurement is not valid; `None` if it is.
     #[must_use]
     pub fn because(&self) -> Option<&str> {
         match self {

@@ -18,6 +18,7 @@ use icdc_protocol::frame::{self, PREFIX_LENGTH, Prefix};
 use crate::error::LinkError;
 use crate::parcel::{Parcel, Payload};
 
+/// Parser that puts frames together from a stream of bytes that arrives in pieces of any size.
 #[derive(Default)]
 pub(crate) struct Assembler {
     head: Vec<u8>,
@@ -33,8 +34,8 @@ struct Body {
 }
 
 impl Assembler {
-    /// Takes bytes up to the end of the current frame; how many it took, and the parcel if they
-    /// complete it.
+    /// Takes bytes up to the end of the current frame; returns how many it took, and the parcel if
+    /// they complete it.
     pub(crate) fn feed(&mut self, bytes: &[u8], pool: &BlockPool) -> Result<(usize, Option<Parcel>), LinkError> {
         if let Some(body) = &mut self.body {
             let take = bytes.len().min(body.length - body.filled);
@@ -77,7 +78,7 @@ impl Assembler {
         Some(Parcel { message, payload: Some(Payload::Own(block, length)) })
     }
 
-    /// Whether the next bytes are payload.
+    /// Whether the next bytes are payload of a frame.
     pub(crate) fn is_in_payload(&self) -> bool {
         self.body.is_some()
     }

@@ -8,18 +8,18 @@ use icdc_tcp::TcpInfo;
 use icdc_trust::PublicKey;
 use icdc_units::{ByteCount, Rate, Span};
 
-/// Time of an outlet by activity since the link began.
+/// Time that the sending half of a link has spent so far, by activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendTimes {
-    /// Framing and encryption.
+    /// Time spent on framing and encryption.
     pub encrypt: Span,
-    /// Waiting for the socket to take data, and the kernel's copy of it.
+    /// Time spent waiting for the socket to take data, and on the kernel's copy of it.
     pub socket: Span,
-    /// Waiting for the rate of a link within this process.
+    /// Time spent waiting for the rate limit of a link within this process.
     pub paced: Span,
 }
 
-/// Handle for any thread to watch a link or to end it.
+/// Handle by which any thread can monitor a link or end it.
 #[derive(Clone)]
 pub struct LinkControl(pub(crate) Arc<dyn Control>);
 
@@ -32,72 +32,73 @@ impl LinkControl {
         self.0.shutdown();
     }
 
-    /// Whether the peer has ended its direction, whatever of it is still to be received: it will
-    /// not read an answer.
+    /// Whether the peer has ended its direction, even if some of it is still to be received: it
+    /// will not read an answer.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
         self.0.is_hung_up()
     }
 
-    /// The kernel's view of the connection, also of one by which another program carries the link,
-    /// where that is available; `None` for links that are not TCP, or have ended.
+    /// Kernel's TCP statistics of the connection, also of one by which another program carries the
+    /// link, where they are available; `None` for links that are not TCP, or have ended.
     #[must_use]
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.0.tcp_info()
     }
 
-    /// Payload that has arrived so far, that of a frame which is not complete yet included.
+    /// Payload bytes that have arrived so far, those of an incomplete frame included.
     #[must_use]
     pub fn received(&self) -> ByteCount {
         self.0.received()
     }
 
-    /// Time that the inlet has been waiting for the peer, in steps of a second; zero while it waits
-    /// for a block or for its reader, and for links that are not encrypted.
+    /// Time for which the receiving half has been waiting for the peer, in steps of a second; zero
+    /// while it waits for a block or for its reader, and for links that are not encrypted.
     #[must_use]
     pub fn silence(&self) -> Span {
         self.0.silence()
     }
 
-    /// Payload that the peer's host has so far.
+    /// Payload bytes that have reached the peer's host so far.
     #[must_use]
     pub fn delivered(&self) -> ByteCount {
         self.0.delivered()
     }
 
-    /// Caps the pace at which the link sends, where the carrier is TCP, another program or memory.
+    /// Limits the rate at which the link sends, where the carrier is TCP, another program or
+    /// memory.
     pub fn set_rate(&self, rate: Rate) {
         self.0.set_rate(rate);
     }
 
-    /// The socket, for its options; `None` for links that are not TCP, and for those that another
-    /// program carries.
+    /// TCP socket of the link, for its options; `None` for links that are not TCP, and for those
+    /// that another program carries.
     #[must_use]
     pub fn socket(&self) -> Option<&Arc<TcpStream>> {
         self.0.socket()
     }
 
-    /// Most bytes that the program that carries the link carries in a round trip; `None` if that is
-    /// unknown, and for links that no program carries.
+    /// Maximum number of bytes that the program that carries the link has in flight per round
+    /// trip; `None` if that is unknown, and for links that no program carries.
     #[must_use]
     pub fn window(&self) -> Option<ByteCount> {
         self.0.window()
     }
 
-    /// Time of the outlet by activity so far, as far as the carrier measures it.
+    /// Time that the sending half has spent by activity so far, as far as the carrier measures it.
     #[must_use]
     pub fn send_times(&self) -> SendTimes {
         self.0.send_times()
     }
 
-    /// The key that the peer has proved to hold; `None` for links that are not encrypted.
+    /// Public key that the peer has proved to hold; `None` for links that are not encrypted.
     #[must_use]
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.0.peer_key()
     }
 
-    /// The version of the protocol that both ends have agreed upon; `None` for links without a
-    /// handshake, the ends of which are of one release, or agree by what they say first.
+    /// Protocol version that both ends have agreed upon; `None` for links without a handshake, the
+    /// ends of which are of one release, or agree by their first messages.
     #[must_use]
     pub fn version(&self) -> Option<u32> {
         self.0.version()
@@ -109,14 +110,14 @@ impl LinkControl {
         self.0.peer().to_owned()
     }
 
-    /// Duration of the handshake at the connecting end, which is a round trip and some computation;
-    /// `None` for links without one, and at the other end.
+    /// Duration of the TLS handshake at the connecting end, which is a round trip and some
+    /// computation; `None` for links without a handshake, and at the other end.
     #[must_use]
     pub fn handshake_time(&self) -> Option<Span> {
         self.0.handshake_time()
     }
 
-    /// Name of the cipher suite; `None` for links that are not encrypted.
+    /// Name of the TLS cipher suite; `None` for links that are not encrypted.
     #[must_use]
     pub fn cipher(&self) -> Option<&'static str> {
         self.0.cipher()
@@ -129,7 +130,7 @@ impl fmt::Debug for LinkControl {
     }
 }
 
-/// Carrier's implementation of [`LinkControl`].
+/// Implementation of [`LinkControl`] by a carrier.
 pub(crate) trait Control: Send + Sync {
     fn shutdown(&self);
 

@@ -17,97 +17,98 @@ pub enum LinkError {
     /// the pool.
     #[error("the connection was shut down at this end")]
     Stopped,
-    /// The connection ended without the peer's farewell: the path, the peer's machine or its
+    /// The connection ended without the peer's orderly close: the path, the peer's machine or its
     /// process is gone.
     #[error("the connection with {peer} was cut")]
     Cut {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
     },
-    /// Nothing arrived for too long.
+    /// Nothing arrived from the peer for too long.
     #[error("nothing was heard from {peer} for {after}: its machine or the path is down")]
     Silent {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// For how long.
+        /// Time for which nothing arrived.
         after: Span,
     },
-    /// The data that arrived are not what the peer sent. None of them was passed on.
+    /// The data that arrived are not what the peer sent. No corrupt data was passed on.
     #[error("data from {peer} was changed on its way: faulty hardware, or somebody between")]
     Corrupt {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
     },
     /// The peer does not accept this end's key.
     #[error("{peer} does not accept the key of this end: have the public key added to authorized_keys there")]
     KeyRefused {
-        /// Peer that refused.
+        /// Address or description of the peer that refused.
         peer: String,
     },
-    /// The peer ended the connection with a fatal alert.
+    /// The peer ended the connection with a fatal TLS alert.
     #[error("{peer} broke the connection off with TLS alert {alert}")]
     Alert {
-        /// Peer that ended it.
+        /// Address or description of the peer that ended it.
         peer: String,
-        /// Name of the alert.
+        /// Name of the TLS alert.
         alert: String,
     },
-    /// Identities, protocol or keys could not be agreed upon.
+    /// The handshake failed: identities, protocol or keys could not be agreed upon.
     #[error("no secure connection with {peer}: {reason}")]
     Handshake {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// The failure, and its remedy.
+        /// What failed, and what the user can do.
         reason: String,
     },
     /// The two ends have no version of the protocol in common.
     #[error("{peer} speaks another protocol ({theirs}; this is {ours}); {}", ours.remedy(*theirs))]
     OtherVersions {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// Versions of the peer.
+        /// Protocol versions of the peer.
         theirs: Versions,
-        /// Versions of this end.
+        /// Protocol versions of this end.
         ours: Versions,
     },
-    /// The peer did not get through the handshake in time.
+    /// The peer did not complete the handshake in time.
     #[error("{peer} did not complete the handshake within {deadline}")]
     Late {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// The time it had.
+        /// Time limit of the handshake.
         deadline: Span,
     },
-    /// The connection is established, but only small packets arrive.
+    /// The path drops large packets: the connection is established, but only small packets arrive.
     #[error(
         "only small packets get through: something on the path to {peer} drops packets of {mtu} bytes and does not say so (an MTU black hole); on both hosts `sudo sysctl net.ipv4.tcp_mtu_probing=1` gets round it, and so does a smaller MTU of the route (`sudo ip route change ... mtu 1280`)"
     )]
     BlackHole {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// Largest packet that this end sends.
+        /// Size of the largest packet that this end sends, in bytes.
         mtu: u64,
     },
-    /// The peer sent what the protocol does not allow.
+    /// The peer sent something that the protocol does not allow.
     #[error("{0}")]
     Protocol(String),
     /// A system call failed.
     #[error("connection with {peer}: {cause}")]
     Io {
-        /// Whom it was with.
+        /// Address or description of the peer.
         peer: String,
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its error.
+        /// Error of the system call.
         cause: io::Error,
     },
-    /// The half was used after it had failed.
+    /// This half of the link was used after it had failed.
     #[error("the connection has failed before")]
     Broken,
 }
 
 impl LinkError {
-    /// Sorts what a system call says into a cut and everything else.
+    /// Converts the error of a system call on the link: to a cut where the connection broke, else
+    /// to [`LinkError::Io`].
     pub(crate) fn io(peer: &str, call: &'static str, cause: io::Error) -> Self {
         use io::ErrorKind as Kind;
         let peer = peer.to_owned();
@@ -132,7 +133,7 @@ impl From<FrameError> for LinkError {
     }
 }
 
-/// The failure of a link for a session that loses it by this error.
+/// Converts a link's error to the failure that a session reports when it loses the link.
 impl From<LinkError> for LinkFailure {
     fn from(error: LinkError) -> Self {
         match error {

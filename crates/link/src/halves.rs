@@ -34,8 +34,9 @@ pub trait Outlet: Send {
         self.flush()
     }
 
-    /// State with which another process continues it; `None` for one that is bound to this process,
-    /// that has unsent data, or that has failed. See [`Link::hand_over`](crate::Link::hand_over).
+    /// State with which another process continues this half; `None` for a half that is bound to
+    /// this process, that has unsent data, or that has failed. See
+    /// [`Link::hand_over`](crate::Link::hand_over).
     #[doc(hidden)]
     fn hand_over(self: Box<Self>) -> Option<OutletState> {
         None
@@ -44,16 +45,16 @@ pub trait Outlet: Send {
 
 /// The receiving half of a link.
 pub trait Inlet: Send {
-    /// The next parcel; waits for it. A block is taken from `pool` (waiting, if it must) only once
-    /// a payload is announced.
+    /// Waits for the next parcel and returns it. A block is taken from `pool` (waiting, if it
+    /// must) only once a payload is announced.
     ///
     /// # Errors
     /// [`LinkError::Closed`] once the peer has ended its direction in order and everything has been
     /// received; else why no more can be received. Every later call fails too.
     fn receive(&mut self, pool: &BlockPool) -> Result<Parcel, LinkError>;
 
-    /// State with which another process continues it; `None` for one that is bound to this process,
-    /// that is in the middle of a frame, or that has ended. See
+    /// State with which another process continues this half; `None` for a half that is bound to
+    /// this process, that is in the middle of a frame, or that has ended. See
     /// [`Link::hand_over`](crate::Link::hand_over).
     #[doc(hidden)]
     fn hand_over(self: Box<Self>) -> Option<InletState> {

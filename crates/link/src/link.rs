@@ -11,13 +11,13 @@ use crate::halves::{Inlet, Outlet};
 use crate::parcel::Parcel;
 use crate::secure::{InletState, OutletState};
 
-/// A link: two halves and their control.
+/// A link: a bidirectional stream of frames, as a sending half, a receiving half and a control.
 pub struct Link {
-    /// Sends.
+    /// Sending half.
     pub outlet: Box<dyn Outlet>,
-    /// Receives.
+    /// Receiving half.
     pub inlet: Box<dyn Inlet>,
-    /// Watches and ends.
+    /// Control that monitors the link and can end it.
     pub control: LinkControl,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A half that is not called again after its first error.
+/// Wrapper of a half of a link that is not called again after its first error.
 struct Fuse<T> {
     half: T,
     blown: bool,

@@ -20,13 +20,13 @@ use crate::link::Link;
 use crate::memory_pace::{Due, Pace};
 use crate::parcel::Parcel;
 
-/// Parcels that may wait in each direction: enough to keep both threads running, as a socket's
-/// buffers would.
+/// Maximum number of parcels that may wait in each direction: enough to keep both threads running,
+/// as a socket's buffers would.
 const DEPTH: usize = 16;
 
 const PEER: &str = "this process";
 
-/// Two links that are each other's peer.
+/// Makes a pair of links within this process, which are each other's peer.
 #[must_use]
 pub fn memory_pair() -> (Link, Link) {
     let (stop, stopped) = bounded(0);
@@ -46,21 +46,21 @@ pub fn memory_pair() -> (Link, Link) {
     (link(1, first_sender, second_receiver), link(2, second_sender, first_receiver))
 }
 
-/// [`Wire::stopped_by`] while the link runs.
+/// Value of [`Wire::stopped_by`] while neither end has stopped the link.
 const NOBODY: u8 = 0;
 
-/// State that both ends share.
+/// State that both ends of a link in memory share.
 struct Wire {
-    /// Dropped to wake everyone.
+    /// Sender that is dropped to wake all waiting threads.
     stop: Mutex<Option<Sender<Infallible>>>,
     stopped_by: AtomicU8,
-    /// Bytes of payload that each end has received.
+    /// Number of payload bytes that each end has received.
     received: [AtomicU64; 2],
-    /// Rates of what each end sends.
+    /// Rate limits of what each end sends.
     paces: [Pace; 2],
 }
 
-/// One end's view of the wire.
+/// One end of the link in memory.
 #[derive(Clone)]
 struct End {
     number: u8,
@@ -171,8 +171,9 @@ impl Inlet for MemoryInlet {
 }
 
 impl MemoryInlet {
-    /// [`LinkError::Stopped`] if this end has stopped the link; else a message that the peer sent
-    /// before it stopped, as it would arrive over a socket, or the reason once there is none.
+    /// What an end receives on a stopped link: [`LinkError::Stopped`] if this end has stopped it;
+    /// else a message that the peer sent before it stopped, as it would arrive over a socket, or
+    /// the reason once there is none.
     fn receive_after_stop(&self) -> Result<Parcel, LinkError> {
         match self.end.reason() {
             LinkError::Stopped => Err(LinkError::Stopped),

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use icdc_tcp::clock;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Lateness of a thread that is made up for; time that went by unused is not.
+/// Maximum lateness of a thread that is made up for; idle time is not.
 const LATE: Span = Span::from_millis(20);
-/// Longest single wait, so that a change of the rate takes effect soon.
+/// Maximum length of a single wait, so that a change of the rate takes effect soon.
 const STEP: Span = Span::from_millis(20);
-/// Least rate, in bytes per second: at 0, a copy would never end.
+/// Lower bound of the rate, in bytes per second: at 0, a copy would never end.
 const LEAST: u64 = 1;
 
-/// The rate of one direction, and how long it has made its sender wait.
+/// Rate limit of one direction of a link in memory, and how long it has made its sender wait.
 #[derive(Debug)]
 pub(crate) struct Pace {
     bytes_per_second: AtomicU64,
@@ -31,24 +31,25 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Changes the rate limit.
     pub(crate) fn set(&self, rate: Rate) {
         let bytes = if rate == Rate::MAX { u64::MAX } else { rate.as_bytes_per_second().max(LEAST) };
         self.bytes_per_second.store(bytes, Ordering::Relaxed);
     }
 
-    /// `None` where nothing limits.
+    /// Rate limit; `None` for no limit.
     fn rate(&self) -> Option<Rate> {
         let bytes = self.bytes_per_second.load(Ordering::Relaxed);
         (bytes != u64::MAX).then(|| Rate::from_bytes_per_second(bytes))
     }
 
-    /// Time that parcels have waited for it so far.
+    /// Total time for which parcels have been delayed so far.
     pub(crate) fn waited(&self) -> Span {
         Span::from_nanos(self.waited_nanos.load(Ordering::Relaxed))
     }
 }
 
-/// Time at which the last payload that was passed on had arrived.
+/// Time at which, at the rate limit, the last payload that was passed on would have arrived.
 #[derive(Debug)]
 pub(crate) struct Due(Time);
 
@@ -59,8 +60,8 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Waits for the place of a payload of `length` bytes, in steps by `wait`, which answers false
-    /// if the link has ended.
+    /// Delays a payload of `length` bytes until it is due at the rate limit, in steps by `wait`,
+    /// which returns false if the link has ended.
     pub(crate) fn wait_for(&mut self, pace: &Pace, length: usize, wait: impl Fn(Span) -> bool) {
         let mut left = ByteCount::new(length as u64);
         let mut now = clock::now();

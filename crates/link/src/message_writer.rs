@@ -13,34 +13,36 @@ use icdc_units::Span;
 use crate::control::LinkControl;
 use crate::halves::{DEAD_AFTER, Outlet};
 
-/// Messages that may wait; who has more waits too.
+/// Maximum number of queued messages; senders wait while the queue is full.
 const DEPTH: usize = 256;
 
 /// Time limits for sending what is queued at the end; after them the link is shut down.
 #[derive(Clone, Copy, Debug)]
 struct DrainLimits {
-    /// Since a message was written: the peer reads nothing any more.
+    /// Maximum time since a message was written: longer means that the peer does not read any
+    /// more.
     without_progress: Span,
-    /// In total: the time of a full queue on a path of a few kilobytes a second.
+    /// Maximum time in total: that of a full queue on a path of a few kilobytes a second.
     in_all: Span,
 }
 
 const DRAIN_LIMITS: DrainLimits = DrainLimits { without_progress: Span::from_secs(10), in_all: Span::from_secs(60) };
 
-/// Sends on behalf of any thread. Clones write to the same outlet.
+/// Queues messages of any thread for sending on a link. Clones write to the same outlet.
 #[derive(Clone)]
 pub struct MessageWriter {
     queue: Sender<Message>,
 }
 
-/// Ends the writer when it is dropped, after everything queued before has been sent. Where the peer
-/// reads none of it for ten seconds, or not all within a minute, the link is ended instead.
+/// Guard that ends the message writer when it is dropped, after everything queued before has been
+/// sent. Where the peer reads none of it for ten seconds, or not all within a minute, the link is
+/// ended instead.
 pub struct WriterGuard {
-    /// Disconnected to end the thread: clones of the writer may outlive it.
+    /// Channel that is disconnected to end the thread: clones of the writer may outlive it.
     end: Option<Sender<Infallible>>,
     control: LinkControl,
     limits: DrainLimits,
-    /// Signal that a message was written; disconnected once the thread has dropped the outlet.
+    /// Signal of each written message; disconnected once the thread has dropped the outlet.
     progress: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,14 +74,14 @@ impl MessageWriter {
         Ok((Self { queue }, guard))
     }
 
-    /// Queues a message. Once the link has ended it is dropped: the receiving thread notices the
-    /// end.
+    /// Queues a message. Once the link has ended the message is dropped: the receiving thread
+    /// notices the end.
     pub fn send(&self, message: Message) {
         let _ = self.queue.send(message);
     }
 
-    /// [`MessageWriter::send`] that waits at most `patience` while the queue is full. False if the
-    /// message was not queued, also once the link has ended.
+    /// Queues a message, waiting at most `patience` while the queue is full. False if the message
+    /// was not queued, also once the link has ended.
     pub fn send_within(&self, message: Message, patience: Span) -> bool {
         self.queue.send_timeout(message, patience.into()).is_ok()
     }
@@ -108,8 +110,8 @@ impl Drop for WriterGuard {
     }
 }
 
-/// Writes until the end, then what is queued by then, and drops the outlet; calls `wrote` after
-/// each message.
+/// Writes messages until the end is signalled, then what is queued by then, and drops the outlet;
+/// calls `wrote` after each message.
 fn write(mut outlet: Box<dyn Outlet>, messages: &Receiver<Message>, end: &Receiver<Infallible>, wrote: impl Fn()) {
     let pause = Duration::from_nanos(DEAD_AFTER.as_nanos() / 4);
     let mut put = |message: Message, is_last: bool| {

@@ -9,7 +9,8 @@ use crate::parcel::Parcel;
 use crate::secure::InletState;
 
 impl Link {
-    /// Prefixes the reasons and sentences that arrive over this link with the name `host`.
+    /// Prefixes the reasons and texts for the user that arrive over this link with the name
+    /// `host`.
     #[must_use]
     pub fn to_host(self, host: &str) -> Self {
         Self { inlet: Box::new(Named { inlet: self.inlet, host: host.to_owned() }), ..self }

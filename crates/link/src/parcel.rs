@@ -7,16 +7,16 @@ use icdc_disk::BlockPool;
 use icdc_disk::pool::{Block, Closed};
 use icdc_protocol::Message;
 
-/// One message with its payload.
+/// Unit of transport over a link: one message with its payload.
 #[derive(Debug)]
 pub struct Parcel {
-    /// The head.
+    /// The message (head of the frame).
     pub message: Message,
-    /// Payload that follows the message.
+    /// Payload that follows the message; `None` for none.
     pub payload: Option<Payload>,
 }
 
-/// The bytes that follow a message.
+/// Payload bytes that follow a message.
 #[derive(Debug)]
 pub enum Payload {
     /// The first bytes of a block, and their number; the rest of the block is ignored.
@@ -26,7 +26,7 @@ pub enum Payload {
 }
 
 impl Parcel {
-    /// Bytes of payload.
+    /// Number of payload bytes; 0 without a payload.
     #[must_use]
     pub fn payload_length(&self) -> usize {
         self.payload.as_ref().map_or(0, |payload| payload.len())
@@ -40,8 +40,8 @@ impl From<Message> for Parcel {
 }
 
 impl Payload {
-    /// The payload at the start of a block of its own, and its length; one from `pool` where others
-    /// carry the block as well.
+    /// The payload at the start of a block of its own, and its length; copied to a block from
+    /// `pool` if other parcels carry the block as well.
     ///
     /// # Errors
     /// If the pool is closed and a block of it is needed.

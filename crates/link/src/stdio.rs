@@ -23,17 +23,18 @@ use crate::halves::{Inlet, Outlet};
 use crate::link::Link;
 use crate::parcel::Parcel;
 
-/// Most bytes of one write (POSIX's `PIPE_BUF` on Linux).
+/// Maximum number of bytes of one write (POSIX's `PIPE_BUF` on Linux).
 const CHUNK: usize = 4096;
-/// Most bytes of one read.
+/// Maximum number of bytes of one read.
 const READ: usize = 64 << 10;
 
 /// A link that reads frames from `reader` and writes them to `writer`; frames with a payload are
 /// refused both ways. The end of the stream between two frames is its orderly close. `dead_after`
-/// bounds the silence of the peer, if it is expected to talk at all. `peer` names it in messages.
+/// limits the silence of the peer; `None` if the peer need not send anything. `peer` names it in
+/// messages.
 ///
 /// # Errors
-/// The kernel's, when it has no eventfd left.
+/// Error that the kernel returned: no eventfd can be had.
 pub fn stdio_link(
     reader: impl Into<OwnedFd>,
     writer: impl Into<OwnedFd>,
@@ -61,7 +62,8 @@ struct StdioControl {
 }
 
 impl StdioControl {
-    /// Waits until `fd` is ready (or at its end), unless the link is stopped or `limit` passes.
+    /// Waits until `fd` is ready (or at its end); an error if the link is stopped or `limit`
+    /// passes.
     fn wait(&self, fd: &OwnedFd, events: PollFlags, limit: Option<Span>) -> Result<(), LinkError> {
         let timeout = limit.map(timespec);
         loop {
@@ -144,7 +146,7 @@ struct StdioInlet {
     reader: OwnedFd,
     dead_after: Option<Span>,
     buffer: Vec<u8>,
-    /// Range of the buffer that has been read and not yet taken.
+    /// Range of the buffer that has been read and not yet parsed.
     clear: std::ops::Range<usize>,
     assembler: Assembler,
 }

@@ -25,24 +25,24 @@ use crate::sockets::local;
 const TIMEOUT: Span = Span::from_secs(30);
 /// Time limit for a connection to send its proof.
 const PROOF_TIMEOUT: Span = Span::from_secs(10);
-/// Most connections that have not sent their proof yet.
+/// Maximum number of connections that have not sent their proof yet.
 const MAX_UNPROVEN: usize = 128;
-/// Pause of accepting when descriptors are exhausted.
+/// Pause of accepting when file descriptors are exhausted.
 const DESCRIPTORS_PAUSE: Span = Span::from_millis(100);
 
 /// A connection that has not sent its whole proof and run-up yet.
 struct Unproven {
     stream: TcpStream,
     received: Vec<u8>,
-    /// Bytes of the run-up that have arrived.
+    /// Number of bytes of the run-up that have arrived.
     run_up: usize,
     deadline: Time,
 }
 
-/// Bytes of the proof and of the length of the run-up.
+/// Number of bytes of the proof and of the length of the run-up.
 const BEGINNING: usize = size_of::<Proof>() + 2;
 
-/// Random tokens, one per connection.
+/// Makes random tokens, one per connection.
 pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     let token = |_| {
         let mut token = Token::default();
@@ -52,8 +52,8 @@ pub(super) fn tokens(count: u8) -> Result<Vec<Token>, SessionError> {
     (0..count).map(token).collect()
 }
 
-/// One connection per token, in the order of the tokens: accepted from `listener`, or delivered by
-/// the listener for control links.
+/// Waits for one data connection per token and returns them in the order of the tokens: accepted
+/// from `listener`, or delivered by the listener for control links.
 pub(super) fn admit(
     listener: Option<&TcpListener>,
     tokens: &[Token],
@@ -96,11 +96,11 @@ pub(super) fn admit(
 
 /// The expected connections, and those that have not proved which one they are.
 struct Admission {
-    /// The expected proofs, in the order of the tokens.
+    /// Proofs that are expected, in the order of the tokens.
     proofs: Vec<Proof>,
     admitted: Vec<Option<TcpStream>>,
     unproven: Vec<Unproven>,
-    /// The process has no descriptors or memory for an accept.
+    /// Whether the process had no file descriptors or memory for an accept.
     is_starved: bool,
 }
 
@@ -118,14 +118,14 @@ impl Admission {
         }
     }
 
-    /// Takes a connection of which `received` has been read.
+    /// Takes a new connection of which `received` has been read.
     fn take(&mut self, stream: TcpStream, received: Vec<u8>, now: Time) {
         if stream.set_nonblocking(true).is_ok() {
             self.unproven.push(Unproven { stream, received, run_up: 0, deadline: now + PROOF_TIMEOUT });
         }
     }
 
-    /// Accepts waiting connections; true if descriptors or memory were exhausted.
+    /// Accepts waiting connections; true if file descriptors or memory were exhausted.
     fn accept(&mut self, listener: &TcpListener, now: Time) -> bool {
         while self.unproven.len() < MAX_UNPROVEN {
             match listener.accept() {
@@ -170,14 +170,16 @@ impl Admission {
 
 /// State of reading a connection's opening.
 enum Incoming {
+    /// Some bytes of the opening are still to come.
     Part,
+    /// The opening is complete; this is its proof.
     All(Proof),
     /// The opening is invalid.
     Nonsense,
 }
 
 impl Unproven {
-    /// Reads the bytes that have arrived, and none after a wrong proof.
+    /// Reads the bytes that have arrived, and none after a wrong proof; returns the state.
     fn read_opening(&mut self, proofs: &[Proof]) -> Incoming {
         let mut scrap = [0; 16 << 10];
         loop {
@@ -202,12 +204,12 @@ impl Unproven {
     }
 }
 
-/// Index of the proof that matches.
+/// Index of the expected proof that equals `received`; `None` if there is none.
 fn place(proofs: &[Proof], received: &Proof) -> Option<usize> {
     proofs.iter().position(|known| same(known, received))
 }
 
-/// Compares in constant time.
+/// Whether two proofs are equal, compared in constant time.
 fn same(known: &Proof, received: &Proof) -> bool {
     known.iter().zip(received).fold(0, |difference, (known, received)| difference | (known ^ received)) == 0
 }

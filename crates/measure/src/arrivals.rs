@@ -12,12 +12,12 @@ use icdc_packet::{Capture, Port, Segment};
 use icdc_protocol::limits::MAX_BINS;
 use icdc_units::{Span, Time};
 
-/// Length of a bin.
+/// Length of a bin (interval in which bytes are counted).
 const BIN: Span = Span::from_millis(1);
 /// Polling interval of the capture's ring.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Bytes by the millisecond in which they arrived, counted from the first ones. Data after the time
+/// Number of bytes that arrived in each millisecond since the first ones. Data after the time
 /// limit does not count; bins end at [`MAX_BINS`].
 pub(super) struct Arrivals {
     limit: Span,
@@ -51,7 +51,7 @@ impl Arrivals {
         true
     }
 
-    /// Time of the first bytes.
+    /// Time of the first bytes; `None` before.
     pub(super) fn origin(&self) -> Option<Time> {
         self.origin
     }
@@ -65,7 +65,7 @@ impl Arrivals {
         self.bytes
     }
 
-    /// The bins of `span`, padded with zeros.
+    /// Bytes per millisecond over `span`, padded with zeros.
     pub(super) fn into_bins(mut self, span: Span) -> Vec<u32> {
         let length = (span.as_nanos().div_ceil(BIN.as_nanos()) as usize).min(MAX_BINS);
         self.bins.resize(self.bins.len().max(length), 0);
@@ -127,7 +127,7 @@ impl PacketWatch {
     }
 }
 
-/// A direction of a connection, as identified by its packets.
+/// One direction of a connection, as identified by the addresses in its packets.
 #[derive(PartialEq, Eq, Hash)]
 struct Flow {
     peer: SocketAddr,

@@ -14,38 +14,46 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
 
-/// Messages that may be queued; when the queue is full, the other end has to wait.
+/// Maximum number of queued messages; when the queue is full, the other end has to wait.
 const DEPTH: usize = 64;
 
+/// One end of the control link of a measurement.
 pub(super) struct ControlLink {
     writer: MessageWriter,
     end: WriterGuard,
     incoming: Receiver<Incoming>,
     stopped: Receiver<()>,
-    /// Keeps `stopped` open after the request.
+    /// Sender that keeps `stopped` open after the request.
     _stop: Sender<()>,
-    /// Requested once the measurement is over: the other end has gone or ends it, or this end is
-    /// stopped.
+    /// Signal that is requested once the measurement is over: the other end has gone or ends it,
+    /// or this end is stopped.
     ended: StopSignal,
     control: LinkControl,
 }
 
 /// A message of the other end, or an event in its place.
 pub(super) enum Incoming {
+    /// The other end accepts the request.
     Accepted,
+    /// The other end refuses the request, or reports a failure.
     Refused(Refusal),
+    /// A control message of the measurement.
     Control(ControlMessage),
-    /// The other end's user has interrupted it.
+    /// The other end's user has interrupted the measurement.
     Interrupt,
-    /// This end's user has interrupted it.
+    /// This end's user has interrupted the measurement.
     Stop,
+    /// The link cannot be used any more, for this reason.
     Gone(SessionError),
 }
 
 /// Events that [`ControlLink::next`] waits for.
 pub(super) enum Next<E> {
+    /// A message of the other end, or an event in its place.
     Incoming(Incoming),
+    /// An event of this end's threads.
     Worker(E),
+    /// The deadline has passed.
     Deadline,
 }
 
@@ -66,6 +74,7 @@ impl ControlLink {
         Ok(Self { writer, end, incoming, stopped, _stop: request, ended, control })
     }
 
+    /// Queues a control message for the other end.
     pub(super) fn send(&self, message: ControlMessage) {
         self.writer.send(Message::Measure(message));
     }
@@ -74,6 +83,7 @@ impl ControlLink {
         self.writer.send(message);
     }
 
+    /// Signal that is requested once the measurement is over.
     pub(super) fn ended(&self) -> &StopSignal {
         &self.ended
     }
@@ -97,12 +107,12 @@ impl ControlLink {
         }
     }
 
-    /// Waits for the next message; `awaited` names it in the error.
+    /// Waits for the next message up to `patience`; `awaited` names it in the error.
     pub(super) fn receive(&self, awaited: &str, patience: Span) -> Result<Incoming, SessionError> {
         self.receive_since(awaited, patience, clock::now())
     }
 
-    /// As [`receive`](Self::receive), with a time limit that began at `since`.
+    /// Waits for a message as [`receive`](Self::receive), with a time limit that began at `since`.
     pub(super) fn receive_since(&self, awaited: &str, patience: Span, since: Time) -> Result<Incoming, SessionError> {
         match self.next(&never::<()>(), since + patience) {
             Next::Incoming(incoming) => Ok(incoming),
@@ -142,7 +152,7 @@ impl ControlLink {
 }
 
 impl Incoming {
-    /// The error for this message where `awaited` was expected.
+    /// Error for this message where `awaited` was expected.
     pub(super) fn unexpected(self, awaited: &str) -> SessionError {
         match self {
             Self::Refused(refusal) => SessionError::Refused(refusal),

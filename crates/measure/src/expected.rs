@@ -10,20 +10,20 @@ use crossbeam_channel::{Receiver, unbounded};
 use icdc_protocol::measure::{DATA_MAGIC, DATA_OPENING, Proof, Token, proof};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The measurements that wait for data connections to this port.
+/// Registry of the measurements that wait for data connections to the port of the control link.
 #[derive(Clone, Default)]
 pub struct Expected(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<Proof, Taker>>,
-    /// Called with new proofs before they count as expected.
+    /// Function that is called with new proofs before they count as expected.
     announce: Option<Announce>,
 }
 
 type Announce = Box<dyn Fn(&[Proof]) + Send + Sync>;
 
-/// Receives a connection that has sent one of its proofs.
+/// Function that receives a connection that has sent one of its proofs.
 type Taker = Arc<dyn Fn(Arrived) + Send + Sync>;
 
 /// A connection that has proved to know an expected token.
@@ -31,27 +31,27 @@ type Taker = Arc<dyn Fn(Arrived) + Send + Sync>;
 pub struct Arrived {
     /// The connection.
     pub stream: TcpStream,
-    /// The bytes that were read from it: proof and length of the run-up.
+    /// Bytes that were read from the connection: proof and length of the run-up.
     pub said: Vec<u8>,
 }
 
-/// A set of expected proofs, until it is dropped.
+/// Registration of a set of expected proofs, which ends when it is dropped.
 pub struct Expecting {
     expected: Expected,
     proofs: Vec<Proof>,
 }
 
-/// The connections that one measurement waits for, until it is dropped.
+/// The data connections that one measurement waits for; it waits until this is dropped.
 pub(crate) struct Awaited {
     _expecting: Expecting,
-    /// Readable when a connection has arrived.
+    /// Descriptor that becomes readable when a connection has arrived.
     pub(crate) woken: Arc<OwnedFd>,
     pub(crate) arrived: Receiver<Arrived>,
 }
 
 impl Expected {
-    /// For a process that does not listen itself: `announce` registers proofs with another process,
-    /// which delivers the connections; it is registered when `announce` returns.
+    /// Registry of a process that does not listen itself: `announce` registers proofs with another
+    /// process, which delivers the connections; they are registered when `announce` returns.
     #[must_use]
     pub fn announcing(announce: impl Fn(&[Proof]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared { announce: Some(Box::new(announce)), ..Shared::default() }))
@@ -76,7 +76,7 @@ impl Expected {
         }
     }
 
-    /// Delivers connections with these proofs to `taker` from now on.
+    /// Makes connections with these proofs go to `taker` from now on.
     pub fn expect(&self, proofs: Vec<Proof>, taker: impl Fn(Arrived) + Send + Sync + 'static) -> Expecting {
         let taker: Taker = Arc::new(taker);
         self.lock().extend(proofs.iter().map(|proof| (*proof, Arc::clone(&taker))));
@@ -86,7 +86,7 @@ impl Expected {
         Expecting { expected: self.clone(), proofs }
     }
 
-    /// Expects connections that know these tokens from now on.
+    /// Waits for connections that prove these tokens from now on.
     pub(crate) fn await_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
         let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (tell, arrived) = unbounded();

@@ -26,20 +26,20 @@ use crate::{admission, receiving, sending};
 const GO_TIMEOUT: Span = Span::from_secs(60);
 /// Time limit for the near end to close the link.
 const CLOSE_TIMEOUT: Span = Span::from_secs(10);
-/// Sampling intervals per message: a tenth of a second.
+/// Number of sampling intervals per message: a tenth of a second.
 const TICKS_PER_MESSAGE: usize = 10;
 
-/// Way in which a measurement ended.
+/// How a measurement ended at the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// Complete, as requested.
+    /// The measurement is complete, as requested.
     Complete,
     /// A user or an operator stopped it.
     Interrupted,
 }
 
-/// Serves one measurement. The listener for control links delivers data connections by `expected`;
-/// their sockets are tuned with these privileges.
+/// Serves one measurement at the far end. The listener for control links delivers data connections
+/// by `expected`; their sockets are tuned with these privileges.
 ///
 /// # Errors
 /// The error by which its session ended.
@@ -63,8 +63,8 @@ pub fn answer(
     outcome.map(|interrupted| if interrupted { Completion::Interrupted } else { Completion::Complete })
 }
 
-/// The message that reports an error to the near end, which does not know of a broken data
-/// connection or an exceeded time limit.
+/// Message that reports an error to the near end, which does not know of a broken data connection
+/// or an exceeded time limit; `None` for other errors.
 fn refusal_for(error: &SessionError) -> Option<Refusal> {
     match error {
         SessionError::Cut(reason) => Some(Refusal { kind: RefusalKind::Internal, reason: reason.clone() }),
@@ -111,6 +111,7 @@ fn serve(
     if order.reverse { send(order, sockets, control, privileges) } else { receive(order, sockets, control, stop) }
 }
 
+/// Receives the data and sends the results; true if the measurement was interrupted.
 fn receive(
     order: &MeasureRequest,
     sockets: &[Arc<TcpStream>],

@@ -9,19 +9,19 @@ use icdc_units::{ByteCount, Rate, Span};
 /// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct MeasureOptions {
-    /// The far end sends, instead of this one.
+    /// Whether the far end sends, instead of this one.
     pub reverse: bool,
-    /// Length from the arrival of the first byte; at most a day.
+    /// Duration of the measurement from the arrival of the first byte; at most a day.
     pub time: Span,
-    /// Bytes after which it ends.
+    /// Number of bytes after which the measurement ends; `None` for no limit.
     pub bytes: Option<ByteCount>,
     /// Number of data connections, from 1.
     pub streams: u8,
-    /// Ceiling of the sending rate of all connections together.
+    /// Maximum sending rate of all connections together; `None` for no limit.
     pub rate: Option<Rate>,
-    /// Congestion control by its kernel name.
+    /// Congestion control by its kernel name; `None` for the best available.
     pub congestion: Option<String>,
-    /// Socket buffers of both ends; `None` for the kernel's autotuning.
+    /// Size of the socket buffers of both ends; `None` for the kernel's autotuning.
     pub window: Option<ByteCount>,
 }
 
@@ -33,7 +33,7 @@ impl MeasureOptions {
         self.window.is_some() || self.congestion.is_some()
     }
 
-    /// The request to the far end, which also listens on one of `ports`.
+    /// Request to the far end, which also listens on one of `ports`.
     #[must_use]
     pub fn order(&self, ports: Option<Ports>) -> MeasureRequest {
         MeasureRequest {
@@ -54,22 +54,22 @@ impl MeasureOptions {
 pub enum MeasureEvent {
     /// A message for the user.
     Notice(String),
-    /// States of sending connections.
+    /// New samples of the state of sending connections.
     Samples(Vec<Sample>),
 }
 
-/// Receives the events of a measurement.
+/// Function that receives the events of a measurement.
 pub type MeasureSink = Arc<dyn Fn(MeasureEvent) + Send + Sync>;
 
 /// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// The receiver's figures.
+    /// Figures of the receiving end.
     pub received: Received,
-    /// Bytes that arrived in each millisecond since the first byte.
+    /// Number of bytes that arrived in each millisecond since the first byte.
     pub arrivals: Vec<u32>,
-    /// The sender's figures.
+    /// Figures of the sending end.
     pub sent: Sent,
-    /// The user stopped it before its end.
+    /// Whether the user stopped the measurement before its end.
     pub interrupted: bool,
 }

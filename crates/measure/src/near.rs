@@ -26,25 +26,25 @@ use crate::{receiving, sending};
 
 /// Time limit for each step of the far end except the measurement itself.
 const TIMEOUT: Span = Span::from_secs(60);
-/// Round trips after which the far end's own port is given up, and the least time for it: a lost
-/// SYN is retransmitted after a second.
+/// Number of round trips after which the far end's own port is given up, and the least time for
+/// it: a lost SYN is retransmitted after a second.
 const ROUND_TRIPS: u64 = 3;
 const LEAST_TIMEOUT: Span = Span::from_secs(2);
-/// Bytes of the run-up: with the proof, ten segments of 1400 bytes, which fit into the initial
-/// window (RFC 6928) and so arrive as early as the proof alone.
+/// Length of the run-up in bytes: with the proof, ten segments of 1400 bytes, which fit into the
+/// initial window (RFC 6928) and so arrive as early as the proof alone.
 const RUN_UP: u16 = 14_000 - 34;
 /// Lowest port that is not reserved for services (`ip_unprivileged_port_start`).
 const FIRST_UNPRIVILEGED: u16 = 1024;
 /// Time limit for the last messages to arrive.
 const CLOSE_TIMEOUT: Span = Span::from_secs(10);
 
-/// A function that makes a connection to the port of the control link, by the control link's route.
+/// Function that makes a connection to the port of the control link, by the control link's route.
 /// The connection's number, from 0, determines its egress.
 pub type Dial<'a> = dyn Fn(u8, &StopSignal) -> Result<TcpStream, Box<dyn Error + Send + Sync>> + 'a;
 
-/// The far end, connected.
+/// The far end of a measurement, connected by a control link.
 pub struct FarSide<'a> {
-    /// The control link.
+    /// Control link to the far end.
     pub link: Link,
     /// Name of the host, where the link does not tell its address.
     pub name: String,
@@ -52,22 +52,22 @@ pub struct FarSide<'a> {
     pub transfer: TransferId,
     /// Egresses of data connections that are not made by `dial`.
     pub egresses: &'a Egresses,
-    /// Makes data connections.
+    /// Function that makes data connections.
     pub dial: &'a Dial<'a>,
 }
 
-/// Reasons why there is no measurement.
+/// Reason why a measurement has no result.
 #[derive(Debug)]
 pub enum NoMeasurement {
-    /// The request makes no sense here.
+    /// The request is invalid here.
     Usage(String),
     /// A data connection could not be made.
     NotConnected(Box<dyn Error + Send + Sync>),
     /// Sending over a data connection failed.
     NotSent {
-        /// The host.
+        /// Name or address of the far end's host.
         host: String,
-        /// The port.
+        /// TCP port of the data connection.
         port: u16,
         /// The cause.
         cause: io::Error,
@@ -125,7 +125,8 @@ pub fn measure(
     }
 }
 
-/// Address of the control link's peer, to which the data connections are made.
+/// Address of the control link's peer, to which the data connections are made; `None` if `peer` is
+/// none.
 fn data_host(peer: &str) -> Option<String> {
     match peer.parse().ok()? {
         SocketAddr::V6(address) if address.scope_id() != 0 => Some(format!("{}%{}", address.ip(), address.scope_id())),
@@ -159,13 +160,13 @@ fn admits(ports: Ports, port: u16) -> bool {
     ports.range().map_or(port >= FIRST_UNPRIVILEGED, |range| range.contains(&port))
 }
 
-/// Makes the data connections of this end.
+/// Maker of this end's data connections.
 struct Connecting<'a> {
     order: &'a MeasureRequest,
     host: &'a str,
     /// The far end's own data port; `None` if there is none or it does not answer.
     own_port: Cell<Option<u16>>,
-    /// Time limit for its answer.
+    /// Time limit for the answer of the far end's own port.
     patience: Span,
     egresses: &'a Egresses,
     dial: &'a Dial<'a>,
@@ -173,7 +174,7 @@ struct Connecting<'a> {
 }
 
 impl Connecting<'_> {
-    /// Makes connections that receive.
+    /// Makes one connection that receives per token.
     fn receiving(&self, tokens: &[Token]) -> Result<Vec<Arc<TcpStream>>, NoMeasurement> {
         let beginning = Beginning { receive_buffer: receive_buffer(self.order), ..Beginning::default() };
         let connect = |(number, token)| {
@@ -186,7 +187,7 @@ impl Connecting<'_> {
         Ok(sockets)
     }
 
-    /// Makes connections that send.
+    /// Makes one connection that sends per token, and tunes its socket.
     fn sending(&self, tokens: &[Token]) -> Result<Vec<Tuned>, NoMeasurement> {
         let privileges = &Privileges::own();
         let named = self.order.congestion.as_deref().map(|name| choose_in_advance(name, privileges));

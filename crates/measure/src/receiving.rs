@@ -20,12 +20,12 @@ use crate::arrivals::{Arrivals, PacketWatch};
 use crate::control_link::{ControlLink, Incoming, Next};
 use crate::sockets::granted;
 
-/// Time limit for the first byte.
+/// Time limit for the arrival of the first byte.
 const FIRST_BYTE: Span = Span::from_secs(30);
-/// Most bytes that one call discards. The memory is never touched.
+/// Maximum number of bytes that one call discards. The memory is never touched.
 const MAX_DISCARDED: usize = 4 << 20;
 
-/// The receiver's figures, and the bytes by the millisecond.
+/// Result of receiving: the receiver's figures, and the bytes by the millisecond.
 pub(super) struct Reception {
     pub(super) received: Received,
     pub(super) bins: Vec<u32>,
@@ -68,7 +68,7 @@ pub(super) fn run(
     ))
 }
 
-/// State that the threads share.
+/// State of the arrivals that the receiving threads share.
 struct SharedArrivals {
     over: AtomicBool,
     arrivals: Mutex<Arrivals>,
@@ -79,8 +79,8 @@ impl SharedArrivals {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the threads. The connections stay open, so that the sender is not disturbed before it
-    /// has the result.
+    /// Ends the receiving threads. The connections stay open, so that the sender is not disturbed
+    /// before it has the result.
     fn end(&self, sockets: &[Arc<TcpStream>]) {
         self.over.store(true, Ordering::Release);
         for socket in sockets {
@@ -90,15 +90,21 @@ impl SharedArrivals {
     }
 }
 
+/// Event of a receiving thread.
 enum Event {
+    /// The first bytes have arrived, at this time.
     First(Time),
+    /// Receiving on a connection has ended.
     Ended(End),
 }
 
-/// Reasons of a connection's end.
+/// Reason why receiving on a connection ended.
 enum End {
+    /// The sender closed the connection, or this end has ended the measurement.
     InOrder,
+    /// The time limit of the measurement has passed.
     ByTime,
+    /// Receiving failed, for this reason.
     Broken(String),
 }
 

@@ -24,17 +24,17 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::control_link::{ControlLink, Incoming, Next};
 use crate::sockets::granted;
 
-/// Sampling interval.
+/// Interval at which the sender samples `TCP_INFO`.
 const TICK: Span = Span::from_millis(10);
 /// Time limit for the receiver to report the end, beyond the agreed time.
 const GRACE: Span = Span::from_secs(60);
-/// The limit after the user has interrupted the measurement.
+/// Time limit for the receiver to report the end after the user has interrupted the measurement.
 const STOP_GRACE: Span = Span::from_secs(10);
 
-/// Bytes of one write.
+/// Number of bytes of one write.
 const CHUNK: usize = 256 << 10;
 
-/// Result of sending.
+/// Result of sending a measurement's data.
 pub(super) struct Outcome {
     pub(super) sent: Sent,
     pub(super) received: Received,
@@ -66,13 +66,14 @@ pub(super) fn prepare(
     Ok(tuned)
 }
 
-/// Rate limit of each connection; at least one byte per second, the kernel's unit.
+/// Rate limit of each connection: its share of the requested limit, at least one byte per second,
+/// the kernel's unit; `None` for no limit.
 fn share(order: &MeasureRequest) -> Option<Rate> {
     order.rate.map(|rate| (rate / u64::from(order.streams)).max(Rate::from_bits_per_second(8)))
 }
 
-/// Sends until the receiver reports the end. `has_run_up`: the connections' windows have grown
-/// already.
+/// Sends until the receiver reports the end; returns the result. `has_run_up` tells whether the
+/// connections' windows have grown already.
 pub(super) fn run(
     order: &MeasureRequest,
     connections: &[Tuned],
@@ -106,7 +107,8 @@ pub(super) fn run(
     })
 }
 
-/// Writes until the byte budget of all connections is spent, then ends this one.
+/// Writes zeros until the byte budget of all connections is spent, then ends this connection's
+/// direction.
 fn pump(mut socket: &TcpStream, budget: &AtomicU64) -> std::io::Result<()> {
     let zeros = vec![0; CHUNK];
     loop {
@@ -202,18 +204,18 @@ fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<R
     }
 }
 
-/// A connection whose congestion control does not find the rate by itself.
+/// Rate controller of a connection whose congestion control does not find the rate by itself.
 struct Pacer<'a> {
     connection: &'a Tuned,
     /// Number of the connection.
     stream: usize,
     steering: Steering,
-    /// Rate limit of the user.
+    /// Rate limit that the user has set.
     most: Rate,
 }
 
-/// A pacer for each connection whose congestion control does not find the rate; none if the user
-/// named an algorithm, which is then measured as it is.
+/// Makes a pacer for each connection whose congestion control does not find the rate; none if the
+/// user named an algorithm, which is then measured as it is.
 fn pacers<'a>(order: &MeasureRequest, connections: &'a [Tuned], has_run_up: bool) -> Vec<Pacer<'a>> {
     if order.congestion.is_some() {
         return Vec::new();
@@ -249,13 +251,13 @@ impl Pacer<'_> {
     }
 }
 
-/// `TCP_INFO` of each connection; `None` for one that is closed.
+/// Reads `TCP_INFO` of each connection; `None` for one that is closed.
 fn inspect(connections: &[Tuned]) -> Vec<Option<TcpInfo>> {
     let open = |one: &Tuned| icdc_tcp::info(one.socket()).ok().filter(|info| info.state != ConnectionState::Closed);
     connections.iter().map(open).collect()
 }
 
-/// One sample of each open connection.
+/// Samples of all open connections at the time `at`.
 fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
     let infos = infos.iter().enumerate().filter_map(|(stream, info)| Some((stream, info.as_ref()?)));
     infos

@@ -8,7 +8,8 @@ use icdc_session::SessionError;
 use icdc_tuning::buffers;
 use icdc_units::ByteCount;
 
-/// Buffers of the data connections in bytes; 0 where none were requested and the kernel tunes them.
+/// Size of the data connections' buffers in bytes, as read from the first one by `which`; 0 where
+/// none was requested and the kernel tunes them.
 pub(crate) fn granted(
     order: &MeasureRequest,
     first: Option<&TcpStream>,
@@ -40,7 +41,7 @@ pub(crate) fn set_receive_buffers(order: &MeasureRequest, sockets: &[Arc<TcpStre
     }
 }
 
-/// A system call that failed at this end.
+/// Error for a system call that failed at this end.
 pub(crate) fn local(call: &str, error: impl std::fmt::Display) -> SessionError {
     SessionError::Local(format!("{call}: {error}"))
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// A deadline.
+/// Time when a request is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// The deadline that is this long from now.
+    /// Deadline that is this long from now.
     pub(crate) fn after(span: Duration) -> Self {
         Self(now() + span)
     }

@@ -16,37 +16,37 @@ use crate::request::{MAX_HEAD, Request};
 
 /// Time limit of a connection, from its beginning to the end of its answer.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Connections at a time. A further one takes the place of the oldest: a scrape is short, so an old
-/// connection is not one.
+/// Maximum number of connections at a time. A further one takes the place of the oldest: a scrape
+/// is short, so an old connection is not one.
 const MOST_CONNECTIONS: usize = 16;
-/// Pause after an accept has failed: without descriptors the next one would fail at once.
+/// Pause after an accept has failed: without file descriptors the next one would fail at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The metrics cannot be served.
+/// Reason why the metrics cannot be served.
 #[derive(Debug, Error)]
 pub enum EndpointError {
-    /// Another program listens there.
+    /// Another program listens at the address.
     #[error("metrics {0}: the port is taken by another program; stop that, or name another address and port")]
     Taken(SocketAddr),
     /// The address is not one of this host's.
     #[error("metrics {0}: this host has no such address; name one that it has, such as 127.0.0.1:{port}", port = .0.port())]
     NoSuchAddress(SocketAddr),
-    /// The port needs a privilege.
+    /// The port needs a privilege that this process lacks.
     #[error("metrics {0}: ports below 1024 need CAP_NET_BIND_SERVICE; name a port from 1024 on")]
     Privileged(SocketAddr),
-    /// The kernel refused it for another reason.
+    /// The kernel refused to listen for another reason.
     #[error("metrics {address}: cannot {what}: {cause}")]
     System {
         /// Address to serve the metrics at.
         address: SocketAddr,
-        /// The operation.
+        /// Name of the operation that failed.
         what: &'static str,
         /// Error of the kernel.
         cause: io::Error,
     },
 }
 
-/// A listener for requests of metrics.
+/// A listener for HTTP requests for metrics.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: TcpListener,
@@ -54,7 +54,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens at `address`; port 0 is any free one. Requests wait until [`Endpoint::serve`].
+    /// Listens at `address`; port 0 means any free one. Requests wait until [`Endpoint::serve`].
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -68,8 +68,8 @@ impl Endpoint {
         Self::listening(listener, address)
     }
 
-    /// As [`bind`](Self::bind), with the listener of another process if that one is bound to this
-    /// address.
+    /// Listens as [`bind`](Self::bind), with the listener of another process if it is bound to
+    /// this address.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -87,7 +87,7 @@ impl Endpoint {
         Ok(Self { listener, address })
     }
 
-    /// Address that it listens at, with the port that the kernel chose for port 0.
+    /// Address at which the endpoint listens, with the port that the kernel chose for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -114,39 +114,40 @@ impl Endpoint {
     }
 }
 
-/// An endpoint that serves.
+/// A running endpoint, which serves metrics.
 pub struct Serving(Arc<Shared>);
 
 struct Shared {
     listener: TcpListener,
-    /// Readable once the endpoint has to end.
+    /// Descriptor that becomes readable once the endpoint has to end.
     end: OwnedFd,
 }
 
 impl Serving {
-    /// For the process that takes over.
+    /// Listener of the endpoint, for a process that takes over.
     #[must_use]
     pub fn listener(&self) -> &TcpListener {
         &self.0.listener
     }
 
-    /// Accepts no more connections, and answers those that there are.
+    /// Stops accepting connections, and answers those that are open.
     pub fn end(self) {
         // It fails only when the counter is full, and then the thread ends anyway.
         let _ = rustix::io::write(&self.0.end, &1_u64.to_ne_bytes());
     }
 }
 
-/// A connection, until its answer is through.
+/// A connection of a client, until its answer is written.
 struct Connection {
     stream: TcpStream,
     request: Vec<u8>,
-    /// The answer, once there is one, and how far it is written.
+    /// The answer with the position up to which it is written; `None` until the request is
+    /// complete.
     answer: Option<Cursor<Vec<u8>>>,
     deadline: Deadline,
 }
 
-/// Answers until it has to end, or waiting fails.
+/// Answers requests until the endpoint has to end, or waiting fails.
 fn answer_all(shared: &Shared, metrics: &impl Fn(Format) -> String) -> io::Result<()> {
     let Shared { listener, end } = shared;
     let mut connections: Vec<Connection> = Vec::new();
@@ -169,14 +170,14 @@ fn answer_all(shared: &Shared, metrics: &impl Fn(Format) -> String) -> io::Resul
     Ok(())
 }
 
-/// Which descriptors have something to be done.
+/// Which of the descriptors are ready.
 struct Ready {
     end: bool,
     listener: bool,
     connections: Vec<bool>,
 }
 
-/// Waits for a descriptor, or for the next deadline.
+/// Waits until a descriptor is ready, or for the next deadline.
 fn wait(
     end: Option<&OwnedFd>,
     listener: Option<&TcpListener>,
@@ -202,7 +203,7 @@ fn wait(
     Ok(Ready { end, listener, connections: ready })
 }
 
-/// Accepts all that wait; false if that failed.
+/// Accepts all waiting connections; false if that failed.
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
     // Whoever connects without end lets others have their turn.
     for _ in 0..MOST_CONNECTIONS {
@@ -229,7 +230,8 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
 }
 
 impl Connection {
-    /// Reads, or writes, as far as that goes without waiting; true once all is done.
+    /// Reads the request or writes the answer, as far as that goes without waiting; true once all
+    /// is done.
     fn advance(&mut self, metrics: &impl Fn(Format) -> String) -> io::Result<bool> {
         match self.step(metrics) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(false),

@@ -6,21 +6,21 @@ use prometheus_client::registry::Registry;
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus's own, version 0.0.4: what node exporters and Pushgateways read.
+    /// Prometheus's classic format, version 0.0.4, which node exporters and Pushgateways read.
     Classic,
-    /// OpenMetrics 1.0: what a Prometheus asks for, with units.
+    /// OpenMetrics 1.0, which a Prometheus asks for, with units.
     OpenMetrics,
 }
 
 impl Format {
-    /// The format for the value of a request's `Accept`; the classic one if it asks for none.
+    /// Format for the value of a request's `Accept` header; the classic one if it asks for none.
     pub(crate) fn accepted(accept: &str) -> Self {
         // A Prometheus before 2.49 names versions that differ in what they allow, not in what is
         // written here.
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Classic }
     }
 
-    /// Value of `Content-Type`.
+    /// Value of the header `Content-Type`.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// The metrics of a registry, as text.
+    /// The metrics of a registry as text in this format.
     pub(crate) fn text(self, registry: &Registry) -> String {
         let mut text = String::new();
         let encoded = match self {

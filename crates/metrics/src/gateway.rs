@@ -18,72 +18,72 @@ use ureq::{Agent, Body, http};
 
 use crate::Format;
 
-/// Default port of Pushgateways.
+/// Default TCP port of Pushgateways.
 const PORT: u16 = 9091;
-/// Longest head of an answer, in bytes.
+/// Maximum length of an answer's head, in bytes.
 const MAX_HEAD: usize = 8 << 10;
-/// Most of an answer's body that is read, in bytes: an error shows its beginning.
+/// Maximum number of bytes of an answer's body that are read: an error shows its beginning.
 const MAX_BODY: u64 = 8 << 10;
-/// Most of an answer that an error shows, in characters.
+/// Maximum number of characters of an answer that an error shows.
 const MAX_SHOWN: usize = 200;
 const USER_AGENT: &str = concat!("icdc/", env!("CARGO_PKG_VERSION"));
 
-/// A Pushgateway, and the group of metrics there.
+/// A Pushgateway, and the group of metrics to push to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {
-    /// Host and port.
+    /// Host and port of the gateway.
     authority: String,
     /// Path of the URL, from the first slash on.
     path: String,
 }
 
-/// Why a URL is not that of a Pushgateway.
+/// Reason why a URL is not valid for a Pushgateway.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum GatewayError {
-    /// TLS would be needed.
+    /// The URL requires TLS (`https`), which is not supported.
     #[error("https is not supported: push by http to a gateway, or a proxy that speaks TLS, on this host or network")]
     Tls,
-    /// It has a user or password, which every user of this host could see.
+    /// The URL has a user or password, which every user of this host could see.
     #[error("leave user and password out: a command line is seen by every user of this host")]
     Login,
-    /// Something else is wrong.
+    /// Anything else is wrong with the URL.
     #[error("write http://HOST[:PORT], or http://HOST[:PORT]/metrics/job/JOB for a group of your own")]
     Form,
 }
 
-/// Metrics could not be pushed.
+/// Reason why metrics could not be pushed.
 #[derive(Debug, Error)]
 pub enum PushError {
     /// The gateway did not answer in time.
     #[error("{gateway}: no answer within {} s", patience.as_secs_f64())]
     Timeout {
-        /// The gateway.
+        /// Address of the gateway.
         gateway: String,
-        /// The time limit.
+        /// Time limit of the push.
         patience: Duration,
     },
-    /// It answered something other than HTTP.
+    /// The gateway answered something other than HTTP.
     #[error("{gateway}: no HTTP/1.1 ({cause}): is it the port of a gateway?")]
     NoHttp {
-        /// The gateway.
+        /// Address of the gateway.
         gateway: String,
-        /// What is wrong with it.
+        /// What is wrong with the answer.
         cause: Box<ureq::Error>,
     },
-    /// It could not be reached, or closed the connection.
+    /// The gateway could not be reached, or closed the connection.
     #[error("{gateway}: {cause}")]
     Failed {
-        /// The gateway.
+        /// Address of the gateway.
         gateway: String,
-        /// Why.
+        /// Cause of the failure.
         cause: Box<ureq::Error>,
     },
-    /// It answered something other than success.
+    /// The gateway answered with a status other than success.
     #[error("{gateway}: the gateway answered {answer}")]
     Refused {
-        /// The gateway.
+        /// Address of the gateway.
         gateway: String,
-        /// Its status and the beginning of its reason.
+        /// Status of the answer and the beginning of its reason.
         answer: String,
     },
 }
@@ -116,7 +116,7 @@ impl FromStr for Gateway {
 }
 
 impl Gateway {
-    /// The gateway with the group of `job` and `instance`, unless the URL names a group.
+    /// Sets the group to `job` and `instance`, unless the URL names a group.
     #[must_use]
     pub fn with_default_group(mut self, job: &str, instance: &str) -> Self {
         if !self.path.contains("/metrics/job") {
@@ -125,9 +125,9 @@ impl Gateway {
         self
     }
 
-    /// Replaces the metrics of these names in the group, by one request. Resolving a name may take
-    /// longer than `patience`; everything else does not. Proxies that variables name are not used,
-    /// and redirects not followed.
+    /// Replaces the metrics of these names in the gateway's group, by one request. Resolving a
+    /// name may take longer than `patience`; everything else does not. Proxies that environment
+    /// variables name are not used, and redirects not followed.
     ///
     /// # Errors
     /// The gateway cannot be reached within `patience`, or does not take them.
@@ -161,8 +161,8 @@ impl fmt::Display for Gateway {
     }
 }
 
-/// Resolves names on the thread that asks: ureq's own resolver starts another one, and panics where
-/// none can be had.
+/// Resolver that works on the calling thread: ureq's own resolver starts another one, and panics
+/// where none can be had.
 #[derive(Debug)]
 struct OnThisThread;
 
@@ -172,7 +172,8 @@ impl Resolver for OnThisThread {
     }
 }
 
-/// One segment of a path: what is not of the unreserved characters of RFC 3986 is escaped.
+/// Encodes one segment of a URL's path: characters other than the unreserved ones of RFC 3986 are
+/// escaped.
 fn segment(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

@@ -11,10 +11,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::Format;
 
-/// The value of a sample.
+/// Value of a metric's sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A count, exact for all of `u64`.
+    /// An integer count, exact for all of `u64`.
     Count(u64),
     /// Any other value.
     Real(f64),
@@ -32,7 +32,7 @@ impl From<f64> for Value {
     }
 }
 
-/// Metrics of a part, at one instant.
+/// Metrics of a part of the program, read at one instant.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Labels that all samples have.
@@ -50,7 +50,7 @@ struct Family {
     samples: Vec<(Labels, Value)>,
 }
 
-/// The units at the end of names, the longest first.
+/// Units at the end of metrics' names, the longest first.
 const UNITS: [&str; 4] = ["bytes_per_second", "seconds", "bytes", "ratio"];
 
 impl Reading {
@@ -60,7 +60,7 @@ impl Reading {
         Self::default()
     }
 
-    /// Gives all samples a label.
+    /// Adds a label to all samples.
     #[must_use]
     pub fn with_label(mut self, name: &'static str, value: &str) -> Self {
         self.common.push((name, value.to_owned()));
@@ -98,7 +98,7 @@ impl Reading {
         self.families.push(Family { name, help, kind, samples });
     }
 
-    /// All metrics as text.
+    /// All metrics as text in this format.
     #[must_use]
     pub fn text(self, format: Format) -> String {
         let mut registry = Registry::default();
@@ -109,7 +109,7 @@ impl Reading {
 
 /// Labels of one sample: `()` for none, or an array of names and values.
 pub trait IntoLabels {
-    /// The labels, owned.
+    /// The labels as owned pairs of name and value.
     fn into_labels(self) -> Vec<(&'static str, String)>;
 }
 
@@ -147,7 +147,8 @@ impl Collector for Reading {
     }
 }
 
-/// Splits a name into the rest and its unit: the encoder joins them again, and writes the unit.
+/// Splits a metric's name into the rest and its unit: the encoder joins them again, and writes the
+/// unit.
 pub(crate) fn split_unit(name: &str) -> (&str, Option<Unit>) {
     for unit in UNITS {
         if let Some(rest) = name.strip_suffix(unit).and_then(|rest| rest.strip_suffix('_')) {

@@ -2,17 +2,17 @@
 
 use crate::Format;
 
-/// Longest head of a request, in bytes.
+/// Maximum length of a request's head, in bytes.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 
-/// A request.
+/// A parsed HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// The metrics, with or without their text (`HEAD`).
+    /// A request for the metrics, with or without (`HEAD`) their text in the answer.
     Metrics { format: Format, is_head: bool },
-    /// Another path.
+    /// A request for another path.
     OtherPath,
-    /// Another method than GET or HEAD.
+    /// A request by a method other than GET or HEAD.
     OtherMethod,
     /// Not a request of HTTP/1, or one longer than [`MAX_HEAD`].
     Invalid,
@@ -48,7 +48,7 @@ impl Request {
         Some(Self::Metrics { format: Format::accepted(accept.map_or("", |(_, value)| value)), is_head })
     }
 
-    /// The whole answer; `metrics` gives their text.
+    /// Encodes the whole answer; `metrics` returns the text of the metrics.
     pub(crate) fn answer(self, metrics: impl Fn(Format) -> String) -> Vec<u8> {
         const PLAIN: &str = "text/plain; charset=utf-8";
         let (status, content_type, body, is_head) = match self {

@@ -8,24 +8,24 @@ pub enum RunResult {
     Complete,
     /// Items failed, and everything else has arrived.
     Incomplete,
-    /// Another icdc was writing the same, and the copy was to be left out then.
+    /// The copy was skipped, as requested, because another icdc was writing the same.
     Skipped,
     /// A user or an operator stopped it; the next run of a copy resumes.
     Interrupted,
     /// The connection of a session was lost; the client may come again.
     Lost,
-    /// A copy had no connection, or no access.
+    /// The other end of a copy could not be reached, or did not admit this user.
     Unreachable,
     /// Nothing was copied: a source, or the destination, cannot be used.
     Unusable,
     /// A daemon did not allow what was requested.
     Refused,
-    /// It could not go on, or the other end broke the protocol.
+    /// It failed otherwise, or the other end broke the protocol.
     Failed,
 }
 
 impl RunResult {
-    /// The results of a copy.
+    /// All results that a copy can have.
     pub const OF_COPIES: [Self; 7] = [
         Self::Complete,
         Self::Incomplete,
@@ -35,11 +35,11 @@ impl RunResult {
         Self::Interrupted,
         Self::Skipped,
     ];
-    /// The results of a session.
+    /// All results that a daemon's session can have.
     pub const OF_SESSIONS: [Self; 6] =
         [Self::Complete, Self::Incomplete, Self::Interrupted, Self::Lost, Self::Refused, Self::Failed];
 
-    /// Its word.
+    /// Word for the result in events, metrics and logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -35,7 +35,7 @@ pub struct ServeMetrics {
     audit_lost: Counter,
 }
 
-/// A value of a label, with the name that the label has for all of its type.
+/// Type of a label's values, with the name of the label.
 trait LabelValue {
     const NAME: &'static str;
     fn value(self) -> &'static str;
@@ -50,7 +50,7 @@ impl<V: LabelValue + Copy> EncodeLabelSet for Label<V> {
     }
 }
 
-/// A label: its type, its name, and its values with what they mean.
+/// Declares a label: its type, its name, and its values with what they mean.
 macro_rules! label {
     ($(#[$of:meta])* $visible:vis enum $type:ident as $name:literal { $($(#[$meant:meta])* $variant:ident = $value:literal,)+ }) => {
         $(#[$of])*
@@ -74,9 +74,9 @@ macro_rules! label {
 label! {
     /// What a client asked for.
     pub enum SessionKind as "kind" {
-        /// The client sends files.
+        /// The client sends files to this daemon.
         Receive = "receive",
-        /// The client gets files.
+        /// The client gets files from this daemon.
         Send = "send",
         /// A transfer to or from another far end, on behalf of the client.
         Drive = "drive",
@@ -98,25 +98,26 @@ impl LabelValue for RunResult {
 label! {
     /// Why a connection or a request was refused.
     pub enum RefusedReason as "reason" {
-        /// No line of `authorized_keys` has its key.
+        /// The key is not in `authorized_keys`.
         UnknownKey = "unknown_key",
-        /// Its key has expired.
+        /// The key has expired.
         ExpiredKey = "expired_key",
-        /// Its key may not be used from this address.
+        /// The key may not be used from this address.
         Address = "address",
-        /// Its key may not do what the request asks for.
+        /// The key may not do what the request asks for.
         NotAllowed = "not_allowed",
-        /// Its key, or the daemon, has reached a limit (sessions, bytes, quota).
+        /// The key, or the daemon, has reached a limit (sessions, bytes, quota).
         Limit = "limit",
-        /// It did not authenticate in time, made room for others, or did not speak TLS.
+        /// The connection did not authenticate in time, made room for others, or did not speak
+        /// TLS.
         Unauthenticated = "unauthenticated",
-        /// It speaks another release's protocol.
+        /// The client speaks another release's protocol.
         Version = "version",
-        /// It broke the protocol, or asked for something invalid.
+        /// The client broke the protocol, or asked for something invalid.
         Request = "request",
         /// The audit log cannot be written, and the daemon is configured to refuse requests then.
         Audit = "audit",
-        /// The daemon failed.
+        /// An internal error of the daemon.
         Internal = "internal",
     }
 }
@@ -126,7 +127,7 @@ label! {
     pub enum Handshake as "result" {
         /// Both ends know each other's key.
         Ok = "ok",
-        /// It failed.
+        /// The handshake failed.
         Failed = "failed",
     }
 }
@@ -140,7 +141,7 @@ label! {
 }
 
 impl ServeMetrics {
-    /// The metrics of a new daemon of this release.
+    /// New metrics of a daemon of this release.
     #[must_use]
     pub fn new(version: &str) -> Self {
         let mut page = Page(Registry::default());
@@ -181,7 +182,8 @@ impl ServeMetrics {
         }
     }
 
-    /// A session begins. It counts as running until the returned value ends or is dropped.
+    /// Counts a session that begins. It counts as running until the returned value ends or is
+    /// dropped.
     #[must_use]
     pub fn session_begins(&self, kind: SessionKind) -> RunningSession {
         let running = self.running.get_or_create_owned(&Label(kind));
@@ -190,22 +192,22 @@ impl ServeMetrics {
         RunningSession { kind, running, ended, durations, result: RunResult::Failed }
     }
 
-    /// Payload has arrived from clients.
+    /// Counts payload that has arrived from clients.
     pub fn received(&self, bytes: ByteCount) {
         self.received.inc_by(bytes.as_u64());
     }
 
-    /// Payload has been sent to clients.
+    /// Counts payload that has been sent to clients.
     pub fn sent(&self, bytes: ByteCount) {
         self.sent.inc_by(bytes.as_u64());
     }
 
-    /// A connection or a request is refused.
+    /// Counts a connection or a request that is refused.
     pub fn refused(&self, reason: RefusedReason) {
         self.refused.get_or_create(&Label(reason)).inc();
     }
 
-    /// A TLS handshake has ended.
+    /// Counts a TLS handshake that has ended.
     pub fn handshake(&self, result: Handshake) {
         self.handshakes.get_or_create(&Label(result)).inc();
     }
@@ -220,30 +222,30 @@ impl ServeMetrics {
         self.keys.set(keys as u64);
     }
 
-    /// Configuration and keys were read again; whether they could be used.
+    /// Counts a reload of configuration and keys; `is_applied` tells whether they could be used.
     pub fn reloaded(&self, is_applied: bool) {
         let result = if is_applied { Reload::Applied } else { Reload::Failed };
         self.reloads.get_or_create(&Label(result)).inc();
     }
 
-    /// An audit record is written.
+    /// Counts an audit record that was written.
     pub fn audit_written(&self) {
         self.audit_written.inc();
     }
 
-    /// An audit record could not be written.
+    /// Counts an audit record that could not be written.
     pub fn audit_lost(&self) {
         self.audit_lost.inc();
     }
 
-    /// All metrics as text.
+    /// All metrics as text in this format.
     #[must_use]
     pub fn text(&self, format: Format) -> String {
         format.text(&self.registry)
     }
 }
 
-/// A session that counts as running.
+/// Guard of a session that counts as running.
 #[derive(Debug)]
 pub struct RunningSession {
     kind: SessionKind,
@@ -254,7 +256,8 @@ pub struct RunningSession {
 }
 
 impl RunningSession {
-    /// Ends the session after this time. A session that is dropped without it counts as failed.
+    /// Ends the session with this result after this time. A session that is dropped without it
+    /// counts as failed.
     pub fn end(mut self, result: RunResult, duration: Span) {
         self.result = result;
         self.durations.observe(duration.as_secs_f64());
@@ -268,11 +271,11 @@ impl Drop for RunningSession {
     }
 }
 
-/// Metrics while they are declared.
+/// Builder with which the metrics are declared.
 struct Page(Registry);
 
 impl Page {
-    /// Declares a metric by its whole name, without `_total`.
+    /// Declares a metric by its full name, without `_total`.
     fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         let (name, unit): (&str, Option<Unit>) = split_unit(name);
         match unit {
@@ -282,8 +285,8 @@ impl Page {
         metric
     }
 
-    /// Declares a metric with labels. All their values are there from the beginning, with 0:
-    /// an increase from nothing is none to Prometheus.
+    /// Declares a metric with labels. All their values are present from the beginning, with 0: an
+    /// increase from a missing sample is none to Prometheus.
     fn family<L, M>(&mut self, name: &str, help: &str, labels: impl Iterator<Item = L>) -> Family<L, M>
     where
         L: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static,

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use tempfile::Builder;
 
-/// Replaces the file atomically: a reader finds the old text or the new one, complete.
+/// Replaces the contents of a file atomically: a reader finds the old text or the new one,
+/// complete.
 ///
 /// # Errors
 /// The directory is not there or may not be written, or the disk is full; what was there stays.

@@ -1,4 +1,4 @@
-//! Addresses of devices.
+//! IP addresses of network devices.
 
 use std::net::IpAddr;
 
@@ -7,16 +7,16 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// An address of a device.
+/// An IP address that a network device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Number of the device.
+    /// Index of the device.
     pub device: u32,
-    /// The address.
+    /// The IP address.
     pub address: IpAddr,
 }
 
-/// All addresses of the devices.
+/// Lists the IP addresses of all devices.
 ///
 /// # Errors
 /// The request to the kernel fails.

@@ -1,26 +1,26 @@
-//! Devices.
+//! Network devices.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// A device.
+/// A network device and its properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
+    /// Index of the device.
     pub index: u32,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Hardware address: six bytes of an Ethernet device.
     pub address: Vec<u8>,
-    /// Largest packet in bytes.
+    /// MTU: the largest packet in bytes.
     pub mtu: u32,
-    /// Whether it is up.
+    /// Whether the device is up.
     pub is_up: bool,
     /// Whether it is the loopback device.
     pub is_loopback: bool,
-    /// Whether its frames are Ethernet frames.
+    /// Whether the device's frames are Ethernet frames.
     pub is_ethernet: bool,
     /// Kind of a virtual device: `veth`, `bridge` and so on.
     pub kind: Option<String>,
@@ -31,19 +31,19 @@ pub struct Link {
 /// A change of a device; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkChange {
-    /// Up or down.
+    /// Whether to set the device up; otherwise it keeps its state.
     pub up: bool,
-    /// Hardware address.
+    /// Hardware address to set; `None` keeps the present one.
     pub address: Option<Vec<u8>>,
-    /// Largest packet in bytes.
+    /// MTU to set, in bytes; `None` keeps the present one.
     pub mtu: Option<u32>,
-    /// Length of its transmit queue in packets (`txqueuelen`).
+    /// Length of the device's transmit queue in packets (`txqueuelen`).
     pub queue_length: Option<u32>,
     /// Most segments that TCP hands over at once (`gso_max_segs`).
     pub batch_segments: Option<u32>,
 }
 
-/// All devices.
+/// Lists all network devices.
 ///
 /// # Errors
 /// The request to the kernel fails.

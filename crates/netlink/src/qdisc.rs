@@ -8,24 +8,24 @@ use crate::request::{NetlinkError, Wanted, ask};
 /// A queueing discipline of a device, for outgoing packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// Number of the device.
+    /// Index of the device.
     pub device: u32,
-    /// Its place.
+    /// Place of the discipline at the device.
     pub parent: Parent,
-    /// Its kind: `fq`, `mq` and so on.
+    /// Kind of the discipline: `fq`, `mq` and so on.
     pub kind: String,
 }
 
-/// Place of a discipline.
+/// Place of a queueing discipline at its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
-    /// The root of the device.
+    /// At the root of the device.
     Root,
-    /// A child of another discipline.
+    /// Below another discipline.
     Other,
 }
 
-/// All queueing disciplines for outgoing packets.
+/// Lists all queueing disciplines for outgoing packets.
 ///
 /// # Errors
 /// The request to the kernel fails.

@@ -21,32 +21,32 @@ const DATAGRAM: usize = 64 << 10;
 /// A request to the kernel failed.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
-    /// It refused, or the socket failed.
+    /// The kernel refused the request, or the socket failed.
     #[error("netlink: {what}: {cause}")]
     System {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Why not.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// An answer cannot be read.
+    /// An answer of the kernel cannot be parsed.
     #[error("netlink: {what}: the kernel's answer cannot be read: {reason}")]
     Answer {
-        /// What was asked for.
+        /// Description of the request.
         what: String,
-        /// Why not.
+        /// What is wrong with the answer.
         reason: String,
     },
 }
 
 impl NetlinkError {
-    /// Whether the kernel refused it for lack of privileges.
+    /// Whether the kernel refused the request for lack of privileges.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
         matches!(self, Self::System { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// Whether the named object does not exist.
+    /// Whether the request failed because the named object does not exist.
     #[must_use]
     pub(crate) fn is_absent(&self) -> bool {
         const GONE: [rustix::io::Errno; 3] =
@@ -60,12 +60,12 @@ impl NetlinkError {
     }
 }
 
-/// Whether more than one answer may come.
+/// How many answers a request has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Everything of a kind.
+    /// All objects of a kind, one in each answer (a dump).
     All,
-    /// One thing.
+    /// One object, in one answer.
     One,
     /// A change, with these flags besides.
     Change(u16),

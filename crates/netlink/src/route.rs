@@ -9,7 +9,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use crate::Link;
 use crate::request::{NetlinkError, Wanted, ask};
 
-/// IPv4 or IPv6.
+/// Address family: IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -21,9 +21,9 @@ pub enum Family {
 /// The route of packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// Number of the outgoing device.
+    /// Index of the outgoing device.
     pub device: u32,
-    /// Whether the address is this host's own.
+    /// Whether the destination is an address of this host.
     pub is_local: bool,
 }
 
@@ -34,11 +34,11 @@ pub struct Route(RouteMessage);
 /// Position of a route among those with the same prefix and metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutePosition {
-    /// Before them.
+    /// The route comes before the others.
     First,
-    /// Behind them.
+    /// The route comes behind the others.
     Last,
-    /// There must be no other.
+    /// The route must be the only one.
     Only,
 }
 
@@ -96,7 +96,7 @@ pub fn routes(device: &Link, family: Family) -> Result<Vec<Route>, NetlinkError>
 }
 
 impl Route {
-    /// Its metric; routes of IPv4 without one have 0.
+    /// Metric of the route; those of IPv4 without one have 0.
     #[must_use]
     pub fn metric(&self) -> u32 {
         let metric = |attribute: &RouteAttribute| match attribute {
@@ -106,7 +106,7 @@ impl Route {
         self.0.attributes.iter().find_map(metric).unwrap_or(0)
     }
 
-    /// It leads to addresses that are valid on one link only (fe80::/10).
+    /// Whether the route leads to addresses that are valid on one link only (fe80::/10).
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         let is_local = |attribute: &RouteAttribute| match attribute {
@@ -150,10 +150,10 @@ impl Route {
         Self(message)
     }
 
-    /// Adds it to the main table.
+    /// Adds the route to the main table.
     ///
     /// # Errors
-    /// The kernel refuses it.
+    /// The kernel refuses the route.
     pub fn add(&self, position: RoutePosition) -> Result<(), NetlinkError> {
         let flags = match position {
             RoutePosition::First => NLM_F_CREATE,

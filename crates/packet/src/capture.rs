@@ -29,7 +29,7 @@ const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 
 const ANY_DEVICE: &str = "any";
 const TCP: u8 = 6;
 
-/// Segments to capture, by port.
+/// TCP port whose segments are captured, by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// Segments from this port.
@@ -41,17 +41,17 @@ pub enum Port {
 /// A segment that has arrived; several that the kernel has joined (GRO) are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Time of arrival.
+    /// Time at which the segment arrived.
     pub at: Time,
-    /// Address of the sender.
+    /// Address and port of the sender.
     pub source: SocketAddr,
-    /// Destination port.
+    /// TCP port of the destination.
     pub destination_port: u16,
-    /// Data in it, without headers.
+    /// Size of the segment's data, without headers.
     pub data: ByteCount,
 }
 
-/// See the module's description.
+/// Capture of the segments of one TCP port, with their arrival times.
 pub struct Capture {
     slots: MappedRing,
 }

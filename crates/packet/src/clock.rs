@@ -3,7 +3,7 @@
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Now.
+/// The present time of `CLOCK_MONOTONIC`.
 #[must_use]
 pub fn now() -> Time {
     of(ClockId::Monotonic)
@@ -24,7 +24,7 @@ fn of(clock: ClockId) -> Time {
 
 /// Longest time for readings of the two clocks to count as simultaneous.
 const AT_ONCE: Span = Span::from_micros(2);
-/// Most attempts at simultaneous readings.
+/// Greatest number of attempts at simultaneous readings.
 const TRIES: usize = 16;
 
 /// Converts the kernel's stamps of `CLOCK_REALTIME` into `CLOCK_MONOTONIC` by the present distance
@@ -33,7 +33,7 @@ const TRIES: usize = 16;
 pub(crate) struct FromDate {
     /// Date less monotonic time, in nanoseconds.
     distance: u64,
-    /// Time of the readings.
+    /// Time at which the clocks were read.
     read: Time,
 }
 
@@ -42,9 +42,9 @@ impl FromDate {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
 
-    /// The reading with the closest two readings of the monotonic clock around that of the date.
-    /// This thread may be preempted between them: for that long packets would seem to come from the
-    /// future.
+    /// Of several readings of the date, the one whose readings of the monotonic clock before and
+    /// after it are closest together. This thread may be preempted between them: for that long
+    /// packets would seem to come from the future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {
         let mut closest = (Span::MAX, Span::ZERO, Time::ORIGIN);
         for (before, date, after) in readings {

@@ -1,4 +1,4 @@
-//! Errors of a device.
+//! Errors of operations on a network device.
 
 use std::io;
 

@@ -15,24 +15,24 @@ use crate::PacketError;
 /// (IEEE 802.3x).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Both sides agree on it by themselves.
+    /// Whether both sides agree on flow control by autonegotiation.
     pub negotiated: bool,
-    /// This side obeys PAUSE frames.
+    /// Whether this side obeys PAUSE frames that it receives.
     pub receive: bool,
-    /// This side asks.
+    /// Whether this side sends PAUSE frames.
     pub transmit: bool,
 }
 
 /// Ring sizes between the device and the kernel, in packets (`ethtool -g`), with their maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
-    /// For packets that arrive.
+    /// Size of the ring for packets that arrive, in packets.
     pub receive: u32,
-    /// At most.
+    /// Largest size of the ring for packets that arrive.
     pub receive_most: u32,
-    /// For packets that leave.
+    /// Size of the ring for packets that leave, in packets.
     pub transmit: u32,
-    /// At most.
+    /// Largest size of the ring for packets that leave.
     pub transmit_most: u32,
 }
 

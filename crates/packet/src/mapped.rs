@@ -32,7 +32,7 @@ pub(crate) struct Layout {
     pub(crate) slot: usize,
     /// Length of a block, a multiple of the page.
     pub(crate) block: usize,
-    /// Number of blocks.
+    /// Number of blocks of the ring.
     pub(crate) blocks: usize,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
         self.per_block() * self.blocks
     }
 
-    /// Length of the whole.
+    /// Length of the whole ring, in bytes.
     pub(crate) const fn length(self) -> usize {
         self.block * self.blocks
     }
@@ -63,7 +63,7 @@ pub(crate) struct Filled {
     pub(crate) header: libc::tpacket2_hdr,
 }
 
-/// See the module's description.
+/// A receive ring that the kernel and this process share, mapped into memory.
 pub(crate) struct MappedRing {
     device: String,
     fd: OwnedFd,
@@ -101,7 +101,7 @@ impl MappedRing {
         Ok(Self { device: device.to_owned(), fd, layout, memory, next: 0, overflow: 0 })
     }
 
-    /// The socket.
+    /// The packet socket to which the ring belongs.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.fd
     }

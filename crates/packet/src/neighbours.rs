@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::{PacketError, socket};
 
-/// See the module's description.
+/// Receiver of neighbours' answers to requests for their hardware addresses (ARP, RFC 4861).
 #[derive(Debug)]
 pub struct Neighbours {
     device: String,
@@ -39,7 +39,7 @@ impl Neighbours {
 }
 
 impl AsFd for Neighbours {
-    /// For poll: readable when an answer is there.
+    /// Descriptor for poll(2), readable when an answer is there.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -11,16 +11,16 @@ const GSO_TCP_IPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Kinds of segmentation.
+/// Kind of segmentation that a packet still needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segmentation {
-    /// Into nothing: it is one frame.
+    /// The packet is one frame and is not segmented.
     None,
     /// TCP segments, over IPv4 or IPv6.
     Tcp,
-    /// UDP datagrams.
+    /// UDP segmentation, into datagrams.
     Udp,
-    /// Something that this crate does not know.
+    /// A kind of segmentation that this crate does not know.
     Other,
 }
 
@@ -29,10 +29,10 @@ pub(crate) enum Segmentation {
 pub struct Offload([u8; LENGTH]);
 
 impl Offload {
-    /// Its length, before each frame.
+    /// Length of the header before each frame, in bytes.
     pub const LENGTH: usize = 10;
 
-    /// The one with which `bytes` begin; `None` if they are too short.
+    /// Parses the header with which `bytes` begin; `None` if they are too short.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         Some(Self(*bytes.first_chunk()?))

@@ -14,7 +14,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The command that reads it; the one that sets it is the next.
+    /// The ethtool command that reads the feature; the one that sets it is the next number.
     const fn command(self) -> u32 {
         // linux/ethtool.h: ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO.
         match self {

@@ -18,7 +18,7 @@ pub struct Outlet {
     vectors: Vec<libc::iovec>,
 }
 
-/// Result of sending packets.
+/// Result of sending packets by one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Number of packets sent, from the first on. Fewer than all means that the device had no room

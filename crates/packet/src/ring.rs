@@ -19,12 +19,12 @@ use crate::{PacketError, socket};
 /// Bytes of a slot before the frame: `TPACKET_ALIGN(TPACKET2_HDRLEN) + sizeof(virtio_net_hdr) −
 /// 14`, as `tpacket_rcv` lays them out for Ethernet, rounded up.
 const BEFORE_FRAME: usize = 80;
-/// `TPACKET_ALIGNMENT`.
+/// Alignment of the headers in the ring (`TPACKET_ALIGNMENT`), in bytes.
 const ALIGNMENT: usize = 16;
 /// Sizes of blocks to choose from.
 const BLOCKS: [usize; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
-/// Layout of a ring.
+/// Layout of a ring: the sizes of its slots and blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry(Layout);
 
@@ -43,7 +43,7 @@ impl Geometry {
         Self(Layout { slot, block, blocks: (memory.as_usize() / block).max(1) })
     }
 
-    /// Memory that it takes.
+    /// Memory that a ring of this layout takes.
     #[must_use]
     pub fn memory(self) -> ByteCount {
         ByteCount::new(self.0.length() as u64)
@@ -71,19 +71,19 @@ pub struct Slot {
 /// A frame that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Slot that holds it.
+    /// Slot of the ring that holds the frame.
     pub slot: Slot,
-    /// Time at which it was sent into the device.
+    /// Time at which the frame was sent into the device.
     pub at: Time,
-    /// Its length, Ethernet header included.
+    /// Length of the frame in bytes, Ethernet header included.
     pub length: usize,
-    /// Work that its sender left to the device.
+    /// Work that the frame's sender left to the device.
     pub offload: Offload,
-    /// It was longer than a slot and the rest is lost.
+    /// Whether the frame was longer than a slot, and the rest is lost.
     pub truncated: bool,
 }
 
-/// See the module's description.
+/// A ring of slots, shared with the kernel, in which a device's frames arrive.
 pub struct Ring {
     slots: MappedRing,
 }
@@ -158,7 +158,7 @@ impl Ring {
 }
 
 impl AsFd for Ring {
-    /// For poll: readable when a frame is there.
+    /// Descriptor for poll(2), readable when a frame is there.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.slots.socket().as_fd()
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::PacketError;
 
-/// A socket for frames as they are, that receives nothing yet.
+/// Opens a packet socket for raw frames, which receives nothing yet.
 pub(crate) fn open(device: &str) -> Result<OwnedFd, PacketError> {
     open_kind(device, libc::SOCK_RAW)
 }
@@ -71,7 +71,7 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
     if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
 }
 
-/// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h, 4.20).
+/// Socket option that leaves out outgoing packets (linux/if_packet.h, Linux 4.20).
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 /// Excludes packets that this host sends.

@@ -25,7 +25,7 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// See the module's description.
+/// A packet of many frames, as segmentation offload makes it, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superpacket {
     offload: Offload,
@@ -33,7 +33,7 @@ pub struct Superpacket {
     version: u8,
     transport: usize,
     tcp: bool,
-    /// Bytes before the first segment.
+    /// Number of bytes before the first segment.
     headers: usize,
     payload: usize,
     segment: usize,
@@ -65,13 +65,13 @@ impl Superpacket {
         (known && payload > segment).then_some(Self { offload, ip, version, transport, tcp, headers, payload, segment })
     }
 
-    /// Number of its frames; 2 or more.
+    /// Number of the packet's frames; 2 or more.
     #[must_use]
     pub fn frames(&self) -> usize {
         self.payload.div_ceil(self.segment)
     }
 
-    /// Length of one of them, Ethernet header included.
+    /// Length of the frame of this index in bytes, Ethernet header included.
     #[must_use]
     pub fn frame_length(&self, index: usize) -> usize {
         self.headers + self.segment.min(self.payload.saturating_sub(index * self.segment))

@@ -21,12 +21,12 @@ const IFF_NO_PI: libc::c_short = 0x1000;
 const IFF_VNET_HDR: libc::c_short = 0x4000;
 const IFF_TUN_EXCL: u16 = 0x8000;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
-/// `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`, `TUN_F_TSO_ECN`.
+/// TCP offloads of a tap device: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6`, `TUN_F_TSO_ECN`.
 const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
-/// `TUN_F_USO4`, `TUN_F_USO6`: Linux 6.2.
+/// UDP offloads of a tap device, since Linux 6.2: `TUN_F_USO4`, `TUN_F_USO6`.
 const DATAGRAMS: libc::c_ulong = 0x20 | 0x40;
 
-/// See the module's description.
+/// A tap device: a network device whose other end is this process.
 #[derive(Debug)]
 pub struct Tap {
     name: String,
@@ -67,7 +67,7 @@ impl Tap {
         Ok(Self { name: name.to_owned(), file })
     }
 
-    /// Its name.
+    /// Name of the device.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -104,7 +104,7 @@ impl Tap {
 }
 
 impl AsFd for Tap {
-    /// For poll: readable when a frame is there.
+    /// Descriptor for poll(2), readable when a frame is there.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -15,8 +15,8 @@ pub struct Change {
     pub after: Span,
     /// Rate of the bottleneck, in bits on the wire.
     pub rate: Rate,
-    /// Propagation delay.
+    /// New propagation delay of the path.
     pub delay: Span,
-    /// Whether everything is lost.
+    /// Whether everything is lost (the path is cut).
     pub cut: bool,
 }

@@ -27,7 +27,7 @@ const REMEMBERED: u64 = 16;
 /// CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Acceptable sojourn time.
+    /// Target: the acceptable sojourn time of packets in the queue.
     pub target: Span,
     /// Time for which the sojourn time may exceed the target: a round trip of the senders that are
     /// to react.
@@ -44,7 +44,7 @@ impl Default for Parameters {
     }
 }
 
-/// See the module's description.
+/// State of a CoDel queue (RFC 8289), which decides about each packet.
 #[derive(Clone, Debug)]
 pub struct Codel {
     parameters: Parameters,
@@ -60,7 +60,7 @@ pub struct Codel {
 }
 
 impl Codel {
-    /// For an empty queue.
+    /// Makes the state for an empty queue.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Codel {
         }
     }
 
-    /// Whether a mark may take the place of a drop.
+    /// Whether ECN-capable packets are marked instead of dropped.
     #[must_use]
     pub fn marks(&self) -> bool {
         self.parameters.marks

@@ -11,7 +11,7 @@ use icdc_units::{Span, Time};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// See the module's description.
+/// Propagation delay with jitter, without reordering.
 #[derive(Clone, Debug)]
 pub struct Delay {
     delay: Span,
@@ -20,7 +20,8 @@ pub struct Delay {
     previous: Time,
     /// Departure of the packet that was delivered last.
     departed: Time,
-    /// Since a change, packets would otherwise have overtaken others.
+    /// Whether packets would have overtaken others since a change of the delay, and are held for
+    /// that.
     is_catching_up: bool,
 }
 

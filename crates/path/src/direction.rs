@@ -10,14 +10,14 @@ use crate::input_port::Reception;
 use crate::loss::Loss;
 use crate::{Change, Delay, DropTail, Frame, InputPort, Settings, SettingsError};
 
-/// Outcome of a frame.
+/// Fate of a frame that was offered to the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Arrives at the far end at this time.
     Delivered(Time),
     /// Arrives at the far end at this time, marked as having met congestion.
     Marked(Time),
-    /// The path loses it.
+    /// The path loses the frame.
     Lost,
     /// The queue of the bottleneck has no room for it, or CoDel drops it.
     Dropped,
@@ -28,7 +28,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Time of arrival at the far end, if it arrives.
+    /// Time at which the frame arrives at the far end; `None` if it does not.
     #[must_use]
     pub fn due(self) -> Option<Time> {
         match self {
@@ -42,29 +42,29 @@ impl Fate {
 /// the other counts; those that are marked are delivered, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Frames that arrived.
+    /// Number of frames that arrived at the path.
     pub offered: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the frames that arrived.
     pub offered_bytes: ByteCount,
-    /// Frames that the bottleneck passed.
+    /// Number of frames that the bottleneck passed.
     pub delivered: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the frames that it passed.
     pub delivered_bytes: ByteCount,
     /// Frames of these that got a mark.
     pub marked: u64,
-    /// Frames that the path lost.
+    /// Number of frames that the path lost.
     pub lost: u64,
     /// Frames that the full queue refused, or CoDel dropped.
     pub dropped: u64,
-    /// Gap frames.
+    /// Number of gap frames (PAUSE).
     pub gaps: u64,
-    /// Frames that exceeded the line.
+    /// Number of frames that exceeded the line rate.
     pub overrun: u64,
-    /// Longest queue.
+    /// Longest queue at the bottleneck, in bytes.
     pub queue_max: ByteCount,
 }
 
-/// See the module's description.
+/// Model of one direction of a path: input port, loss, bottleneck and delay in sequence.
 #[derive(Clone, Debug)]
 pub struct Direction {
     port: InputPort,
@@ -81,7 +81,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// An idle path.
+    /// Makes an idle path with these settings.
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         Ok(Self {
@@ -176,7 +176,7 @@ impl Direction {
         self.port.backlog(now)
     }
 
-    /// Whether frames that can have a mark may get one.
+    /// Whether ECN-capable frames may be marked instead of dropped.
     #[must_use]
     pub fn marks(&self) -> bool {
         self.codel.as_ref().is_some_and(Codel::marks)

@@ -8,7 +8,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::Transmitter;
 
-/// See the module's description.
+/// A bottleneck with a drop-tail queue, computed without storing packets.
 #[derive(Clone, Debug)]
 pub struct DropTail {
     transmitter: Transmitter,
@@ -31,7 +31,7 @@ impl DropTail {
         self.has_room(now, wire_length).then(|| self.transmitter.send(now, wire_length))
     }
 
-    /// Whether the queue has room for a frame that arrives at `now`.
+    /// Whether the queue has room for a frame of this length that arrives at `now`.
     #[must_use]
     pub fn has_room(&self, now: Time, wire_length: ByteCount) -> bool {
         self.transmitter.backlog(now) + wire_length <= self.limit

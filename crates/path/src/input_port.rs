@@ -15,7 +15,7 @@ use crate::{Frame, Transmitter};
 /// Longest wait for the line; frames beyond it are dropped.
 const LONGEST_WAIT: Span = Span::from_millis(100);
 
-/// See the module's description.
+/// Input port of the path, which charges frames to the line of the attached host.
 #[derive(Clone, Debug)]
 pub struct InputPort {
     line: Option<Transmitter>,
@@ -24,7 +24,7 @@ pub struct InputPort {
 /// Outcome of a frame at the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// Received at this time.
+    /// The port has received the frame at this time.
     Received(Time),
     /// A gap frame: charged to the line, and gone.
     Gap,

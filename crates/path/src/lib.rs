@@ -66,11 +66,11 @@ pub const WIRE_OVERHEAD: ByteCount = ByteCount::new(24);
 /// One frame as the path sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Ethernet header and payload.
+    /// Length of Ethernet header and payload, in bytes.
     pub length: ByteCount,
     /// A PAUSE frame (IEEE 802.3x): it takes its time on the wire and is dropped at the next port.
     pub gap: bool,
-    /// Its ends are ECN-capable: a mark may take the place of a drop (RFC 3168).
+    /// Whether the frame's ends are ECN-capable: a mark may take the place of a drop (RFC 3168).
     pub ecn_capable: bool,
 }
 
@@ -80,7 +80,7 @@ impl Frame {
         Self { length, gap: false, ecn_capable: false }
     }
 
-    /// A gap frame.
+    /// Makes a gap frame (PAUSE) of this length.
     pub const fn gap(length: ByteCount) -> Self {
         Self { length, gap: true, ecn_capable: false }
     }

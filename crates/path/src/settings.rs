@@ -20,22 +20,22 @@ const MAX_LISTED: usize = 1_000_000;
 pub struct Settings {
     /// Rate of the bottleneck, in bits on the wire.
     pub rate: Rate,
-    /// Propagation delay.
+    /// Propagation delay of the direction.
     pub delay: Span,
-    /// Greatest additional delay, drawn uniformly.
+    /// Greatest jitter: additional delay, drawn uniformly from zero to this.
     pub jitter: Span,
     /// Bytes on the wire that may wait at the bottleneck.
     pub queue: ByteCount,
     /// Keeps the queue short; `None`: drop-tail alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel: Option<Parameters>,
-    /// Loss before the bottleneck.
+    /// Model of the loss before the bottleneck.
     pub loss: Model,
     /// Rate of the line between host and path; `None`: infinite.
     pub line_rate: Option<Rate>,
-    /// Payload of the largest frame.
+    /// MTU: payload of the largest frame, in bytes.
     pub mtu: ByteCount,
-    /// From which all randomness follows.
+    /// Seed of all randomness.
     pub seed: u64,
     /// Changes in the course of time, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ pub enum SettingsError {
     /// A rate of zero or one beyond [`MAX_RATE`].
     #[error("{what} of {rate} cannot be emulated: give 8bit to {MAX_RATE}")]
     Rate {
-        /// The rate that is meant.
+        /// Description of what has this rate.
         what: &'static str,
         /// The given rate.
         rate: Rate,
@@ -117,7 +117,7 @@ pub enum SettingsError {
     /// Changes that do not follow each other.
     #[error("the change after {0} stands behind a later one: give changes in the order of time")]
     Order(Span),
-    /// Too many listed packets.
+    /// The list has too many packets to be lost; their number.
     #[error("{0} packets are listed for loss: give 1000000 at most, or a ratio")]
     Listed(usize),
 }

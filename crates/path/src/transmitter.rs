@@ -12,7 +12,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// See the module's description.
+/// A transmitter that serves frames in order at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Transmitter {
     rate: Rate,

@@ -36,7 +36,7 @@ pub const RECORD_LENGTH: usize = BODY_LENGTH + CHECK_LENGTH;
 /// Header: the source file that a journal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// State of the source file, as its entry gives it.
+    /// Digest of the source file's state, as in its announced entry.
     pub version: [u8; 16],
     /// Size of the file in bytes.
     pub size: u64,
@@ -45,7 +45,7 @@ pub struct Header {
     pub path: Digest,
 }
 
-/// Writes and reads the journal of one file.
+/// Encoder and decoder of the journal of one file.
 #[derive(Clone, Debug)]
 pub struct BlockJournal {
     size: u64,
@@ -53,20 +53,20 @@ pub struct BlockJournal {
     seal: Seal,
 }
 
-/// Contents of a journal.
+/// Decoded contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// The durable blocks.
+    /// The durable blocks of the file, with their digests.
     pub blocks: BlockMap,
     /// Length in bytes up to the end of the last good record, at which the journal is cut before it
     /// is continued. 0 if it is useless and must be created anew.
     pub valid_length: u64,
-    /// Records that were damaged, apart from those that are cut.
+    /// Number of records that were damaged, apart from those that are cut.
     pub damaged: u64,
 }
 
 impl BlockJournal {
-    /// The journal about `header`.
+    /// The journal of the file that `header` describes.
     #[must_use]
     pub fn new(header: &Header) -> Self {
         let mut bytes = [0; HEADER_LENGTH];
@@ -87,7 +87,7 @@ impl BlockJournal {
         &self.header
     }
 
-    /// The record of a durable block.
+    /// The encoded record of a durable block.
     #[must_use]
     pub fn record(&self, index: u32, value: &Digest) -> [u8; RECORD_LENGTH] {
         let mut record = [0; RECORD_LENGTH];
@@ -105,7 +105,7 @@ impl BlockJournal {
         HEADER_LENGTH as u64 + 2 * u64::from(block_count(self.size)) * RECORD_LENGTH as u64
     }
 
-    /// Reads a journal of any length piece by piece.
+    /// A reader that decodes a journal of any length piece by piece.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         Reader {
@@ -119,7 +119,7 @@ impl BlockJournal {
         }
     }
 
-    /// Reads a whole journal.
+    /// Decodes a whole journal.
     #[must_use]
     pub fn parse(&self, bytes: &[u8]) -> Parsed {
         let mut reader = self.reader();
@@ -127,6 +127,7 @@ impl BlockJournal {
         reader.finish()
     }
 
+    /// The block number and digest in a record; `None` if the record is damaged.
     fn parse_record(&self, record: &[u8]) -> Option<(u32, Digest)> {
         let (body, check) = record.split_at_checked(BODY_LENGTH)?;
         let (index, value) = body.split_first_chunk::<4>()?;
@@ -145,13 +146,13 @@ pub struct Reader<'a> {
     /// Position in the journal at which `pending` starts.
     position: u64,
     valid_length: u64,
-    /// Damaged records since the last good one.
+    /// Number of damaged records since the last good one.
     skipped: u64,
     damaged: u64,
 }
 
 impl Reader<'_> {
-    /// Takes the next bytes of the journal.
+    /// Decodes the next bytes of the journal.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.is_foreign() {
             let wanted = if self.position == 0 { HEADER_LENGTH } else { RECORD_LENGTH };
@@ -170,12 +171,13 @@ impl Reader<'_> {
         self.position > 0 && self.valid_length == 0
     }
 
-    /// The contents of the journal.
+    /// The contents of the journal, once all its bytes are fed.
     #[must_use]
     pub fn finish(self) -> Parsed {
         Parsed { blocks: self.blocks, valid_length: self.valid_length, damaged: self.damaged }
     }
 
+    /// Decodes the complete header or record in `pending`.
     fn take_pending(&mut self) {
         let end = self.position + self.pending.len() as u64;
         let good = if self.position == 0 {

@@ -23,9 +23,9 @@ const PAGE_BLOCKS: u32 = u64::BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("block {index} is beyond the end of a file of {blocks} blocks")]
 pub struct BeyondEnd {
-    /// The block.
+    /// Number of the block.
     pub index: u32,
-    /// Number of blocks of the file.
+    /// Number of blocks in the file.
     pub blocks: u32,
 }
 
@@ -40,6 +40,7 @@ pub struct BlockMap<V = Digest> {
     pages: BTreeMap<u32, Page<V>>,
 }
 
+/// 64 consecutive blocks: a bit for each block that is present, and the values of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page<V> {
     present: u64,
@@ -59,19 +60,19 @@ impl<V: Copy> BlockMap<V> {
         self.size
     }
 
-    /// Number of blocks of the file.
+    /// Number of blocks in the file, present or not.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         block_count(self.size)
     }
 
-    /// Number of blocks present.
+    /// Number of blocks that are present.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of the blocks present.
+    /// Sum of the lengths of the blocks that are present, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let whole = u64::from(self.count) * BLOCK_SIZE as u64;
@@ -81,7 +82,7 @@ impl<V: Copy> BlockMap<V> {
         }
     }
 
-    /// Whether every block is present (an empty file is complete).
+    /// Whether every block of the file is present (an empty file is complete).
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.count == self.blocks()
@@ -93,7 +94,7 @@ impl<V: Copy> BlockMap<V> {
         self.count == 0
     }
 
-    /// Adds a block, or replaces its value; returns the value that it had.
+    /// Adds a block, or replaces its value; returns its previous value, if it was present.
     ///
     /// # Errors
     /// If the file has no such block.
@@ -112,7 +113,7 @@ impl<V: Copy> BlockMap<V> {
         Ok(None)
     }
 
-    /// Takes a block out; returns the value that it had.
+    /// Removes a block; returns its value, if it was present.
     pub fn remove(&mut self, index: u32) -> Option<V> {
         let number = index / PAGE_BLOCKS;
         let page = self.pages.get_mut(&number)?;
@@ -129,7 +130,7 @@ impl<V: Copy> BlockMap<V> {
         Some(value)
     }
 
-    /// The value of a block, if it is present.
+    /// The value of a block; `None` if it is not present.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<V> {
         let page = self.pages.get(&(index / PAGE_BLOCKS))?;
@@ -143,7 +144,7 @@ impl<V: Copy> BlockMap<V> {
         self.get(index).is_some()
     }
 
-    /// The blocks present, ascending, with their values.
+    /// Numbers of the blocks present, ascending, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, V)> + '_ {
         self.pages.iter().flat_map(|(number, page)| {
             let bits = (0..PAGE_BLOCKS).filter(|bit| page.present >> bit & 1 == 1);
@@ -151,7 +152,7 @@ impl<V: Copy> BlockMap<V> {
         })
     }
 
-    /// Longest runs of blocks present, ascending.
+    /// Maximal runs of consecutive blocks that are present, as ranges of block numbers, ascending.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let mut pieces = self.pages.iter().flat_map(|(number, page)| page.runs(number * PAGE_BLOCKS)).peekable();
         std::iter::from_fn(move || {
@@ -163,7 +164,7 @@ impl<V: Copy> BlockMap<V> {
         })
     }
 
-    /// Longest runs of missing blocks, ascending.
+    /// Maximal runs of consecutive blocks that are missing, as ranges of block numbers, ascending.
     pub fn missing(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let end = self.blocks();
         let mut start = 0;
@@ -175,7 +176,7 @@ impl<V: Copy> BlockMap<V> {
 }
 
 impl BlockMap<Digest> {
-    /// The file's digest, if every block is there.
+    /// The file's BLAKE3 digest; `None` unless every block is present.
     #[must_use]
     pub fn root(&self) -> Option<Digest> {
         let mut hasher = RootHasher::new(self.size);
@@ -183,7 +184,7 @@ impl BlockMap<Digest> {
         hasher.finish()
     }
 
-    /// The blocks present, as `Held` messages about the entry `id`.
+    /// The blocks present, as the `Held` messages that report them for the entry `id`.
     pub fn held(&self, id: EntryId) -> impl Iterator<Item = Held> + '_ {
         let mut blocks = self.iter().peekable();
         std::iter::from_fn(move || {
@@ -200,12 +201,13 @@ impl BlockMap<Digest> {
 }
 
 impl<V> Page<V> {
-    /// The bit of a block and its place among the values.
+    /// The bit of a block in this page, and the index of its value among the page's values.
     fn locate(&self, index: u32) -> (u64, usize) {
         let bit = 1_u64 << (index % PAGE_BLOCKS);
         (bit, (self.present & (bit - 1)).count_ones() as usize)
     }
 
+    /// Maximal runs of blocks that are present in this page, whose first block is `first`.
     fn runs(&self, first: u32) -> impl Iterator<Item = Range<u32>> + use<V> {
         let mut rest = self.present;
         std::iter::from_fn(move || {

@@ -17,28 +17,28 @@ pub struct Bootstrap {
     pub features: Features,
     /// Release of the starting end, for messages.
     pub version: String,
-    /// Task that it is started for.
+    /// Task for which the far side is started.
     pub task: FarTask,
-    /// Restricts the address family: 4, 6 or 0 for both.
+    /// Address family to which the far side is restricted: 4, 6, or 0 for both.
     pub family: u8,
 }
 
-/// Task that a far side is started for.
+/// Task for which a far side is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FarTask {
-    /// Listens for one end, and serves it.
+    /// Listen for one end, and serve it.
     Serve {
         /// Ed25519 key of the end that will connect.
         peer: [u8; 32],
-        /// Ports to listen on.
+        /// Ports on which the far side may listen.
         ports: Ports,
     },
-    /// Drives a transfer to another far side, over its standard streams.
+    /// Drive a transfer to another far side, over the standard streams.
     Drive,
-    /// Connects its standard streams to one that listens on the same host. After `Listening` they
-    /// carry the bytes of that connection.
+    /// Connect the standard streams to a far side that listens on the same host. After `Listening`
+    /// they carry the bytes of that connection.
     Forward {
-        /// Its port.
+        /// Port on which that far side listens.
         port: u16,
     },
 }
@@ -48,30 +48,30 @@ pub enum FarTask {
 /// first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectBack {
-    /// Names it in the answer.
+    /// Number of this connection, by which an answer refers to it.
     pub number: u32,
     /// Secret by whose digest the starting end recognizes this connection. The secret itself is not
     /// sent, because the end that requests a connection must not choose the bytes that are written
     /// to it.
     pub secret: [u8; 32],
-    /// The starting end's; the far side may know another.
+    /// Addresses of the starting end, as it knows them; the far side may know another.
     pub addresses: Vec<IpAddr>,
-    /// The far side refuses addresses of its own host: another end has named addresses and port,
-    /// and may not reach services on this host.
+    /// Whether the far side refuses addresses of its own host: another end has named addresses and
+    /// port, and may not reach services on this host.
     pub elsewhere: bool,
     /// Port on which the starting end listens.
     pub port: u16,
 }
 
-/// Answer to `Bootstrap`. The same in every version of the protocol.
+/// Answer of a far side to `Bootstrap`. It is the same in every version of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     /// Features of the far side.
     pub features: Features,
     /// Release of the far side.
     pub version: String,
-    /// Its Ed25519 public key for this transfer; zeros for an end that only forwards.
+    /// Ed25519 public key of the far side for this transfer; zeros for an end that only forwards.
     pub key: [u8; 32],
-    /// Port it listens on, or forwards to; 0 for an end that only drives.
+    /// Port on which the far side listens or to which it forwards; 0 for an end that only drives.
     pub port: u16,
 }

@@ -27,7 +27,7 @@ pub fn join(ranges: impl IntoIterator<Item = (u32, u32)>, gap: u32) -> Vec<(u32,
     joined
 }
 
-/// Sum of the lengths, in bytes.
+/// Sum of the ranges' lengths, in bytes.
 #[must_use]
 pub fn total(ranges: &[(u32, u32)]) -> u64 {
     ranges.iter().map(|(_, length)| u64::from(*length)).sum()
@@ -46,6 +46,7 @@ fn fill_gaps(ranges: &mut Vec<(u32, u32)>, fill: impl Fn(u32, usize) -> bool) {
     *ranges = joined;
 }
 
+/// Bytes between the end of one range and the start of the next.
 fn gap_between(left: (u32, u32), right: (u32, u32)) -> u32 {
     right.0 - (left.0 + left.1)
 }

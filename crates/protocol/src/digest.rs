@@ -43,7 +43,7 @@ pub fn block_value(offset: u64, data: &[u8], file_size: u64) -> Digest {
 
 /// [`block_value`] of a block of zeros, which has [`BLOCK_SIZE`] bytes or ends with the file.
 ///
-/// It depends on the offset, so zeros cost as much to hash as data.
+/// The value depends on the offset, so zeros cost as much to hash as data.
 #[must_use]
 pub fn zero_block_value(offset: u64, file_size: u64) -> Digest {
     const PIECE: usize = 64 << 10;
@@ -72,7 +72,7 @@ pub fn root(size: u64, values: &[Digest]) -> Option<Digest> {
     hasher.finish()
 }
 
-/// [`root`] for values that arrive one by one, in memory of the order of log(blocks).
+/// Incremental [`root`] for values that arrive one by one, in memory of the order of log(blocks).
 #[derive(Clone, Debug)]
 pub struct RootHasher {
     blocks: u32,
@@ -82,7 +82,7 @@ pub struct RootHasher {
 }
 
 impl RootHasher {
-    /// For a file of `size` bytes.
+    /// A hasher for a file of `size` bytes, without any values yet.
     #[must_use]
     pub fn new(size: u64) -> Self {
         Self { blocks: block_count(size), pushed: 0, subtrees: Vec::new() }
@@ -98,7 +98,7 @@ impl RootHasher {
         self.pushed += 1;
     }
 
-    /// The file's digest; `None` if there were not as many values as the file has blocks.
+    /// The file's digest; `None` unless as many values were added as the file has blocks.
     #[must_use]
     pub fn finish(mut self) -> Option<Digest> {
         if self.pushed != u64::from(self.blocks) {
@@ -136,7 +136,7 @@ pub fn sparse_map(size: u64, blocks: impl IntoIterator<Item = (u32, Digest)>) ->
     finish(&hasher)
 }
 
-/// Digest of a name to which hard links refer: of its path below the destination.
+/// Digest that identifies a name to which hard links refer, made of its path below the destination.
 #[must_use]
 pub fn first_name(path: &[u8]) -> Digest {
     static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("icdc 1 digest of a first name"));
@@ -186,7 +186,7 @@ pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option
     finish(&hasher)
 }
 
-/// Digest of a tree: of its items' digests in scan order.
+/// Digest of a tree: a hash over its items' digests in scan order.
 #[derive(Clone, Debug)]
 pub struct TreeHasher(Hasher);
 
@@ -197,7 +197,7 @@ impl TreeHasher {
         Self(Hasher::new_derive_key("icdc 1 digest of a tree"))
     }
 
-    /// Adds the next item, as given by [`item`].
+    /// Adds the digest of the next item, as given by [`item`].
     pub fn push(&mut self, item: &Digest) {
         self.0.update(item);
     }
@@ -215,6 +215,7 @@ impl Default for TreeHasher {
     }
 }
 
+/// Hashes a field of any length, preceded by its length.
 fn field(hasher: &mut Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
 }

@@ -22,19 +22,19 @@ pub const PREFIX_LENGTH: usize = 8;
 /// Reason for which a frame cannot be written or is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A frame without a message.
+    /// The frame has no message.
     #[error("the frame has no head; the other end does not speak icdc's protocol")]
     NoHead,
     /// The head would be, or claims to be, too long.
     #[error("the head of the frame has {length} bytes, more than the {MAX_HEAD} allowed")]
     HeadTooLong {
-        /// Its length in bytes.
+        /// Length of the head in bytes.
         length: usize,
     },
     /// The payload would be, or claims to be, too long.
     #[error("the payload of the frame has {length} bytes, more than the {MAX_PAYLOAD} allowed")]
     PayloadTooLong {
-        /// Its length in bytes.
+        /// Length of the payload in bytes.
         length: usize,
     },
     /// The head is not a message.
@@ -45,10 +45,10 @@ pub enum FrameError {
         "the head of the frame has {excess} bytes after its message; both ends must run compatible releases of icdc"
     )]
     Trailing {
-        /// Bytes left over.
+        /// Number of bytes after the message.
         excess: usize,
     },
-    /// The message breaks a rule.
+    /// The message breaks a rule of the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
 }
@@ -63,7 +63,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Reads a prefix.
+    /// Decodes the prefix of a frame.
     ///
     /// # Errors
     /// If one of the lengths is out of bounds.
@@ -126,8 +126,8 @@ pub fn decode_head(head: &[u8], payload_length: usize) -> Result<Message, FrameE
     Ok(message)
 }
 
-/// Bytes that an entry takes in the head of an [`Message::Entries`]; a sender fills messages up to
-/// [`MAX_HEAD`] less [`ENTRIES_OVERHEAD`] by it.
+/// Length in bytes of an entry in the head of an [`Message::Entries`]; a sender fills messages up
+/// to [`MAX_HEAD`] less [`ENTRIES_OVERHEAD`] by it.
 #[must_use]
 pub fn entry_length(entry: &Entry) -> usize {
     postcard::experimental::serialized_size(entry).expect("an entry in memory has a finite encoding")

@@ -5,16 +5,16 @@ use icdc_units::Span;
 /// Silence after which a TCP connection is given up. Ends that have nothing to send transmit
 /// keepalive messages several times within it.
 pub const DEAD_AFTER: Span = Span::from_secs(15);
-/// Size of a block: the unit of transfer, hashing, journal and Direct I/O. A power of two of BLAKE3
-/// chunks, so that every block is a subtree of the file's hash tree.
+/// Size of a block in bytes: the unit of transfer, hashing, journal and Direct I/O. A power of two
+/// of BLAKE3 chunks, so that every block is a subtree of the file's hash tree.
 pub const BLOCK_SIZE: usize = 4 << 20;
-/// Size of a part of a block, of which the last ones travel in parts.
+/// Size of a part of a block in bytes; the last blocks of a session travel in parts.
 pub const PART_SIZE: usize = 256 << 10;
-/// Largest head of a frame (a message without its payload).
+/// Largest head of a frame (a message without its payload), in bytes.
 pub const MAX_HEAD: usize = 1 << 20;
-/// Largest payload of a frame.
+/// Largest payload of a frame, in bytes.
 pub const MAX_PAYLOAD: usize = BLOCK_SIZE;
-/// Files up to this size travel packed.
+/// Largest file that travels in a pack, in bytes.
 pub const PACK_FILE_LIMIT: u64 = 256 << 10;
 /// Most files in one pack.
 pub const MAX_PACK_ITEMS: usize = 2048;
@@ -24,9 +24,9 @@ pub const MAX_ENTRIES: usize = 2048;
 pub const MAX_PENDING: usize = 32 << 10;
 /// Most bytes of paths and extended attributes of the entries that are pending.
 pub const MAX_PENDING_BYTES: usize = 256 << 20;
-/// Longest name of one component (`NAME_MAX`).
+/// Longest name of one path component, in bytes (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
-/// Longest target of a symbolic link and longest path (`PATH_MAX` less the NUL).
+/// Longest target of a symbolic link and longest path, in bytes (`PATH_MAX` less the NUL).
 pub const MAX_PATH: usize = 4095;
 /// Deepest nesting of directories. Each level down to the deepest keeps a descriptor and its path.
 pub const MAX_DEPTH: usize = 4096;
@@ -35,60 +35,60 @@ pub const MAX_LEVEL_PATHS: usize = 160 << 20;
 /// Most bytes of extended attributes of one entry.
 pub const MAX_XATTR_BYTES: usize = 128 << 10;
 /// Most files with several names whose further names travel as links in one run; those of others
-/// travel as files of their own. That is what a hash table of 2^20 slots holds.
+/// travel as files of their own. A hash table of 2^20 slots holds as many.
 pub const MAX_LINKED: usize = 900_000;
-/// Most bytes that a receiver keeps of their names, and of the paths of the directories that these
-/// are in.
+/// Most bytes that a receiver keeps of the names of such files, and of the paths of the directories
+/// that these are in.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most data ranges in one block; closer ones are joined.
 pub const MAX_RANGES: usize = 256;
-/// Chaining values in one `Held`.
+/// Most chaining values in one `Held` message.
 pub const MAX_HELD: usize = 16 << 10;
-/// Largest file: block numbers are 32 bits and offsets must fit `off_t`.
+/// Largest file in bytes: block numbers are 32 bits and offsets must fit `off_t`.
 pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * (BLOCK_SIZE as u64);
 /// Most sources of one run: what 2 MiB of arguments can name, the most of a process by default, at
 /// 16 bytes each.
 pub const MAX_SOURCES: usize = 128 << 10;
 /// Most bytes of the paths of sources that are asked of a far end, which travel in one head.
 pub const MAX_ASKED_BYTES: usize = MAX_HEAD - (64 << 10);
-/// Longest message text.
+/// Longest text for people in a message, in bytes.
 pub const MAX_TEXT: usize = 4096;
-/// Most zeros in holes (bytes) that are hashed for the sake of the standard digest.
+/// Most bytes of zeros in holes that are hashed for the sake of the standard digest.
 pub const MAX_HASHED_HOLES: u64 = 16 << 30;
-/// Most patterns of names to leave out.
+/// Most patterns of names to exclude.
 pub const MAX_EXCLUDES: usize = 4096;
 /// Most connections of one run.
 pub const MAX_STREAMS: u8 = 64;
-/// Longest name of a congestion control (the kernel's `TCP_CA_NAME_MAX` less the NUL).
+/// Longest name of a congestion control, in bytes (the kernel's `TCP_CA_NAME_MAX` less the NUL).
 pub const MAX_CONGESTION_NAME: usize = 15;
-/// Most addresses of a starting end.
+/// Most addresses that a starting end may name.
 pub const MAX_ADDRESSES: usize = 16;
-/// Longest host name or address.
+/// Longest host name or address, in bytes.
 pub const MAX_HOST: usize = 255;
 /// Largest ring that an end may ask of another, in bytes.
 pub const MAX_RING_BYTES: u64 = 64 << 30;
-/// Least that is sent without a disk, in bytes: smaller files are written whole.
+/// Least length of a copy without disks, in bytes: smaller files are written whole.
 pub const MIN_DISKLESS_BYTES: u64 = BLOCK_SIZE as u64;
-/// Most that is sent without a disk, in bytes: ten minutes at 100 Gbit/s.
+/// Greatest length of a copy without disks, in bytes: ten minutes at 100 Gbit/s.
 pub const MAX_DISKLESS_BYTES: u64 = 8 << 40;
 /// Most stages in the report of time by stage.
 pub const MAX_STAGES: usize = 64;
-/// Most items that a run's journal gives back.
+/// Most published items that are read back from a run's journal.
 pub const MAX_REMEMBERED: usize = 1_000_000;
-/// Most bytes of directory paths that a run's journal gives back.
+/// Most bytes of directory paths that are read back from a run's journal.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
 /// Most paths in a notice.
 pub const MAX_NOTICED: usize = 3;
-/// Longest path of an item in messages for people: a source and a thousand of the longest names
-/// beneath it.
+/// Longest path of an item in messages for people, in bytes: a source and a thousand of the longest
+/// names beneath it.
 pub const MAX_SHOWN_PATH: usize = MAX_PATH + 1024 * (1 + MAX_NAME);
 /// Longest measurement, in nanoseconds: a day.
 pub const MAX_MEASURE_NANOS: u64 = 86_400 * 1_000_000_000;
-/// Largest socket buffer that a measurement may ask for.
+/// Largest socket buffer that a measurement may ask for, in bytes.
 pub const MAX_WINDOW: u64 = 1 << 30;
-/// Most samples of a sender in one message.
+/// Most samples in one message of a measurement's sender.
 pub const MAX_SAMPLES: usize = 4096;
-/// Most milliseconds whose arrivals are kept: 70 minutes.
+/// Most milliseconds for which a measurement keeps the arrivals: 70 minutes.
 pub const MAX_BINS: usize = 4 << 20;
 /// Most milliseconds of arrivals in one message.
 pub const MAX_ARRIVALS: usize = 64 << 10;

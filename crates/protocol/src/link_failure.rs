@@ -2,13 +2,13 @@
 
 use crate::message::Refusal;
 
-/// Why a link carries no more.
+/// Reason for which a link carries no more, as far as it matters to the session over it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkFailure {
     /// The connection is gone, for this reason; another one may do.
     Cut(String),
-    /// The other end does not accept this one.
+    /// The other end does not accept this connection.
     Refused(Refusal),
-    /// The other end sent what the protocol does not allow.
+    /// The other end sent something that the protocol does not allow.
     Protocol(String),
 }

@@ -25,7 +25,7 @@ use crate::limits::{
 };
 use crate::ports::Ports;
 
-/// Token of one data connection, transmitted over the control link.
+/// Secret token of one data connection, transmitted over the control link.
 pub type Token = [u8; 32];
 
 /// First bytes of a data connection, which prove that its maker has the control link.
@@ -38,29 +38,31 @@ pub fn proof(token: &Token) -> Proof {
     *blake3::hash(token).as_bytes()
 }
 
-/// Begins a data connection to the port of the control link: nothing in TLS does.
+/// First bytes of a data connection to the port of the control link; no TLS connection begins so.
 pub const DATA_MAGIC: [u8; 5] = *b"icdcm";
 
-/// Bytes of its beginning: magic, proof, length of the run-up.
+/// Length of a data connection's opening in bytes: magic, proof, length of the run-up.
 pub const DATA_OPENING: usize = DATA_MAGIC.len() + size_of::<Proof>() + 2;
 
 /// Parameters of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasureRequest {
-    /// The far end sends, instead of the near one.
+    /// Whether the far end sends, instead of the near one.
     pub reverse: bool,
-    /// End this long after the first byte has arrived, in nanoseconds.
+    /// Duration in nanoseconds from the arrival of the first byte, after which the measurement
+    /// ends.
     pub nanos: u64,
-    /// End after this many bytes, over all connections together.
+    /// Number of bytes, over all connections together, after which the measurement ends; `None` for
+    /// no limit.
     pub bytes: Option<ByteCount>,
     /// Number of data connections.
     pub streams: u8,
-    /// Ceiling of the pacing rates of all connections together.
+    /// Ceiling of the pacing rates of all connections together; `None` for no ceiling.
     pub rate: Option<Rate>,
     /// Congestion control by its kernel name; `None` for the best that the sending end can have.
     pub congestion: Option<String>,
-    /// Send buffers of the sender and receive buffers of the receiver; `None` for the kernel's
-    /// autotuning.
+    /// Size of the sender's send buffers and the receiver's receive buffers; `None` for the
+    /// kernel's autotuning.
     pub window: Option<ByteCount>,
     /// Additional ports for the far end to listen on, where a connection has its buffers and its
     /// congestion control from the beginning. `None`: the port of the control link is enough.
@@ -72,9 +74,10 @@ pub struct MeasureRequest {
 pub enum ControlMessage {
     /// The far end expects the data connections.
     Ready {
-        /// Port of its own for data connections, besides that of the control link; 0 for none.
+        /// The far end's own port for data connections, besides that of the control link; 0 for
+        /// none.
         port: u16,
-        /// One per connection.
+        /// Tokens of the data connections, one for each.
         tokens: Vec<Token>,
     },
     /// The receiver is ready for the data.
@@ -83,52 +86,52 @@ pub enum ControlMessage {
     Samples(Vec<Sample>),
     /// The receiver has stopped counting.
     Received(Received),
-    /// Bytes that arrived in each millisecond, in order, after `Received`.
+    /// Numbers of bytes that arrived in each millisecond, in order, after `Received`.
     Arrivals(Vec<u32>),
     /// The far sender has stopped; nothing follows.
     Sent(Sent),
 }
 
-/// State of one sending connection.
+/// TCP statistics of one sending connection at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Number of the connection, from 0.
     pub stream: u8,
     /// Time since the sender began, in nanoseconds.
     pub at_nanos: u64,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time in nanoseconds.
     pub rtt_nanos: u64,
-    /// Smallest round-trip time; 0 before the first.
+    /// Smallest round-trip time in nanoseconds; 0 before the first.
     pub min_rtt_nanos: u64,
     /// Congestion window in bytes.
     pub cwnd_bytes: u64,
-    /// Rate at which segments leave; `u64::MAX` if not paced.
+    /// Pacing rate in bits per second; `u64::MAX` if not paced.
     pub pacing_rate_bps: u64,
-    /// Rate at which data was last delivered.
+    /// Rate at which data was last delivered, in bits per second.
     pub delivery_rate_bps: u64,
-    /// Segments retransmitted since the start.
+    /// Number of segments retransmitted since the start.
     pub retransmitted_segments: u64,
-    /// Bytes that the receiver has acknowledged.
+    /// Number of bytes that the receiver has acknowledged.
     pub bytes_acked: u64,
 }
 
 /// Results of the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
-    /// Bytes of data.
+    /// Number of bytes of data received.
     pub bytes: u64,
-    /// From the first byte to the end of the measurement, in nanoseconds.
+    /// Time from the first byte to the end of the measurement, in nanoseconds.
     pub nanos: u64,
-    /// The arrivals are those of packets at the device; else the times at which data was read from
-    /// the sockets.
+    /// Whether the arrivals are those of packets at the device; otherwise they are the times at
+    /// which data was read from the sockets.
     pub packets: bool,
     /// Number of milliseconds with arrivals that are reported.
     pub bins: u32,
-    /// Receive buffers that the kernel granted, where they were asked for.
+    /// Size of the receive buffers that the kernel granted, where one was asked for, in bytes.
     pub window: u64,
     /// Errors of the measurement, which make the numbers incomplete.
     pub errors: Vec<String>,
-    /// Remarks about the numbers.
+    /// Remarks about the numbers, for the user.
     pub notices: Vec<String>,
 }
 
@@ -137,30 +140,32 @@ pub struct Received {
 pub struct Sent {
     /// Congestion control in use.
     pub congestion: String,
-    /// Largest segment in bytes of data.
+    /// Maximum segment size: most bytes of data in one segment.
     pub mss: u64,
-    /// Send buffers that the kernel granted, where they were asked for.
+    /// Size of the send buffers that the kernel granted, where one was asked for, in bytes.
     pub window: u64,
-    /// Segments retransmitted, by all connections.
+    /// Number of segments retransmitted by all connections.
     pub retransmitted_segments: u64,
-    /// Smallest round-trip time of any connection; 0 if there was none.
+    /// Smallest round-trip time of any connection in nanoseconds; 0 if there was none.
     pub min_rtt_nanos: u64,
-    /// Time that the connections were open, summed over them, in nanoseconds.
+    /// Time for which the connections were open, summed over them, in nanoseconds.
     pub open_nanos: u64,
-    /// The part of it with data to send.
+    /// The part of `open_nanos` with data to send, in nanoseconds.
     pub busy_nanos: u64,
-    /// The part of `busy_nanos` in which the receive window was full.
+    /// The part of `busy_nanos` in which the receive window was full, in nanoseconds.
     pub receive_window_nanos: u64,
-    /// The part of `busy_nanos` in which the send buffer was too small.
+    /// The part of `busy_nanos` in which the send buffer was too small, in nanoseconds.
     pub send_buffer_nanos: u64,
-    /// Errors of the measurement.
+    /// Errors of the measurement, for the user.
     pub errors: Vec<String>,
-    /// Remarks about the numbers.
+    /// Remarks about the numbers, for the user.
     pub notices: Vec<String>,
 }
 
+/// Success, or the rule that is broken.
 type Checked = Result<(), &'static str>;
 
+/// Checks a request for a measurement.
 pub(crate) fn check_order(order: &MeasureRequest) -> Checked {
     require((1..=MAX_STREAMS).contains(&order.streams), "no connection, or too many")?;
     require((1..=MAX_MEASURE_NANOS).contains(&order.nanos), "a time out of bounds")?;
@@ -172,6 +177,7 @@ pub(crate) fn check_order(order: &MeasureRequest) -> Checked {
     asked_congestion(order.congestion.as_deref())
 }
 
+/// Checks a message over the control link of a measurement.
 pub(crate) fn check_control(message: &ControlMessage) -> Checked {
     match message {
         ControlMessage::Ready { tokens, .. } => {
@@ -196,16 +202,18 @@ pub(crate) fn check_control(message: &ControlMessage) -> Checked {
     }
 }
 
-/// A ceiling below which nothing can be sent.
+/// Checks a ceiling on the rate: with one of zero nothing could be sent.
 pub(crate) fn ceiling(rate: Option<Rate>) -> Checked {
     require(rate != Some(Rate::ZERO), "a rate of nothing")
 }
 
+/// Checks the name of a congestion control that is asked for, if there is one.
 pub(crate) fn asked_congestion(name: Option<&str>) -> Checked {
     require(name != Some(""), "a congestion control without a name")?;
     congestion(name.unwrap_or_default())
 }
 
+/// Checks that a text can be the kernel's name of a congestion control; empty is allowed.
 pub(crate) fn congestion(name: &str) -> Checked {
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     require(

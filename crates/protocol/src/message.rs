@@ -35,7 +35,7 @@ pub type TransferId = [u8; 16];
 /// Number of an entry, counted from 0 in the order in which the sender announces entries.
 pub type EntryId = u32;
 
-/// Everything that travels as the head of a frame.
+/// A message between the two ends: everything that travels as the head of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// First message of the connecting end.
@@ -57,7 +57,7 @@ pub enum Message {
     FileEnd(FileEnd),
     /// All children of a directory have been announced.
     DirEnd {
-        /// The directory.
+        /// Id of the directory.
         id: EntryId,
     },
     /// Something that was found but cannot be announced as an entry.
@@ -78,28 +78,28 @@ pub enum Message {
     Wants(Wants),
     /// A block that was held does not match the journal: transmit it.
     Resend {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
         /// The block's number in the file.
         index: u32,
     },
-    /// Items that are published under their final names, or failed.
+    /// Outcomes of items that are published under their final names, or failed.
     Done(Vec<Done>),
-    /// State of the receiver, several times a second; also its keepalive.
+    /// State of the receiver, sent several times a second; also its keepalive.
     Feedback(Feedback),
 
     /// Keepalive of a sender that has nothing else to send.
     Ping,
     /// The user asked to stop; the receiver makes durable what it has and answers likewise.
     Interrupt,
-    /// The session fails.
+    /// The session fails for this reason.
     Abort(Refusal),
 
     /// Task for a started far side, over its standard streams.
     Bootstrap(Bootstrap),
     /// Answer to `Bootstrap`: the port to connect to.
     Listening(Listening),
-    /// An event of a transfer that this end drives for another: a JSON object.
+    /// An event of a transfer that this end drives for another, as a JSON object.
     Relay(Vec<u8>),
     /// A message between the two ends of a measurement.
     Measure(measure::ControlMessage),
@@ -112,28 +112,28 @@ pub enum Message {
     /// once for each, on the first connection; a receiver also after the sender has, whether or not
     /// it knows the connection. The sender retransmits what did not arrive.
     Left {
-        /// Its number, see [`Job::Join`].
+        /// Number of the connection, see [`Job::Join`].
         connection: u8,
-        /// Data frames (`Block`, `Part`, `Pack`, `FileEnd`) that the sender handed to it, or that
-        /// arrived over it at the receiver.
+        /// Number of data frames (`Block`, `Part`, `Pack`, `FileEnd`) that the sender handed to the
+        /// connection, or that arrived over it at the receiver.
         frames: u64,
     },
 
     /// To a started far side over its standard streams, as long as it serves: connect to the
     /// starting end. From one that drives to the starting end: have the other one connect to it.
     ConnectBack(ConnectBack),
-    /// Answer to `ConnectBack`, if that cannot be done.
+    /// Answer to `ConnectBack` if the connection cannot be made.
     NotConnected {
         /// Number of the connection.
         number: u32,
-        /// The reason.
+        /// The reason, as a sentence for the user.
         reason: String,
     },
 
-    /// From a sender that the other end has connected to: number of connections that the path
-    /// needs. The receiver makes them unless its user has set a number.
+    /// Number of connections that the path needs, from a sender that the other end has connected
+    /// to. The receiver makes them unless its user has set a number.
     Connections {
-        /// Number of connections.
+        /// Number of connections that the path needs.
         wanted: u8,
     },
 
@@ -147,10 +147,10 @@ pub enum Message {
     /// Sources ahead of those in a [`Begin`](Self::Begin) that has no room for all.
     Sources(Vec<Source>),
 
-    /// Behind [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`]: the rate
-    /// above which this end lets no session of the key go.
+    /// Limit on the rate of this session, by its key at this end. Follows
+    /// [`Accepted`](Self::Accepted), to an end that has [`Features::MAX_RATE`].
     MaxRate {
-        /// Not zero.
+        /// The rate in bytes per second, not zero.
         bytes_per_second: u64,
     },
 
@@ -164,13 +164,14 @@ pub enum Message {
 }
 
 impl Message {
-    /// Whether it may travel over any connection of a session and counts in [`Message::Left`].
+    /// Whether the message may travel over any connection of a session and counts in
+    /// [`Message::Left`].
     #[must_use]
     pub fn is_data(&self) -> bool {
         matches!(self, Self::Block(_) | Self::Part(_) | Self::Pack(_) | Self::FileEnd(_))
     }
 
-    /// Name of its kind, for people.
+    /// Name of the message's variant, for people.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -216,36 +217,37 @@ impl Message {
     }
 }
 
-/// Congestion control of the sending end.
+/// Congestion control that the sending end uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Congestion {
-    /// The kernel's name of it.
+    /// Name of the congestion control in the kernel.
     pub name: String,
-    /// Reason for which it is not the one that was requested; empty if it is.
+    /// Reason for which it is not the requested congestion control; empty if it is.
     pub instead: String,
 }
 
-/// Opening of the sender.
+/// First message of the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// Names the pair (source host, source paths), so that an interrupted run is known again.
+    /// Digest that identifies source host and source paths, so that an interrupted run is
+    /// recognized.
     pub job: Digest,
-    /// One per source, in the order of the command line.
+    /// The sources, in the order of the command line.
     pub sources: Vec<Source>,
 }
 
 /// One source as the receiver needs to know it to place it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Last component of the path.
+    /// Last component of the source's path.
     pub name: Vec<u8>,
-    /// Its kind.
+    /// Kind of the source.
     pub kind: SourceKind,
-    /// Identity that is unique on the running kernel, where it is known.
+    /// Identity of the source that is unique on the running kernel; `None` where it is not known.
     pub identity: Option<Identity>,
 }
 
-/// Identity of a file or directory to ends on the same running kernel; nothing to others.
+/// Identity of a file or directory to ends on the same running kernel; it means nothing to others.
 pub type Identity = [u8; 16];
 
 /// Kind of a source.
@@ -262,23 +264,23 @@ pub enum SourceKind {
 /// Parent of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Parent {
-    /// None: it is the source of this number itself.
+    /// The entry has no parent: it is the source of this number itself.
     Source(u32),
-    /// In the directory with this id.
+    /// The entry is in the directory with this id.
     Directory(EntryId),
 }
 
 /// A file, directory or link as announced by the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Consecutive number.
+    /// Number of the entry; numbers are consecutive.
     pub id: EntryId,
-    /// Its parent.
+    /// Parent of the entry.
     pub parent: Parent,
-    /// One component: any bytes but `/` and NUL; not empty, `.` or `..`. Empty for
-    /// `Parent::Source`.
+    /// Name of the entry, one path component: any bytes but `/` and NUL; not empty, `.` or `..`.
+    /// Empty for `Parent::Source`.
     pub name: Vec<u8>,
-    /// Its type, with the fields of that type.
+    /// Type of the entry, with the fields of that type.
     pub kind: EntryKind,
     /// Permission bits (lower 12 bits).
     pub mode: u16,
@@ -286,9 +288,9 @@ pub struct Entry {
     pub mtime_seconds: i64,
     /// Modification time: nanoseconds, below 1e9.
     pub mtime_nanos: u32,
-    /// Numeric owner and group, when carried.
+    /// Numeric owner and group; `None` if they are not carried.
     pub owner: Option<(u32, u32)>,
-    /// Extended attributes (name, value), when carried.
+    /// Extended attributes (name, value); empty if they are not carried.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -299,11 +301,12 @@ pub enum EntryKind {
     File {
         /// Length in bytes.
         size: u64,
-        /// Names this state of the source file: device, inode, size, mtime and ctime, hashed.
+        /// Hash that identifies this state of the source file: device, inode, size, mtime and
+        /// ctime.
         version: [u8; 16],
-        /// The file has holes worth keeping.
+        /// Whether the file has holes worth keeping.
         sparse: bool,
-        /// The file has further names; `HardLink` entries may refer to it.
+        /// Whether the file has further names; `HardLink` entries may refer to it.
         linked: bool,
     },
     /// A directory; its children follow, then `DirEnd`.
@@ -313,15 +316,16 @@ pub enum EntryKind {
         /// Target of the link, uninterpreted.
         target: Vec<u8>,
     },
-    /// A further name of a file announced before.
+    /// A hard link: a further name of a file announced before.
     HardLink {
-        /// The file.
+        /// Id of the entry with the file's first name.
         to: EntryId,
         /// Length of the file in bytes.
         size: u64,
-        /// As [`File::version`](Self::File::version), if it has to be a file of its own.
+        /// State of the source as in [`File::version`](Self::File::version), if it has to become a
+        /// file of its own.
         version: [u8; 16],
-        /// The file has holes worth keeping.
+        /// Whether the file has holes worth keeping.
         sparse: bool,
     },
 }
@@ -329,7 +333,7 @@ pub enum EntryKind {
 /// Head of a block. The payload is the data of `ranges`; the gaps between them are zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockHeader {
-    /// The file.
+    /// Id of the file.
     pub id: EntryId,
     /// Block number: the block starts at `index * BLOCK_SIZE`.
     pub index: u32,
@@ -342,7 +346,7 @@ pub struct BlockHeader {
 /// Head of a part of a block without holes. The payload is the data of [`Part::range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The file.
+    /// Id of the file.
     pub id: EntryId,
     /// Number of the block.
     pub index: u32,
@@ -366,11 +370,11 @@ impl Part {
 /// One small file in a pack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackItem {
-    /// The file.
+    /// Id of the file.
     pub id: EntryId,
-    /// Its length, equal to the announced size.
+    /// Length of the file in bytes, equal to the announced size.
     pub length: u32,
-    /// Its BLAKE3 digest.
+    /// BLAKE3 digest of the file.
     pub digest: Digest,
 }
 
@@ -379,89 +383,91 @@ pub struct PackItem {
 pub struct Problem {
     /// Path, as the sender shows it.
     pub path: Vec<u8>,
-    /// The reason.
+    /// The reason, as a sentence for the user.
     pub reason: String,
-    /// It counts as an error (unreadable, a device node, …); otherwise it is left out on purpose.
+    /// Whether it counts as an error (unreadable, a device node, …); otherwise it is left out on
+    /// purpose.
     pub error: bool,
 }
 
 /// Totals of the scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Entries of any kind.
+    /// Number of entries of any kind.
     pub entries: u64,
-    /// Regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// Sum of their sizes.
+    /// Sum of the regular files' sizes, in bytes.
     pub bytes: u64,
-    /// The scan is complete.
+    /// Whether the scan is complete.
     pub complete: bool,
 }
 
-/// Last word of the sender.
+/// Last message of the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodbye {
     /// Digest over names, metadata and file digests of all items, in scan order.
     pub tree: Digest,
-    /// Payload bytes sent in this session.
+    /// Number of payload bytes sent in this session.
     pub bytes_sent: u64,
-    /// TCP segments retransmitted in this session.
+    /// Number of TCP segments retransmitted in this session.
     pub retransmitted_segments: u64,
-    /// Items that failed at the sender.
+    /// Number of items that failed at the sender.
     pub failed: u64,
-    /// Time of the sender by stage, in nanoseconds.
+    /// Time of the sender by stage: name of the stage, and nanoseconds.
     pub limited_by: Vec<(String, u64)>,
 }
 
-/// Opening of the receiver.
+/// First message of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// An earlier run of the same job was interrupted here and is continued.
+    /// Whether an earlier run of the same job was interrupted here and is continued.
     pub resuming: bool,
     /// Size of the receiver's ring in blocks.
     pub ring_blocks: u32,
 }
 
-/// Blocks of a file that the receiver already has, in runs.
+/// A run of consecutive blocks of a file that the receiver already has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The file.
+    /// Id of the file.
     pub id: EntryId,
-    /// Number of the first block.
+    /// Number of the first block of the run.
     pub first: u32,
-    /// Chaining values of `first`, `first + 1`, …
+    /// Chaining values of the blocks `first`, `first + 1`, …
     pub values: Vec<Digest>,
 }
 
-/// Answers to announced entries.
+/// Answers of the receiver to announced entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wants {
     /// Id of the entry that `answers[0]` is about.
     pub first: EntryId,
-    /// One per entry.
+    /// Answers for consecutive entries, one for each.
     pub answers: Vec<Want>,
 }
 
 /// Request of the receiver for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
-    /// All of it (for a directory or link: it will be made, nothing to send).
+    /// All of it is wanted (for a directory or link: it will be made, nothing to send).
     All,
-    /// Only the blocks that no `Held` named.
+    /// Only the blocks that no `Held` named are wanted.
     Rest,
-    /// Nothing: it is published with this digest, by this run or compared just now.
+    /// Nothing is wanted: it is published with this digest, by this run or compared just now.
     Have(FileDigest),
-    /// Nothing: an earlier run published it with this digest; not read since, but its size and time
-    /// are right.
+    /// Nothing is wanted: an earlier run published it with this digest; it was not read since, but
+    /// its size and time are right.
     TakenOver(FileDigest),
-    /// Nothing: equal size and time, and the user asked to [skip](Existing::SkipEqual) such files.
+    /// Nothing is wanted: equal size and time, and the user asked to [skip](Existing::SkipEqual)
+    /// such files.
     Skip,
-    /// Nothing: it failed; `Done` has the reason.
+    /// Nothing is wanted: it failed; `Done` has the reason.
     Failed,
-    /// All of a hard link for which [`All`](Self::All) was answered before: it cannot be made, and
-    /// becomes a file of its own.
+    /// The contents of a hard link are wanted for which [`All`](Self::All) was answered before: the
+    /// link cannot be made, and becomes a file of its own.
     Contents,
-    /// Nothing: the existing file was modified later, and the user asked to
+    /// Nothing is wanted: the existing file was modified later, and the user asked to
     /// [keep](Existing::Update) such files.
     Keep,
 }
@@ -469,13 +475,13 @@ pub enum Want {
 /// State of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
-    /// Payload bytes received in this session.
+    /// Number of payload bytes received in this session.
     pub received: u64,
-    /// Bytes that would survive a power cut.
+    /// Number of bytes received that are durable: they would survive a power cut.
     pub durable: u64,
-    /// Blocks of the ring that are complete and wait for the disk.
+    /// Number of blocks in the ring that are complete and wait for the disk.
     pub ring_used: u32,
-    /// Blocks of the ring.
+    /// Size of the ring in blocks.
     pub ring_blocks: u32,
     /// Mean rate at which the disk took data over its last two seconds of work, in bytes per
     /// second; `None` while it is unknown.
@@ -485,14 +491,14 @@ pub struct Feedback {
 /// Refusal of a request or of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Kind, which determines the exit code and the client's next step.
+    /// Kind of the refusal, which determines the exit code and the client's next step.
     pub kind: RefusalKind,
     /// Sentence for the user: what, where and what to do.
     pub reason: String,
 }
 
 impl Refusal {
-    /// A refusal of this kind, with the words for it.
+    /// A refusal of this kind, with its reason.
     pub fn new(kind: RefusalKind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into() }
     }
@@ -501,18 +507,18 @@ impl Refusal {
 /// Kinds of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalKind {
-    /// The key does not have this right.
+    /// The key does not have the right to do this.
     NotAllowed,
-    /// The path is no good (missing source, destination not a directory, …).
+    /// The path cannot be used (missing source, destination not a directory, …).
     Path,
     /// The other end broke the protocol.
     Protocol,
     /// This end is stopping or overloaded.
     Busy,
-    /// Interrupted by the user of the other end.
+    /// The user of the other end has stopped the run.
     Interrupted,
-    /// A local failure (memory, disk, …).
+    /// A local failure at this end (memory, disk, …).
     Internal,
-    /// Another process writes it already, and its end was not to be waited for.
+    /// Another process writes the destination already, and its end was not to be waited for.
     Running,
 }

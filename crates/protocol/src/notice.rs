@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of items of one session that met something, and the first ones. A later one of the same
-/// kind replaces an earlier one.
+/// Number of items of one session that met the same event, and the first of them. A later notice of
+/// the same kind replaces an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// The event that they have in common.
+    /// The event that the items have in common.
     pub kind: NoticeKind,
-    /// Number of items, at least as many as are named.
+    /// Number of items that met the event, at least as many as are named.
     pub count: u64,
-    /// Paths of the first ones, as the sending end of this message shows them.
+    /// Paths of the first of these items, as the sending end of this message shows them.
     pub first: Vec<Vec<u8>>,
 }
 
@@ -18,18 +18,18 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeKind {
-    /// The receiver's file system keeps another modification time than it was given.
+    /// The receiver's file system stores another modification time than it was given.
     TimeNotKept,
-    /// A further name became a file of its own: another file has the first name by now.
+    /// A hard link became a file of its own: another file has the first name by now.
     FirstNameReplaced,
-    /// A further name became a file of its own: a newer file has the first name, and stays.
+    /// A hard link became a file of its own: a newer file has the first name, and stays.
     FirstNameNewer,
-    /// A further name became a file of its own: the receiver's system does not make the hard link.
+    /// A hard link became a file of its own: the receiver's system does not make the link.
     LinkRefused,
-    /// Extended attributes were left out that are not carried.
+    /// Extended attributes that are not carried were left out.
     AttributesLeftOut,
     /// The receiver's file system does not let a mode be set.
     ModeNotKept,
-    /// An earlier run has published it, and it was altered since: it is replaced.
+    /// An earlier run has published the item, and it was altered since: it is replaced.
     Altered,
 }

@@ -7,9 +7,9 @@ use crate::message::{Digest, EntryId};
 /// End of a file that travelled as blocks, or of any item that the sender gives up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEnd {
-    /// The item.
+    /// Id of the item.
     pub id: EntryId,
-    /// Number of blocks sent for it in this session, besides those sent for a `Resend`.
+    /// Number of blocks sent for the item in this session, besides those sent for a `Resend`.
     pub blocks: u32,
     /// Digest of the file, or the reason for which it cannot be delivered.
     pub outcome: Result<FileDigest, GivenUp>,
@@ -18,10 +18,10 @@ pub struct FileEnd {
 /// Reason for which the sender gives an item up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
-    /// Sentence for the user.
+    /// The reason, as a sentence for the user.
     pub reason: String,
-    /// The source still has the version that was announced, and only could not be read: a later run
-    /// can use the data that has arrived.
+    /// Whether the source still has the version that was announced, and only could not be read: a
+    /// later run can then use the data that has arrived.
     pub same_version: bool,
 }
 
@@ -30,14 +30,15 @@ pub struct GivenUp {
 pub enum FileDigest {
     /// BLAKE3 of the contents, as `b3sum` prints it.
     Blake3(Digest),
-    /// Digest of size and data blocks, for sparse files whose zeros would take too long to hash.
+    /// Digest of the size and the data blocks, for sparse files whose zeros would take too long to
+    /// hash.
     SparseMap(Digest),
 }
 
-/// Fate of one item.
+/// Final outcome of one item at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// The item.
+    /// Id of the item.
     pub id: EntryId,
     /// Digest of the published file (`None` for anything but a regular file), or the error.
     pub outcome: Result<Option<FileDigest>, String>,

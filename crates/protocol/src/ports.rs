@@ -4,19 +4,19 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-/// Range of ports of which one is to be listened on. Encoded as the lowest and the highest; two
-/// zeros are any port.
+/// Range of TCP ports of which one is to be listened on. Encoded as the lowest and the highest; two
+/// zeros stand for any port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u16, u16)", into = "(u16, u16)")]
 pub enum Ports {
-    /// Any that the system chooses.
+    /// Any port that the system chooses.
     #[default]
     Any,
-    /// The first free one of a range.
+    /// The first free port of a range.
     Range {
-        /// The lowest; not 0.
+        /// The lowest port; not 0.
         low: u16,
-        /// The highest, included.
+        /// The highest port, included.
         high: u16,
     },
 }
@@ -37,7 +37,7 @@ impl From<Ports> for (u16, u16) {
 }
 
 impl Ports {
-    /// The range, if there is one.
+    /// The range of ports; `None` for any port.
     #[must_use]
     pub fn range(self) -> Option<RangeInclusive<u16>> {
         match self {
@@ -46,7 +46,7 @@ impl Ports {
         }
     }
 
-    /// Whether the range is not empty and does not contain 0.
+    /// Whether the range is not empty and does not contain 0, or any port is allowed.
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.range().is_none_or(|range| *range.start() > 0 && !range.is_empty())

@@ -9,19 +9,20 @@ use crate::ports::Ports;
 use crate::running::IfRunning;
 use crate::version::Features;
 
-/// Work that the connecting end asks for.
+/// Work that the connecting end asks for, with the run that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The run that this connection belongs to; a newer connection with the same id ends the older.
+    /// Id of the run that this connection belongs to; a newer connection with the same id ends the
+    /// older.
     pub transfer: TransferId,
     /// Features of the connecting end.
     pub features: Features,
-    /// Kind of work.
+    /// Work that is asked for.
     pub job: Job,
 }
 
 impl Request {
-    /// A request of this release.
+    /// A request with the features of this release.
     #[must_use]
     pub fn new(transfer: TransferId, job: impl Into<Job>) -> Self {
         Self { transfer, features: Features::OURS, job: job.into() }
@@ -40,32 +41,32 @@ pub enum Job {
     },
     /// Let the holder of `key` run `job` once, within the rights of the asking key.
     Admit {
-        /// Ed25519 public key made for this transfer.
+        /// Ed25519 public key of the holder, made for this transfer.
         key: [u8; 32],
-        /// The only job allowed, besides joining its session.
+        /// The only job that the key is allowed, besides joining its session.
         job: Box<Transfer>,
     },
     /// Connect to another far end and send it `sources`; events are returned as `Relay`.
     Drive(Box<Drive>),
     /// Give the public key that this end will use for a `Drive` with this transfer id.
     DriveKey,
-    /// Send or receive zeros and report how they travel.
+    /// Send or receive zeros and report throughput and TCP statistics.
     Measure(measure::MeasureRequest),
 }
 
 /// Files to be sent or received over the connection that asks for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transfer {
-    /// Receive into `destination`.
+    /// Receive files into `destination`.
     Receive {
         /// Path as the user wrote it, relative to the root that the key is confined to.
         destination: Vec<u8>,
         /// Options of the receiving end.
         options: ReceiveOptions,
     },
-    /// Send `sources`.
+    /// Send the files of `sources`.
     Send {
-        /// Paths as the user wrote them.
+        /// Paths of the sources as the user wrote them.
         sources: Vec<Vec<u8>>,
         /// Options of the sending end.
         options: SendOptions,
@@ -79,7 +80,7 @@ impl From<Transfer> for Job {
 }
 
 impl Transfer {
-    /// The part of a copy without disks that it is, if it is one.
+    /// The data that is copied, if this transfer is a copy without disks; otherwise `None`.
     #[must_use]
     pub fn diskless(&self) -> Option<Diskless> {
         match self {
@@ -89,12 +90,12 @@ impl Transfer {
     }
 }
 
-/// The route between two far ends.
+/// Which of two far ends connects to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriveRoute {
     /// The driving end connects to the other, or, if that does not work, the other to it.
     Auto,
-    /// The driving end connects to the other.
+    /// The driving end connects to the other, and nothing else is tried.
     Direct,
     /// The other connects to the driving end, which asks for it by `ConnectBack`; the starting end
     /// passes that on.
@@ -104,21 +105,21 @@ pub enum DriveRoute {
 /// Work order for a far end that pushes to another far end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drive {
-    /// Host that listens.
+    /// Host name or address of the far end that listens.
     pub host: String,
-    /// Its port.
+    /// TCP port on which that far end listens, not 0.
     pub port: u16,
-    /// Its Ed25519 public key.
+    /// Ed25519 public key of that far end.
     pub key: [u8; 32],
-    /// Paths that are sent.
+    /// Paths of the files that are sent.
     pub sources: Vec<Vec<u8>>,
-    /// Route of the connections between the far ends.
+    /// Route of the connections between the far ends: which one connects to the other.
     pub route: DriveRoute,
-    /// Ports to listen on for the other far end.
+    /// Ports on which to listen for the other far end.
     pub ports: Ports,
     /// Options of the sending end.
     pub send: SendOptions,
-    /// Destination on the listening host.
+    /// Path of the destination on the listening host.
     pub destination: Vec<u8>,
     /// Options of the receiving end.
     pub receive: ReceiveOptions,
@@ -127,72 +128,73 @@ pub struct Drive {
 /// Options of the sending end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
-    /// Shell patterns of names and paths to leave out.
+    /// Shell patterns of names and paths to exclude.
     pub exclude: Vec<String>,
     /// Metadata that is carried besides the data.
     pub preserve: Preserve,
-    /// Ceiling of the rate.
+    /// Ceiling of the send rate; `None` for no ceiling.
     pub rate: Option<Rate>,
     /// Congestion control by its kernel name; `None` for the best that the sending end can have.
     pub congestion: Option<String>,
     /// Number of TCP connections, from 1; `None` for as many as the path needs.
     pub streams: Option<u8>,
-    /// Only report what would be sent.
+    /// Whether this is a dry run: what would be sent is only reported.
     pub dry_run: bool,
-    /// Read through the page cache instead of by Direct I/O.
+    /// Whether to read through the page cache instead of by Direct I/O.
     pub buffered: bool,
-    /// Send zeros that no disk is read for.
+    /// Data to send as zeros that are read from no disk; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
 }
 
 /// Options of the receiving end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveOptions {
-    /// Read every file back from the medium before it is published, and those that an earlier run
-    /// has published.
+    /// Whether to read every file back from the medium before it is published, and those that an
+    /// earlier run has published.
     pub verify: bool,
-    /// Use the unfinished files and journals of earlier runs.
+    /// Whether to use the unfinished files and journals of earlier runs.
     pub resume: bool,
-    /// Treatment of existing files.
+    /// Treatment of files that exist at the destination.
     pub existing: Existing,
     /// Treatment of a copy that another process is writing.
     pub if_running: IfRunning,
-    /// Make the directories above the destination that are missing.
+    /// Whether to make the directories above the destination that are missing.
     pub mkpath: bool,
     /// Metadata that is restored besides the data.
     pub preserve: Preserve,
-    /// Size of the ring of blocks between socket and disk; `None` for the default.
+    /// Size of the ring of blocks between socket and disk, in bytes; `None` for the default.
     pub ring: Option<ByteCount>,
-    /// Only report what would be received.
+    /// Whether this is a dry run: what would be received is only reported.
     pub dry_run: bool,
-    /// Write through the page cache instead of by Direct I/O.
+    /// Whether to write through the page cache instead of by Direct I/O.
     pub buffered: bool,
-    /// Write nothing.
+    /// Data to receive and write nowhere; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
     /// Place that an earlier session of the run has given the source; `None` in the first one.
     pub place: Option<Place>,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
-/// whether the destination is there.
+/// whether the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
-    /// The destination becomes the copy.
+    /// The destination itself becomes the copy.
     Named,
-    /// The copy goes into the destination.
+    /// The copy goes into the destination, a directory that exists.
     Inside,
 }
 
 /// Treatment of a file that is at the destination already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Existing {
-    /// It is replaced.
+    /// The existing file is replaced.
     #[default]
     Replace,
-    /// It stays if it has equal size and modification time, and a symbolic link if it has an equal
-    /// target; attributes that differ are set.
+    /// The existing file is kept if it has equal size and modification time, and a symbolic link if
+    /// it has an equal target; attributes that differ are set.
     SkipEqual,
-    /// As `SkipEqual`; in addition, a regular file whose modification time is later is kept.
+    /// The existing file is treated as by `SkipEqual`; in addition, a regular file whose
+    /// modification time is later than the source's is kept.
     Update,
 }
 
@@ -202,7 +204,7 @@ pub enum Existing {
 pub struct Diskless {
     /// Length of the data, in bytes.
     pub length: ByteCount,
-    /// Blocks are digested at both ends and compared, as in a copy.
+    /// Whether blocks are digested at both ends and compared, as in a copy.
     pub hashed: bool,
 }
 
@@ -210,22 +212,22 @@ pub struct Diskless {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, one per word of --preserve")]
 pub struct Preserve {
-    /// Permission bits.
+    /// Whether permission bits are carried.
     pub mode: bool,
-    /// Modification times.
+    /// Whether modification times are carried.
     pub times: bool,
-    /// Symbolic and hard links as links.
+    /// Whether symbolic and hard links are carried as links.
     pub links: bool,
-    /// Numeric owner and group.
+    /// Whether numeric owner and group are carried.
     pub owner: bool,
-    /// Extended attributes.
+    /// Whether extended attributes are carried.
     pub xattr: bool,
-    /// Holes.
+    /// Whether holes are carried.
     pub sparse: bool,
 }
 
 impl SendOptions {
-    /// Features that the receiver must have for them.
+    /// Features that the receiver must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
         needs(self.diskless)
@@ -233,19 +235,20 @@ impl SendOptions {
 }
 
 impl ReceiveOptions {
-    /// Features that the sender must have for them.
+    /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
         needs(self.diskless)
     }
 }
 
+/// Features that the other end must have for this kind of copy.
 fn needs(diskless: Option<Diskless>) -> Features {
     if diskless.is_some() { Features::DISKLESS } else { Features::NONE }
 }
 
 impl Preserve {
-    /// The data, and nothing besides.
+    /// No metadata is carried besides names and data.
     pub const NOTHING: Self =
         Self { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
 }

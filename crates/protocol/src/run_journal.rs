@@ -30,13 +30,14 @@ const CONTEXT: &str = "icdc 1 run journal";
 const FIELDS_LENGTH: usize = SLOT_LENGTH - CHECK_LENGTH;
 const BODY_START: usize = CHECK_LENGTH + 1 + 2;
 const LONGEST_RECORD: usize = (BODY_START + 8 + MAX_PATH).next_multiple_of(SLOT_LENGTH);
-/// Items by which the list of published ones grows, so that it never holds much more than it needs.
+/// Number of items by which the list of published ones grows, so that it never holds much more than
+/// it needs.
 const GROWTH: usize = 16 << 10;
 
-/// Unit of length of a journal in bytes; the header has one.
+/// Unit of a journal's length in bytes: the header takes one slot, a record one or more.
 pub const SLOT_LENGTH: usize = 64;
 
-/// Names an item in one version: [`item_key`].
+/// Key of an item in one version, made by [`item_key`].
 pub type ItemKey = [u8; 16];
 
 /// The part of a staging name that differs from one unfinished file to another.
@@ -55,68 +56,68 @@ pub fn item_key(path: &[u8], version: &[u8; 16], shown: (i64, u32)) -> ItemKey {
     key
 }
 
-/// A line of the journal.
+/// A record of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// A file is published under its final name, and durable.
     Published {
         /// Key of the item.
         key: ItemKey,
-        /// Digest of its contents.
+        /// Digest of the file's contents.
         digest: FileDigest,
     },
     /// An unfinished file is about to be made.
     Staged {
-        /// Its name.
+        /// Variable part of its staging name.
         staging: StagingId,
         /// Path of its directory below the destination.
         directory: &'a [u8],
     },
-    /// An unfinished file is gone: published or removed.
+    /// An unfinished file has gone: published or removed.
     Released {
-        /// Its name.
+        /// Variable part of its staging name.
         staging: StagingId,
     },
-    /// A session begins; the records that follow are its own.
+    /// A session begins; the records that follow belong to it.
     Session {
-        /// The run that it is part of.
+        /// Id of the run that the session is part of.
         transfer: TransferId,
     },
 }
 
-/// Writes and reads the journal of one run.
+/// Encoder and decoder of the journal of one run.
 #[derive(Clone, Debug)]
 pub struct RunJournal {
     header: [u8; SLOT_LENGTH],
     seal: Seal,
 }
 
-/// Contents of a journal.
+/// Decoded contents of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// The published items.
+    /// The items that were published.
     pub published: Published,
-    /// Unfinished files that may exist, by name, with the paths of their directories.
+    /// Unfinished files that may exist, by staging name, with the paths of their directories.
     pub staged: HashMap<StagingId, Vec<u8>>,
     /// Length in bytes up to the end of the last good record, at which the journal is cut before it
     /// is continued. 0 if it is useless and must be created anew.
     pub valid_length: u64,
-    /// Good records that were dropped because a limit was reached.
+    /// Number of good records that were dropped because a limit was reached.
     pub forgotten: u64,
-    /// The run of the last session.
+    /// Id of the run that the last session belongs to; `None` if the journal has no session.
     pub last_run: Option<TransferId>,
 }
 
 /// Published items of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// Items with their digests, and whether the last run has published them; sorted by key once
-    /// the journal is read.
+    /// The items with their digests, and whether the last run has published them; sorted by key
+    /// once the journal is read.
     items: Vec<(ItemKey, FileDigest, bool)>,
 }
 
 impl Published {
-    /// The digest under which the item was published, if it was.
+    /// The digest under which the item was published; `None` if it was not.
     #[must_use]
     pub fn get(&self, key: &ItemKey) -> Option<FileDigest> {
         self.find(key).map(|(_, digest, _)| *digest)
@@ -133,13 +134,13 @@ impl Published {
         self.items.get(place)
     }
 
-    /// Number of items.
+    /// Number of published items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether nothing was published.
+    /// Whether no item was published.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -147,7 +148,7 @@ impl Published {
 }
 
 impl RunJournal {
-    /// The journal of the run of `job`, the digest that names sources and destination.
+    /// The journal of the run of `job`, the digest that identifies sources and destination.
     #[must_use]
     pub fn new(job: &Digest) -> Self {
         let mut header = [0; SLOT_LENGTH];
@@ -210,7 +211,7 @@ impl RunJournal {
         written[..CHECK_LENGTH].copy_from_slice(&check);
     }
 
-    /// Reads a journal of any length piece by piece.
+    /// A reader that decodes a journal of any length piece by piece.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         Reader {
@@ -223,7 +224,7 @@ impl RunJournal {
         }
     }
 
-    /// Reads a whole journal.
+    /// Decodes a whole journal.
     #[must_use]
     pub fn parse(&self, bytes: &[u8]) -> Parsed {
         let mut reader = self.reader();
@@ -231,7 +232,7 @@ impl RunJournal {
         reader.finish()
     }
 
-    /// The record at the start of `bytes` and its length.
+    /// The record at the start of `bytes`, with its length in bytes.
     fn parse_record<'a>(&self, bytes: &'a [u8]) -> Found<'a> {
         let Some((start, rest)) = bytes.split_at_checked(BODY_START) else {
             return Found::Short;
@@ -258,13 +259,17 @@ impl RunJournal {
     }
 }
 
+/// Result of looking for a record.
 enum Found<'a> {
+    /// A good record, and its length in bytes.
     Record(Record<'a>, usize),
+    /// A damaged record.
     Damaged,
-    /// More bytes are needed.
+    /// An incomplete record: more bytes are needed.
     Short,
 }
 
+/// Decodes the body of a record; `None` if it is malformed.
 fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
     match tag {
         1 => {
@@ -292,18 +297,18 @@ fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
 #[derive(Debug)]
 pub struct Reader<'a> {
     journal: &'a RunJournal,
-    /// Bytes that are not understood yet: less than the longest record.
+    /// Bytes that are not decoded yet: less than the longest record.
     pending: Vec<u8>,
     /// Position in the journal at which `pending` starts.
     position: u64,
     parsed: Parsed,
     path_bytes: usize,
-    /// Number of published items that are not of the last run.
+    /// Number of published items that are not from the last run.
     of_earlier_runs: usize,
 }
 
 impl Reader<'_> {
-    /// Takes the next bytes of the journal.
+    /// Decodes the next bytes of the journal.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.is_foreign() {
             let (now, later) = bytes.split_at(bytes.len().min(GROWTH));
@@ -322,7 +327,7 @@ impl Reader<'_> {
         self.position > 0 && self.parsed.valid_length == 0
     }
 
-    /// The contents of the journal.
+    /// The contents of the journal, once all its bytes are fed.
     #[must_use]
     pub fn finish(mut self) -> Parsed {
         let pending = std::mem::take(&mut self.pending);
@@ -370,6 +375,7 @@ impl Reader<'_> {
         used
     }
 
+    /// Applies a record to the contents, within the limits on memory.
     fn remember(&mut self, record: &Record<'_>) {
         match *record {
             Record::Published { key, digest } => {

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// Another process that writes the receiver's destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// Path that it writes, as the receiver shows it.
+    /// Path that the process writes, as the receiver shows it.
     pub path: Vec<u8>,
-    /// Its number on the receiver's host, where that can be seen.
+    /// Process id on the receiver's host; `None` where that cannot be seen.
     pub pid: Option<u32>,
-    /// Seconds since it was started, where that can be seen.
+    /// Seconds since the process was started; `None` where that cannot be seen.
     pub age: Option<u64>,
-    /// Treatment by the receiver.
+    /// What the receiver does about it.
     pub then: IfRunning,
 }
 
@@ -19,11 +19,11 @@ pub struct Running {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfRunning {
-    /// Wait for its end, and take over what it has published.
+    /// Wait for the end of that process, and take over what it has published.
     #[default]
     Wait,
-    /// Copy nothing, and succeed.
+    /// Copy nothing, and report success.
     Skip,
-    /// Nothing is copied, and that is a failure.
+    /// Copy nothing, and report a failure.
     Fail,
 }

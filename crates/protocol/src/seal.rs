@@ -9,14 +9,14 @@ use blake3::{Hasher, KEY_LEN};
 /// Length of a check value in bytes.
 pub(crate) const CHECK_LENGTH: usize = 8;
 
-/// Makes and checks the check values of one journal.
+/// Key for the check values of one journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {
     key: [u8; KEY_LEN],
 }
 
 impl Seal {
-    /// For records under `header` of a journal whose format is named by `context`.
+    /// The key for records under `header` of a journal whose format is named by `context`.
     pub(crate) fn new(context: &str, header: &[u8]) -> Self {
         let context: ContextKey = hash_derive_key_context(context);
         let mut hasher = Hasher::new_from_context_key(&context);
@@ -24,7 +24,7 @@ impl Seal {
         Self { key: *hasher.finalize().as_bytes() }
     }
 
-    /// The check value of `bytes`.
+    /// Computes the check value of `bytes`.
     pub(crate) fn check(&self, bytes: &[u8]) -> [u8; CHECK_LENGTH] {
         let [a, b, c, d, e, f, g, h, ..] = *blake3::keyed_hash(&self.key, bytes).as_bytes();
         [a, b, c, d, e, f, g, h]

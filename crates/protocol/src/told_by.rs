@@ -54,7 +54,7 @@ impl Message {
     }
 }
 
-/// Every reason and sentence of a message.
+/// Applies `act` to every reason and sentence of a message.
 fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
     match message {
         Message::Refused(Refusal { reason, .. })
@@ -74,6 +74,7 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
     }
 }
 
+/// Puts the host's name before a text, and shortens the result to the limit.
 fn begin(text: &mut String, host: &str) {
     // It may be forwarded to the other end.
     *text = clip(format!("{host}: {text}"));

@@ -22,7 +22,7 @@ use rules::{Checked, require, text};
 
 pub use names::is_component;
 
-/// A rule that a message breaks.
+/// The rule that a message breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other end broke the protocol: {0}; if both ends run the same release of icdc, please report it", self.describe())]
 pub struct Violation {
@@ -44,7 +44,7 @@ impl Violation {
 /// Checks a message whose frame has a payload of `payload_length` bytes.
 ///
 /// # Errors
-/// Names the first rule that it breaks.
+/// The first rule that the message breaks.
 pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation> {
     let (name, outcome) = match message {
         Message::Block(header) => {
@@ -105,12 +105,12 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
 /// Checks a job before it is requested, with the rules of the other end.
 ///
 /// # Errors
-/// The broken rule.
+/// The rule that the job breaks.
 pub fn job(job: &Job) -> Result<(), &'static str> {
     job::job(job)
 }
 
-/// Shortens a text for a message to [`MAX_TEXT`] bytes, at a character's boundary.
+/// Shortens a text for a message to at most [`MAX_TEXT`] bytes, at a character boundary.
 #[must_use]
 pub fn clip(mut text: String) -> String {
     if text.len() > MAX_TEXT {

@@ -28,18 +28,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{MIN_VERSION, VERSION};
 
-/// Prefix of the ALPN name of a version, and of its number in messages.
+/// Prefix of the ALPN name of a version, and of a version number in messages.
 const NAME: &str = "icdc/";
 /// ALPN name of the handshake by which two ends learn that they have no common version.
 pub const NONE_IN_COMMON: &[u8] = b"icdc";
-/// Prefix of the line with a range of versions.
+/// Prefix of the line by which an end tells its range of versions.
 const LINE: &str = "ICDC-VERSIONS ";
-/// Longest such line in bytes, its end included.
+/// Longest such line in bytes, its newline included.
 pub const LONGEST_LINE: usize = 40;
 /// Most versions that an end may offer. Each takes some ten bytes of a ClientHello.
 const MOST: u32 = 64;
 
-/// A range of versions, never empty.
+/// A range of protocol versions, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     lowest: u32,
@@ -47,10 +47,11 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Versions of this release.
+    /// The versions that this release speaks.
     pub const OURS: Self = Self { lowest: MIN_VERSION, highest: VERSION };
 
-    /// From `lowest` to `highest`, both included; `None` if that is no range, or a very long one.
+    /// The range from `lowest` to `highest`, both included; `None` if that is no range, or a very
+    /// long one.
     #[must_use]
     pub fn new(lowest: u32, highest: u32) -> Option<Self> {
         let range = Self { lowest, highest };
@@ -61,26 +62,26 @@ impl Versions {
         self.lowest >= 1 && self.highest.checked_sub(self.lowest).is_some_and(|more| more < MOST)
     }
 
-    /// The lowest version.
+    /// The lowest version of the range.
     #[must_use]
     pub fn lowest(self) -> u32 {
         self.lowest
     }
 
-    /// The highest version.
+    /// The highest version of the range.
     #[must_use]
     pub fn highest(self) -> u32 {
         self.highest
     }
 
-    /// The highest version that both have.
+    /// The highest version that both ranges have; `None` if they have none in common.
     #[must_use]
     pub fn common(self, other: Self) -> Option<u32> {
         let highest = self.highest.min(other.highest);
         (highest >= self.lowest.max(other.lowest)).then_some(highest)
     }
 
-    /// The ALPN names by which it is offered, the preferred one first.
+    /// The ALPN names by which the range is offered, the preferred one first.
     #[must_use]
     pub fn names(self) -> Vec<Vec<u8>> {
         let versions = (self.lowest..=self.highest).rev().map(|version| format!("{NAME}{version}").into_bytes());
@@ -94,13 +95,13 @@ impl Versions {
         Self::new(versions().min()?, versions().max()?)
     }
 
-    /// The line with this range, newline included.
+    /// The line that tells this range, newline included.
     #[must_use]
     pub fn line(self) -> String {
         format!("{LINE}{}-{}\n", self.lowest, self.highest)
     }
 
-    /// Reads such a line, with or without its end.
+    /// Parses such a line, with or without its newline; `None` if it is malformed.
     #[must_use]
     pub fn parse_line(line: &[u8]) -> Option<Self> {
         let (lowest, highest) = std::str::from_utf8(line).ok()?.trim_end().strip_prefix(LINE)?.split_once('-')?;
@@ -123,33 +124,33 @@ impl fmt::Display for Versions {
     }
 }
 
-/// The version that an ALPN name names.
+/// The version that an ALPN name stands for; `None` for any other name.
 #[must_use]
 pub fn version_named(name: &[u8]) -> Option<u32> {
     number(std::str::from_utf8(name).ok()?.strip_prefix(NAME)?)
 }
 
-/// Digits without a sign or leading zeros.
+/// Parses digits without a sign or leading zeros; `None` for anything else.
 fn number(text: &str) -> Option<u32> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     if plain { text.parse().ok() } else { None }
 }
 
-/// A set of features.
+/// A set of optional features of the protocol, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features(u64);
 
 impl Features {
-    /// None at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Copies without their disks ([`Diskless`](crate::message::Diskless)).
+    /// The end can copy without its disks ([`Diskless`](crate::message::Diskless)).
     pub const DISKLESS: Self = Self(1);
     /// The receiver puts blocks together from parts ([`Part`](crate::message::Part)).
     pub const PARTS: Self = Self(1 << 1);
-    /// The end that requests accepts the limit of its key's rate
+    /// The end that requests accepts the rate limit of its key
     /// ([`MaxRate`](crate::Message::MaxRate)).
     pub const MAX_RATE: Self = Self(1 << 2);
-    /// Features of this release.
+    /// The features of this release.
     pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0);
 
     /// The set of these bits, whatever they mean.
@@ -158,26 +159,26 @@ impl Features {
         Self(bits)
     }
 
-    /// Its bits.
+    /// The bits of the set.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether all of `others` are among these.
+    /// Whether all of `others` are in this set.
     #[must_use]
     pub fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Features in either set.
+    /// The features that are in either set.
     #[must_use]
     pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// If one of `needed` is missing here: what an end with these features cannot do, and the
-    /// remedy.
+    /// What an end with these features cannot do, and the remedy, if one of `needed` is missing;
+    /// otherwise `None`.
     #[must_use]
     pub fn lacking(self, needed: Self) -> Option<&'static str> {
         let known = [

@@ -125,13 +125,14 @@ impl MemberState {
         }
     }
 
-    /// Rate that its congestion window allows on the idle path.
+    /// Rate that the member's congestion window allows on the idle path.
     fn window(&self) -> Rate {
         let Observation { window, least_rtt, .. } = self.last.seen;
         if least_rtt.is_zero() { Rate::MAX } else { window / least_rtt }
     }
 
-    /// Greatest rate at which it can send: the lower one of its ceiling and [`Self::window`].
+    /// Greatest rate at which the member can send: the lower one of its ceiling and
+    /// [`Self::window`].
     fn most(&self) -> Rate {
         self.window().min(self.ceiling)
     }
@@ -140,11 +141,11 @@ impl MemberState {
 /// Phase of the search, with the parts that it needs.
 #[derive(Debug)]
 enum Phase {
+    /// The total doubles with each round trip, until the capacity is found.
     Climb(Climb),
-    Steered {
-        steering: Steering,
-        search: Search,
-    },
+    /// The total is held just under the capacity.
+    Steered { steering: Steering, search: Search },
+    /// The bundle holds half of the path beside flows that fill every queue.
     Compete {
         /// The controller of STEERED, unchanged until COMPETE ends.
         steering: Steering,
@@ -157,7 +158,7 @@ enum Phase {
 /// Result of an update.
 #[derive(Debug)]
 pub struct Plan {
-    /// Change of the total.
+    /// Change of the total, if it changed.
     pub decision: Option<Decision>,
     /// New ceilings, of the members whose ceiling changes.
     pub ceilings: Vec<(Number, Rate)>,
@@ -249,7 +250,7 @@ impl Bundle {
         }
     }
 
-    /// Time of the next update.
+    /// Time at which the bundle is to be updated next.
     #[must_use]
     pub fn next_update(&self) -> Time {
         self.next

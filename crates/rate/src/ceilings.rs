@@ -2,12 +2,12 @@
 
 use icdc_units::Rate;
 
-/// Owner of a ceiling.
+/// Owner of a ceiling of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
     /// The operator, for the key in use.
     Key,
-    /// The user.
+    /// The user who runs the transfer.
     User,
     /// The receiver's disk, by the rate at which it takes blocks from the ring.
     Disk,
@@ -18,18 +18,18 @@ pub enum Limiter {
 /// A ceiling for all connections together, and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The ceiling.
+    /// Ceiling of the rate.
     pub rate: Rate,
-    /// Its owner.
+    /// Owner of the ceiling.
     pub limiter: Limiter,
 }
 
 /// Ceilings by owner; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceilings {
-    /// See [`Limiter::Key`].
+    /// Ceiling of the user's key at the daemon, as in [`Limiter::Key`].
     pub key: Option<Rate>,
-    /// See [`Limiter::User`].
+    /// Ceiling that the user gave, as in [`Limiter::User`].
     pub user: Option<Rate>,
     pub(crate) disk: Option<Rate>,
     pub(crate) path: Option<Rate>,

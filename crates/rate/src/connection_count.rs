@@ -10,7 +10,7 @@ use icdc_units::{ByteCount, Rate, Ratio, Span};
 pub struct Window {
     /// Bytes that one connection carries in a round trip at most.
     pub bytes: ByteCount,
-    /// Most connections.
+    /// Greatest number of connections.
     most: u8,
     /// Rate to be reached on a path of which nothing is known.
     unknown: Rate,

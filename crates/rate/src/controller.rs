@@ -51,16 +51,16 @@ const LEAST_CEILING: Rate = Rate::from_bytes_per_second(1);
 pub enum Mode {
     /// Congestion control of the first connection.
     KernelPaced(Box<KernelPaced>),
-    /// All connections together.
+    /// The ceilings of all connections follow from one rate, found for all together.
     Bundle(Box<Bundle>),
     /// Congestion control of each connection, for itself.
     PerConnection,
 }
 
-/// Constants of a transfer.
+/// Properties of a transfer that do not change.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Both ends are on one host.
+    /// Whether both ends are on one host.
     pub is_local: bool,
     /// Processors that this process may use.
     pub processors: u64,
@@ -73,9 +73,9 @@ pub struct Setup {
 /// A connection at the time of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo {
-    /// Its number, which no other connection of the transfer has had.
+    /// Number of the connection, which no other connection of the transfer has had.
     pub number: Number,
-    /// State of its socket; `None` where it is not TCP.
+    /// State of the connection's socket; `None` where it is not TCP.
     pub tcp: Option<TcpState>,
 }
 
@@ -84,17 +84,18 @@ pub struct ConnectionInfo {
 pub struct TcpState {
     /// Smoothed round-trip time.
     pub round_trip: Span,
-    /// Bytes acknowledged since it began.
+    /// Bytes acknowledged since the connection began.
     pub acknowledged: ByteCount,
-    /// Rate at which it sends; [`Rate::MAX`] while nothing paces it.
+    /// Rate at which the connection sends; [`Rate::MAX`] while nothing paces it.
     pub pacing_rate: Rate,
-    /// Ceiling of the pacing rate.
+    /// Ceiling of the connection's pacing rate (`SO_MAX_PACING_RATE`).
     pub max_pacing_rate: Rate,
-    /// Whether bytes are in flight.
+    /// Whether bytes are in flight, sent and not acknowledged.
     pub in_flight: bool,
-    /// Time for which the receiver's window has limited it so far.
+    /// Time for which the receiver's window has limited the connection so far.
     pub window_limited: Span,
-    /// Its state as a member of a bundle; `None` where the path is too short for a ceiling.
+    /// The connection's state as a member of a bundle; `None` where the path is too short for a
+    /// ceiling.
     pub member: Option<Member>,
 }
 
@@ -129,11 +130,11 @@ pub enum Action {
 pub struct Pace {
     /// The new ceiling; `None` if there is none any more.
     pub ceiling: Option<Rate>,
-    /// Its cause.
+    /// Cause of the change.
     pub cause: Cause,
 }
 
-/// Cause of a change.
+/// Cause of a change of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// An observation of the path.
@@ -144,12 +145,12 @@ pub enum Cause {
     RingEmptied,
 }
 
-/// Result of a tick.
+/// Result of a tick of the controller.
 #[derive(Debug)]
 pub struct Ticked {
-    /// Steps, in their order.
+    /// Steps for the caller to take, in their order.
     pub actions: Vec<Action>,
-    /// Time of the next tick.
+    /// Time at which the next tick is due.
     pub next: Time,
 }
 
@@ -160,9 +161,9 @@ pub struct Controller {
     mode: Mode,
     ceilings: Ceilings,
     processors: Processors,
-    /// Connections in use.
+    /// Numbers of the connections in use.
     connections: Vec<Number>,
-    /// Ceilings that are set.
+    /// Ceilings that are set, by the number of the connection.
     set: BTreeMap<Number, Rate>,
     /// Time at which processors and last blocks are checked next.
     next_watch: Time,
@@ -301,7 +302,7 @@ impl Controller {
         }
     }
 
-    /// Whether the connections after the first wait for [`Action::Open`].
+    /// Whether the connections after the first are opened only when [`Action::Open`] asks for it.
     #[must_use]
     pub fn opens_later(&self) -> bool {
         matches!(self.mode, Mode::KernelPaced(_))

@@ -40,7 +40,7 @@ const LOW_LEVEL: f64 = 0.12;
 /// `a_slow_disk_neither_starves_nor_is_flooded` fails; at 1
 /// `a_slow_disk_neither_starves_nor_is_flooded` fails (and 3 more).
 const BUFFER_LEVEL: f64 = 0.5;
-/// Delays in which it may fill up to there. Chosen: no test fails at 1 and 4.
+/// Number of delays in which the ring may fill up to there. Chosen: no test fails at 1 and 4.
 const BUFFER_DELAYS: f64 = 2.0;
 /// Shortest time in which it may, in seconds, so that one block more or less does not change the
 /// rate much. Chosen: at 0.5 and 2 `throughput.txt` changes.
@@ -142,9 +142,9 @@ impl Backlog {
 pub struct RingState {
     /// Blocks that wait for the disk.
     pub waiting: u32,
-    /// Blocks of the ring.
+    /// Number of blocks of the receiver's ring.
     pub blocks: u32,
-    /// Bytes of the ring.
+    /// Size of the receiver's ring, in bytes.
     pub size: ByteCount,
     /// Rate at which the disk takes what waits; `None` while it is not known.
     pub drained: Option<Rate>,

@@ -46,16 +46,16 @@ const SAFE_LOSS: Ratio = Ratio::new(1, 1000);
 /// test fails.
 const USED_SHARE: Ratio = Ratio::new(1, 2);
 
-/// A remembered path.
+/// A remembered path and its measured values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPath {
-    /// Destination prefix.
+    /// Prefix of the destination's address.
     pub to: Prefix,
-    /// Local address.
+    /// Local address from which the path begins.
     pub from: IpAddr,
-    /// Rate of payload that it carried.
+    /// Rate of payload that the path carried.
     pub rate: Rate,
-    /// Least round-trip time.
+    /// Least round-trip time that was measured.
     pub round_trip: Span,
     /// Time at which that was found, in seconds since 1970.
     pub seen: u64,
@@ -85,14 +85,14 @@ pub struct Resumption {
     pub round_trip: Span,
 }
 
-/// The remembered paths.
+/// The collection of remembered paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
     paths: Vec<KnownPath>,
 }
 
 impl KnownPaths {
-    /// All paths, the newest first.
+    /// All remembered paths, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &KnownPath> {
         self.paths.iter()
     }

@@ -140,8 +140,8 @@ const STEEP_QUEUE: Ratio = Ratio::new(1, 32);
 /// Shortest queue that ends slow start: HyStart's least threshold is as long (RFC 9406, section
 /// 4.3, `MIN_RTT_THRESH`).
 const SHORTEST_STEEP_QUEUE: Span = Span::from_millis(4);
-/// Queue that is standing, as a part of the least round-trip time. Chosen: no test fails at 1/128
-/// and 1/32.
+/// Delay of a queue from which on it counts as standing, as a part of the least round-trip time.
+/// Chosen: no test fails at 1/128 and 1/32.
 const STANDING_QUEUE: Ratio = Ratio::new(1, 64);
 /// Shortest standing queue. Chosen: at 1 ms `a_sender_that_does_not_use_its_ceiling_learns_nothing`
 /// fails; at 4 ms no test fails.
@@ -155,7 +155,7 @@ const LONGEST_DELIVERY_WINDOW: Span = Span::from_millis(100);
 /// State of the search for the path's capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The capacity is not known.
+    /// The search climbs: the capacity is not known yet.
     Climb,
     /// The rate is just under the capacity.
     Hold,
@@ -192,10 +192,10 @@ pub enum Reason {
     ShareFound,
 }
 
-/// A new ceiling.
+/// A new ceiling of the rate, with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// State after the decision.
+    /// State of the search after the decision.
     pub state: State,
     /// Ceiling for the socket; [`Rate::MAX`] for none.
     pub ceiling: Rate,
@@ -206,23 +206,26 @@ pub struct Decision {
 /// A state with the values that belong to it alone.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
+    /// The ceiling rises; the capacity is not known.
     Climb {
         /// Rate of the best round trip.
         best: Rate,
-        /// Round trips without growth.
+        /// Number of round trips without growth of the delivery rate.
         flat: u32,
     },
+    /// The ceiling is held just under the capacity.
     Hold {
-        /// Round trips at the ceiling.
+        /// Number of round trips at the ceiling.
         held: u32,
     },
+    /// A higher rate is tried.
     Probe {
-        /// Round trips since the step.
+        /// Number of round trips since the step to the higher rate.
         rounds: u32,
     },
 }
 
-/// Estimate of the path's capacity.
+/// Estimate of the path's capacity, and how it was found.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     rate: Rate,
@@ -230,7 +233,8 @@ struct Capacity {
     most: Rate,
     /// Greatest capacity without a queue: a shared queue drains at that rate.
     greatest: Rate,
-    /// It has fallen below [`FALLEN_THRESHOLD`] in one step since there was last no queue.
+    /// Whether the estimate has fallen below [`FALLEN_THRESHOLD`] in one step since there was last
+    /// no queue.
     fallen: bool,
 }
 
@@ -248,13 +252,13 @@ struct Search {
 /// State of the queue of the path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
-    /// Reductions in a row that did not shorten it.
+    /// Number of reductions in a row that did not shorten the queue.
     reductions: u32,
-    /// Its length in the last round trip.
+    /// Delay of the queue in the last round trip.
     last: Span,
-    /// Part of it that is taken for the path's own delay.
+    /// Part of the queue's delay that is taken for the path's own delay.
     foreign: Span,
-    /// Traffic that began suddenly caused it, and it has not drained since.
+    /// Whether traffic that began suddenly caused the queue, and it has not drained since.
     sudden: bool,
     /// State before it, for the one round trip in which it may turn out to be none.
     doubted: Option<Before>,
@@ -277,7 +281,7 @@ pub struct Steering {
     closed: u32,
 }
 
-/// The state before a queue.
+/// The measured state before a queue built up.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     phase: Phase,
@@ -285,13 +289,13 @@ struct Before {
     ceiling: Rate,
 }
 
-/// A round trip in progress.
+/// Measurements of the round trip that is in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Observation,
-    /// Least smoothed round-trip time.
+    /// Least smoothed round-trip time in it.
     least_rtt: Span,
-    /// Least congestion window.
+    /// Least congestion window in it.
     window: ByteCount,
 }
 
@@ -301,10 +305,10 @@ impl Round {
     }
 }
 
-/// Measurement of one round trip.
+/// Measurement of one complete round trip.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Delivery rate.
+    /// Delivery rate during the round trip.
     rate: Rate,
     queue: Span,
     /// Least round-trip time of the path.
@@ -335,7 +339,7 @@ impl Phase {
         }
     }
 
-    /// This state with its count of round trips at zero.
+    /// This phase of the search with its count of round trips at zero.
     fn afresh(self) -> Self {
         match self {
             Self::Climb { best, .. } => Self::Climb { best, flat: 0 },
@@ -386,7 +390,7 @@ impl Steering {
         Self { search: Search { is_external: true, ..self.search }, ..self }
     }
 
-    /// Estimate of the path's capacity.
+    /// Present estimate of the path's capacity.
     pub(crate) fn capacity(&self) -> Rate {
         self.capacity.rate
     }
@@ -408,7 +412,7 @@ impl Steering {
         Self { queue, round: None, closed: 0, delivery: Delivery::default(), ..self }
     }
 
-    /// Whether it holds just under the capacity, with no queue to drain.
+    /// Whether the ceiling is held just under the capacity, with no queue to drain.
     pub(crate) fn is_level(&self) -> bool {
         matches!(self.phase, Phase::Hold { .. }) && self.ceiling >= just_under(self.capacity.rate)
     }
@@ -425,7 +429,7 @@ impl Steering {
         self.ceiling
     }
 
-    /// State of the search.
+    /// State of the search for the capacity.
     #[must_use]
     pub fn state(&self) -> State {
         self.phase.state()
@@ -629,7 +633,7 @@ impl Steering {
         is_closed && self.closed <= CLOSED_WINDOW_ROUNDS
     }
 
-    /// Whether almost nothing arrived, after a timeout or a cut of the path.
+    /// Whether almost nothing arrived in the round trip, after a timeout or a cut of the path.
     fn is_cut(&self, seen: &Sample) -> bool {
         seen.losses && seen.rate < self.capacity.rate * TIMEOUT_THRESHOLD
     }
@@ -683,7 +687,7 @@ pub(crate) fn just_under(capacity: Rate) -> Rate {
     capacity - capacity * CAPACITY_MARGIN
 }
 
-/// Whether of `packets` more were `retransmitted` than random loss explains.
+/// Whether more packets were retransmitted, of so many sent, than random loss explains.
 pub(crate) fn exceeds_random_loss(retransmitted: u64, packets: u64) -> bool {
     retransmitted > packets * RANDOM_LOSS + RANDOM_LOSS_PACKETS
 }

@@ -54,7 +54,7 @@ const BEHIND_THRESHOLD: Ratio = Ratio::new(1, 8);
 /// State of all connections at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Time of the sample.
+    /// Time at which the sample was taken.
     pub at: Time,
     /// Round-trip time of the first connection.
     pub round_trip: Span,
@@ -75,7 +75,7 @@ pub struct Sample {
 pub enum Share {
     /// None: the first one carries all.
     Nothing,
-    /// At most this rate.
+    /// The others together may send at most at this rate.
     Rate(Rate),
     /// Any: no limit of the path has been found.
     Anything,
@@ -94,11 +94,11 @@ pub struct Sharing {
     behind: Option<Time>,
     /// Free rate when the others last carried nothing.
     alone: Rate,
-    /// The others have blocks.
+    /// Whether the connections after the first have blocks.
     opened: bool,
 }
 
-/// A round trip in progress.
+/// Measurements of the round trip that is in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Sample,

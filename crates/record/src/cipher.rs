@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RecordError;
 use crate::format::{HEADER, TAG};
 
-/// The ciphers of TLS 1.3 that icdc has.
+/// Cipher (AEAD) of a TLS 1.3 cipher suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cipher {
     /// AES-GCM with a key of 16 bytes.
@@ -21,7 +21,7 @@ pub enum Cipher {
     Chacha20Poly1305,
 }
 
-/// Whose code works.
+/// Cryptographic library that implements a cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     AwsLc,
@@ -29,7 +29,7 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// The faster one on this machine.
+    /// Library that is the faster one for the cipher on this machine.
     fn of(cipher: Cipher) -> Self {
         match cipher {
             Cipher::Aes128Gcm | Cipher::Aes256Gcm if has_avx512_aes() => Self::AwsLc,
@@ -50,14 +50,14 @@ fn has_avx512_aes() -> bool {
     false
 }
 
-/// A key of one of them.
+/// A key of a cipher, in the form of its library.
 pub(crate) enum Aead {
     AwsLc(Box<aws_lc::LessSafeKey>),
     Ring(Box<ring::LessSafeKey>),
 }
 
 impl Aead {
-    /// The key in these bytes; none if they are too few or too many.
+    /// Key with these bytes; `None` if they are too few or too many for the cipher.
     pub(crate) fn new(cipher: Cipher, key: &[u8]) -> Option<Self> {
         Self::by(Library::of(cipher), cipher, key)
     }
@@ -105,7 +105,7 @@ impl Aead {
         }
     }
 
-    /// Decrypts into `out`, which is as long as what is encrypted.
+    /// Decrypts and authenticates a record into `out`, which is as long as the `encrypted` part.
     pub(crate) fn open(
         &self,
         nonce: [u8; 12],

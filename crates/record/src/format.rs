@@ -1,4 +1,4 @@
-//! What a protected record looks like (RFC 8446 sections 5.1 and 5.2).
+//! Format of a protected record (RFC 8446 sections 5.1 and 5.2).
 //!
 //! ```text
 //!  header, 5 bytes               body
@@ -11,41 +11,41 @@
 
 use crate::error::RecordError;
 
-/// Longest content of a record, in bytes.
+/// Maximum length of a record's content, in bytes.
 pub const MAX_CONTENT: usize = 1 << 14;
-/// Length of the header, in bytes.
+/// Length of the record header, in bytes.
 pub const HEADER: usize = 5;
 /// Length of the authentication tag in all cipher suites, in bytes.
 pub const TAG: usize = 16;
-/// What a record adds to its content: header, kind and tag, in bytes.
+/// Length that a record adds to its content (header, kind and tag), in bytes.
 pub const OVERHEAD: usize = HEADER + 1 + TAG;
-/// Longest record, in bytes.
+/// Maximum length of a record, in bytes.
 pub const MAX_RECORD: usize = MAX_CONTENT + OVERHEAD;
-/// Shortest body: a kind and the tag.
+/// Minimum length of a record's body in bytes: a kind and the tag.
 pub const MIN_BODY: usize = 1 + TAG;
-/// Longest body. RFC 8446 allows 239 bytes more for suites whose tags are longer than those of any
-/// that exist.
+/// Maximum length of a record's body in bytes. RFC 8446 allows 239 bytes more for suites whose
+/// tags are longer than those of any that exist.
 pub const MAX_BODY: usize = MAX_CONTENT + 1 + TAG;
 
-/// Outer type of every protected record.
+/// Outer type of every protected record: `application_data`.
 const OPAQUE: u8 = 23;
 /// Version field of every record.
 const LEGACY_VERSION: [u8; 2] = [3, 3];
 
-/// `KeyUpdate { update_not_requested }`, a whole handshake message.
+/// Handshake message `KeyUpdate { update_not_requested }`, complete.
 pub const KEY_UPDATE: [u8; 5] = [message::KEY_UPDATE, 0, 0, 1, 0];
-/// Alert `close_notify`, level warning.
+/// Content of the alert `close_notify`, level warning.
 pub const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
 /// Types of handshake messages that may follow the handshake (RFC 8446 section 4.6).
 pub mod message {
-    /// `new_session_ticket`.
+    /// Type of the message `new_session_ticket`.
     pub const NEW_SESSION_TICKET: u8 = 4;
-    /// `key_update`.
+    /// Type of the message `key_update`.
     pub const KEY_UPDATE: u8 = 24;
 }
 
-/// What a record carries: the true content type, which is encrypted.
+/// True content type of a record, which is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An alert.
@@ -57,6 +57,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Number of the content type (RFC 8446 section B.1).
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Alert => 21,
@@ -65,6 +66,7 @@ impl Kind {
         }
     }
 
+    /// Content type with this number; `None` for another than these.
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         match code {
             21 => Some(Self::Alert),
@@ -75,13 +77,14 @@ impl Kind {
     }
 }
 
-/// The header of a record whose body has this length, [`MAX_BODY`] at most.
+/// Header of a record whose body has this length, [`MAX_BODY`] at most.
 pub(crate) fn header(body: usize) -> [u8; HEADER] {
     let [high, low] = (body as u16).to_be_bytes();
     [OPAQUE, LEGACY_VERSION[0], LEGACY_VERSION[1], high, low]
 }
 
-/// Reads a header; the length of the body that follows, [`MIN_BODY`] to [`MAX_BODY`] bytes.
+/// Parses a header; returns the length of the body that follows, [`MIN_BODY`] to [`MAX_BODY`]
+/// bytes.
 ///
 /// # Errors
 /// If it is not the header of a protected record, or the length is out of bounds.
@@ -98,7 +101,7 @@ pub fn parse_header(header: &[u8; HEADER]) -> Result<usize, RecordError> {
     Ok(length)
 }
 
-/// Length of the plaintext of a body: content, kind and padding.
+/// Length of a body's plaintext (content, kind and padding) in bytes, from the length of the body.
 #[must_use]
 pub const fn plaintext_length(body: usize) -> usize {
     body - TAG

@@ -11,14 +11,15 @@ use crate::cipher::{Aead, Cipher};
 use crate::error::RecordError;
 use crate::format::{self, HEADER, Kind, MAX_CONTENT, TAG};
 
-/// No key is used for more records, in either direction, whatever the peer thinks of it: AES-GCM is
-/// safe for 2^24.5 full records (RFC 8446 section 5.5).
+/// Maximum number of records under one key, in either direction, whatever the peer does: AES-GCM
+/// is safe for 2^24.5 full records (RFC 8446 section 5.5).
 const RECORDS_PER_KEY: u64 = 1 << 24;
 
-/// The key schedule of one direction: the key after the next key update, on demand.
+/// Key schedule of one direction: a function that returns the key after the next key update.
 pub type NextKey = Box<dyn FnMut() -> Result<RecordKey, RecordError> + Send>;
 
-/// The key of one direction between two key updates, with the number of records that it has seen.
+/// Record key of one direction between two key updates, with the number of records that it has
+/// sealed or opened.
 pub struct RecordKey {
     key: Aead,
     iv: [u8; 12],
@@ -26,20 +27,20 @@ pub struct RecordKey {
 }
 
 impl RecordKey {
-    /// The key in these bytes, for the record number `sequence` next; none if they are too few or
+    /// Key with these bytes, for the record number `sequence` next; `None` if they are too few or
     /// too many.
     #[must_use]
     pub fn new(cipher: Cipher, key: &[u8], iv: [u8; 12], sequence: u64) -> Option<Self> {
         Some(Self { key: Aead::new(cipher, key)?, iv, sequence })
     }
 
-    /// Records seen.
+    /// Number of records that the key has sealed or opened.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.sequence
     }
 
-    /// Writes a record with this content and `padding` zeros to the front of `out`; returns its
+    /// Encrypts a record with this content and `padding` zeros to the front of `out`; returns its
     /// length, `content.len() + padding + OVERHEAD`.
     ///
     /// # Errors

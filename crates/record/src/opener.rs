@@ -1,4 +1,4 @@
-//! The receiving direction: content out of records that arrive in any pieces.
+//! The receiving direction: decrypts records, which arrive in any pieces, to their content.
 
 use std::ops::Range;
 
@@ -6,54 +6,57 @@ use crate::error::RecordError;
 use crate::format::{self, HEADER, Kind, MAX_RECORD, message, plaintext_length};
 use crate::key::{NextKey, RecordKey};
 
-/// Records that may come in a row without a byte of data: they cost work and bring nothing.
+/// Maximum number of records in a row without a byte of data: they cost work and bring nothing.
 const MAX_IDLE_RECORDS: u32 = 32;
 
-/// This end's part in the handshake.
+/// Role of this end in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It connected; the peer may send session tickets.
+    /// This end connected; the peer may send session tickets.
     Client,
-    /// It listened.
+    /// This end listened.
     Server,
 }
 
-/// What a record held.
+/// What a received record contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// So many bytes of data.
+    /// Data, of this many bytes.
     Data(usize),
-    /// The peer's next records come under its next key.
+    /// A key update: the peer's next records are under its next key.
     KeyUpdate {
-        /// It wants a key update in return, before the next data.
+        /// Whether the peer wants a key update in return, before the next data.
         requested: bool,
     },
-    /// Session tickets.
+    /// Session tickets, which are ignored.
     Tickets,
-    /// The alert with this description (RFC 8446 section 6), the last record that is opened.
+    /// An alert with this description (RFC 8446 section 6), the last record that is opened.
     Alert(u8),
 }
 
-/// Opens the records of one direction.
+/// Decrypts the records of the receiving direction.
 pub struct Opener {
     state: State,
     next_key: NextKey,
     role: Role,
     buffer: Box<[u8]>,
-    /// What of the buffer has arrived and not been opened.
+    /// Range of the buffer that has arrived and has not been opened.
     unopened: Range<usize>,
     idle_records: u32,
 }
 
+/// State of the receiving direction.
 enum State {
+    /// Records are opened with this key.
     Open(Box<RecordKey>),
     /// An alert has come: what follows is ignored.
     Ended,
+    /// A record was refused with this error: no more is opened.
     Failed(RecordError),
 }
 
 impl Opener {
-    /// Opens under `key` what arrives, in a buffer of `capacity` bytes.
+    /// New opener that decrypts under `key`, with a buffer of `capacity` bytes for what arrives.
     ///
     /// # Panics
     /// If the buffer cannot hold two records.
@@ -64,7 +67,8 @@ impl Opener {
         Self { state: State::Open(Box::new(key)), next_key, role, buffer, unopened: 0..0, idle_records: 0 }
     }
 
-    /// Records that its key has opened; `None` when no record is opened any more.
+    /// Number of records that the present key has opened; `None` when no record is opened any
+    /// more.
     #[must_use]
     pub fn records(&self) -> Option<u64> {
         match &self.state {
@@ -73,14 +77,14 @@ impl Opener {
         }
     }
 
-    /// What has arrived and is not opened yet.
+    /// Bytes that have arrived and are not opened yet.
     #[must_use]
     pub fn unopened(&self) -> &[u8] {
         &self.buffer[self.unopened.clone()]
     }
 
-    /// Room for what arrives next: half of the buffer at least, once every complete record has been
-    /// opened.
+    /// Free part of the buffer for what arrives next: half of the buffer at least, once every
+    /// complete record has been opened.
     pub fn room(&mut self) -> &mut [u8] {
         if self.unopened.is_empty() {
             self.unopened = 0..0;
@@ -91,7 +95,7 @@ impl Opener {
         &mut self.buffer[self.unopened.end..]
     }
 
-    /// Counts bytes that were written to the front of the room.
+    /// Notes that `count` bytes were written to the front of the room.
     ///
     /// # Panics
     /// If there was less room.
@@ -100,8 +104,8 @@ impl Opener {
         self.unopened.end += count;
     }
 
-    /// Length of the plaintext (content, kind and padding, in bytes) of the next record, if all of
-    /// it has arrived and it is to be opened.
+    /// Length of the plaintext (content, kind and padding, in bytes) of the next record; `None`
+    /// until all of it has arrived, or if no more is opened.
     ///
     /// # Errors
     /// Why no record can be opened any more.
@@ -132,7 +136,8 @@ impl Opener {
         }
     }
 
-    /// Length of the body of the next record.
+    /// Length of the body of the next record; `None` until all of the record has arrived, or if no
+    /// more is opened.
     fn next_body(&mut self) -> Result<Option<usize>, RecordError> {
         match &self.state {
             State::Open(_) => {}
@@ -152,7 +157,7 @@ impl Opener {
         error
     }
 
-    /// What an authentic record means.
+    /// Handles the content of an authentic record by its kind.
     fn judge(&mut self, kind: Kind, content: &[u8]) -> Result<Opened, RecordError> {
         match kind {
             Kind::Data if !content.is_empty() => self.idle_records = 0,

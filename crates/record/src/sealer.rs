@@ -1,42 +1,44 @@
-//! The sending direction: content into records, in a buffer for the next write.
+//! The sending direction: encrypts content to records, in a buffer for the next write.
 
 use crate::error::RecordError;
 use crate::format::{CLOSE_NOTIFY, KEY_UPDATE, Kind, MAX_CONTENT, MAX_RECORD, OVERHEAD};
 use crate::key::{NextKey, RecordKey};
 
-/// A write is due when so much is ready: 16 full records, which stay in the second-level cache
-/// between the cipher and the kernel's copy.
+/// Number of bytes of sealed records from which on a write is due: 16 full records, which stay in
+/// the second-level cache between the cipher and the kernel's copy.
 const WRITE: usize = 16 * MAX_RECORD;
-/// Nothing is sealed while a write is due, so there is room for one record more, with a key update
-/// before it.
+/// Size of the buffer for sealed records. Nothing is sealed while a write is due, so there is room
+/// for one record more, with a key update before it.
 const BUFFER: usize = WRITE - 1 + KEY_UPDATE.len() + OVERHEAD + MAX_RECORD;
 
-/// Makes the records of one direction.
+/// Encrypts the records of the sending direction.
 pub struct Sealer {
     key: RecordKey,
     next_key: NextKey,
     records_per_key: u64,
-    /// The peer waits for a key update before the next data (RFC 8446 section 4.6.3).
+    /// Whether the peer waits for a key update before the next data (RFC 8446 section 4.6.3).
     owes_key_update: bool,
-    /// Records that have not been taken, in the first `filled` bytes.
+    /// Buffer of sealed records that have not been written, in the first `filled` bytes.
     buffer: Box<[u8]>,
     filled: usize,
 }
 
 impl Sealer {
-    /// Seals under `key`, and under a new one after each `records_per_key` records.
+    /// New sealer that encrypts under `key`, and under a new key after each `records_per_key`
+    /// records.
     #[must_use]
     pub fn new(key: RecordKey, next_key: NextKey, records_per_key: u64) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Self { key, next_key, records_per_key, owes_key_update: false, buffer, filled: 0 }
     }
 
-    /// The peer has asked for new keys in this direction: a key update precedes the next data.
+    /// Notes that the peer has asked for new keys in this direction: a key update precedes the
+    /// next data.
     pub fn answer_key_update(&mut self) {
         self.owes_key_update = true;
     }
 
-    /// Appends a record of data, and before it the key update that is due.
+    /// Appends a record of data, preceded by a key update if one is due.
     ///
     /// # Errors
     /// If a key update is due and there is no further key, or the key has seen as many records as
@@ -48,8 +50,8 @@ impl Sealer {
         self.data_record(content, 0)
     }
 
-    /// Appends a record that carries no data and is as long as any. A peer takes 32 records without
-    /// data in a row.
+    /// Appends a record of padding, which carries no data and has the maximum length. A peer
+    /// accepts 32 records without data in a row.
     ///
     /// # Errors
     /// As [`data`](Self::data).
@@ -60,7 +62,7 @@ impl Sealer {
         self.data_record(&[], MAX_CONTENT)
     }
 
-    /// Appends the alert that ends this direction in order.
+    /// Appends the alert `close_notify`, which ends this direction in order.
     ///
     /// # Errors
     /// If the key has seen as many records as it may.
@@ -72,7 +74,7 @@ impl Sealer {
         self.record(Kind::Alert, &CLOSE_NOTIFY, 0)
     }
 
-    /// Records that its key has sealed.
+    /// Number of records that the present key has sealed.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.key.records()
@@ -90,13 +92,13 @@ impl Sealer {
         &self.buffer[..self.filled]
     }
 
-    /// Forgets the records that were ready.
+    /// Discards the records that were ready, after they were written.
     pub fn written(&mut self) {
         self.filled = 0;
     }
 
-    /// Padding alone is a record of data too: what is owed to the peer and to the key comes before
-    /// it.
+    /// Appends a record of data or of padding alone, preceded by the key update that the peer or
+    /// the key requires.
     fn data_record(&mut self, content: &[u8], padding: usize) -> Result<(), RecordError> {
         assert!(!self.is_due(), "what is due is written first");
         if self.owes_key_update || self.key.records() >= self.records_per_key {

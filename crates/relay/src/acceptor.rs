@@ -25,7 +25,7 @@ const UNAUTHENTICATED_PART: usize = 4;
 /// Pause when descriptors have run out.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
 
-/// A listener and its socket.
+/// A listener of the configuration and its open socket.
 #[derive(Clone)]
 pub(crate) struct OpenListener {
     pub(crate) listener: Arc<Listener>,
@@ -39,7 +39,7 @@ impl OpenListener {
     }
 }
 
-/// The thread that accepts, as others see it.
+/// Handle of the thread that accepts connections.
 pub(crate) struct Acceptor {
     state: Mutex<Accepting>,
     wakeup: OwnedFd,
@@ -53,7 +53,7 @@ struct Accepting {
 }
 
 impl Acceptor {
-    /// Starts the thread.
+    /// Starts the thread that accepts connections at the listeners and hands them to the workers.
     pub(crate) fn start(
         listeners: Vec<OpenListener>,
         config: Arc<Config>,
@@ -73,7 +73,7 @@ impl Acceptor {
         self.wake();
     }
 
-    /// Closes all listeners.
+    /// Closes all listeners; no further connection is accepted.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).listeners.clear();
         self.wake();

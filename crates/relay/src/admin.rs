@@ -25,19 +25,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The status socket or the metrics listener could not be opened.
 #[derive(Debug, Error)]
 pub enum AdminError {
-    /// Another relay uses the socket.
+    /// Another relay uses the admin socket at this path.
     #[error("{} is in use by a running relay; choose another path with --status-socket", .0.display())]
     Taken(PathBuf),
-    /// The file is no socket.
+    /// The file at the admin socket's path is no socket.
     #[error("{} exists and is not a socket; choose another path with --status-socket", .0.display())]
     NotASocket(PathBuf),
-    /// The metrics cannot be served.
+    /// The endpoint of the metrics cannot be opened.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
-    /// The kernel refused it.
+    /// The kernel refused an operation on the admin socket.
     #[error("cannot {what} {place}: {cause}")]
     System {
-        /// The socket.
+        /// Path of the admin socket.
         place: String,
         /// Description of the failed operation.
         what: &'static str,
@@ -77,7 +77,7 @@ pub(crate) fn serve_status(path: &Path, monitor: &Arc<Monitor>) -> Result<(), Ad
     Ok(())
 }
 
-/// Connections without the errors of accepting them.
+/// The accepted connections; errors of accepting are left out.
 fn accepted<S>(incoming: impl Iterator<Item = io::Result<S>>) -> impl Iterator<Item = S> {
     incoming.filter_map(|stream| {
         let pause = |error: &io::Error| {

@@ -53,7 +53,7 @@ impl Clients {
 }
 
 impl Slot {
-    /// Counts it for a client; false if that client has `most` already.
+    /// Counts the connection for a client; returns false if that client has `most` already.
     pub(crate) fn assign_to(&mut self, client: IpAddr, most: usize) -> bool {
         let client = network_of(client);
         let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,8 +66,8 @@ impl Slot {
         true
     }
 
-    /// Counts it as one whose client has to show a key or a password; false if `most` of these are
-    /// open already.
+    /// Counts the connection as one whose client has to show a key or a password; returns false if
+    /// `most` of these are open already.
     pub(crate) fn mark_unauthenticated(&mut self, most: usize) -> bool {
         let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.unauthenticated >= most {
@@ -78,14 +78,14 @@ impl Slot {
         true
     }
 
-    /// The client has shown its key or password.
+    /// Notes that the client has shown its key or password.
     pub(crate) fn mark_authenticated(&mut self) {
         if std::mem::take(&mut self.is_unauthenticated) {
             self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner).unauthenticated -= 1;
         }
     }
 
-    /// Counts it for no client from now on.
+    /// Counts the connection for no client from now on.
     pub(crate) fn release(&mut self) {
         let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.forget(self.client.take());

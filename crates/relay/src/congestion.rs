@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use icdc_tcp::congestion::{Hold, choose};
 use icdc_tcp::{Privileges, set_congestion};
 
-/// Shared by all threads.
+/// Congestion control of the legs between relays, shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct LegCongestion {
     /// Keeps the algorithm loaded, if this relay has loaded it.

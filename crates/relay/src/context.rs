@@ -23,9 +23,9 @@ pub(crate) struct RelayContext {
     pub(crate) counters: Counters,
     /// Congestion control of legs to other relays.
     pub(crate) congestion: LegCongestion,
-    /// Measurements of these legs' paths.
+    /// Measurements of the paths to other relays, from their legs.
     pub(crate) paths: PathCache,
-    /// Memory for what waits unread at them.
+    /// Memory for data that waits unread at the legs to other relays.
     pub(crate) receive_budget: Arc<ReceiveBudget>,
     /// Addresses of this relay's listeners.
     addresses: Mutex<Vec<SocketAddr>>,

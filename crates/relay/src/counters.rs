@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Shared by all threads.
+/// Counters of the relay, shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) accepted: AtomicU64,
@@ -36,18 +36,18 @@ impl Counters {
         self.levels[worker].holders.store(holders, Relaxed);
     }
 
-    /// Bytes buffered in the relay.
+    /// Bytes buffered in the relay, in all threads.
     pub(crate) fn buffered(&self) -> u64 {
         self.levels.iter().map(|levels| levels.buffered.load(Relaxed)).sum()
     }
 
-    /// Connections with buffered bytes.
+    /// Number of connections that have buffered bytes.
     pub(crate) fn holders(&self) -> u64 {
         self.levels.iter().map(|levels| levels.holders.load(Relaxed)).sum()
     }
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

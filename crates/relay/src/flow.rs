@@ -25,7 +25,7 @@ pub(crate) struct Flow {
     pub(crate) finished: bool,
     /// Bytes written to the sink.
     pub(crate) moved: u64,
-    /// Bytes reported by [`Flow::take_uncounted`].
+    /// Bytes that [`Flow::take_uncounted`] has already reported.
     counted: u64,
     pub(crate) waits: Waits,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Waits {
 pub(crate) enum Progress {
     /// A leg has to become readable or writable.
     Blocked,
-    /// Its turn is over; there is more to move.
+    /// The flow's turn is over, and there is more to move.
     More,
     /// Everything has been relayed, the end of the stream included.
     Finished,
@@ -53,7 +53,7 @@ pub(crate) enum Progress {
 /// An error of one leg, which ends both directions.
 #[derive(Debug)]
 pub(crate) struct FlowError {
-    /// Whether the failed leg is the source's; otherwise it is the sink's.
+    /// Whether it was the source's leg that failed; otherwise it was the sink's.
     pub(crate) at_source: bool,
     pub(crate) cause: io::Error,
 }
@@ -83,7 +83,7 @@ impl Flow {
         self.moved - std::mem::replace(&mut self.counted, self.moved)
     }
 
-    /// Bytes between the two legs.
+    /// Bytes read from the source and not yet written to the sink.
     pub(crate) fn buffered(&self) -> usize {
         self.buffer.len() + self.in_pipe
     }

@@ -19,13 +19,14 @@ use icdc_units::{Span, Time};
 #[derive(Debug, Default)]
 pub(crate) struct PathCache(Mutex<KnownPaths>);
 
-/// Measurements of one leg's path.
+/// Observer of one leg, from whose samples it measures the path.
 #[derive(Debug, Default)]
 pub(crate) struct PathObserver {
     path: PathWatch,
-    /// Whether its congestion control finds the path's free rate; `None` before the first sample.
+    /// Whether the leg's congestion control finds the path's free rate; `None` before the first
+    /// sample.
     finds_rate: Option<bool>,
-    /// For how long the other end's receive window has limited it.
+    /// Total time for which the other end's receive window has limited the leg.
     window_limited: Span,
     remembered: Option<Resumption>,
 }

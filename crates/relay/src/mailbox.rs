@@ -12,7 +12,7 @@ use crate::clients::Slot;
 use crate::config::{Config, Listener};
 use crate::status::ConnectionStatus;
 
-/// A message to a worker.
+/// A message to a worker thread.
 pub(crate) enum WorkerMessage {
     /// A connection has been accepted and is the worker's from now on.
     Accepted(Box<Accepted>),
@@ -37,7 +37,7 @@ pub(crate) struct QueryId {
     pub(crate) number: u64,
 }
 
-/// An accepted connection.
+/// A connection that was accepted from a client.
 pub(crate) struct Accepted {
     pub(crate) socket: TcpStream,
     pub(crate) client: SocketAddr,
@@ -46,10 +46,10 @@ pub(crate) struct Accepted {
     pub(crate) slot: Slot,
 }
 
-/// The messages of one worker.
+/// Queue of the messages to one worker thread.
 pub(crate) struct Mailbox {
     messages: Mutex<Vec<WorkerMessage>>,
-    /// Readable while there are messages.
+    /// Descriptor that is readable while there are messages.
     pub(crate) wakeup: OwnedFd,
 }
 

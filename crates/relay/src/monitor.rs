@@ -17,7 +17,7 @@ use crate::status::{ConnectionStatus, ListenerStatus, Status, Totals};
 /// Time limit for a worker's answer.
 const TIMEOUT: Span = Span::from_secs(5);
 
-/// Sources of the status.
+/// The parts of the relay from which its status is gathered.
 pub(crate) struct Monitor {
     context: Arc<RelayContext>,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -84,7 +84,7 @@ impl Monitor {
         }
     }
 
-    /// The addresses of these listeners.
+    /// The local addresses of these listeners.
     pub(crate) fn addresses(listeners: &[OpenListener]) -> Vec<SocketAddr> {
         listeners.iter().map(OpenListener::address).collect()
     }

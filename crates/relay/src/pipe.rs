@@ -19,14 +19,14 @@ pub(crate) struct Pipe {
     pub(crate) writer: OwnedFd,
 }
 
-/// The pipes of one thread.
+/// The pipes of one thread, of which empty ones are kept for use again.
 #[derive(Debug, Default)]
 pub(crate) struct Pipes {
     empty: Vec<Pipe>,
 }
 
 impl Pipes {
-    /// An empty pipe.
+    /// Gives an empty pipe: a kept one, or else a new one.
     pub(crate) fn take(&mut self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.empty.pop() {
             return Ok(pipe);
@@ -38,7 +38,7 @@ impl Pipes {
         Ok(Pipe { reader, writer })
     }
 
-    /// Takes an empty pipe back.
+    /// Takes an empty pipe back, to be used again.
     pub(crate) fn give_back(&mut self, pipe: Pipe) {
         if self.empty.len() < KEPT {
             self.empty.push(pipe);

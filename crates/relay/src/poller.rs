@@ -21,11 +21,13 @@ pub(crate) struct Poller {
 /// Leg of a connection that an event refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
+    /// The leg to the client.
     Near,
+    /// The leg to the destination or the next relay.
     Far,
 }
 
-/// An event.
+/// An event that the poller reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// There are messages in the mailbox.
@@ -44,7 +46,7 @@ pub(crate) enum Event {
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Urgent data has arrived.
+    /// Whether TCP urgent data has arrived.
     pub(crate) has_urgent: bool,
     /// The socket has an error.
     pub(crate) failed: bool,

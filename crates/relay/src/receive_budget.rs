@@ -48,7 +48,8 @@ impl ReceiveBudget {
         self.total.store((memory / 2).as_u64(), Relaxed);
     }
 
-    /// Whether reservations that are not needed must shrink.
+    /// Whether more than half of the budget is reserved: reservations that are not needed must
+    /// shrink.
     pub(crate) fn is_scarce(&self) -> bool {
         self.reserved.load(Relaxed) > self.total.load(Relaxed) / 2
     }
@@ -78,7 +79,7 @@ fn fair_share(total: u64, reserved: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ReceiveBudget>,
-    /// Bytes of memory.
+    /// Bytes of receive memory that are reserved for the leg.
     reserved: u64,
     last: Option<(Time, ByteCount)>,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Reservation {
 /// Bytes that a leg has received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traffic {
-    /// Since the leg was opened.
+    /// Bytes received since the leg was opened.
     pub(crate) received: ByteCount,
     /// Memory of what waits to be read.
     pub(crate) occupied: ByteCount,
@@ -105,7 +106,7 @@ impl Reservation {
         ByteCount::new(self.reserved / MEMORY_PER_BYTE).max(MINIMUM)
     }
 
-    /// Fits the size to what arrives; returns whether it has changed.
+    /// Fits the reserved size to what arrives; returns whether it has changed.
     pub(crate) fn update(&mut self, now: Time, traffic: Traffic, largest: ByteCount) -> bool {
         let before = self.size();
         let last = self.last.replace((now, traffic.received));

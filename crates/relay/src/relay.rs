@@ -31,7 +31,7 @@ pub enum RelayError {
     /// A listener could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The congestion control is unknown.
+    /// The congestion control of the configuration is unknown.
     #[error("leg congestion: {0}")]
     Congestion(#[from] CongestionError),
     /// The status socket or the metrics listener could not be opened.
@@ -45,7 +45,7 @@ pub enum RelayError {
     OtherKind {
         /// The listener's address.
         address: SocketAddr,
-        /// The new kind.
+        /// The kind of listener that the new configuration has there.
         kind: &'static str,
     },
 }

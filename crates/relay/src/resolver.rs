@@ -25,7 +25,7 @@ const OF_ONE: usize = 4;
 /// Names that may wait for a thread.
 const QUEUE: usize = 1024;
 
-/// Takes queries; its threads end when it is dropped.
+/// Resolves names on threads of its own, which end when it is dropped.
 pub(crate) struct Resolver {
     queue: Arc<Queue>,
 }
@@ -36,7 +36,7 @@ type Lookup = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 /// The client that has chosen a name; `None` for names of the configuration.
 pub(crate) type Requester = Option<IpAddr>;
 
-/// A name to be resolved.
+/// A request to resolve a name.
 pub(crate) struct Query {
     pub(crate) name: HostName,
     pub(crate) port: u16,

@@ -19,7 +19,7 @@ const NOT_SENT: ByteCount = ByteCount::from_mib(4);
 /// A listener could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Binding or listening failed.
+    /// Binding a listener's socket or listening on it failed.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Transparent listeners need a privilege.

@@ -12,22 +12,22 @@ use crate::leg::Leg;
 pub struct Status {
     /// Id of this relay's process, as in the headers between relays.
     pub id: String,
-    /// Since the start.
+    /// Seconds since the relay's start.
     pub seconds: f64,
     /// Open listeners.
     pub listeners: Vec<ListenerStatus>,
-    /// Sums since the start.
+    /// Sums over all connections since the start.
     pub totals: Totals,
     /// Every connection, those with the most buffered bytes first.
     pub connections: Vec<ConnectionStatus>,
 }
 
-/// A listener.
+/// Status of one listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
-    /// `forward`, `socks5`, `peer` or `transparent`.
+    /// The listener's kind: `forward`, `socks5`, `peer` or `transparent`.
     pub kind: &'static str,
-    /// Address and port.
+    /// The listener's address and port.
     pub address: SocketAddr,
     /// Destination of all of its clients, for `forward`.
     pub destination: Option<String>,
@@ -36,13 +36,13 @@ pub struct ListenerStatus {
 /// Counters since the start, and present levels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Totals {
-    /// Open connections.
+    /// Number of connections that are open.
     pub open: usize,
-    /// Accepted connections.
+    /// Number of connections accepted since the start.
     pub accepted: u64,
-    /// Connections that were not admitted, or closed before their request.
+    /// Number of connections that were not admitted, or closed before their request.
     pub rejected: u64,
-    /// Their destination could not be reached.
+    /// Number of connections whose destination could not be reached.
     pub unreachable: u64,
     /// Closed in order by both ends.
     pub finished: u64,
@@ -58,7 +58,7 @@ pub struct Totals {
     pub buffered: ByteCount,
     /// Time for which the directions of ended connections have waited for near legs.
     pub waited_for_near: Span,
-    /// Time for which they have waited for far legs.
+    /// Time for which the directions of ended connections have waited for far legs.
     pub waited_for_far: Span,
 }
 
@@ -67,37 +67,37 @@ pub struct Totals {
 pub struct ConnectionStatus {
     /// Kind of the listener that accepted it.
     pub listener: &'static str,
-    /// The client.
+    /// Address of the client.
     pub client: SocketAddr,
     /// The destination, once it is known.
     pub destination: Option<String>,
     /// The next hop: `direct` for the destination itself, or the next relay.
     pub via: Option<String>,
-    /// `greeting`, `routing`, `resolving`, `connecting`, `securing`, `requesting`, `relaying` or
-    /// `closing`.
+    /// Name of the connection's stage: `greeting`, `routing`, `resolving`, `connecting`,
+    /// `securing`, `requesting`, `relaying` or `closing`.
     pub stage: &'static str,
-    /// Its age.
+    /// Age of the connection, in seconds.
     pub seconds: f64,
-    /// Bytes of it that are buffered in the relay and its sockets.
+    /// Bytes of the connection that are buffered in the relay and its sockets.
     pub buffered: ByteCount,
     /// The connection reads no more until less is buffered.
     pub paused: bool,
-    /// From the client.
+    /// Data from the client to the destination.
     pub up: FlowStatus,
-    /// To the client.
+    /// Data from the destination to the client.
     pub down: FlowStatus,
-    /// The leg to the client.
+    /// The leg between client and relay.
     pub near: Option<LegStatus>,
     /// The leg to the destination or the next relay.
     pub far: Option<LegStatus>,
 }
 
-/// Status of one direction.
+/// Status of one direction of a connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
     /// Bytes relayed.
     pub bytes: u64,
-    /// Their mean rate.
+    /// Mean rate of these bytes.
     pub rate: Rate,
     /// Time for which there was nothing to relay.
     pub waited_for_source: Span,
@@ -105,26 +105,26 @@ pub struct FlowStatus {
     pub waited_for_sink: Span,
     /// The leg that it has waited for longer, `near` or `far`, once something was relayed.
     pub limited_by: Option<&'static str>,
-    /// Its source has ended it.
+    /// Whether the source has ended this direction.
     pub ended: bool,
 }
 
 /// Status of one leg, by its TCP_INFO.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
-    /// The neighbour.
+    /// Address of the leg's other end.
     pub peer: Option<SocketAddr>,
-    /// Whether it has TLS.
+    /// Whether the leg is encrypted by TLS.
     pub tls: bool,
-    /// The neighbour's key, where it has.
+    /// Key of the neighbour, if it has one.
     pub key: Option<String>,
-    /// Congestion control.
+    /// Name of the leg's congestion control.
     pub congestion: String,
     /// Delivery rate as last measured.
     pub rate: Rate,
     /// Configured ceiling of the rate, if there is one.
     pub pacing_rate: Rate,
-    /// Round-trip time.
+    /// Smoothed round-trip time of the leg.
     pub rtt: Span,
     /// Congestion window.
     pub cwnd: ByteCount,

@@ -17,18 +17,18 @@ pub struct Steering {
     pub ports: Vec<u16>,
     /// Prefixes of clients; all if empty.
     pub from: Vec<Prefix>,
-    /// The device by which their packets arrive; any if `None`.
+    /// Device by which the clients' packets arrive; any if `None`.
     pub interface: Option<String>,
-    /// Mark of the packets.
+    /// Firewall mark of the packets that are led to the listener.
     pub mark: u32,
-    /// Routing table for them.
+    /// Number of the routing table for packets with that mark.
     pub table: u32,
 }
 
-/// Name of the nftables table.
+/// Name of the relay's nftables table.
 const NAME: &str = "icdc_relay";
 
-/// Rules could not be changed.
+/// The rules of transparent listening could not be changed.
 #[derive(Debug, Error)]
 pub enum SteeringError {
     /// A program is missing.
@@ -36,17 +36,17 @@ pub enum SteeringError {
         "{program}: {cause}; install it (nftables, iproute2), or run what `icdc relay rules print` shows by other means"
     )]
     Missing {
-        /// The program.
+        /// Name of the missing program.
         program: &'static str,
-        /// Error of starting it.
+        /// Error of starting the program.
         cause: io::Error,
     },
     /// A program has failed.
     #[error("`{command}` failed: {said}; changing rules needs root")]
     Refused {
-        /// The command.
+        /// The command that failed.
         command: String,
-        /// Its output on standard error.
+        /// The command's output on standard error.
         said: String,
     },
 }
@@ -82,7 +82,7 @@ impl Steering {
     /// Removes the rules, if they exist.
     ///
     /// # Errors
-    /// The program that failed.
+    /// [`SteeringError`] about the program that failed.
     pub fn remove(&self) -> Result<(), SteeringError> {
         self.remove_routing();
         // Naming the table first makes it exist.

@@ -17,10 +17,10 @@ use crate::mailbox::{Accepted, Mailbox, WorkerMessage};
 use crate::poller::{Event, Events, Readiness, Side};
 use crate::worker_context::WorkerContext;
 
-/// Time between two ticks.
+/// Time between two periodic checks of all connections.
 const TICK: Span = Span::from_millis(250);
 
-/// The thread's state.
+/// State of a worker thread, which serves a part of the connections.
 pub(crate) struct Worker {
     number: usize,
     config: Arc<Config>,
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts it.
+    /// Starts a worker thread.
     pub(crate) fn start(
         number: usize,
         relay: Arc<RelayContext>,

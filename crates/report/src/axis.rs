@@ -5,7 +5,7 @@
 
 use crate::Unit;
 
-/// One direction of a plot: its range and its ticks as (value, label).
+/// Scale of one axis of a plot: its range and its ticks as (value, label).
 pub(crate) struct Scale {
     pub(crate) low: f64,
     pub(crate) high: f64,

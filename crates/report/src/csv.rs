@@ -57,7 +57,7 @@ pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     files.made
 }
 
-/// Files whose names differ.
+/// Names of the CSV files so far, so that no two are the same.
 #[derive(Default)]
 struct Files {
     made: Vec<(String, String)>,
@@ -74,7 +74,7 @@ impl Files {
 struct Names(BTreeSet<String>);
 
 impl Names {
-    /// `name`, or with the first free number from 2 if it is taken.
+    /// The name itself, or with the first free number from 2 behind it if it is taken.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));
@@ -178,7 +178,7 @@ impl Sheet {
     }
 }
 
-/// All series of a plot over all places of any of them.
+/// The sheet of a plot whose axis is not time: all series, at every place that any of them has.
 fn other_axis(plot: &Plot, name: &str, unit: Unit) -> Sheet {
     let points = |series: &Series| match &series.values {
         Values::Points(points) => points.clone(),

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use crate::escape::escaped;
 use crate::{Axis, Judgement, Report, heat_map, json, plot};
 
-/// As many stages as have a colour of their own in the style sheet.
+/// Number of stages that have a colour of their own in the style sheet.
 const STAGE_COLOURS: usize = 10;
 /// Failures beyond this are counted, not listed.
 const MAX_FAILURES: usize = 1000;
-/// Browsers hold the page to it: nothing is fetched, from nowhere.
+/// Content security policy to which browsers hold the page: nothing is fetched, from nowhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 /// Values longer than this get a line of their own.
 const LONG_FACT: usize = 32;

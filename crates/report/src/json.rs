@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Report, Stroke, Uniform, Unit, Values, packed};
 
-/// For the page: short, with a description of what is packed.
+/// The report as JSON for the page: short, with a description of what is packed.
 pub(crate) fn embedded(report: &Report) -> String {
     #[derive(Serialize)]
     struct Embedded<'a> {
@@ -19,7 +19,7 @@ pub(crate) fn embedded(report: &Report) -> String {
     serde_json::to_string(&Embedded { format: packed::DESCRIPTION, report }).expect("the model is plain data")
 }
 
-/// For other tools: every value written out.
+/// The report as JSON for other tools, with every value written out.
 pub(crate) fn expanded(report: &Report) -> String {
     let mut report_value = json!({
         "title": report.title,

@@ -4,7 +4,7 @@ use crate::report::Report;
 use crate::{csv, html, json};
 
 impl Report {
-    /// The page as UTF-8 text.
+    /// The report as an HTML page, in UTF-8.
     #[must_use]
     pub fn to_html(&self) -> String {
         html::page(self)

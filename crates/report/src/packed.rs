@@ -47,18 +47,19 @@ pub fn encode(values: &[i64]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What is wrong with a text that [`encode`] did not make.
+/// What is wrong with a packed text that [`encode`] did not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedError {
-    /// It is not base64.
+    /// The text is not base64.
     #[error("packed values: {0}")]
     Base64(base64::DecodeError),
-    /// A block breaks the format.
+    /// The block of this number breaks the format.
     #[error("packed values: the block that begins at byte {0} is cut off or says what no block can say")]
     Block(usize),
 }
 
-/// The values in `text`. They take at most 256 times the memory of the text, whatever it says.
+/// Unpacks the values in `text`. They take at most 256 times the memory of the text, whatever it
+/// says.
 pub fn decode(text: &str) -> Result<Vec<i64>, MalformedError> {
     let bytes = STANDARD.decode(text).map_err(MalformedError::Base64)?;
     let mut rest = bytes.as_slice();

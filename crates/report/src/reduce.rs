@@ -4,7 +4,7 @@ use icdc_units::Span;
 
 use crate::Uniform;
 
-/// Means over windows of `window` seconds.
+/// Means of a series of `(time in seconds, mean value)` over windows of `window` seconds.
 ///
 /// Each point gives the mean since the point before it (the first since time 0); so does each
 /// result. The last window may be shorter; less than half a window is left out unless it is all
@@ -53,8 +53,8 @@ pub fn sliding_means(series: &Uniform, window: Span, slide: Span) -> Uniform {
         .scaled(series.scale() / window as f64)
 }
 
-/// At each value, the sum of the `window` values that end with it; before the first one there were
-/// zeros.
+/// Moving sums: at each value, the sum of the `window` values that end with it, with zeros before
+/// the first one.
 pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl Iterator<Item = i128> {
     let mut sum = 0;
     values.iter().enumerate().map(move |(index, &value)| {
@@ -66,8 +66,8 @@ pub fn moving_sums<T: Copy + Into<i128>>(values: &[T], window: usize) -> impl It
     })
 }
 
-/// At most `2 * columns` points that have the same outline: the least and the greatest of each
-/// column.
+/// Reduces a line to at most `2 * columns` points with the same outline: the least and the greatest
+/// of each column.
 #[must_use]
 pub fn envelope(points: &[(f64, f64)], columns: usize) -> Vec<(f64, f64)> {
     if points.len() <= 2 * columns || columns == 0 {

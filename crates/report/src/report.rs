@@ -9,23 +9,23 @@ use crate::{HeatMap, Plot, Table};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// As it was meant to be.
+    /// The run went as it was meant to.
     #[default]
     Good,
     /// Good within the limits that it names.
     Limited,
-    /// A failure.
+    /// The run failed.
     Failed,
 }
 
-/// Everything that one page shows.
+/// A report: everything that one page shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Heading.
+    /// Heading of the page.
     pub title: String,
-    /// The command line that made it.
+    /// The command line of the run.
     pub command: String,
-    /// One sentence on how it ended.
+    /// One sentence on how the run ended.
     pub outcome: String,
     /// Judgement of that outcome.
     pub judgement: Judgement,
@@ -40,9 +40,9 @@ pub struct Report {
     pub heat_maps: Vec<HeatMap>,
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
-    /// Where that axis begins on the clock of the host that made the report (`CLOCK_MONOTONIC`), so
-    /// that reports of one host can be laid beside each other.
+    /// Time at which the time axis begins on the clock of the host that made the report
+    /// (`CLOCK_MONOTONIC`), so that reports of one host can be laid beside each other.
     pub origin: Option<Time>,
-    /// What failed, one line each.
+    /// Messages about what failed, one line each.
     pub failures: Vec<String>,
 }

@@ -4,17 +4,17 @@ use serde::Serialize;
 
 use crate::Uniform;
 
-/// Values along an axis.
+/// A series of values along an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// Name in the legend.
+    /// Name of the series in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Style in which the series is drawn.
     pub stroke: Stroke,
-    /// Name of its CSV column without the unit; see [`Self::column`].
+    /// Name of the series' CSV column without the unit; see [`Self::column`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub column: String,
-    /// Its values.
+    /// Values of the series.
     #[serde(flatten)]
     pub values: Values,
 }
@@ -58,7 +58,7 @@ impl From<Uniform> for Values {
 }
 
 impl Values {
-    /// Where the last value ends on the axis; 0 if there is none.
+    /// Place on the axis at which the last value ends; 0 if there is none.
     pub(crate) fn end(&self) -> f64 {
         match self {
             Self::Points(points) => points.iter().map(|(at, _)| *at).filter(|at| at.is_finite()).fold(0.0, f64::max),
@@ -67,7 +67,7 @@ impl Values {
     }
 }
 
-/// How a series is drawn.
+/// Style in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stroke {

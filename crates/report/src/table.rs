@@ -1,4 +1,4 @@
-//! Tables: header, rows, caption.
+//! Tables of a report: header, rows, caption.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::escape::escaped;
 /// right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// What it shows; may be empty.
+    /// What the table shows; may be empty.
     pub caption: String,
     /// Names of the columns, with their units.
     pub header: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table as markup.
+    /// Appends the table to the page as HTML.
     pub(crate) fn draw(&self, page: &mut String) {
         let columns = self.rows.iter().map(Vec::len).fold(self.header.len(), usize::max);
         let numeric: Vec<bool> = (0..columns).map(|column| self.is_numeric(column)).collect();

@@ -52,13 +52,13 @@ impl Uniform {
         self.step
     }
 
-    /// The plot's unit per integer.
+    /// Size of one integer step of the values, in the plot's unit.
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// The integers.
+    /// The values as integers, to be multiplied by the scale.
     #[must_use]
     pub fn values(&self) -> &[i64] {
         &self.values

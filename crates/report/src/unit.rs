@@ -6,21 +6,21 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Bits per second.
+    /// A rate in bits per second.
     BitsPerSecond,
-    /// Bytes.
+    /// An amount in bytes.
     Bytes,
-    /// Seconds.
+    /// A time in seconds.
     Seconds,
-    /// TCP segments.
+    /// A number of TCP segments.
     Segments,
-    /// TCP segments per second.
+    /// A rate in TCP segments per second.
     SegmentsPerSecond,
     /// Packets of the largest size that the link carries: the papers' measure of burstiness.
     Mtu,
     /// A share of a whole, from 0 to 1; shown in per cent.
     Share,
-    /// A pure number.
+    /// A number without a unit.
     Number,
 }
 
@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// Prefixes that make its numbers short, the greatest first.
+    /// SI prefixes of the unit that make its numbers short, the greatest first.
     pub(crate) fn prefixes(self, largest: f64) -> &'static [(f64, &'static str)] {
         match self {
             Self::Seconds => &[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")],

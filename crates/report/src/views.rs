@@ -52,19 +52,19 @@ pub fn queue(bytes: impl Into<Values>, limit: Option<icdc_units::ByteCount>) -> 
     Plot::new("Queue", Unit::Bytes, series)
 }
 
-/// The congestion window in bytes.
+/// Plot of the congestion window over time, in bytes.
 #[must_use]
 pub fn congestion_window(bytes: impl Into<Values>) -> Plot {
     single("Congestion window", Unit::Bytes, "sender", "cwnd", bytes.into())
 }
 
-/// The pacing rate in bit/s.
+/// Plot of the pacing rate over time, in bit/s.
 #[must_use]
 pub fn pacing_rate(bits_per_second: impl Into<Values>) -> Plot {
     single("Pacing rate", Unit::BitsPerSecond, "sender", "pacing_rate", bits_per_second.into())
 }
 
-/// The round-trip time in seconds.
+/// Plot of the smoothed round-trip time over time, in seconds.
 #[must_use]
 pub fn round_trip_time(seconds: impl Into<Values>) -> Plot {
     single("Round-trip time", Unit::Seconds, "smoothed", "rtt", seconds.into()).from_baseline(Baseline::Data)

@@ -16,22 +16,22 @@ use icdc_units::{ByteCount, Span, Time};
 /// Arrivals beyond this many in a window are not kept; the window's burstiness is then unknown.
 const MAX_ARRIVALS: usize = 4_000_000;
 
-/// Measurements of one window.
+/// Burstiness measured in one window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Start of the window.
     pub start: Time,
     /// Length of the window.
     pub length: Span,
-    /// Bytes that arrived in it.
+    /// Bytes that arrived in the window.
     pub bytes: ByteCount,
-    /// Longest virtual queue.
+    /// Burst: longest queue before a virtual bottleneck that drains at the window's mean rate.
     pub burst: ByteCount,
     /// Largest single packet: the least that the burst can be.
     pub largest: ByteCount,
 }
 
-/// See the module's description.
+/// Measures the burstiness of traffic, window by window.
 #[derive(Clone, Debug)]
 pub struct Burstiness {
     length: Span,
@@ -96,8 +96,8 @@ impl Burstiness {
     }
 }
 
-/// In exact arithmetic: the queue is counted in bytes × nanoseconds of the window, and rounded up
-/// at the end.
+/// Longest queue in bytes before a bottleneck that drains `bytes` in `length`. It is exact: counted
+/// in bytes × nanoseconds of the window, and rounded up at the end.
 fn longest_queue(arrivals: &[(Time, u64)], bytes: u64, length: Span) -> u64 {
     let nanos = u128::from(length.as_nanos()).max(1);
     let (mut queue, mut longest, mut before) = (0_u128, 0_u128, None);

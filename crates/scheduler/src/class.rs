@@ -5,25 +5,26 @@ use thiserror::Error;
 
 use super::{Filter, Headers, QueueSettings};
 
-/// One class as a user describes it.
+/// Settings of one class of traffic, as a user describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassSettings {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// The class that it is part of; `None`: of the line itself.
+    /// Name of the parent class; `None` for a class directly under the line.
     pub parent: Option<String>,
     /// Guaranteed rate; `None`: only bandwidth that others leave.
     pub rate: Option<Rate>,
-    /// Upper limit; `None`: its rate, or all that others leave if it has none.
+    /// Upper limit of the rate; `None` for the rate itself, or all that others leave if it has
+    /// none.
     pub ceiling: Option<Rate>,
-    /// Queue of its frames.
+    /// Settings of the queue of the class's frames.
     pub queue: QueueSettings,
-    /// Filters that select its frames. The first filter that matches decides, in the order of
-    /// classes.
+    /// Filters that select the class's frames. The first filter that matches decides, in the order
+    /// of classes.
     pub filters: Vec<Filter>,
 }
 
-/// A class in its place.
+/// A class with its place in the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     pub(super) settings: ClassSettings,
@@ -32,14 +33,14 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// The least that limits it beyond its rate's clock; `None`: nothing.
+    /// Lowest limit of the class beyond the clock of its rate; `None` if there is none.
     pub(super) fn ceiling(&self) -> Option<Rate> {
         let ClassSettings { rate, ceiling, .. } = &self.settings;
         // A leaf without more than its rate is held by its clock alone.
         if self.is_leaf { *ceiling } else { ceiling.or(*rate) }
     }
 
-    /// Whether it may exceed its rate.
+    /// Whether the class may exceed its rate where the line has capacity left.
     pub(super) fn borrows(&self) -> bool {
         match (self.settings.rate, self.settings.ceiling) {
             (None, _) => true,
@@ -53,44 +54,44 @@ impl Placed {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// There is no class.
+    /// The tree has no class.
     #[error("there is no class")]
     Empty,
     /// A class has no name, or the name of another.
     #[error("class {0:?}: every class has a name of its own")]
     Name(String),
-    /// Its parent is not a class before it.
+    /// The parent of a class is not a class before it.
     #[error("class {name}: its parent {parent:?} is no class before it")]
     Parent {
-        /// The class.
+        /// Name of the class.
         name: String,
-        /// The given parent.
+        /// Name of the parent as given.
         parent: String,
     },
-    /// Filters sort frames into leaves.
+    /// A class that is no leaf has filters, which sort frames into leaves only.
     #[error("class {0}: it has classes of its own, so its filters belong to them")]
     FiltersAboveLeaves(String),
-    /// Its ceiling is less than its rate.
+    /// The ceiling of a class is less than its rate.
     #[error("class {name}: a ceiling of {ceiling} is less than its rate of {rate}")]
     Ceiling {
-        /// The class.
+        /// Name of the class.
         name: String,
-        /// Its rate.
+        /// Guaranteed rate of the class.
         rate: Rate,
-        /// Its ceiling.
+        /// Ceiling of the class's rate.
         ceiling: Rate,
     },
-    /// Its rate is below the least.
+    /// The rate of a class is below the least possible.
     #[error("class {0}: the least rate is {LEAST_RATE}")]
     Slow(String),
     /// The rates of the children exceed the rate of the parent.
     #[error("child rates of {within} sum to {promised}, exceeding its {available}: lower their rates")]
     Sum {
-        /// A class, or the line.
+        /// Name of the parent class, or the line.
         within: String,
-        /// Sum of the rates.
+        /// Sum of the children's rates.
         promised: Rate,
-        /// Rate of the parent.
+        /// Rate of the parent or the line.
         available: Rate,
     },
     /// The default class is not a leaf.
@@ -156,7 +157,7 @@ impl Tree {
         self.line
     }
 
-    /// For each class the number of the one that it is part of.
+    /// For each class the number of its parent; `None` for a class at the top.
     pub fn parents(&self) -> impl Iterator<Item = Option<usize>> {
         self.classes.iter().map(|class| class.parent)
     }

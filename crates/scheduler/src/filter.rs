@@ -5,25 +5,26 @@ use std::ops::RangeInclusive;
 use super::Headers;
 use icdc_units::Prefix;
 
-/// All that is given has to fit; a filter without anything fits every IP packet.
+/// A filter that selects IP packets by their headers: all that is given has to match; a filter
+/// without anything matches every IP packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Destination addresses.
+    /// Prefix of the destination address; `None` matches all.
     pub to: Option<Prefix>,
-    /// Source addresses.
+    /// Prefix of the source address; `None` matches all.
     pub from: Option<Prefix>,
     /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: Option<u8>,
-    /// Destination ports.
+    /// Range of the destination port; `None` matches all.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Source ports.
+    /// Range of the source port; `None` matches all.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Differentiated services code point.
+    /// Differentiated services code point (DSCP), 0 to 63; `None` matches all.
     pub dscp: Option<u8>,
 }
 
 impl Filter {
-    /// Whether the headers match.
+    /// Whether a packet with these headers matches the filter.
     #[must_use]
     pub fn fits(&self, headers: &Headers) -> bool {
         let in_range = |range: &Option<RangeInclusive<u16>>, port: Option<u16>| {
@@ -37,7 +38,7 @@ impl Filter {
             && in_range(&self.ports, headers.ports.map(|(_, destination)| destination))
     }
 
-    /// Whether a packet can match both.
+    /// Whether some packet can match both filters.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         fn apart<T>(a: Option<&T>, b: Option<&T>, meet: impl Fn(&T, &T) -> bool) -> bool {

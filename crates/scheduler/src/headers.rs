@@ -16,7 +16,7 @@ pub struct Headers {
     pub ports: Option<(u16, u16)>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
-    /// Its ends are ECN-capable: a mark may take the place of a drop.
+    /// Whether the packet's ends are ECN-capable: a mark may take the place of a drop.
     pub ecn_capable: bool,
 }
 

@@ -19,10 +19,10 @@ pub struct QueueSettings {
     pub discipline: Discipline,
 }
 
-/// Queue management below the limit.
+/// Queue management below the queue's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// Nothing.
+    /// No management: a frame is dropped only when the queue is full.
     DropTail,
     /// ECN-capable packets are marked when this many bytes are queued before them.
     Mark(ByteCount),
@@ -37,7 +37,7 @@ pub enum Discipline {
 }
 
 impl Default for QueueSettings {
-    /// 1 MB, drop-tail.
+    /// A drop-tail queue of 1 MB.
     fn default() -> Self {
         Self { limit: ByteCount::new(1_000_000), discipline: Discipline::DropTail }
     }
@@ -46,12 +46,12 @@ impl Default for QueueSettings {
 /// A full Ethernet frame on the wire.
 pub(super) const FULL_FRAME: ByteCount = ByteCount::new(1538);
 
-/// A frame to be queued.
+/// A frame to be queued, with the packet that the caller keeps for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting<Packet> {
     /// The packet, in the caller's form.
     pub packet: Packet,
-    /// Its length on the wire.
+    /// Length of the frame on the wire.
     pub length: ByteCount,
     /// A mark may take the place of a drop.
     pub ecn_capable: bool,
@@ -71,13 +71,13 @@ struct Queued<Packet> {
     mark: bool,
 }
 
-/// See the module's description.
+/// Queue of one leaf class, with its byte limit and its queue management.
 pub(super) struct LeafQueue<Packet> {
     settings: QueueSettings,
     packets: VecDeque<Queued<Packet>>,
     bytes: ByteCount,
     codel: CoDel,
-    /// Packets dropped by `CoDel` since they were last asked for.
+    /// Number of packets dropped by `CoDel` since the count was last taken.
     dropped: u64,
 }
 
@@ -103,7 +103,7 @@ impl<Packet> LeafQueue<Packet> {
         self.packets.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Bytes on the wire of the frames that wait.
     pub(super) fn bytes(&self) -> ByteCount {
         self.bytes
     }
@@ -136,7 +136,7 @@ impl<Packet> LeafQueue<Packet> {
         (taken, std::mem::take(&mut self.dropped))
     }
 
-    /// All that waits, in order.
+    /// Empties the queue, and gives all frames that waited, in order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Waiting<Packet>> + '_ {
         self.bytes = ByteCount::ZERO;
         self.packets.drain(..).map(|queued| queued.waiting)

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::Headers;
 
-/// Flows that are remembered.
+/// Number of flows that are remembered.
 const PLACES: usize = 4096;
 
 /// Headers and the class to which filters led; the latest packet overwrites the others of its slot.

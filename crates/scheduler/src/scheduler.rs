@@ -13,33 +13,33 @@ use super::{ClassSettings, Headers, Tree};
 /// Credit of a ceiling that was not used up, in bytes on the wire: two full frames.
 const SLACK: u64 = 2 * FULL_FRAME.as_u64();
 
-/// Next step.
+/// Next step of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<Packet> {
     /// This frame leaves. The position has moved by its length.
     Send {
-        /// Its class.
+        /// Number of the frame's class.
         class: usize,
         /// The packet, in the caller's form.
         packet: Packet,
-        /// Its length on the wire.
+        /// Length of the frame on the wire.
         length: ByteCount,
-        /// It has to be marked as having met congestion.
+        /// Whether the frame has to be marked as having met congestion (ECN CE).
         mark: bool,
     },
     /// No frame may leave for this many bytes; [`Scheduler::advance`] reports that they have
     /// passed.
     Gap(ByteCount),
-    /// Nothing waits.
+    /// No frame waits.
     Idle,
 }
 
 /// Counters of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
-    /// Frames that have left.
+    /// Number of frames that have left.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of those frames.
     pub bytes: ByteCount,
     /// Frames dropped, at the limit of the queue or by `CoDel`.
     pub dropped: u64,
@@ -48,7 +48,7 @@ pub struct ClassCounters {
 }
 
 struct Class<Packet> {
-    /// Only leaves with a rate have one.
+    /// Clock of the class's rate; only leaves with a rate have one.
     clock: Option<ByteClock>,
     ceiling: Option<ByteClock>,
     /// Bytes on the line from one full frame of the clock to the next.
@@ -56,14 +56,15 @@ struct Class<Packet> {
     parent: Option<usize>,
     borrows: bool,
     queue: LeafQueue<Packet>,
-    /// It has an entry in one of the heaps.
+    /// Whether the class has an entry in one of the heaps.
     is_timed: bool,
-    /// Bytes sent beyond its rate, which are shared evenly.
+    /// Bytes that the class has sent beyond its rate, by which borrowing is shared evenly.
     borrowed: u64,
     counters: ClassCounters,
 }
 
-/// See the description of [`byte_clock`](super).
+/// A scheduler that paces classes of traffic by counting bytes on the wire; see
+/// [`byte_clock`](super).
 pub struct Scheduler<Packet> {
     tree: Tree,
     classes: Vec<Class<Packet>>,
@@ -82,7 +83,7 @@ pub struct Scheduler<Packet> {
 }
 
 impl<Packet> Scheduler<Packet> {
-    /// A scheduler with empty queues.
+    /// Makes a scheduler with empty queues for these classes.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
         let line = tree.line;
@@ -123,7 +124,7 @@ impl<Packet> Scheduler<Packet> {
         Self { early: early.as_u64(), ..self }
     }
 
-    /// The classes that it serves.
+    /// The tree of classes that the scheduler serves.
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.tree
@@ -316,13 +317,13 @@ impl<Packet> Scheduler<Packet> {
         (chosen, later)
     }
 
-    /// From which position on no ceiling stops a leaf.
+    /// Position on the line, in bytes, from which on no ceiling stops a leaf.
     fn free_at(&self, index: usize) -> u64 {
         let ceilings = self.upwards(index).filter_map(|class| self.classes[class].ceiling.as_ref());
         ceilings.map(ByteClock::due).max().unwrap_or(0)
     }
 
-    /// A class, its parent, and so on.
+    /// The class of this number and all classes above it, upwards.
     fn upwards(&self, index: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(index), |class| self.classes[*class].parent)
     }

@@ -20,37 +20,37 @@ use crate::tag::Tag;
 
 /// Facility local0 (16), severity informational (6): 16 × 8 + 6.
 const PRIORITY: u8 = 134;
-/// How the specification writes a time.
+/// Format in which the specification writes a time.
 const TIME: &str = "%Y-%m-%dT%H:%M:%S.%6f+00:00";
 
 /// The two ends of a connection, by the direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// The end that sends data.
+    /// Address and port of the end that sends data.
     pub source: SocketAddr,
-    /// The end that receives it.
+    /// Address and port of the end that receives data.
     pub destination: SocketAddr,
 }
 
-/// State of a flow.
+/// State of a flow that a datagram reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It begins.
+    /// The flow begins.
     Start,
-    /// It goes on.
+    /// The flow goes on.
     Ongoing,
-    /// It is over.
+    /// The flow has ended.
     End,
 }
 
-/// Traffic of a flow.
+/// Traffic of a flow so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes that the source has sent.
     pub sent: u64,
     /// Bytes that the source has received.
     pub received: u64,
-    /// Round-trip time; zero if unknown.
+    /// Round-trip time of the connection; zero if unknown.
     pub rtt: Span,
 }
 
@@ -64,22 +64,22 @@ impl Usage {
     }
 }
 
-/// Contents of a datagram.
+/// Contents of a firefly, a datagram that tells whose a flow is.
 #[derive(Clone, Copy, Debug)]
 pub struct Firefly<'a> {
-    /// Whose it is.
+    /// Experiment and activity to which the flow belongs.
     pub tag: Tag,
-    /// The connection.
+    /// Addresses and ports of the connection.
     pub flow: Flow,
-    /// Its state.
+    /// State of the flow.
     pub state: State,
-    /// Time at which it began.
+    /// Time at which the flow began.
     pub start: Timestamp,
-    /// Time of the datagram.
+    /// Time at which the datagram is made.
     pub now: Timestamp,
-    /// Its traffic.
+    /// Traffic of the flow so far.
     pub usage: Usage,
-    /// Program and its version.
+    /// Name and version of the program.
     pub application: &'a str,
     /// Name of this host, for the header.
     pub host: &'a str,
@@ -138,7 +138,7 @@ struct Context<'a> {
 }
 
 impl Firefly<'_> {
-    /// The datagram's bytes.
+    /// The datagram as bytes: a syslog header and the JSON.
     #[must_use]
     pub fn datagram(&self) -> Vec<u8> {
         let now = time(self.now);
@@ -178,7 +178,7 @@ impl Firefly<'_> {
     }
 }
 
-/// An address as both ends write it: IPv4 at a socket for both families is IPv4.
+/// The address as both ends write it: IPv4 at a socket for both families becomes IPv4.
 pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -190,7 +190,7 @@ fn time(at: Timestamp) -> String {
     at.strftime(TIME).to_string()
 }
 
-/// A host's name as RFC 5424 allows it.
+/// A host's name in the form that RFC 5424 allows in the header.
 fn header_name(host: &str) -> &str {
     let fits = !host.is_empty() && host.len() <= 255 && host.bytes().all(|byte| byte.is_ascii_graphic());
     if fits { host } else { "-" }

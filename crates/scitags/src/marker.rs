@@ -27,7 +27,7 @@ const LOOK: Span = Span::from_secs(1);
 pub struct MarkerConfig {
     /// Experiment and activity of the connections.
     pub tag: Tag,
-    /// Program and its version.
+    /// Name and version of the program.
     pub application: String,
     /// A collector that gets every firefly as well.
     pub collector: Option<SocketAddr>,
@@ -84,7 +84,8 @@ impl Marker {
         Ok(Self { shared, over, thread: Some(thread) })
     }
 
-    /// For the connections of one session, in which this end `sends` data or receives it.
+    /// Makes the marker of one session's connections, in which this end `sends` data or receives
+    /// it.
     #[must_use]
     pub fn flows(&self, sends: bool) -> Flows {
         Flows { shared: Arc::clone(&self.shared), sends, numbers: Mutex::default() }

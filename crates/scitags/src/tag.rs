@@ -10,7 +10,7 @@ use thiserror::Error;
 const EXPERIMENTS: RangeInclusive<u16> = 1..=511;
 /// Numbers of activities: six bits, of which 0 says nothing.
 const ACTIVITIES: RangeInclusive<u16> = 1..=63;
-/// So many names stand in an error.
+/// Greatest number of names that an error lists.
 const NAMED: usize = 20;
 
 /// Experiment and activity that traffic belongs to.
@@ -23,17 +23,17 @@ pub struct Tag {
 /// Why a text is no tag.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TagError {
-    /// It does not have two parts.
+    /// The text does not have two parts.
     #[error("expected EXPERIMENT.ACTIVITY, such as 2.14 or, with a registry, atlas.production")]
     Form,
     /// A number that no experiment or activity can have.
     #[error("{what} {number}: expected a number from {} to {}", allowed.start(), allowed.end())]
     Range {
-        /// Experiment or activity.
+        /// Which part is wrong: experiment or activity.
         what: &'static str,
-        /// The number.
+        /// The number given.
         number: u16,
-        /// The numbers that are allowed.
+        /// Range of the numbers that are allowed.
         allowed: RangeInclusive<u16>,
     },
     /// A name, and there is no registry that has its number.
@@ -42,14 +42,14 @@ pub enum TagError {
     /// A name that the registry does not have.
     #[error("the registry has no {what} {name:?}; it has {known}")]
     Unknown {
-        /// Experiment or activity.
+        /// Which part is wrong: experiment or activity.
         what: &'static str,
-        /// The name.
+        /// The name given.
         name: String,
-        /// Names that the registry has.
+        /// Names in the registry, as text.
         known: String,
     },
-    /// The registry cannot be read.
+    /// The registry cannot be read, for this reason.
     #[error("the registry is not what scitags.org publishes: {0}")]
     Registry(String),
 }
@@ -77,10 +77,10 @@ struct Activity {
 }
 
 impl Registry {
-    /// Reads the JSON that scitags.org publishes.
+    /// Parses the registry, in the JSON that scitags.org publishes.
     ///
     /// # Errors
-    /// It is something else.
+    /// The JSON is no such registry.
     pub fn parse(json: &[u8]) -> Result<Self, TagError> {
         serde_json::from_slice(json).map_err(|error| TagError::Registry(error.to_string()))
     }

@@ -26,12 +26,13 @@ use serde::de::DeserializeOwned;
 
 /// Longest message, in bytes: the state of a link has what arrived unread, 1 MiB at most.
 const LONGEST: usize = 2 << 20;
-/// Each end reads all the time. One that does not for so long has been stopped.
+/// Time limit for the other end to read: each end reads all the time, so one that does not has been
+/// stopped.
 const PATIENCE: Span = Span::from_secs(1);
 
 /// Outcome of a receive with a time limit.
 pub enum Received<T> {
-    /// A message.
+    /// A message has arrived.
     Message(T),
     /// No message within the time limit.
     Nothing,
@@ -39,29 +40,29 @@ pub enum Received<T> {
     End,
 }
 
-/// One end.
+/// One end of a channel for messages and descriptors.
 #[derive(Debug)]
 pub struct Channel {
     socket: UnixStream,
-    /// One message at a time.
+    /// Lock by which one message is sent at a time.
     sending: Mutex<()>,
 }
 
 impl Channel {
-    /// This end of a socket.
+    /// The end of a channel at this socket.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_write_timeout(Some(PATIENCE.into()))?;
         Ok(Self { socket, sending: Mutex::default() })
     }
 
-    /// This end, and the socket for the other one.
+    /// A new channel: this end, and the socket for the other one.
     pub fn pair() -> io::Result<(Self, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         Ok((Self::new(near)?, far))
     }
 
-    /// Sends a message, and a descriptor with it. One that the other end does not take in time ends
-    /// the channel.
+    /// Sends a message, and a descriptor with it. A message that the other end does not take in
+    /// time ends the channel.
     pub fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let frame = frame(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,8 +79,8 @@ impl Channel {
         sent.map(drop).inspect_err(|_| self.close())
     }
 
-    /// As [`send`](Self::send), and does not wait: for threads that others depend on. An end that
-    /// does not take it at once ends the channel.
+    /// Sends like [`send`](Self::send), but does not wait: for threads that others depend on. If
+    /// the other end does not take the message at once, the channel ends.
     pub fn send_at_once(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let frame = frame(message)?;
         let sent = match self.sending.try_lock() {
@@ -94,7 +95,7 @@ impl Channel {
         whole.inspect_err(|_| self.close())
     }
 
-    /// Sends what the socket takes, with the descriptor; how much.
+    /// Sends what the socket takes, with the descriptor; returns the number of bytes sent.
     fn send_some(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>, flags: SendFlags) -> io::Result<usize> {
         let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -111,7 +112,8 @@ impl Channel {
         }
     }
 
-    /// The next message, and the descriptor that came with it; `None` at the end.
+    /// Receives the next message, with the descriptor that came with it; `None` at the end of the
+    /// channel.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let Some((length, descriptor)) = self.receive_length()? else { return Ok(None) };
         if length > LONGEST {
@@ -122,7 +124,7 @@ impl Channel {
         Ok(Some((postcard::from_bytes(&body).map_err(io::Error::other)?, descriptor)))
     }
 
-    /// As [`receive`](Self::receive), for so long at most.
+    /// Receives the next message like [`receive`](Self::receive), but waits for at most `patience`.
     pub fn receive_within<T: DeserializeOwned>(&self, patience: Duration) -> io::Result<Received<T>> {
         let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut watched, Timespec::try_from(patience).ok().as_ref()) {
@@ -135,6 +137,8 @@ impl Channel {
         Ok(self.receive()?.map_or(Received::End, |(message, _)| Received::Message(message)))
     }
 
+    /// Receives the length of the next message, with a descriptor; `None` at the end of the
+    /// channel.
     fn receive_length(&self) -> io::Result<Option<(usize, Option<OwnedFd>)>> {
         let mut length = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -159,19 +163,19 @@ impl Channel {
         Ok(Some((u32::from_le_bytes(length) as usize, descriptor)))
     }
 
-    /// Ends it: whoever waits at either end is told.
+    /// Ends the channel: whoever waits at either end is told.
     pub fn close(&self) {
         // It fails if the other end was faster.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Time limit of [`receive`](Self::receive); without, it waits for ever.
+    /// Sets the time limit of [`receive`](Self::receive); by default it waits for ever.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))
     }
 }
 
-/// A message with its length.
+/// Encodes a message, preceded by its length.
 fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
     let length = frame.len() - 4;

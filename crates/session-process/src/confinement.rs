@@ -10,8 +10,8 @@ use icdc_protocol::message::{Job, Transfer};
 use crate::rights::Rights;
 use crate::run::diskless;
 
-/// Confines this process to the root of its key, and to the system calls of its job. There is no
-/// way back.
+/// Confines this process to the root of its key and to the system calls of its job. This cannot be
+/// undone.
 pub(super) fn confine(job: &Job, rights: &Rights) {
     let (is_connected, files) = match job {
         job if diskless(job).is_some() => {
@@ -30,7 +30,7 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
     calls::refuse_for(process);
 }
 
-/// Everything beneath the root of the key.
+/// The files beneath the root of the key, with the access that `allow` adds.
 fn of_root(rights: &Rights, allow: fn(Files, &Path) -> Files) -> Files {
     match rights.root.directory() {
         Some(directory) => allow(Files::of_end(), &directory),

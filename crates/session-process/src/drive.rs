@@ -32,7 +32,7 @@ const FAREWELL: Span = Span::from_secs(10);
 /// SYN is retransmitted after 1 s (RFC 6298), and three round trips of the longest path are less.
 const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
-/// Drives a transfer to another far end, in a session of a daemon.
+/// Drives a transfer to another far end, in a session of a daemon; returns how it ended.
 pub(crate) fn drive_in_session(
     request: Request,
     link: Link,
@@ -56,15 +56,15 @@ pub(crate) fn drive_in_session(
     client.serve(rights, &identity, Some(request.transfer), work)
 }
 
-/// Waits for one work order and carries it out: the far end that ssh started for that. `identity`
-/// is the key that the destination lets in. Whatever becomes of it, the client is told.
+/// Waits for one work order and carries it out, in a far end that ssh started for that. `identity`
+/// is the key that the destination lets in. The client is told of the result in any case.
 pub fn drive_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
     let ended = ClientLink::open(link, Privileges::own(), stop.clone())?.serve(rights, identity, None, &Work::begin());
     tracing::debug!(?ended, "drive");
     Ok(())
 }
 
-/// Answers a request that needs one message, and tells how the connection ended.
+/// Answers a request that needs one message; returns how the connection ended.
 pub fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
     let (message, ended) = match outcome {
         Ok(()) => (Message::Accepted(Features::OURS), Ended::Finished),
@@ -76,6 +76,7 @@ pub fn conclude(mut link: Link, outcome: Result<(), Refusal>) -> Ended {
     }
 }
 
+/// Sends a message at once.
 fn say(outlet: &mut dyn Outlet, message: Message) -> Result<(), LinkError> {
     outlet.send(message.into())?;
     outlet.flush()
@@ -87,17 +88,20 @@ struct ClientLink {
     end: WriterGuard,
     incoming: Receiver<Incoming>,
     control: LinkControl,
-    /// Connections that the other far end is to make.
+    /// Connections that the other far end has been asked to make.
     expected: Arc<Expected>,
-    /// With which the sockets to the other far end are tuned.
+    /// Privileges with which the sockets to the other far end are tuned.
     privileges: Privileges,
     stop: StopSignal,
 }
 
 /// Events on the link to the client.
 enum Incoming {
+    /// A work order has arrived, for this transfer.
     Order(TransferId, Box<Drive>),
+    /// This end has been asked to stop.
     Stop,
+    /// The link to the client has ended.
     Gone(LinkError),
 }
 
@@ -117,7 +121,8 @@ impl ClientLink {
         Ok(Self { writer, end, incoming, control, expected, privileges, stop })
     }
 
-    /// Waits for the order and carries it out. `transfer` is the only one that it may be for.
+    /// Waits for the work order and carries it out; `transfer`: the only one that it may be for.
+    /// Returns how it ended.
     fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
         let (result, ended) = match self.incoming.recv() {
             Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
@@ -154,6 +159,7 @@ impl ClientLink {
         self.farewell(ended)
     }
 
+    /// Waits until the client has closed the link, so that the last message arrives.
     fn farewell(self, ended: Ended) -> Ended {
         drop(self.end);
         // The client closes when it has the result. Closing first could cost it the last words.
@@ -204,6 +210,7 @@ impl ClientLink {
     }
 }
 
+/// Reads messages of the client until the link ends.
 fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expected, stop: &StopSignal) {
     let reason = loop {
         match receive(inlet.as_mut()) {
@@ -224,14 +231,14 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expecte
     stop.request();
 }
 
-/// The other far end, as the order names it.
+/// Connector to the other far end, as the order names it.
 #[derive(Clone, Copy)]
 struct Reached<'a> {
     drive: &'a Drive,
     identity: &'a Identity,
     back: &'a Back,
     events: &'a EventSink,
-    /// By which it was reached.
+    /// Route by which the far end was last reached; `None` before.
     route: Option<Route>,
     stop: &'a StopSignal,
 }
@@ -250,7 +257,8 @@ impl Reached<'_> {
         Ok(link.to_host(host))
     }
 
-    /// The first route that works, and why not the one before.
+    /// Connects by the first route that works; returns the link, the route, and why the route
+    /// before did not work.
     fn first(&self) -> Result<(Link, Route, String), ConnectError> {
         let over = StopSignal::new();
         let _stopped = self.stop.while_waiting({
@@ -330,7 +338,7 @@ impl Connect for Reached<'_> {
     }
 }
 
-/// An event for the client; `None` for one that JSON cannot carry.
+/// The message that relays an event to the client; `None` for an event that JSON cannot carry.
 fn relay(event: &Event) -> Option<Message> {
     match serde_json::to_vec(event) {
         Ok(json) => Some(Message::Relay(json)),
@@ -341,6 +349,7 @@ fn relay(event: &Event) -> Option<Message> {
     }
 }
 
+/// The last message to the client after an error, and the end of the session.
 fn failed(error: &CopyError) -> (Option<Message>, Ended) {
     let ended = match error {
         CopyError::Interrupted => Ended::Interrupted,

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// How the work on one connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
-    /// Done.
+    /// The work is complete.
     Finished,
-    /// Handed to the session that it belongs to.
+    /// The connection was handed to the session that it belongs to.
     Joined,
     /// A user or an operator stopped it.
     Interrupted,
@@ -18,7 +18,7 @@ pub enum Ended {
     Cut(String),
     /// The session could not be served, or the other end misbehaved.
     Refused(String),
-    /// No session began on it.
+    /// The connection was refused, and no session began on it.
     TurnedAway(Refusal),
 }
 
@@ -33,7 +33,7 @@ impl From<SessionError> for Ended {
 }
 
 impl Ended {
-    /// The result of a session in which `errors` items failed.
+    /// Result, as in the metrics, of a session in which `errors` items failed.
     pub fn result(&self, errors: u64) -> RunResult {
         match self {
             Self::Finished | Self::Joined if errors == 0 => RunResult::Complete,
@@ -45,7 +45,7 @@ impl Ended {
         }
     }
 
-    /// The word for its result that 0.1.0 deprecates.
+    /// Word for the result that 0.1.0 deprecates.
     pub fn former_result(&self) -> &'static str {
         match self {
             Self::Finished | Self::Joined => "done",
@@ -55,7 +55,7 @@ impl Ended {
         }
     }
 
-    /// The reason, if there is one.
+    /// The reason for the end; `None` if it was complete, joined or interrupted.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Finished | Self::Joined | Self::Interrupted => None,

@@ -15,99 +15,101 @@ use crate::rights::Rights;
 use crate::user::User;
 use crate::work::Done;
 
-/// From the daemon to the process.
+/// Message from the daemon to the process of a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Instruction {
-    /// The first: whom to run as; `None` for the user of the daemon. With the channel for
-    /// [`HelpRequest`]s.
+    /// The first message: the user as whom to run; `None` for the user of the daemon. The channel
+    /// for [`HelpRequest`]s comes with it.
     Become(Option<User>),
-    /// The second: the session. With the socket of its first connection.
+    /// The second message: the session. The socket of its first connection comes with it.
     Begin(Box<Session>),
-    /// A further connection, with its socket.
+    /// A further connection of the session; its socket comes with the message.
     Join {
-        /// Its number in the session.
+        /// Number of the connection in the session.
         number: u8,
-        /// The state of its TLS.
+        /// TLS state of the connection.
         link: LinkState,
     },
-    /// A data connection of the measurement, with its socket: what it has said already.
+    /// Bytes already read from a data connection of the measurement; its socket comes with the
+    /// message.
     Data(Vec<u8>),
-    /// Make durable what there is, and end.
+    /// Make durable what has arrived, and end.
     Stop,
 }
 
-/// A session.
+/// A session, as it is handed to its process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// Allowed already.
+    /// The request, which is authorized already.
     pub request: Request,
-    /// Its rights.
+    /// Rights of the session.
     pub rights: Rights,
-    /// The state of its first connection's TLS.
+    /// TLS state of its first connection.
     pub link: LinkState,
 }
 
-/// From the process to the daemon.
+/// Message from the process of a session to the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// Work done so far.
+    /// Work that the session has done so far.
     Progress(Done),
-    /// The last report: all work, and how the session ended.
+    /// The last report: all work done, and how the session ended.
     Ended(Done, Ended),
 }
 
-/// From the process to the daemon: an operation on the socket that comes with it.
+/// Request of the process for an operation by the daemon on the socket that comes with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum HelpRequest {
-    /// Tell what is known of the path.
+    /// Tell what is known of the socket's path.
     KnownPath,
-    /// Remember this of the path.
+    /// Remember this rate and round-trip time of the socket's path.
     RememberPath(Path),
     /// Give the socket the send buffer of a long path.
     PrepareToSend,
-    /// Use this congestion control.
+    /// Set this congestion control for the socket.
     Congestion {
-        /// Its name.
+        /// Name of the algorithm.
         algorithm: String,
-        /// The path, where it is known.
+        /// Known rate and round-trip time of the path; `None` if they are not known.
         known: Option<Path>,
-        /// The bundle of connections that the socket belongs to.
+        /// Number of the bundle of connections to which the socket belongs, if there is one.
         bundle: Option<NonZeroU32>,
     },
-    /// Hand on the data connections that show these proofs; without a socket.
+    /// Hand on the data connections that show these proofs; no socket comes with the request.
     Expect(Vec<Proof>),
-    /// Reserve payload, in bytes; without a socket.
+    /// Reserve payload, in bytes; no socket comes with the request.
     Reserve(u64),
 }
 
-/// The answer to the request of this number.
+/// The daemon's answer to the request of the same number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// The number.
+    /// Number of the request.
     pub number: u64,
-    /// The result.
+    /// Result of the request.
     pub content: Content,
 }
 
 /// A request with its number.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NumberedRequest {
-    /// The number, one more than that of the last.
+    /// Number of the request, one more than that of the one before.
     pub number: u64,
     /// The request.
     pub request: HelpRequest,
 }
 
-/// Result of a request.
+/// Result of a [`HelpRequest`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Content {
-    /// It was done, or nothing was to be told.
+    /// The operation was carried out, or there was nothing to tell.
     Done,
-    /// The rate and round-trip time that are known of the path.
+    /// Known rate and round-trip time of the path; `None` if they are not known.
     KnownPath(Option<Path>),
-    /// Whether the algorithm has taken the hints, or why the socket cannot have it.
+    /// Whether the algorithm has taken the hints; the error is the reason why the socket cannot
+    /// have it.
     Congestion(Result<bool, String>),
-    /// Bytes that may move from now on, or the limit that is used up.
+    /// Number of bytes that may move from now on; the error is the limit that is used up.
     Reserved(Result<u64, String>),
 }
 

@@ -18,16 +18,17 @@ use icdc_units::{ByteCount, Span};
 use crate::channel::Channel;
 use crate::messages::{Answer, Content, HelpRequest, NumberedRequest};
 
-/// A file server that does not answer must not hold up a session for long.
+/// Time limit for an answer: a file server that does not respond must not hold up a session for
+/// long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Times [`PATIENCE`] that a session waits where it cannot go on without an answer.
+/// Number of times [`PATIENCE`] that a session waits where it cannot go on without an answer.
 const LONG_PATIENCE: u32 = 30;
 
 /// Time limit for this process to end once its daemon is gone.
 const ORPHAN_TIMEOUT: Span = Span::from_secs(5);
 
-/// The reason why a request has no answer.
+/// Reason for which a request has no answer.
 enum Unanswered {
     /// The daemon has not answered in time.
     Late,
@@ -38,30 +39,30 @@ enum Unanswered {
 /// The daemon as the privileged helper of a session's process, which asks it over a channel.
 pub(crate) struct DaemonHelper {
     channel: Channel,
-    /// Number of the last request; there is one at a time.
+    /// Number of the last request; one request is under way at a time.
     last: Mutex<u64>,
 }
 
 impl DaemonHelper {
-    /// The daemon at the other end of `channel`.
+    /// The helper that asks the daemon at the other end of `channel`.
     pub(crate) fn new(channel: Channel) -> std::io::Result<Arc<Self>> {
         channel.set_patience(PATIENCE)?;
         Ok(Arc::new(Self { channel, last: Mutex::default() }))
     }
 
-    /// The daemon's privileges, for the sockets of this process.
+    /// The daemon's privileges, for use on the sockets of this process.
     pub(crate) fn privileges(self: &Arc<Self>) -> Privileges {
         Privileges::of_helper(Arc::clone(self) as _)
     }
 
-    /// Has the daemon hand on connections with these proofs.
+    /// Asks the daemon to hand on data connections with these proofs.
     pub(crate) fn expect(&self, proofs: &[Proof]) {
         if self.ask(HelpRequest::Expect(proofs.to_vec()), None).is_none() {
             tracing::warn!("the daemon does not hand on data connections: it does not answer");
         }
     }
 
-    /// Reserves payload that is about to move; how much may move from now on.
+    /// Reserves payload that is about to move; returns how much may move from now on.
     fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
         // The session cannot go on without the answer, and the daemon may be busy with another
         // request.
@@ -82,11 +83,12 @@ impl DaemonHelper {
         }
     }
 
+    /// Asks the daemon; `None` without an answer in time.
     fn ask(&self, request: HelpRequest, socket: Option<BorrowedFd<'_>>) -> Option<Content> {
         self.ask_for(request, socket, 1).ok()
     }
 
-    /// Waits `periods` times the channel's patience for the answer.
+    /// Asks the daemon, and waits `periods` times the channel's patience for the answer.
     fn ask_for(
         &self,
         request: HelpRequest,
@@ -145,7 +147,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Nothing is reserved yet.
+    /// An empty reserve: nothing is reserved yet.
     pub(crate) fn new(daemon: &Arc<DaemonHelper>) -> Self {
         Self { daemon: Arc::clone(daemon), left: Mutex::default() }
     }

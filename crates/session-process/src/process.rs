@@ -23,27 +23,27 @@ use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
 use crate::work::{Done, Work};
 
-/// Interval of the reports to the daemon: after a kill of either, its log lacks at most the last
-/// second of work.
+/// Interval of the reports to the daemon: after a kill of either, the daemon's log lacks at most
+/// the last second of work.
 const REPORT: Span = Span::from_millis(500);
 /// Exit code of a process whose daemon is gone.
 const ORPHANED: i32 = 1;
 
-/// Why a session's process could not begin.
+/// Reason for which a session's process could not begin.
 #[derive(Debug, Error)]
 pub enum SessionProcessError {
     /// No daemon has given it a session.
     #[error("expected a daemon on standard input: {0}; this command is for `icdc serve` to call")]
     NoDaemon(String),
-    /// It may not run as the user that it was told.
+    /// The process may not run as the user that it was told.
     #[error("cannot run as the user of the key: {0}")]
     User(io::Error),
-    /// A descriptor or a thread could not be had.
+    /// A descriptor or a thread could not be created.
     #[error("{call}: {cause}")]
     System {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its error.
+        /// Error of the system call.
         cause: io::Error,
     },
     /// The connection cannot be taken over.
@@ -124,8 +124,8 @@ fn serve(
     Ok(())
 }
 
-/// Carries out the daemon's instructions until it has none any more, and then ends this process:
-/// the daemon is gone, or has nothing to do with this session any more.
+/// Carries out the daemon's instructions until the channel ends, and then ends this process: the
+/// daemon is gone, or has nothing to do with this session any more.
 fn follow_instructions(
     control: &Channel,
     (sessions, connections): (&Sessions, &Connections),
@@ -150,7 +150,7 @@ fn report_progress(control: &Channel, work: &Work, connections: &Connections, ov
     }
 }
 
-/// The connections of the session, for what they have carried.
+/// The connections of the session, kept for counting what they have carried.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<Vec<LinkControl>>>);
 
@@ -159,7 +159,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(control.clone());
     }
 
-    /// Payload so far, in both directions.
+    /// Payload bytes that the connections have carried so far, in both directions.
     fn bytes(&self) -> u64 {
         let controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         controls.iter().map(|control| (control.received() + control.delivered()).as_u64()).sum()
@@ -171,6 +171,7 @@ impl Connections {
     }
 }
 
+/// Carries out one instruction of the daemon.
 fn obey(
     order: Instruction,
     socket: Option<OwnedFd>,

@@ -11,18 +11,18 @@ use crate::root::Root;
 /// Rights of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rights {
-    /// Reading, writing, or both.
+    /// Access that the key allows: reading, writing, or both.
     pub access: Access,
-    /// Ceiling of its rate.
+    /// Ceiling of the session's rate; `None` for no ceiling.
     pub max_rate: Option<Rate>,
-    /// Directory beneath which its paths are resolved.
+    /// Directory beneath which the session's paths are resolved.
     pub root: Root,
-    /// Congestion control that it may ask for.
+    /// Congestion control that the session may ask for.
     pub congestion: AllowedCongestion,
 }
 
 impl Rights {
-    /// Limits of the session to the end that receives in it.
+    /// Limits that the session sets to its receiving end.
     pub fn allowed(&self) -> Allowed {
         Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate }
     }
@@ -33,9 +33,9 @@ impl Rights {
 /// own business.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllowedCongestion {
-    /// Any: the other end has a login here, and could load it by itself.
+    /// Any algorithm: the other end has a login here, and could load it by itself.
     Any,
-    /// Only those with these names.
+    /// Only the algorithms with these names, of those that are icdc's own.
     Named(Vec<String>),
 }
 
@@ -43,7 +43,8 @@ pub enum AllowedCongestion {
 const OWN: &str = "icdc";
 
 impl AllowedCongestion {
-    /// The algorithm to use for a request of `wanted`, and a sentence if that is another one.
+    /// The algorithm to use for a request of `wanted`, and a sentence for the user if that is
+    /// another one.
     pub(crate) fn judge<'a>(&self, wanted: Option<&'a str>) -> (Option<&'a str>, Option<String>) {
         let Some(name) = wanted else { return (None, None) };
         let is_allowed = match self {
@@ -59,7 +60,7 @@ impl AllowedCongestion {
         (None, Some(reason))
     }
 
-    /// Whether a session may have the daemon set `algorithm`, one of icdc's, for a socket.
+    /// Whether a session may have the daemon set `algorithm`, one of icdc's own, for a socket.
     pub fn allows(&self, algorithm: &str) -> bool {
         match self {
             Self::Any => true,

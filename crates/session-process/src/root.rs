@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 /// Directory beneath which paths of the other end are resolved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Root {
-    /// As in a login of this user: relative paths start at home.
+    /// The whole tree, as in a login of this user: relative paths start at home.
     Unconfined {
-        /// The home directory.
+        /// Path of the home directory.
         #[serde(with = "bytes")]
         home: PathBuf,
     },
-    /// Beneath this directory of a key's line and nowhere else. It is looked for as the user that
+    /// Beneath this directory of a key's line and nowhere else. It is resolved as the user that
     /// opens it: the daemon itself may not see what its users may.
     Granted {
-        /// The directory.
+        /// Path of the directory.
         #[serde(with = "bytes")]
         directory: PathBuf,
-        /// The daemon's own, which narrows it.
+        /// The daemon's own root, which narrows this directory; `None` if it has none.
         #[serde(with = "bytes::optional")]
         within: Option<PathBuf>,
     },
 }
 
 impl Root {
-    /// Directory beneath which all paths are; `None` if it cannot be found.
+    /// Path of the directory beneath which all paths are; `None` if it cannot be found.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         match self {
             Self::Unconfined { .. } => Some(PathBuf::from("/")),
@@ -37,7 +37,7 @@ impl Root {
         }
     }
 
-    /// Opens the tree.
+    /// Opens the tree in which paths of the other end are resolved.
     pub(crate) fn tree(&self) -> Result<Tree, RootError> {
         match self {
             Self::Unconfined { home } => Ok(Tree::unconfined(home).map_err(RootError::Home)?.with_home(home)),
@@ -49,16 +49,16 @@ impl Root {
     }
 }
 
-/// Why paths of the other end cannot be resolved.
+/// Reason for which paths of the other end cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RootError {
     /// The home directory cannot be opened.
     #[error(transparent)]
     Home(TreeError),
-    /// The directory that a daemon confines a key to is none, or another one.
+    /// The path to which a daemon confines a key is no directory, or leads to another one.
     #[error("the daemon cannot grant what its authorized keys say for this key: {0}")]
     Granted(String),
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     #[error(
         "{0}. This is the root= of this key's line: the daemon's operator must make it a directory that the key's \
          user may open, or change the line"
@@ -67,7 +67,7 @@ pub(crate) enum RootError {
 }
 
 impl RootError {
-    /// The kind of refusal for the other end.
+    /// Kind of the refusal for the other end.
     pub(crate) fn kind(&self) -> RefusalKind {
         match self {
             Self::Home(_) | Self::Closed(_) => RefusalKind::Path,
@@ -76,7 +76,8 @@ impl RootError {
     }
 }
 
-/// The smaller of two directories of which one contains the other.
+/// The inner one of two directories, of which one must contain the other; the error is the reason
+/// why there is none.
 fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> {
     let granted_is = || {
         granted.canonicalize().map_err(|error| {
@@ -111,7 +112,7 @@ fn narrower(granted: &Path, confined: Option<&Path>) -> Result<PathBuf, String> 
     }
 }
 
-/// Why a directory's path cannot be followed.
+/// Description of the error for which a directory's path cannot be followed.
 fn described(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -119,7 +120,7 @@ fn described(error: &io::Error) -> String {
     }
 }
 
-/// Paths are bytes, whatever they mean.
+/// Serialization of paths as bytes, whatever they mean.
 mod bytes {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -26,15 +26,15 @@ use crate::work::Work;
 /// A session that is authorized and registered.
 #[derive(Clone, Copy)]
 pub struct RunningSession<'a> {
-    /// Its rights.
+    /// Rights of the session.
     pub rights: &'a Rights,
-    /// Its entry in the registry.
+    /// Entry of the session in the registry.
     pub registered: &'a Registered<'a>,
-    /// The counters of its work.
+    /// Counters of the session's work.
     pub work: &'a Work,
 }
 
-/// Runs a session in this process, to its end.
+/// Runs a session in this process to its end; returns how it ended.
 pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) -> Ended {
     let RunningSession { rights, registered, work } = session;
     match request.job {
@@ -63,7 +63,7 @@ pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) ->
     }
 }
 
-/// Sends or receives, within the rights of the session.
+/// Sends or receives files within the rights of the session.
 fn run_transfer(
     mut link: Link,
     (features, job): (Features, Transfer),
@@ -93,6 +93,7 @@ fn run_transfer(
     }
 }
 
+/// Receives files over the link into `destination`.
 fn receive(
     link: Link,
     tree: &Tree,
@@ -108,6 +109,7 @@ fn receive(
     Ok(())
 }
 
+/// Sends the files of `sources` over the link.
 fn send(
     mut link: Link,
     tree: &Tree,
@@ -141,13 +143,13 @@ fn send(
     Ok(())
 }
 
-/// Events of a session: its client has its own.
+/// Sink that ignores the events of a session: its client has its own.
 fn silent() -> EventSink {
     Arc::new(|_| {})
 }
 
-/// The tree in which the paths of a job are resolved; for one without disks, in a directory of its
-/// own.
+/// Opens the tree in which the paths of a job are resolved; that of a job without disks is a
+/// scratch directory, which is returned too.
 fn open_tree(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>), Refusal> {
     let Some(diskless) = job.diskless() else {
         let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()))?;
@@ -158,7 +160,7 @@ fn open_tree(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>),
     Ok((scratch.tree().clone(), Some(scratch)))
 }
 
-/// Length and digests of a job without disks; `None` for any other.
+/// Length and digests of a job that copies without disks; `None` for any other job.
 pub fn diskless(job: &Job) -> Option<Diskless> {
     match job {
         Job::Transfer(transfer) => transfer.diskless(),
@@ -172,7 +174,7 @@ fn congestion_in_use(tuned: Option<&Tuned>, instead: Option<&str>) -> Congestion
     Congestion { name, instead: instead.map_or_else(String::new, |text| clip(text.to_owned())) }
 }
 
-/// Sends a refusal and closes the connection in order.
+/// Sends a refusal and closes the connection in order; returns this end.
 pub fn refuse(mut link: Link, refusal: Refusal) -> Ended {
     let sent = refusal.clone();
     // Dropping the outlet sends this and ends its direction in order.

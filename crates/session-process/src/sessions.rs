@@ -14,11 +14,11 @@ use icdc_tcp::{Privileges, clock};
 use icdc_transfer::{FurtherLink, Joining};
 use icdc_trust::PublicKey;
 
-/// Time limit of a newer connection for the end of the session that it replaces, and of a further
-/// connection for the session that it belongs to.
+/// Time limit for a newer connection to wait for the end of the session that it replaces, and for a
+/// further connection to wait for the session that it belongs to.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// Further connections that a session has not taken yet: it never has more in all.
+/// Most further connections that a session has not taken yet: it never has more in all.
 const MOST_JOINING: usize = MAX_STREAMS as usize;
 
 /// The running sessions of a process, by transfer.
@@ -27,30 +27,32 @@ pub struct Sessions {
     shared: Arc<Registry>,
     /// Measurements that wait for data connections.
     pub measurements: icdc_measure::Expected,
-    /// With which sessions tune their sockets.
+    /// Privileges with which sessions tune their sockets.
     pub(crate) privileges: Privileges,
 }
 
+/// The running sessions, by transfer and part, and a signal of changes.
 #[derive(Default)]
 struct Registry {
     running: Mutex<HashMap<(TransferId, Part), Running>>,
     changed: Condvar,
 }
 
-/// A session's part in its transfer. A copy from a daemon to itself has one of each there, for
-/// different keys.
+/// Part of a session in its transfer. A copy from a daemon to itself has one session of each part
+/// there, for different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Connects to another far end on behalf of a client.
+    /// The session connects to another far end on behalf of a client.
     Drive,
-    /// Sends or receives over the connection that asked for it, and over those that join it.
+    /// The session sends or receives over the connection that asked for it, and over those that
+    /// join it.
     Move,
-    /// Measures; its data connections are no links, so that none can join it.
+    /// The session measures; its data connections are no links, so that none can join it.
     Measure,
 }
 
 impl Part {
-    /// The part of a session with this job.
+    /// The part that a session with this job has.
     pub fn of(job: &Job) -> Self {
         match job {
             Job::Measure(_) => Self::Measure,
@@ -60,30 +62,31 @@ impl Part {
     }
 }
 
+/// Entry of a running session.
 struct Running {
     peer: Option<PublicKey>,
     control: LinkControl,
     stop: StopSignal,
     join: Channel<FurtherLink>,
-    /// A newer connection waits for its end.
+    /// Whether a newer connection waits for the session's end.
     is_replaced: bool,
 }
 
-/// A session in the registry; leaves it when dropped.
+/// Guard object of a session's entry in the registry, which is removed when this is dropped.
 pub struct Registered<'a> {
     sessions: &'a Sessions,
-    /// Number of its transfer.
+    /// Id of the session's transfer.
     pub transfer: TransferId,
     part: Part,
-    /// Requested when it is to end.
+    /// Signal that is requested when the session is to end.
     pub stop: StopSignal,
-    /// Further connections that have come for it.
+    /// Further connections that have arrived for the session.
     pub joined: Queue<FurtherLink>,
 }
 
 impl Sessions {
-    /// No sessions yet, of a process that a daemon started: its measurements get data connections
-    /// by `measurements`, and its sockets are tuned with these privileges.
+    /// An empty registry for a process that a daemon has started: its measurements get data
+    /// connections by `measurements`, and its sockets are tuned with these privileges.
     pub fn of_session_process(measurements: icdc_measure::Expected, privileges: Privileges) -> Self {
         Self { measurements, privileges, shared: Arc::default() }
     }
@@ -136,7 +139,7 @@ impl Sessions {
         Ok(Registered { sessions: self, transfer, part, stop, joined })
     }
 
-    /// Hands a further connection to the session that it belongs to; else gives it back, to be
+    /// Hands a further connection to the session that it belongs to; the error gives it back, to be
     /// refused.
     pub fn join(&self, transfer: TransferId, further: FurtherLink) -> Result<(), (Link, Refusal)> {
         let peer = further.link.control.peer_key();
@@ -180,7 +183,7 @@ impl Sessions {
 }
 
 impl Registered<'_> {
-    /// Its further connections, as the other end makes them.
+    /// The session's further connections, as the other end makes them.
     pub(crate) fn joining(&self) -> Joining<'_> {
         Joining { joined: &self.joined, wanted: None }
     }
@@ -191,7 +194,7 @@ impl Registered<'_> {
         (&self.sessions.measurements, &self.sessions.privileges)
     }
 
-    /// With which the session tunes its sockets.
+    /// Privileges with which the session tunes its sockets.
     pub(crate) fn privileges(&self) -> &Privileges {
         &self.sessions.privileges
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::user_database;
 
-/// A system user: whose rights a session has.
+/// A system user whose rights a session has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     name: String,
@@ -22,7 +22,7 @@ pub struct User {
     groups: Vec<u32>,
 }
 
-/// A system user could not be looked up.
+/// Reason for which a system user could not be looked up.
 #[derive(Debug, Error)]
 pub enum UserError {
     /// The user database has no such user.
@@ -36,15 +36,15 @@ pub enum UserError {
     Lookup {
         /// The name looked for.
         user: String,
-        /// The library call.
+        /// Name of the library call.
         call: &'static str,
-        /// Its error.
+        /// Error of the library call.
         cause: io::Error,
     },
 }
 
 impl User {
-    /// Looks up a name, with its primary and supplementary groups.
+    /// Looks up a user by name, with primary and supplementary groups.
     pub fn of_name(name: &str) -> Result<Self, UserError> {
         let no_such_user = || UserError::NoSuchUser { user: name.to_owned() };
         let failed = |call| move |cause| UserError::Lookup { user: name.to_owned(), call, cause };
@@ -54,26 +54,26 @@ impl User {
         Ok(Self { name: name.to_owned(), uid, gid, groups })
     }
 
-    /// Its name.
+    /// Name of the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Numeric user id.
+    /// Numeric user id of the user.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 }
 
-/// Whether this process may become another user.
+/// Whether this process may become another user: it has the capabilities to set its ids.
 pub fn may_become_others() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(needed))
 }
 
 /// Makes this process, which has no other thread, one of `user`, or keeps it one of its own user.
-/// Either way it cannot be traced by its user, gets no rights by what it might start, and has no
-/// capability unless its user is root. There is no way back.
+/// Either way it cannot be traced by its user, gains no rights through what it might start, and has
+/// no capability unless its user is root. None of this can be undone.
 pub(crate) fn become_user(user: Option<&User>) -> io::Result<()> {
     if let Some(User { uid, gid, groups, .. }) = user {
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));

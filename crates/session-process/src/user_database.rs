@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::io;
 
-/// User and primary group id of a name, `None` if the user database has no such name.
+/// User id and primary group id of a user name; `None` if the user database has no such name.
 pub(super) fn look_up(name: &CStr) -> io::Result<Option<(u32, u32)>> {
     let known = library::look_up(name)?;
     #[cfg(target_env = "musl")]
@@ -17,7 +17,7 @@ pub(super) fn look_up(name: &CStr) -> io::Result<Option<(u32, u32)>> {
     Ok(known)
 }
 
-/// Primary and supplementary groups of a user.
+/// Ids of the primary and supplementary groups of a user.
 pub(super) fn groups_of(name: &CStr, primary: u32) -> io::Result<Vec<u32>> {
     #[cfg(target_env = "musl")]
     if let Some(groups) = programs::groups_of(name)? {
@@ -26,12 +26,12 @@ pub(super) fn groups_of(name: &CStr, primary: u32) -> io::Result<Vec<u32>> {
     library::groups_of(name, primary)
 }
 
-/// The C library's answers.
+/// Lookups by the C library.
 mod library {
     use std::ffi::CStr;
     use std::io;
 
-    /// User and primary group id of a name, `None` if the user database has no such name.
+    /// User id and primary group id of a user name; `None` if the user database has no such name.
     pub(super) fn look_up(name: &CStr) -> io::Result<Option<(u32, u32)>> {
         let mut buffer = vec![0u8; 1024];
         loop {
@@ -61,7 +61,7 @@ mod library {
         }
     }
 
-    /// Primary and supplementary groups of a user.
+    /// Ids of the primary and supplementary groups of a user.
     pub(super) fn groups_of(name: &CStr, primary: u32) -> io::Result<Vec<u32>> {
         let mut groups = vec![0u32; 64];
         loop {
@@ -82,7 +82,7 @@ mod library {
     }
 }
 
-/// Answers of `getent` and `id`.
+/// Lookups by the programs `getent` and `id`.
 #[cfg(any(test, target_env = "musl"))]
 mod programs {
     use std::ffi::{CStr, OsStr};
@@ -90,20 +90,20 @@ mod programs {
     use std::os::unix::ffi::OsStrExt as _;
     use std::process::{Command, Stdio};
 
-    /// User and primary group id of a name.
+    /// User id and primary group id of a user name; `None` if there is no such name.
     pub(super) fn look_up(name: &CStr) -> io::Result<Option<(u32, u32)>> {
         let answer = answer_of("getent", &[b"passwd", b"--", name.to_bytes()])?;
         Ok(answer.and_then(|line| entry(&line, name.to_bytes())))
     }
 
-    /// All groups of a user; `None` where the program is missing or does not know the user.
+    /// Ids of all groups of a user; `None` where the program is missing or does not know the user.
     pub(super) fn groups_of(name: &CStr) -> io::Result<Option<Vec<u32>>> {
         let answer = answer_of("id", &[b"-G", b"--", name.to_bytes()])?;
         Ok(answer
             .and_then(|line| std::str::from_utf8(&line).ok()?.split_whitespace().map(|id| id.parse().ok()).collect()))
     }
 
-    /// Output of a program; `None` where it is missing or fails.
+    /// Standard output of a program; `None` where it is missing or fails.
     fn answer_of(program: &str, words: &[&[u8]]) -> io::Result<Option<Vec<u8>>> {
         let words = words.iter().map(|word| OsStr::from_bytes(word));
         match Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output() {
@@ -113,8 +113,8 @@ mod programs {
         }
     }
 
-    /// The ids of a line of the user database. A name of digits is looked up as a number: then the
-    /// line is another user's.
+    /// User id and primary group id in a line of the user database. A name of digits is looked up
+    /// as a number; the line is then another user's, and the result `None`.
     pub(super) fn entry(line: &[u8], name: &[u8]) -> Option<(u32, u32)> {
         let line = line.split(|byte| *byte == b'\n').next()?;
         let mut fields = line.split(|byte| *byte == b':');

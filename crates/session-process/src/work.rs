@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Longest path in a log, in bytes.
 const LOGGED_PATH: usize = 400;
 
-/// Work of a session, for logs: its own count, or the report of its process.
+/// Counters of a session's work, for logs: its own count, or the report of its process.
 pub struct Work {
-    /// Counters of the session.
+    /// Counters of the session's payload.
     pub(crate) account: Account,
     paths: OnceLock<String>,
     summary: OnceLock<String>,
@@ -23,44 +23,45 @@ pub struct Work {
 /// Work of a session so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// Payload that travelled, in bytes.
+    /// Number of payload bytes transferred.
     pub bytes: u64,
-    /// The paths that it is about, escaped and cut to a length for a log.
+    /// The paths that the session concerns, escaped and cut to a length for a log; `None` if there
+    /// are none.
     pub paths: Option<String>,
-    /// The summary of one that is complete, as JSON.
+    /// Summary of a complete transfer, as JSON; `None` for any other session.
     pub summary: Option<String>,
 }
 
 impl Work {
-    /// The work of a session that begins now.
+    /// The counters of a session that begins now.
     pub fn begin() -> Self {
         let (paths, summary) = (OnceLock::new(), OnceLock::new());
         Self { account: Account::new(clock::now()), paths, summary, told: Mutex::default() }
     }
 
-    /// When it began.
+    /// Time at which the session began.
     pub fn start(&self) -> Time {
         self.account.start()
     }
 
-    /// Notes the paths that it is about; the first call counts.
+    /// Records the paths that the session concerns; only the first call counts.
     pub fn concerns(&self, paths: &[Vec<u8>]) {
         let _ = self.paths.set(short(paths));
     }
 
-    /// Notes what a complete transfer has done.
+    /// Records the summary of a complete transfer.
     pub(crate) fn complete(&self, summary: &Summary) {
         if let Ok(json) = serde_json::to_string(summary) {
             let _ = self.summary.set(json);
         }
     }
 
-    /// Notes what the process of the session tells.
+    /// Records the work that the session's process reports.
     pub fn tell(&self, done: Done) {
         *self.told() = Some(done);
     }
 
-    /// The work so far.
+    /// The work that the session has done so far, as reported by its process or counted here.
     pub fn done(&self) -> Done {
         let own = || Done {
             bytes: self.account.bytes(),
@@ -76,7 +77,7 @@ impl Work {
     }
 }
 
-/// The first path and how many more there are.
+/// The first path, printable and cut to a length, and how many more there are.
 fn short(paths: &[Vec<u8>]) -> String {
     let first = paths.first().map_or(&[][..], |path| &path[..path.len().min(LOGGED_PATH)]);
     let cut = if paths.first().is_some_and(|path| path.len() > LOGGED_PATH) { "…" } else { "" };

@@ -18,8 +18,8 @@ pub type ById<V, K = EntryId> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 
-/// The low half keeps the id; the high half is that of the golden ratio (Knuth, The Art of Computer
-/// Programming, volume 3, section 6.4).
+/// Multiplier of the hash. Its low half is 1, which keeps the id; its high half is that of the
+/// golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_0000_0001;
 
 impl Hasher for IdHasher {
@@ -35,7 +35,7 @@ impl Hasher for IdHasher {
         self.0 = self.0.wrapping_add(u64::from(id)).wrapping_mul(SPREAD);
     }
 
-    /// The number of an enum's variant.
+    /// Hashes the discriminant of an enum, which becomes the state.
     fn write_isize(&mut self, variant: isize) {
         self.0 = variant.cast_unsigned() as u64;
     }

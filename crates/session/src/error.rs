@@ -24,7 +24,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// How a session ends whose link has failed.
+    /// The error of a session whose link has failed, by the kind of that failure.
     #[must_use]
     pub fn of_link(failure: impl Into<LinkFailure>) -> Self {
         match failure.into() {

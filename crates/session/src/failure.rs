@@ -17,7 +17,8 @@ impl Failure {
         Self::Passing(format!("{path}: the disk is full; make room and run the same command again"))
     }
 
-    /// This failure, of an item of which enough is durable to be worth keeping.
+    /// Turns this failure into a passing one, for an item of which enough is durable to be worth
+    /// keeping.
     #[must_use]
     pub fn passing(self) -> Self {
         Self::Passing(self.into_reason())
@@ -29,7 +30,7 @@ impl Failure {
         matches!(self, Self::Passing(_))
     }
 
-    /// Sentence for the user.
+    /// The reason, as a sentence for the user.
     #[must_use]
     pub fn into_reason(self) -> String {
         match self {

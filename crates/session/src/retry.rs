@@ -11,46 +11,52 @@ use crate::SessionError;
 /// Default time for which a client tries to get a connection on which something arrives.
 pub const RETRY_FOR: Span = Span::from_secs(600);
 
+/// Pause before the first attempt to reconnect.
 const FIRST_PAUSE: Span = Span::from_millis(500);
+/// Longest pause before an attempt: the pauses double up to it.
 const LONGEST_PAUSE: Span = Span::from_secs(15);
 
-/// See the module's description.
+/// Schedule of a client's attempts to reconnect: exponential backoff with a time limit.
 #[derive(Clone, Debug)]
 pub struct Retry {
+    /// Time without any arriving data after which the client gives up.
     patience: Span,
-    /// `None` before the first session has ended.
+    /// The attempts since data last arrived; `None` before the first session has ended.
     course: Option<Course>,
 }
 
+/// A series of attempts without any data arriving in between.
 #[derive(Clone, Copy, Debug)]
 struct Course {
+    /// Time at which the client gives up.
     until: Time,
     next: Attempt,
 }
 
-/// The next attempt.
+/// An attempt to reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Number of the attempt since anything has arrived, from one on.
+    /// Number of the attempt, counted from 1 since data last arrived.
     pub number: u32,
-    /// Pause before it.
+    /// Pause before the attempt.
     pub pause: Span,
 }
 
 impl Retry {
-    /// A client that gives up when nothing has arrived for `patience`.
+    /// The schedule of a client that gives up when no data has arrived for `patience`.
     #[must_use]
     pub fn new(patience: Span) -> Self {
         Self { patience, course: None }
     }
 
-    /// Whether a session has ended before.
+    /// Whether a session has ended before, so that this is not the first attempt.
     #[must_use]
     pub fn has_tried(&self) -> bool {
         self.course.is_some()
     }
 
-    /// Whether to start another session after `error`; `stops` if the user has requested the end.
+    /// Whether another session is worth starting after `error`; `stops`: the user has requested the
+    /// end.
     #[must_use]
     pub fn is_worth_it(&self, error: &SessionError, stops: bool) -> bool {
         match error {
@@ -63,8 +69,8 @@ impl Retry {
         }
     }
 
-    /// A session has ended, or could not be had; something has arrived in it if it `progressed`.
-    /// `None` if it is to be given up.
+    /// Records that a session has ended or could not be started; `progressed`: data arrived in it.
+    /// Returns the next attempt, or `None` if the client is to give up.
     pub fn again(&mut self, now: Time, progressed: bool) -> Option<Attempt> {
         let anew = Course { until: now + self.patience, next: Attempt { number: 1, pause: FIRST_PAUSE } };
         let course = self.course.filter(|_| !progressed).unwrap_or(anew);

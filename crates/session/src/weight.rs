@@ -6,11 +6,11 @@ use icdc_units::ByteCount;
 /// Memory taken at one end by entries that are announced and not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Entries; directories only as far as `directories` does not count them.
+    /// Number of entries; directories only as far as `directories` does not count them.
     pub items: usize,
-    /// Directories that are open.
+    /// Number of directories that are open.
     pub directories: usize,
-    /// Paths and attributes.
+    /// Bytes of the entries' paths and attributes.
     pub bytes: ByteCount,
 }
 

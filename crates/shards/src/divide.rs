@@ -15,11 +15,11 @@ use icdc_transfer::sender::survey::Surveyed;
 /// Cost of a file besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
 /// while a file is opened, written, made durable and named.
 const FILE: u128 = 64 << 10;
-/// A piece is large that takes more than this part of a shard.
+/// A piece is large if it costs more than 1/LARGE of a shard.
 const LARGE: u128 = 8;
 
-/// Divides all `items` but directories into `shards` (at least one) lists of their indices,
-/// ascending. Shards may be empty.
+/// Divides all `items` except directories into `shards` (at least one) lists; returns the indices
+/// of each list, ascending. Shards may be empty.
 #[must_use]
 pub fn divide(items: &[Surveyed], shards: usize) -> Vec<Vec<usize>> {
     let mut pieces = pieces(items);
@@ -61,6 +61,7 @@ struct Piece {
     places: Vec<usize>,
 }
 
+/// Groups the items into pieces: the names of one file together, every other item alone.
 fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut linked: HashMap<Incarnation, usize> = HashMap::new();
@@ -80,7 +81,7 @@ fn pieces(items: &[Surveyed]) -> Vec<Piece> {
     pieces
 }
 
-/// The level to which `rest` fills up parts with these amounts.
+/// The amount up to which `rest` fills the lowest of these parts, as water would.
 fn level(mut parts: Vec<u128>, rest: u128) -> u128 {
     parts.sort_unstable();
     let mut below = 0;

@@ -3,20 +3,20 @@
 use icdc_protocol::digest::TreeHasher;
 use icdc_protocol::message::Digest;
 
-/// The digests of a plan's items, by their places.
+/// The digests of a plan's items by their places; `None` for items that are not done.
 #[derive(Debug)]
 pub struct Joining {
     digests: Vec<Option<Digest>>,
 }
 
 impl Joining {
-    /// A result of `items` items, none of which is done.
+    /// The joint result of `items` items, none of which is done yet.
     #[must_use]
     pub fn new(items: usize) -> Self {
         Self { digests: vec![None; items] }
     }
 
-    /// Adds the results of the items at these places. An item that is done stays so, whatever a
+    /// Adds the results of the items at these places. An item that is done stays done, whatever a
     /// later attempt reports.
     pub fn take_in(&mut self, places: &[u64], digests: &[Option<Digest>]) {
         for (place, digest) in places.iter().zip(digests) {
@@ -38,7 +38,7 @@ impl Joining {
         self.digests.iter().flatten().count() as u64
     }
 
-    /// Digest of the tree of all items that are done: that of one copy of them.
+    /// Digest of the tree of all items that are done, the same as one copy of them would have.
     #[must_use]
     pub fn tree(&self) -> Digest {
         let mut tree = TreeHasher::new();

@@ -14,11 +14,11 @@ use icdc_protocol::validate::is_component;
 use icdc_transfer::sender::selection::{Selected, SelectedState, Selection};
 use serde::{Deserialize, Serialize};
 
-/// Names a plan.
+/// Random number that identifies a plan.
 pub type PlanId = [u8; 16];
 
 const MAGIC: [u8; 8] = *b"icdclst\x01";
-/// The items of a shard.
+/// The items of a shard, with their places in the plan.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List {
     /// Places of the items in the plan, ascending.
@@ -30,14 +30,15 @@ pub struct List {
 /// Reason for which a list cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// It is damaged, or not a list.
+    /// The list is damaged, or the file is no list.
     #[error("is damaged, or no list of a shard")]
     Damaged,
-    /// It belongs to another plan or shard.
+    /// The list belongs to another plan or shard.
     #[error("is of another plan or shard")]
     Foreign,
 }
 
+/// First record of a list's file.
 #[derive(Serialize, Deserialize)]
 struct Header {
     magic: [u8; 8],
@@ -46,6 +47,7 @@ struct Header {
     items: u64,
 }
 
+/// Record of an item in a list's file: its path continues that of the item before.
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     left_out: u64,
@@ -55,7 +57,7 @@ struct Line<'a> {
     state: Option<(u64, i64, u32)>,
 }
 
-/// The file of list `number` of `plan`: items with their places, both ascending.
+/// The encoded list `number` of `plan`: items with their places, both ascending.
 #[must_use]
 pub fn encode<'a>(plan: PlanId, number: u32, items: impl ExactSizeIterator<Item = (u64, &'a Selected)>) -> Vec<u8> {
     let header = Header { magic: MAGIC, plan, number, items: items.len() as u64 };
@@ -84,7 +86,7 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(value).expect("there is memory, and nothing else can fail")
 }
 
-/// Reads the file of list `number` of `plan`.
+/// Decodes the list `number` of `plan`.
 ///
 /// # Errors
 /// [`ListError`]: nothing of it is believed that is out of bounds or out of order.
@@ -125,7 +127,7 @@ pub fn decode(bytes: &[u8], plan: PlanId, number: u32) -> Result<List, ListError
 }
 
 impl List {
-    /// A selection of these items; `id` distinguishes it from all others.
+    /// The selection of these items; `id` distinguishes it from all others.
     ///
     /// # Errors
     /// [`ListError::Damaged`] if they are not in order.

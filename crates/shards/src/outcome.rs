@@ -6,35 +6,36 @@ use std::fmt::Write as _;
 use icdc_protocol::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Result of a shard.
+/// Result of copying a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Host and process that copied it, and the time.
+    /// Host and process that copied it, and the time of the end.
     pub note: Note,
-    /// Digests of its items, in the order of its list; `None` for those that are not done.
+    /// Digests of its items, in the order of its list; `None` for items that are not done.
     pub digests: Vec<Option<Digest>>,
 }
 
-/// Host and process that copied a shard, and the time.
+/// Host and process that began or copied a shard, and the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Digest of the list, in hex; the note holds for no other list.
     pub list: String,
-    /// Name of the host.
+    /// Name of the host that began or copied the shard.
     pub host: String,
-    /// Process.
+    /// Id of the process on that host.
     pub pid: u32,
     /// Time of the begin or the end, in seconds since 1970.
     pub at: u64,
 }
 
 impl Outcome {
-    /// Items that are done.
+    /// Number of items that are done.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.digests.iter().filter(|digest| digest.is_some()).count() as u64
     }
 
+    /// Encodes the result as a file's text.
     pub(crate) fn encode(&self) -> String {
         let mut text = serde_json::to_string(&self.note).expect("text and numbers are JSON");
         text.push('\n');

@@ -36,9 +36,9 @@ use crate::joining::Joining;
 use crate::list::{self, List, ListError, PlanId};
 use crate::outcome::{Note, Outcome};
 
-/// Format of the files.
+/// Version of the format of a plan's files.
 const FORMAT: u32 = 1;
-/// Most shards of a plan.
+/// Most shards of one plan.
 pub const MAX_SHARDS: u32 = 100_000;
 /// Longest `plan.json` that is read in bytes.
 const MAX_PLAN: u64 = 64 << 20;
@@ -49,16 +49,16 @@ const LISTS: &str = "lists";
 const RESULTS: &str = "results";
 const BEGUN: &str = ".begun";
 const DIRECTORIES: &str = "directories";
-/// Silence of a process after which it counts as dead.
+/// Time without a sign of life after which a process counts as dead.
 const SILENT: Duration = Duration::from_secs(15);
-/// Number by which the list of the directories is known in its file.
+/// Number of the list of directories in its file, where shards have theirs.
 const NUMBER_OF_DIRECTORIES: u32 = u32::MAX;
 
-/// A plan, as its directory has it.
+/// A plan, loaded from its directory.
 #[derive(Debug)]
 pub struct Plan {
     directory: PathBuf,
-    /// The parsed file.
+    /// Parsed contents of `plan.json`.
     pub text: PlanText,
 }
 
@@ -67,15 +67,15 @@ pub struct Plan {
 pub struct PlanText {
     format: u32,
     id: PlanId,
-    /// The release that planned.
+    /// Release of icdc that made the plan.
     pub version: String,
-    /// Host that planned.
+    /// Name of the host on which the plan was made.
     pub host: String,
-    /// Time of its creation, in seconds since 1970.
+    /// Time at which the plan was made, in seconds since 1970.
     pub made: u64,
     /// Sources as absolute paths.
     pub sources: Vec<String>,
-    /// Directory that they go to, as on the command line.
+    /// Destination of the sources, as on the command line.
     pub destination: String,
     /// Patterns of excluded paths.
     pub exclude: Vec<String>,
@@ -83,25 +83,25 @@ pub struct PlanText {
     pub preserve: Preserve,
     /// Rate limit of all shards together; `None` for no limit.
     pub rate: Option<Rate>,
-    /// Items in all, directories included.
+    /// Number of items in all, directories included.
     pub items: u64,
-    /// Items that cannot be copied and are not planned.
+    /// Number of items that cannot be copied and are not planned.
     pub left_out: u64,
     directories: ListText,
     shards: Vec<ListText>,
-    /// Number of the first shards that were joined once: their failed items are in later shards, or
+    /// Number of leading shards that were joined once: their failed items are in later shards, or
     /// gone.
     replanned: u32,
 }
 
-/// A list of items.
+/// Properties of a list of items, as `plan.json` states them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListText {
-    /// Number of items.
+    /// Number of items in the list.
     pub items: u64,
-    /// Bytes that are to be sent.
+    /// Number of bytes that are to be sent.
     pub bytes: u64,
-    /// BLAKE3 digest of its file in hex.
+    /// BLAKE3 digest of the list's file, in hexadecimal.
     digest: String,
 }
 
@@ -109,7 +109,7 @@ pub struct ListText {
 pub struct PlanRequest {
     /// Sources as absolute paths.
     pub sources: Vec<String>,
-    /// Directory that they go to.
+    /// Destination of the sources.
     pub destination: String,
     /// Patterns of excluded paths.
     pub exclude: Vec<String>,
@@ -126,21 +126,21 @@ pub struct PlanRequest {
 /// Reason for which a plan cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The file system's reason.
+    /// The file system reports an error.
     #[error("{}: {error}", path.display())]
     File {
         /// Path of the file.
         path: PathBuf,
-        /// The error.
+        /// Error of the file system.
         error: io::Error,
     },
-    /// There is no plan.
+    /// The directory contains no plan.
     #[error("{}: there is no plan in this directory; make one with icdc plan SRC... DST --shards N -o DIR", .0.display())]
     Missing(PathBuf),
     /// The directory of a new plan is not empty.
     #[error("{}: the directory of a new plan must not exist, or be empty", .0.display())]
     Occupied(PathBuf),
-    /// `plan.json` is no plan.
+    /// The file `plan.json` is not a plan.
     #[error("{}: this is no plan: {reason}", path.display())]
     Text {
         /// Path of the file.
@@ -148,22 +148,22 @@ pub enum PlanError {
         /// The reason.
         reason: String,
     },
-    /// Written by a release with another format.
+    /// The plan was written by a release with another format.
     #[error("{}: the plan was made by icdc {version}, whose plans have format {format}; this icdc reads format {FORMAT}; plan again with this icdc, or use icdc {version} on every host", path.display())]
     Format {
         /// Path of the file.
         path: PathBuf,
-        /// Release that wrote it.
+        /// Release that wrote the plan.
         version: String,
-        /// Its format.
+        /// Format of the plan.
         format: u32,
     },
-    /// Others may have written it.
+    /// The file is not this user's own, or others may write to it.
     #[error("{}: the plan belongs to user {owner}, or others may write to it; plans tell what is copied where, so use your own: chmod -R go-w {}", path.display(), path.display())]
     NotOwn {
         /// Path of the file.
         path: PathBuf,
-        /// Its owner.
+        /// User id of the file's owner.
         owner: u32,
     },
     /// A list is not what was planned.
@@ -174,23 +174,23 @@ pub enum PlanError {
         /// The reason.
         error: ListError,
     },
-    /// A source is not on this host.
+    /// A source does not exist on this host.
     #[error("{place}: this source cannot be found here ({error}); join on a host that has the sources")]
     NoSource {
         /// Path of the item, as planned.
         place: String,
-        /// The error.
+        /// Error of the file system.
         error: io::Error,
     },
-    /// There is no room for more shards.
+    /// The plan has no room for more shards.
     #[error(
         "the plan has {MAX_SHARDS} shards already; plan what failed by itself, with icdc copy --skip-equal or a new plan"
     )]
     Full,
-    /// There is no such shard.
+    /// The plan has no shard of this number.
     #[error("the plan has shards 0 to {}, and none of number {number}", shards - 1)]
     NoShard {
-        /// The given number.
+        /// Number of the shard that was asked for.
         number: u32,
         /// Number of shards in the plan.
         shards: u32,
@@ -200,28 +200,28 @@ pub enum PlanError {
 /// State of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardState {
-    /// Not begun.
+    /// No process has begun the shard.
     Planned,
-    /// Begun, without a result.
+    /// A process has begun the shard; there is no result.
     Begun(Note),
-    /// Copied.
+    /// The shard is copied.
     Copied {
         /// Host and process that copied it.
         note: Note,
-        /// Items that are not done.
+        /// Number of items that are not done.
         failed: u64,
     },
-    /// Copied; its failed items are part of later shards.
+    /// The shard is copied; its failed items are part of later shards.
     Replanned {
         /// Host and process that copied it.
         note: Note,
-        /// Items that failed.
+        /// Number of items that failed.
         failed: u64,
     },
 }
 
 impl ShardState {
-    /// Nothing of the shard is left to be copied.
+    /// Whether nothing of the shard is left to be copied.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Copied { failed: 0, .. } | Self::Replanned { .. })
@@ -231,11 +231,11 @@ impl ShardState {
 /// Result of planning failed items again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replanned {
-    /// The new shards.
+    /// Numbers of the new shards.
     pub shards: Range<u32>,
-    /// Items in them.
+    /// Number of items in the new shards.
     pub items: u64,
-    /// Number of items that are gone from the sources.
+    /// Number of items that no longer exist in the sources.
     pub gone: u64,
 }
 
@@ -279,7 +279,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Divides `items`, which are `placed`, into shards after the existing ones.
+    /// Divides `items`, whose places are in `placed`, into new shards after the existing ones.
     fn add_shards(&mut self, items: &[Surveyed], placed: &[(u64, &Selected)], shards: u32) -> Result<(), PlanError> {
         for places in divide(items, shards as usize) {
             let number = self.shards();
@@ -295,7 +295,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes a list of items, of which `bytes` are to be sent.
+    /// Writes the file of a list, of whose items `bytes` bytes are to be sent.
     fn write_list(
         &self,
         name: &str,
@@ -310,18 +310,19 @@ impl Plan {
         Ok(ListText { items: items.len() as u64, bytes, digest })
     }
 
-    /// The file of a list.
+    /// Path of the file of a list.
     fn list(&self, name: &str, digest: &str) -> PathBuf {
         self.directory.join(LISTS).join(format!("{name}-{}", digest.get(..16).unwrap_or(digest)))
     }
 
+    /// Writes `plan.json`.
     fn write(&self) -> Result<(), PlanError> {
         let path = self.directory.join(PLAN);
         let text = serde_json::to_vec_pretty(&self.text).expect("text and numbers are JSON");
         write_whole(&path, &[&text, b"\n"]).map_err(|error| PlanError::File { path, error })
     }
 
-    /// The plan in `directory`.
+    /// Loads the plan in `directory`.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -347,23 +348,25 @@ impl Plan {
         Ok(Self { directory: directory.to_owned(), text })
     }
 
-    /// Number of shards.
+    /// Number of shards in the plan.
     #[must_use]
     pub fn shards(&self) -> u32 {
         self.text.shards.len() as u32
     }
 
-    /// The lists of the shards.
+    /// The shards' lists, in the order of their numbers.
     #[must_use]
     pub fn lists(&self) -> &[ListText] {
         &self.text.shards
     }
 
+    /// The list of a shard; an error if there is no such shard.
     fn shard(&self, number: u32) -> Result<&ListText, PlanError> {
         let none = PlanError::NoShard { number, shards: self.shards() };
         self.text.shards.get(number as usize).ok_or(none)
     }
 
+    /// Reads a list's file, which must be the planned one.
     fn read_list(&self, name: &str, number: u32, text: &ListText) -> Result<List, PlanError> {
         if !text.digest.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             let (path, reason) = (self.directory.join(PLAN), "the digest of a list is none".into());
@@ -380,7 +383,7 @@ impl Plan {
         if is_within { Ok(list) } else { Err(PlanError::List { path, error: ListError::Damaged }) }
     }
 
-    /// The items that a run of shard `number` copies.
+    /// The selection of items that a run of shard `number` copies.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -389,7 +392,7 @@ impl Plan {
         self.select(list, number)
     }
 
-    /// The directories to which a join's run gives their attributes.
+    /// The selection of directories, to which a join's run gives their attributes.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -398,6 +401,7 @@ impl Plan {
         self.select(list, NUMBER_OF_DIRECTORIES)
     }
 
+    /// The selection of a list's items, with an id that follows from plan and number.
     fn select(&self, list: List, number: u32) -> Result<Selection, PlanError> {
         let mut id = blake3::Hasher::new_derive_key("icdc shard 1");
         id.update(&self.text.id).update(&number.to_le_bytes());
@@ -406,11 +410,12 @@ impl Plan {
         selection.map_err(|error| PlanError::List { path, error })
     }
 
+    /// Path of the result file of a shard, or with another suffix of the note that it has begun.
     fn result(&self, number: u32, suffix: &str) -> PathBuf {
         self.directory.join(RESULTS).join(format!("{number}{suffix}"))
     }
 
-    /// Notes that this process begins shard `number` at `now`, in seconds since 1970.
+    /// Records that this process begins shard `number` at `now`, in seconds since 1970.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -484,6 +489,7 @@ impl Plan {
         Ok(note.map_or(ShardState::Planned, ShardState::Begun))
     }
 
+    /// The result of a shard; `None` if there is none for its list.
     fn outcome(&self, number: u32) -> Result<Option<Outcome>, PlanError> {
         let list = self.shard(number)?;
         let path = self.result(number, "");
@@ -495,7 +501,7 @@ impl Plan {
         Ok(outcome.filter(|outcome| outcome.note.list == list.digest))
     }
 
-    /// Joins the results of all shards.
+    /// Joins the results of all shards: the digests of all items that are done.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -519,7 +525,8 @@ impl Plan {
         Ok(joining)
     }
 
-    /// Adds the results of the directories; returns how many of the existing ones are not done.
+    /// Adds the results of the directories; returns the number of existing directories that are not
+    /// done.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -534,7 +541,7 @@ impl Plan {
         Ok(left)
     }
 
-    /// Stops waiting for the items of the shards so far that are not done.
+    /// Stops waiting for the items of the present shards that are not done.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -543,8 +550,8 @@ impl Plan {
         self.write()
     }
 
-    /// Plans items that are not done again, in at most `most` new shards: each item as it is now.
-    /// Those that are gone from the sources are counted.
+    /// Plans items that are not done again, in at most `most` new shards, each item as it is now.
+    /// Items that no longer exist in the sources are counted.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -587,7 +594,7 @@ impl Plan {
         Ok(replanned)
     }
 
-    /// Path of an item on this host.
+    /// Path of an item on this host; `None` if its source is not in the plan.
     fn path_of(&self, selected: &Selected) -> Option<PathBuf> {
         let source = Path::new(self.text.sources.get(selected.source as usize)?);
         Some(match selected.path.as_slice() {
@@ -596,7 +603,8 @@ impl Plan {
         })
     }
 
-    /// Attributes of an item; `None` if it is gone. Paths may be longer than a system call takes.
+    /// Attributes of an item, and the file's identity if it has several names; `None` if the item
+    /// is gone. Paths may be longer than a system call takes.
     fn find(&self, selected: &Selected) -> Result<Option<(Stat, Option<Incarnation>)>, PlanError> {
         match self.walk_to(selected) {
             Ok(found) => Ok(found),
@@ -643,14 +651,14 @@ impl Plan {
     }
 }
 
-/// Attaches a path to an error of the kernel.
+/// Returns a function that attaches a path to an error of the kernel.
 fn at(path: &Path) -> impl Fn(std::io::Error) -> PlanError + use<> {
     let path = path.to_owned();
     move |error| PlanError::File { path: path.clone(), error }
 }
 
-/// Makes the directories of a plan. Files that a process has left which was killed while it planned
-/// are removed; an error for a directory with anything else in it.
+/// Makes the directories of a plan. Files left by a process that was killed while it planned are
+/// removed; a directory with anything else in it is an error.
 fn make_directories(directory: &Path) -> Result<(), PlanError> {
     let mut private = std::fs::DirBuilder::new();
     private.mode(0o700);
@@ -682,7 +690,7 @@ fn make_directories(directory: &Path) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Refuses a file that does not exist, belongs to another user, or can be written by others.
+/// Fails for a file that does not exist, belongs to another user, or can be written by others.
 fn check_own(path: &Path) -> Result<(), PlanError> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -698,6 +706,7 @@ fn check_own(path: &Path) -> Result<(), PlanError> {
     }
 }
 
+/// A note by this process about a list, at the time `now`.
 fn note(list: &ListText, now: u64) -> Note {
     Note { list: list.digest.clone(), host: host(), pid: std::process::id(), at: now }
 }

@@ -22,18 +22,19 @@ use crate::receiver::{Acknowledgement, Receiver, Reports};
 use crate::sender::{Sender, Setup};
 use crate::simulation::{Flow, Simulation, SimulationError};
 
+/// Length of an Ethernet header, in bytes.
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
-/// Ethernet, IPv4 and TCP headers, time stamps.
+/// Length of an acknowledgement on the wire: Ethernet, IPv4 and TCP headers, time stamps.
 const ACK_FRAME: ByteCount = ByteCount::new(66);
-/// Length of an acknowledgement with one block of selective acknowledgement, on the wire.
+/// Length on the wire of an acknowledgement with one block of selective acknowledgement.
 const SACK_FRAME: ByteCount = ByteCount::new(78);
 /// Limit of the queue below TCP (TCP small queues): one millisecond at the line's rate.
 const BELOW_TCP: Span = Span::from_millis(1);
 
-/// Runs `simulation`, watched by `observer`.
+/// Runs `simulation` to its end, watched by `observer`; returns its totals.
 ///
 /// # Errors
-/// A simulation that cannot be.
+/// The reason for which the simulation cannot be run.
 pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Result<Outcome, SimulationError> {
     simulation.check()?;
     let lanes = simulation.flows.iter().map(|flow| Lane::new(simulation, flow)).collect::<Result<Vec<_>, _>>()?;
@@ -51,20 +52,21 @@ pub fn simulate<O: Observer>(simulation: &Simulation, observer: &mut O) -> Resul
     Ok(engine.outcome(simulation, end))
 }
 
+/// State of a running simulation.
 struct Engine<'o, O> {
     lanes: Vec<Lane>,
-    /// The next event of each lane.
+    /// Time and kind of the next event of each lane.
     due: Vec<(Time, Event)>,
     forward: Direction,
     backward: Direction,
     frame: Frame,
     has_line: bool,
-    /// Controllers of the applications that steer a bundle, by its number.
+    /// Controllers of the applications that steer a bundle, by the number of the bundle.
     controllers: BTreeMap<u8, Controller>,
     observer: &'o mut O,
 }
 
-/// Nothing waits for the receiver's disk.
+/// State of the ring where nothing waits for the receiver's disk.
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
 /// A controller of an application that steers its connections as one. Its actions for the number
@@ -80,10 +82,10 @@ fn steered_as_one() -> Controller {
     Controller::new(Mode::Bundle(Box::default()), setup, Ceilings::default())
 }
 
-/// Round trips in which a connection is opened: the handshakes of TCP and of TLS.
+/// Number of round trips in which a connection is opened: the handshakes of TCP and of TLS.
 const OPENING: u64 = 2;
 
-/// A flow with both its ends, and its packets in transit.
+/// A flow with both its ends and its packets in transit.
 struct Lane {
     sender: Sender,
     receiver: Receiver,
@@ -93,7 +95,7 @@ struct Lane {
     extra_delay: Span,
     pauses: Pauses,
     start: Time,
-    /// Time that it takes to be opened.
+    /// Time that the flow takes to be opened.
     opening: Span,
     phase: Phase,
     bundle: Option<u8>,
@@ -101,7 +103,7 @@ struct Lane {
     next_tick: Time,
     /// Time at which the application ends.
     stop: Time,
-    /// Time at which the line has room again.
+    /// Time at which the line has room again; [`Time::MAX`] if the sender does not wait for it.
     line: Time,
     lost: u64,
     dropped: u64,
@@ -111,6 +113,7 @@ struct Lane {
     last_read: Time,
 }
 
+/// Phase of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Waiting,
@@ -172,7 +175,7 @@ impl Lane {
         })
     }
 
-    /// The next event with its time; [`Time::MAX`] if there is none.
+    /// Time and kind of the flow's next event; the time is [`Time::MAX`] if there is none.
     fn next(&self) -> (Time, Event) {
         use Event::{Acknowledgement, Arrival, ReceiverTimer, SenderTimer, Start, Stop, Tick};
         let mut next = match self.phase {
@@ -198,7 +201,7 @@ impl Lane {
 }
 
 impl<O: Observer> Engine<'_, O> {
-    /// Runs until `end` or until nothing happens any more; returns when that was.
+    /// Runs until `end` or until nothing happens any more; returns the time of that.
     fn run(&mut self, end: Time) -> Time {
         let interval = self.observer.interval().max(Span::from_nanos(1));
         let mut sample = Time::ORIGIN;
@@ -219,7 +222,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// The lane whose event is next.
+    /// Index of the lane whose event is next.
     fn first(&self) -> usize {
         let mut first = 0;
         for index in 1..self.due.len() {
@@ -230,6 +233,7 @@ impl<O: Observer> Engine<'_, O> {
         first
     }
 
+    /// Tells the observer the queue and the senders' states.
     fn sample(&mut self, at: Time) {
         // Time at which the last packet that the line has taken will have arrived: the queue
         // includes it already.
@@ -241,6 +245,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
+    /// Handles an event of a lane.
     fn step(&mut self, index: usize, now: Time, what: Event) {
         let lane = &mut self.lanes[index];
         match what {
@@ -277,7 +282,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// Handles a tick of the application that steers a bundle; returns the time of the next.
+    /// Handles a tick of the application that steers a bundle; returns the time of the next tick.
     fn steer(&mut self, number: u8, now: Time) -> Time {
         let of_bundle = |lane: &Lane| lane.bundle == Some(number) && lane.phase == Phase::Running;
         let connections: Vec<_> = (self.lanes.iter().enumerate())
@@ -296,7 +301,7 @@ impl<O: Observer> Engine<'_, O> {
         next
     }
 
-    /// Opens `missing` of the bundle's spare flows, one after the other.
+    /// Opens up to `missing` of the bundle's spare flows, one after the other.
     fn open(&mut self, number: u8, missing: usize, now: Time) {
         let is_spare = |lane: &Lane| lane.bundle == Some(number) && lane.start == Time::MAX;
         let spares = self.lanes.iter_mut().zip(&mut self.due).filter(|(lane, _)| is_spare(lane)).take(missing);
@@ -307,7 +312,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// Sends the packets that the sender releases and the line takes.
+    /// Sends the packets that the sender releases and the line accepts.
     fn send(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
         lane.line = Time::MAX;
@@ -331,6 +336,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
+    /// Handles the arrival of a data packet at the receiver.
     fn arrive(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
         let Some((_, number)) = lane.data.pop_due(now) else { return };
@@ -343,6 +349,7 @@ impl<O: Observer> Engine<'_, O> {
         self.acknowledge(index, now);
     }
 
+    /// Sends the receiver's acknowledgement, if one is due.
     fn acknowledge(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
         if let Some(ack) = lane.receiver.acknowledge(now, &mut lane.reports) {
@@ -353,6 +360,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
+    /// Ends the flow if its sender is done.
     fn finish(&mut self, index: usize, now: Time) {
         let lane = &mut self.lanes[index];
         if lane.sender.is_done() && lane.phase == Phase::Running {
@@ -362,6 +370,7 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
+    /// The totals of the simulation at its end.
     fn outcome(&self, simulation: &Simulation, end: Time) -> Outcome {
         let mss = simulation.segment();
         let flow = |lane: &Lane| {

@@ -1,12 +1,12 @@
 //! Packets that a receiver holds: a number below which none is missing, and a ring of bits above.
 
-/// See the module's description.
+/// The packets that a receiver holds: all below a number, and a ring of bits for those above.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     next: u64,
-    /// One more than the highest packet that arrived.
+    /// One more than the highest packet number that arrived.
     end: u64,
-    /// Bit `n % 64` of word `n / 64 % length`: packet `n` is here.
+    /// Ring of bits: bit `n % 64` of word `n / 64 % length` says whether packet `n` has arrived.
     words: Vec<u64>,
 }
 
@@ -17,7 +17,7 @@ impl Default for Held {
 }
 
 impl Held {
-    /// First packet that is missing.
+    /// Number of the first packet that is missing.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -27,7 +27,7 @@ impl Held {
         self.end > self.next
     }
 
-    /// Takes a packet in; returns whether it is new.
+    /// Adds a packet; returns whether it is new.
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         if number < self.next {
             return false;
@@ -55,7 +55,7 @@ impl Held {
         &mut self.words[(number / 64) as usize & mask]
     }
 
-    /// Passes everything that is here without a gap, and clears it.
+    /// Moves `next` past all packets that follow without a gap, and clears their bits.
     fn advance(&mut self) {
         while self.next < self.end {
             let bit = self.next % 64;
@@ -70,6 +70,7 @@ impl Held {
         }
     }
 
+    /// Enlarges the ring until it has a bit for this packet.
     fn make_room(&mut self, number: u64) {
         let needed = (number / 64 - self.next / 64 + 1) as usize;
         if needed <= self.words.len() {

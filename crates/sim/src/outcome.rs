@@ -5,70 +5,71 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::sender::SenderCounters;
 
-/// Totals of a simulation.
+/// Totals of a simulation, for both directions of the path and for each flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Simulated time: until the last flow was done, or all of it.
+    /// Simulated time: until the last flow was done, or the whole duration.
     pub simulated: Span,
-    /// The path's counters for data.
+    /// The path's counters in the direction of the data.
     pub forward: Counters,
-    /// The path's counters for acknowledgements.
+    /// The path's counters in the direction of the acknowledgements.
     pub backward: Counters,
-    /// In the order of the simulation.
+    /// Totals of the flows, in the order of the simulation.
     pub flows: Vec<FlowOutcome>,
 }
 
 /// Totals of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowOutcome {
-    /// Counters of its sender.
+    /// Counters of the flow's sender.
     pub sender: SenderCounters,
-    /// Packets that the path lost.
+    /// Number of packets that the path lost.
     pub lost: u64,
-    /// Packets that the full queue refused, or CoDel dropped.
+    /// Number of packets that the full queue refused or CoDel dropped.
     pub dropped: u64,
-    /// Packets that arrived, each counted once.
+    /// Number of different packets that arrived.
     pub arrived: u64,
-    /// Packets that arrived again.
+    /// Number of packets that arrived again.
     pub duplicates: u64,
-    /// Packets in transit at the end.
+    /// Number of packets in transit at the end.
     pub on_the_way: u64,
-    /// Packets that the application got, in order.
+    /// Number of packets that the application got, in order.
     pub delivered: u64,
-    /// Their payload.
+    /// Payload that the application got, in bytes.
     pub bytes: ByteCount,
-    /// Time at which it was established.
+    /// Time at which the flow was established.
     pub start: Time,
-    /// Time of its last acknowledgement, if it is complete.
+    /// Time of the flow's last acknowledgement; `None` if it is not complete.
     pub finished: Option<Time>,
-    /// Payload that the application got, by the time from the start until it had all of it, or
-    /// until the end.
+    /// Payload that the application got, divided by the time from the start until it had all of it,
+    /// or until the end.
     pub goodput: Rate,
-    /// Least round-trip time that its sender saw.
+    /// Smallest round-trip time that the flow's sender saw.
     pub least_rtt: Span,
 }
 
 impl Outcome {
-    /// Data packets sent.
+    /// Number of data packets sent by all flows, retransmissions included.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.flows.iter().map(|flow| flow.sender.sent).sum()
     }
 
-    /// Payload that all applications together got, by the whole time.
+    /// Payload that all applications together got, divided by the simulated time.
     #[must_use]
     pub fn goodput(&self) -> Rate {
         self.flows.iter().map(|flow| flow.bytes).sum::<ByteCount>() / self.simulated
     }
 
-    /// Jain's index of the flows' goodputs.
+    /// Jain's fairness index of the flows' goodputs.
     #[must_use]
     pub fn fairness(&self) -> f64 {
         jain_index(&self.flows.iter().map(|flow| flow.goodput).collect::<Vec<_>>())
     }
 }
 
-/// (Σx)²/(nΣx²): 1 if all rates are equal, 1/n if one of n has all (Jain, Chiu, Hawe, DEC-TR-301).
+/// Jain's fairness index, (Σx)²/(nΣx²): 1 if all rates are equal, 1/n if one of n has all (Jain,
+/// Chiu, Hawe, DEC-TR-301).
 #[must_use]
 pub fn jain_index(rates: &[Rate]) -> f64 {
     let rates = || rates.iter().map(|rate| rate.as_bits_per_second() as f64);

@@ -4,7 +4,7 @@ use icdc_units::Time;
 
 use crate::simulation::{Pause, Pausing};
 
-/// The pauses of a flow, by the part that pauses.
+/// The pauses of a flow by the part that pauses: begin and end of each, sorted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses {
     sender: Vec<(Time, Time)>,
@@ -47,8 +47,8 @@ impl Pauses {
     }
 }
 
-/// The end of the pause that `at` falls into, or else `at`. A pause may begin before the one before
-/// has ended.
+/// The end of the pause in which `at` falls, or `at` itself. A pause may begin before the one
+/// before has ended.
 fn deferred(pauses: &[(Time, Time)], at: Time) -> Time {
     pauses.iter().fold(at, |at, (begin, end)| if (*begin..*end).contains(&at) { *end } else { at })
 }

@@ -21,46 +21,50 @@ use icdc_units::{ByteCount, Span, Time};
 use crate::held::Held;
 use crate::simulation::{Acknowledgements, ReceiveWindow};
 
-/// `TCP_MAX_QUICKACKS`.
+/// Number of acknowledgements sent at once at the start (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
-/// `TCP_ATO_MIN`.
+/// Longest delay of the acknowledgement of a single packet (`TCP_ATO_MIN`).
 const DELAYED: Span = Span::from_millis(40);
-/// Acknowledgements of packets behind a gap that are not held back (`TCP_FASTRETRANS_THRESH`).
+/// Number of acknowledgements of packets behind a gap that are not held back
+/// (`TCP_FASTRETRANS_THRESH`).
 const AT_ONCE: u32 = 3;
-/// `tcp_comp_sack_nr`, `tcp_comp_sack_delay_ns`.
+/// Most packets behind a gap per acknowledgement (`tcp_comp_sack_nr`).
 const COMPRESSED: u32 = 44;
+/// Longest delay of an acknowledgement behind a gap (`tcp_comp_sack_delay_ns`).
 const COMPRESSED_DELAY: Span = Span::from_millis(1);
-/// Window of a receiver that tunes it, at first: half of `tcp_rmem[1]`.
+/// First window of a receiver that tunes it: half of `tcp_rmem[1]`.
 const FIRST_WINDOW: ByteCount = ByteCount::new(65_536);
 
 /// Contents of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
-    /// First packet that is missing.
+    /// Number of the first packet that is missing.
     pub(crate) next: u64,
-    /// First packet that the receiver does not take yet.
+    /// Number of the first packet that the receiver does not take yet.
     pub(crate) edge: u64,
-    /// Reports up to this one belong to it.
+    /// End of the reports that belong to the acknowledgement, by their number.
     pub(crate) reported: u64,
-    /// It answers a packet that had arrived before (D-SACK).
+    /// Whether it answers a packet that had arrived before (D-SACK).
     pub(crate) duplicate: bool,
 }
 
-/// Packets that arrived behind a gap, as runs, in the order of arrival, until an acknowledgement
-/// brings them.
+/// Packets that arrived behind a gap, as runs in the order of arrival, until an acknowledgement
+/// brings them to the sender.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     runs: VecDeque<(u64, u64)>,
     taken: u64,
-    /// Runs before this one are part of acknowledgements that have left.
+    /// Number of the first run that is not yet part of an acknowledgement that has left.
     sealed: u64,
 }
 
 impl Reports {
+    /// Number that the next run gets.
     fn end(&self) -> u64 {
         self.taken + self.runs.len() as u64
     }
 
+    /// Adds a packet, to the last run if it follows that.
     fn add(&mut self, number: u64) {
         let open = self.end() > self.sealed;
         match self.runs.back_mut() {
@@ -69,12 +73,14 @@ impl Reports {
         }
     }
 
+    /// Assigns all runs so far to an acknowledgement that leaves; returns the number of the next
+    /// run.
     fn seal(&mut self) -> u64 {
         self.sealed = self.end();
         self.sealed
     }
 
-    /// The next run (first, end) up to report `until`.
+    /// Takes the next run (first packet, end) with a number below `until`; `None` if there is none.
     pub(crate) fn take(&mut self, until: u64) -> Option<(u64, u64)> {
         if self.taken >= until {
             return None;
@@ -87,26 +93,29 @@ impl Reports {
 /// Result of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// The packet had not arrived before.
+    /// Whether the packet had not arrived before.
     pub(crate) is_new: bool,
-    /// Packets that the application got by it.
+    /// Number of packets that the application got by it.
     pub(crate) read: u64,
 }
 
-/// See the module's description.
+/// The receiver of a flow: packets held, receive window, and times of acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     held: Held,
     window: Window,
     acknowledgements: Acknowledgements,
-    /// Packets in order since the last acknowledgement.
+    /// Number of packets in order since the last acknowledgement.
     pending: u32,
+    /// Number of acknowledgements that still are sent at once.
     quick: u32,
-    /// Until when a single packet may wait for its acknowledgement.
+    /// Time until which a single packet may wait for its acknowledgement.
     single_until: Time,
-    /// Packets behind the gap at `gap`, and those not acknowledged yet.
+    /// Number of packets behind the gap at `gap` that were acknowledged at once.
     behind: u32,
+    /// Number of packets behind the gap that are not acknowledged yet.
     compressed: u32,
+    /// Number of the missing packet at the gap.
     gap: u64,
     compressed_delay: Span,
     duplicate: bool,
@@ -136,27 +145,27 @@ impl Receiver {
         }
     }
 
-    /// First packet that is missing: all before it are the application's.
+    /// Number of the first packet that is missing: the application has all before it.
     pub(crate) fn next(&self) -> u64 {
         self.held.next()
     }
 
-    /// Packets that arrived more than once.
+    /// Number of packets that arrived again.
     pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// First packet beyond the window.
+    /// Number of the first packet beyond the receive window.
     pub(crate) fn edge(&self) -> u64 {
         self.held.next() + self.window.announced
     }
 
-    /// Time at which [`Self::acknowledge`] is to be called if nothing arrives.
+    /// Time at which [`Self::acknowledge`] is to be called if nothing arrives before.
     pub(crate) fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// A packet arrives.
+    /// Handles the arrival of a packet.
     pub(crate) fn arrive(&mut self, now: Time, number: u64, reports: &mut Reports) -> Arrival {
         let had_gap = self.held.has_gap();
         let before = self.held.next();
@@ -185,7 +194,7 @@ impl Receiver {
         Arrival { is_new: true, read }
     }
 
-    /// A packet in order.
+    /// Counts a packet that arrived in order, and schedules its acknowledgement.
     fn collect(&mut self, now: Time) {
         self.pending += 1;
         if self.pending == 1 {
@@ -210,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// A packet while something is missing.
+    /// Counts a packet that arrived while another is missing, and schedules its acknowledgement.
     fn hold_back(&mut self, now: Time) {
         if self.gap != self.held.next() {
             (self.gap, self.behind) = (self.held.next(), 0);
@@ -228,7 +237,7 @@ impl Receiver {
         }
     }
 
-    /// The acknowledgement that is due, if one is.
+    /// The acknowledgement that is due; `None` if none is.
     pub(crate) fn acknowledge(&mut self, now: Time, reports: &mut Reports) -> Option<Acknowledgement> {
         if !self.now_due {
             if now < self.deadline {
@@ -268,7 +277,7 @@ struct Window {
     round_trip: Span,
     since: Time,
     from: u64,
-    /// End of the window as announced to the sender, in packets.
+    /// End of the window as announced to the sender, in packets from the first missing one.
     announced: u64,
 }
 
@@ -284,17 +293,20 @@ impl Window {
         window
     }
 
-    /// A packet arrives: whether more is announced than before.
+    /// Widens the announced window for a packet that arrived; returns whether more is announced
+    /// than before.
     fn widen(&mut self) -> bool {
         let before = self.announced;
         self.announced = self.packets().min(before + 2).max(before);
         self.announced > before
     }
 
+    /// Size of the window in packets, at least one.
     fn packets(&self) -> u64 {
         (self.size.as_u64() / self.mss).max(1)
     }
 
+    /// Tunes the window by what the application has read in a round trip.
     fn read(&mut self, now: Time, next: u64) {
         if self.size >= self.most || now - self.since < self.round_trip {
             return;

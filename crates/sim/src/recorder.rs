@@ -10,23 +10,27 @@ use crate::observer::Observer;
 use crate::sender::SenderState;
 use crate::simulation::Simulation;
 
+/// Shortest step of the series.
 const SHORTEST: Span = Span::from_millis(1);
+/// Shortest interval between states of senders.
 const SHORTEST_STATES: Span = Span::from_millis(10);
+/// Most steps over all flows.
 const MOST_STEPS: u64 = 2_400_000;
+/// Most states over all flows.
 const MOST_STATES: u64 = 240_000;
 
-/// See the module's description. Step `k` begins at `k * step`.
+/// Observer that keeps a simulation as series of bounded length. Step `k` begins at `k * step`.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// Length of the steps.
+    /// Length of the steps of all series.
     pub step: Span,
     /// Bytes on the wire that waited at the bottleneck at the beginning of each step.
     pub queue: Vec<i64>,
-    /// Packets that the full queue refused in each step.
+    /// Number of packets that the full queue refused in each step.
     pub dropped: Vec<i64>,
-    /// Packets that the path lost in each step.
+    /// Number of packets that the path lost in each step.
     pub lost: Vec<i64>,
-    /// In the order of the simulation.
+    /// Series of the flows, in the order of the simulation.
     pub flows: Vec<FlowRecord>,
     payload: i64,
     states_every: Span,
@@ -34,19 +38,19 @@ pub struct Recorder {
     end: Time,
 }
 
-/// Series of a flow.
+/// Series of one flow, in steps as those of the recorder.
 #[derive(Clone, Debug, Default)]
 pub struct FlowRecord {
     /// Bytes of payload that arrived, each for the first time, in each step.
     pub arrived: Vec<i64>,
-    /// Packets retransmitted in each step; as long as the last of them requires.
+    /// Number of packets retransmitted in each step; the series ends with the last of them.
     pub retransmitted: Vec<i64>,
-    /// Its sender's states.
+    /// States of the flow's sender, with their times.
     pub states: Vec<(Time, SenderState)>,
 }
 
 impl Recorder {
-    /// A recorder for this simulation.
+    /// An empty recorder for this simulation.
     #[must_use]
     pub fn new(simulation: &Simulation) -> Self {
         let flows = simulation.flows.len() as u64;
@@ -66,18 +70,20 @@ impl Recorder {
         }
     }
 
+    /// Number of the step that contains this time.
     fn index(&self, at: Time) -> usize {
         ((at - Time::ORIGIN).as_nanos() / self.step.as_nanos()) as usize
     }
 }
 
-/// The least of 1, 2, 5, 10, … times `shortest` of which `most` make up `whole`.
+/// Shortest span among 1, 2, 5, 10, … times `shortest` of which `most` cover `whole`.
 fn round(shortest: Span, whole: Span, most: u64) -> Span {
     let fits = |span: &Span| *span * most.max(1) >= whole;
     let decades = (0..9).flat_map(|decade| [1, 2, 5].map(|factor| factor * 10_u64.pow(decade)));
     decades.map(|factor| shortest * factor).find(fits).unwrap_or(whole)
 }
 
+/// Adds `amount` to a series at this step.
 fn count(series: &mut Vec<i64>, index: usize, amount: i64) {
     if series.len() <= index {
         series.resize(index + 1, 0);

@@ -5,30 +5,30 @@ use icdc_path::{Settings, SettingsError};
 use icdc_units::{ByteCount, Rate, Span};
 use thiserror::Error;
 
-/// IPv4 header, TCP header, and time stamps.
+/// Length in bytes of the IPv4 header, TCP header, and time stamps.
 const HEADERS: u64 = 20 + 20 + 12;
-/// Most flows; the cost of each event grows with their number.
+/// Most flows of a simulation; the cost of each event grows with their number.
 const MAX_FLOWS: usize = 1000;
 /// Longest additional delay of a flow, as for a path.
 const MAX_EXTRA_DELAY: Span = icdc_path::MAX_DELAY;
-/// Memory of a packet in flight: its slot on a scoreboard that doubles, in a delay line that does,
-/// and in the queues of losses.
+/// Memory in bytes for a packet in flight: its slot on a scoreboard that doubles, in a delay line
+/// that does, and in the queues of losses.
 const MEMORY_PER_PACKET: u64 = 200;
 
-/// Flows over a path.
+/// Settings of a simulation: TCP flows over a path.
 #[derive(Clone)]
 pub struct Simulation {
     /// Path of the data. Its line is that of the senders' host.
     pub forward: Settings,
-    /// Path of the acknowledgements.
+    /// Path of the acknowledgements, from the receivers to the senders.
     pub backward: Settings,
     /// The flows; all of them share both directions.
     pub flows: Vec<Flow>,
-    /// Time after which everything ends.
+    /// Simulated time after which everything ends.
     pub duration: Span,
     /// Acknowledgement policy of the receivers.
     pub acknowledgements: Acknowledgements,
-    /// The sending device segments what TCP hands down (TSO): paced packets then leave in
+    /// Whether the sending device segments what TCP hands down (TSO): paced packets then leave in
     /// aggregates.
     pub segmentation: bool,
 }
@@ -36,30 +36,31 @@ pub struct Simulation {
 /// One TCP connection, established at its start.
 #[derive(Clone)]
 pub struct Flow {
-    /// Congestion control.
+    /// Congestion control algorithm of the sender.
     pub algorithm: &'static Algorithm,
-    /// Its parameters that differ from their initial values.
+    /// The algorithm's parameters that differ from their initial values.
     pub parameters: Vec<(String, i64)>,
-    /// Time at which it is established and sends its first packet, from the start of the
+    /// Time at which the flow is established and sends its first packet, from the start of the
     /// simulation.
     pub start: Span,
-    /// Time at which the application ends; `None`: never.
+    /// Time at which the application ends; `None` if it never does.
     pub stop: Option<Span>,
-    /// Bytes that the application sends, rounded up to whole packets; `None`: without end.
+    /// Number of bytes that the application sends, rounded up to whole packets; `None` without end.
     pub bytes: Option<ByteCount>,
-    /// Delay of its packets behind the bottleneck, in addition to the path's.
+    /// Delay of the flow's packets behind the bottleneck, in addition to the path's.
     pub extra_delay: Span,
-    /// Ceiling of its rate (`SO_MAX_PACING_RATE`): paces it.
+    /// Ceiling of the flow's rate, by pacing (`SO_MAX_PACING_RATE`); `None` for no ceiling.
     pub rate: Option<Rate>,
-    /// The bundle that it belongs to. `icdc` runs once for all of its flows; with another algorithm
-    /// the application steers their ceilings together by [`icdc_rate::controller`]. All are from
-    /// one sending host.
+    /// Number of the bundle to which the flow belongs. `icdc` runs once for all of its flows; with
+    /// another algorithm the application steers their ceilings together by
+    /// [`icdc_rate::controller`]. All are from one sending host.
     pub bundle: Option<u8>,
-    /// It is opened only when the application finds that its bundle needs more members.
+    /// Whether the flow is opened only when the application finds that its bundle needs more
+    /// members.
     pub is_spare: bool,
-    /// Receive window.
+    /// Receive window of the flow.
     pub window: ReceiveWindow,
-    /// Pauses of its hosts.
+    /// Pauses of the flow's hosts.
     pub pauses: Vec<Pause>,
 }
 
@@ -69,9 +70,9 @@ pub struct Flow {
 pub struct Pause {
     /// The part that pauses.
     pub of: Pausing,
-    /// Its begin, from the start of the simulation.
+    /// Begin of the pause, from the start of the simulation.
     pub after: Span,
-    /// Its length.
+    /// Length of the pause.
     pub length: Span,
 }
 
@@ -110,11 +111,12 @@ impl Flow {
 /// Receive window of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveWindow {
-    /// Constant from the first packet on.
+    /// The window is constant from the first packet on.
     Fixed(ByteCount),
-    /// 64 KiB at first, then tuned by the receiver's kernel from the bytes read in a round trip.
+    /// The window is 64 KiB at first, then tuned by the receiver's kernel from the bytes read in a
+    /// round trip.
     Tuned {
-        /// Upper limit.
+        /// Upper limit of the window.
         most: ByteCount,
     },
 }
@@ -122,15 +124,15 @@ pub enum ReceiveWindow {
 /// Acknowledgement policy for packets in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgements {
-    /// Each packet (`quickack` of a route).
+    /// Each packet is acknowledged (`quickack` of a route).
     EveryPacket,
-    /// Every second packet: the device hands packets up one by one.
+    /// Every second packet is acknowledged: the device hands packets up one by one.
     EverySecond,
-    /// Once per batch that the device puts together (GRO).
+    /// One acknowledgement is sent per batch that the device puts together (GRO).
     Batches {
         /// Most packets of a batch.
         packets: u32,
-        /// Longest time between its first and last.
+        /// Longest time between the first and the last packet of a batch.
         within: Span,
     },
 }
@@ -139,16 +141,16 @@ pub enum Acknowledgements {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// The path.
+    /// The settings of the path are invalid.
     #[error(transparent)]
     Path(#[from] SettingsError),
-    /// An algorithm's parameters.
+    /// The parameters of an algorithm are invalid.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// None, or too many.
+    /// There are no flows, or too many.
     #[error("{0} flows cannot be simulated: give 1 to {MAX_FLOWS}")]
     Flows(usize),
-    /// A flow's own delay.
+    /// The additional delay of a flow is too long.
     #[error("flow {flow}: an additional delay of {delay} is too long: give {MAX_EXTRA_DELAY} at most")]
     ExtraDelay {
         /// Number of the flow, from 1.
@@ -156,17 +158,17 @@ pub enum SimulationError {
         /// The given delay.
         delay: Span,
     },
-    /// It ends before it begins.
+    /// A flow stops before it starts.
     #[error("flow {flow} stops at {stop}, before it starts at {start}")]
     Order {
         /// Number of the flow, from 1.
         flow: usize,
-        /// Its start.
+        /// Time at which the flow starts.
         start: Span,
-        /// Its stop.
+        /// Time at which the flow stops.
         stop: Span,
     },
-    /// A flow without bytes to send, or with a rate of zero.
+    /// A flow has no bytes to send, or a rate of zero.
     #[error("flow {flow} has {what}: give more, or leave it out")]
     Nothing {
         /// Number of the flow, from 1.
@@ -174,26 +176,26 @@ pub enum SimulationError {
         /// The missing setting.
         what: &'static str,
     },
-    /// No time at all.
+    /// The duration is below a millisecond.
     #[error("a simulation of no time has no result: give a millisecond or more")]
     Duration,
 }
 
 impl Simulation {
-    /// Payload of a packet.
+    /// Payload of a full packet, in bytes.
     #[must_use]
     pub fn segment(&self) -> ByteCount {
         segment(&self.forward)
     }
 
-    /// Time from the sender of a flow to the receiver and back while nothing waits.
+    /// Round-trip time of a flow while no packet waits in a queue.
     #[must_use]
     pub fn round_trip(&self, flow: &Flow) -> Span {
         self.forward.delay + self.backward.delay + flow.extra_delay
     }
 
-    /// About the most memory that a simulation takes for packets on their way: what fills the path
-    /// and its queue, both ways.
+    /// Approximate upper bound of the memory for packets in flight: what fills the path and its
+    /// queue, both ways.
     #[must_use]
     pub fn memory(&self) -> ByteCount {
         let longest = self.flows.iter().map(|flow| self.round_trip(flow)).max().unwrap_or_default();
@@ -218,16 +220,18 @@ impl Simulation {
     }
 }
 
-/// Payload that this way carries at most.
+/// Highest rate of payload that this direction of a path carries.
 #[must_use]
 pub fn payload_rate(way: &Settings) -> Rate {
     way.rate.scaled(segment(way).as_u64(), way.largest_frame().as_u64())
 }
 
+/// Payload of a full packet on this direction of a path.
 fn segment(way: &Settings) -> ByteCount {
     way.mtu - ByteCount::new(HEADERS)
 }
 
+/// Checks the settings of the flow of this number, from 1.
 fn check_flow(number: usize, settings: &Flow) -> Result<(), SimulationError> {
     let flow = number;
     if settings.extra_delay > MAX_EXTRA_DELAY {

@@ -31,13 +31,13 @@ impl ChildProcess {
         Self { child, descriptor }
     }
 
-    /// Its number, which is its own until the exit status is taken.
+    /// Process id, which no other process gets until the exit status is taken.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Its number, as the standard library has it.
+    /// Process id, as the standard library has it.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -88,12 +88,12 @@ impl ChildProcess {
     /// Kills the process, unless its exit status was taken.
     ///
     /// # Errors
-    /// This process may not.
+    /// The kernel does not let this process kill it.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()
     }
 
-    /// Whether it has ended, as far as a number tells.
+    /// Whether the process has ended, as far as its process id tells.
     fn is_zombie(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         // An error means that the exit status was taken.

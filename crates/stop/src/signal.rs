@@ -19,14 +19,14 @@ pub struct StopSignal {
 struct Signal {
     state: Mutex<Waiters>,
     changed: Condvar,
-    /// Of a child: hears the parent's request.
+    /// Link from the parent signal, of a child's signal: it passes on the parent's request.
     _parent: Option<Listening>,
 }
 
 #[derive(Default)]
 struct Waiters {
     requested: bool,
-    /// By number, so that one can be taken back.
+    /// Listeners by number, so that one can be taken back.
     listeners: BTreeMap<u64, Listener>,
     next: u64,
 }
@@ -66,7 +66,7 @@ impl AsFd for StopDescriptor {
 }
 
 impl StopSignal {
-    /// A signal that says "run".
+    /// Makes a signal on which no stop is requested.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -107,7 +107,7 @@ impl StopSignal {
         }
     }
 
-    /// Whether someone asked to stop.
+    /// Whether a stop was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).requested
@@ -133,7 +133,8 @@ impl StopSignal {
         listening.number = None;
     }
 
-    /// As [`StopSignal::on_request`], until the result is dropped: for one wait among many.
+    /// Calls `listener` as [`StopSignal::on_request`] does, until the result is dropped: for one
+    /// wait among many.
     pub fn while_waiting(&self, listener: impl FnOnce() + Send + 'static) -> Listening {
         {
             let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-/// IPv4-mapped IPv6 addresses, as sockets of both families have them, become IPv4.
+/// Canonical form of a socket address: IPv4-mapped IPv6 addresses, as sockets of both families
+/// have them, become IPv4.
 #[must_use]
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())

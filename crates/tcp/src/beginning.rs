@@ -4,14 +4,14 @@ use icdc_units::ByteCount;
 
 use crate::egress::Egress;
 
-/// Settings of a socket before its handshake.
+/// Settings of a TCP socket that are made before its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beginning<'a> {
-    /// Receive buffer, so that the window scale fits it: for a connection that will receive across
-    /// a long fat network. [`ByteCount::ZERO`] leaves the buffer to the kernel.
+    /// Size of the receive buffer, so that the window scale fits it: for a connection that will
+    /// receive across a long fat network. [`ByteCount::ZERO`] leaves the buffer to the kernel.
     pub receive_buffer: ByteCount,
-    /// The kernel's name of its congestion control. Chosen later, it would inherit the pacing that
-    /// BBR, where that is the system's default, has begun.
+    /// Kernel name of the congestion control; `None` for the system's default. Chosen later, it
+    /// would inherit the pacing that BBR, where that is the default, has begun.
     pub congestion: Option<&'a str>,
     /// Egress from this host; `None` leaves it to the routing table.
     pub egress: Option<&'a Egress>,

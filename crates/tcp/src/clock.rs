@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use icdc_units::{Span, Time};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Now, since the host was started.
+/// Present time of the monotonic clock, since the host was started.
 #[must_use]
 pub fn now() -> Time {
     Time::ORIGIN + read(ClockId::Monotonic)
 }
 
-/// The time of the wall clock, which people set and which may jump: for dates only.
+/// Present time of the wall clock, which people set and which may jump: for dates only.
 #[must_use]
 pub fn wall() -> SystemTime {
     let since_1970 = read(ClockId::Realtime);
     UNIX_EPOCH + Duration::from(since_1970)
 }
 
-/// Processor time that this thread has taken.
+/// Processor time that this thread has used.
 #[must_use]
 pub fn of_thread() -> Span {
     read(ClockId::ThreadCPUTime)
@@ -30,7 +30,7 @@ fn read(clock: ClockId) -> Span {
     Span::from_secs(read.tv_sec as u64) + Span::from_nanos(read.tv_nsec as u64)
 }
 
-/// A span as the kernel's waiting calls take it.
+/// Converts a span to the form that the kernel's waiting calls take.
 #[must_use]
 pub fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: span.as_secs() as i64, tv_nsec: (span.as_nanos() % 1_000_000_000) as _ }

@@ -1,4 +1,4 @@
-//! From a host name to a connected stream.
+//! Connecting: from a host name to a connected TCP stream.
 
 use std::cmp::Reverse;
 use std::io;
@@ -17,7 +17,7 @@ use crate::patience::{Patience, is_cancelled};
 use crate::race::{Failure, Lost, race};
 use crate::{Family, clock};
 
-/// No connection could be made.
+/// Reason why no connection could be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -26,93 +26,93 @@ pub enum ConnectError {
         "cannot resolve {host}: {cause}; check the spelling, /etc/hosts and the name servers (try `getent hosts {host}`)"
     )]
     Resolve {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// Error of getaddrinfo.
+        /// Error that getaddrinfo returned.
         cause: io::Error,
     },
-    /// The resolver gave no answer in time.
+    /// The resolver did not answer in time.
     #[error(
         "cannot resolve {host}: no answer within {timeout}; check the name servers, or give the address in place of the name"
     )]
     ResolveTimedOut {
-        /// The name.
+        /// Name of the host.
         host: String,
-        /// The time allowed.
+        /// Time limit of the lookup.
         timeout: Span,
     },
     /// The name has addresses, but none of the requested family.
     #[error("{host} has no {family} address; it has {}: {}", listed(.addresses), remedy(.egress))]
     NoAddress {
-        /// The name.
+        /// Name of the host.
         host: String,
         /// Requested family.
         family: Family,
-        /// The addresses of the other family.
+        /// Addresses of the other family.
         addresses: Vec<IpAddr>,
         /// Requested egress.
         egress: Option<Egress>,
     },
-    /// The host answered that nothing listens on the port.
+    /// The host answered that nothing listens on the port (connection refused).
     #[error(
         "{address} ({host}) refused the connection: nothing listens on that port; check that the far side runs and that the port is right"
     )]
     Refused {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
-        /// The address that answered.
+        /// Address that answered.
         address: SocketAddr,
     },
-    /// No answer at all.
+    /// No address answered in time.
     #[error("{address} ({host}) did not answer within {timeout}{}; a firewall may drop packets to TCP port {}: open it, or choose another port", Egress::told(.egress.as_ref()), .address.port())]
     TimedOut {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
-        /// The last address tried.
+        /// Last address that was tried.
         address: SocketAddr,
-        /// The time allowed.
+        /// Time limit of the connection.
         timeout: Span,
         /// Requested egress.
         egress: Option<Egress>,
     },
-    /// No route leads there.
+    /// There is no route to the host.
     #[error("{address} ({host}) cannot be reached{}: {cause}; check this host's network, its routes (`{}`) and firewalls", Egress::told(.egress.as_ref()), Egress::route_query(.egress.as_ref(), .address.ip()))]
     Unreachable {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
-        /// The last address tried.
+        /// Last address that was tried.
         address: SocketAddr,
         /// Requested egress.
         egress: Option<Egress>,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
-    /// The connection cannot leave by what was named for it.
+    /// The connection cannot leave by the requested egress.
     #[error("cannot connect to {address} ({host}): {cause}")]
     Egress {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
-        /// The address tried.
+        /// Address that was tried.
         address: SocketAddr,
-        /// Reason.
+        /// Reason why the egress cannot be used.
         cause: EgressError,
     },
-    /// The caller gave up.
+    /// The caller cancelled the attempt.
     #[error("the connection to {host} was given up")]
     Cancelled {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
     },
     /// Another system call failed.
     #[error("cannot connect to {address} ({host}): {cause}")]
     Socket {
-        /// The name as given.
+        /// Name of the host as given.
         host: String,
-        /// The address tried.
+        /// Address that was tried.
         address: SocketAddr,
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
 }
@@ -136,7 +136,7 @@ pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<T
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
-/// [`connect`] with settings of the socket.
+/// Connects as [`connect`], with settings of the socket.
 pub fn connect_with<'a>(
     host: &str,
     port: u16,
@@ -160,7 +160,7 @@ pub fn connect_with<'a>(
     race_to(host, admitted, (timeout, deadline), patience.cancel, beginning)
 }
 
-/// [`connect_with`] to known addresses, those of `host`.
+/// Connects as [`connect_with`], to known addresses, those of `host`.
 pub fn connect_any<'a>(
     host: &str,
     addresses: Vec<SocketAddr>,
@@ -175,7 +175,7 @@ pub fn connect_any<'a>(
     race_to(host, addresses, (patience.timeout, clock::now() + patience.timeout), patience.cancel, beginning)
 }
 
-/// Connects to the first of `addresses`, of which there is one at least, that answers.
+/// Connects to the first of `addresses` (at least one) that answers.
 fn race_to(
     host: &str,
     addresses: Vec<SocketAddr>,
@@ -190,7 +190,7 @@ fn race_to(
     })
 }
 
-/// The addresses of `host` with this port, from the resolver of the system. Its call cannot be
+/// Resolves `host` to addresses with this port, by the resolver of the system. Its call cannot be
 /// interrupted, so a thread makes it.
 pub fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = host.parse::<IpAddr>() {
@@ -229,8 +229,8 @@ pub fn resolve(host: &str, port: u16, patience: Patience<'_>) -> Result<Vec<Sock
     }
 }
 
-/// Alternates between the families, beginning with the one that the resolver prefers, and keeps the
-/// resolver's order within each (RFC 8305 section 4).
+/// Sorts addresses so that the families alternate, beginning with the one that the resolver
+/// prefers, in the resolver's order within each (RFC 8305 section 4).
 fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == preferred);
@@ -247,8 +247,8 @@ fn families_in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Most informative error of several addresses that failed: an answer says more than silence, and
-/// silence more than a missing route (often just IPv6 on an IPv4 network).
+/// Selects the most informative error of several addresses that failed: an answer says more than
+/// silence, and silence more than a missing route (often just IPv6 on an IPv4 network).
 fn most_telling(
     host: &str,
     last: SocketAddr,
@@ -279,7 +279,8 @@ fn most_telling(
     }
 }
 
-/// No route, no such family or address on this host, or a firewall that says no.
+/// Whether the error means that the address cannot be reached: no route, no such family or address
+/// on this host, or a firewall that refuses.
 fn unreachable(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
     [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EAFNOSUPPORT, libc::EACCES, libc::EPERM]

@@ -22,10 +22,10 @@ use crate::Family;
 /// File in which the kernel lists the devices of this network namespace: two lines of headings,
 /// then a line for each.
 const DEVICES: &str = "/proc/net/dev";
-/// Longest name of a device (`IFNAMSIZ`, less the byte at its end).
+/// Maximum length of a device's name (`IFNAMSIZ`, less the byte at its end).
 const MAX_DEVICE_NAME: usize = 15;
 
-/// Egress of a connection from this host.
+/// Egress of a connection from this host: the network device or source address by which it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Egress {
     /// A network device.
@@ -34,19 +34,19 @@ pub enum Egress {
     Address(IpAddr),
 }
 
-/// A name that the kernel accepts for a network device.
+/// Name of a network device, in a form that the kernel accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceName(String);
 
-/// A text names neither a device nor an address.
+/// Reason why a text names neither a device nor an address.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum EgressSyntaxError {
-    /// The kernel takes no such name.
+    /// The text is no address, and the kernel takes no such device name.
     #[error(
         "write the name of a network device, up to {MAX_DEVICE_NAME} characters such as eth1, or an IP address of this host"
     )]
     Neither,
-    /// Without its device, it means nothing.
+    /// A link-local address, which means nothing without its device.
     #[error("a link-local address is that of one device: name the device in its place")]
     LinkLocal,
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Egress {
 }
 
 impl Egress {
-    /// The family of the connections that can leave by it.
+    /// Address family of the connections that can leave by this egress.
     #[must_use]
     pub fn family(&self) -> Family {
         match self {
@@ -90,7 +90,7 @@ impl Egress {
         }
     }
 
-    /// Makes sure that this host has it and that this thread may use it.
+    /// Checks that this host has the device or address and that this thread may use it.
     ///
     /// # Errors
     /// See [`EgressError`].
@@ -113,7 +113,7 @@ impl Egress {
         }
     }
 
-    /// Error for the kernel's refusal.
+    /// Error for a system call by which the kernel refused this egress.
     pub(crate) fn refused(&self, Refused { call, cause }: Refused) -> EgressError {
         match (self, Errno::from_io_error(&cause)) {
             (Self::Device(device), Some(Errno::NODEV)) => {
@@ -125,7 +125,8 @@ impl Egress {
         }
     }
 
-    /// Description of an egress for the end of a sentence; empty where none was named.
+    /// Description of an egress for the end of a sentence (" by DEVICE" or " from ADDRESS"); empty
+    /// where none was named.
     #[must_use]
     pub fn told(egress: Option<&Self>) -> String {
         match egress {
@@ -135,7 +136,8 @@ impl Egress {
         }
     }
 
-    /// The command that shows the route to `destination`.
+    /// Text of the command (`ip route get …`) that shows the kernel's route to `destination` by
+    /// this egress.
     #[must_use]
     pub fn route_query(egress: Option<&Self>, destination: IpAddr) -> String {
         let through = match egress {
@@ -150,23 +152,23 @@ impl Egress {
 pub(crate) const BIND_TO_DEVICE: &str = "setsockopt(SO_BINDTODEVICE)";
 pub(crate) const BIND: &str = "bind";
 
-/// A system call that failed.
+/// A system call that the kernel refused, with its error.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) call: &'static str,
     pub(crate) cause: io::Error,
 }
 
-/// A connection cannot leave by what was named.
+/// Reason why a connection cannot leave by the requested egress.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EgressError {
-    /// There is no such device.
+    /// There is no network device of this name.
     #[error("this host has no network device {device}; it has {devices}")]
     NoDevice {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Existing devices.
+        /// Names of the existing devices.
         devices: String,
     },
     /// The kernel does not let this user choose the device.
@@ -176,15 +178,15 @@ pub enum EgressError {
          ADDRESS ...`), or run as root"
     )]
     NotPermitted {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
-    /// The address is another host's.
+    /// The address is not one of this host's.
     #[error("this host has no address {address}; see those that it has: `ip -brief address`")]
     NoAddress {
-        /// The address.
+        /// The requested source address.
         address: IpAddr,
     },
     /// Another system call failed.
@@ -192,20 +194,20 @@ pub enum EgressError {
     Refused {
         /// Requested egress.
         egress: Egress,
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
 }
 
-/// The network devices that this process has.
+/// Names of the network devices in this process's namespace.
 fn devices() -> Vec<String> {
     let listed = std::fs::read_to_string(DEVICES).unwrap_or_default();
     listed.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
-/// Egresses of the connections of one run, used in turn; left to the routing table where none is
+/// Egresses of the connections of one run, used in turn; the routing table decides where none is
 /// named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egresses(Arc<[Egress]>);
@@ -223,13 +225,14 @@ impl Egresses {
         self.0.get(self.turn(number))
     }
 
-    /// Connections of the same turn, from 0, leave by the same.
+    /// Index of the egress that connection number `number` uses: connections with the same index
+    /// leave by the same egress.
     #[must_use]
     pub fn turn(&self, number: u8) -> usize {
         usize::from(number) % self.0.len().max(1)
     }
 
-    /// Connections after which each egress is used once; 1 where none is named.
+    /// Number of connections after which each egress is used once; 1 where none is named.
     #[must_use]
     pub fn connections(&self) -> u8 {
         u8::try_from(self.0.len()).unwrap_or(u8::MAX).max(1)
@@ -241,7 +244,7 @@ impl Egresses {
         self.0.is_empty()
     }
 
-    /// Each that is named, in order.
+    /// Iterates over the named egresses, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Egress> {
         self.0.iter()
     }

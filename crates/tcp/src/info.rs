@@ -12,29 +12,29 @@ use serde::Serialize;
 
 use crate::kernel;
 
-/// A snapshot of one TCP connection. The kernel version that introduced a field is given; on older
-/// ones the field is zero.
+/// Snapshot of the kernel's statistics of one TCP connection (`TCP_INFO`). The kernel version that
+/// introduced a field is given; on older ones the field is zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
     /// State of the connection (RFC 9293).
     pub state: ConnectionState,
     /// Whether the last `delivery_rate` was limited by the application, not by the path (4.9).
     pub application_limited: bool,
-    /// Retransmission timeout.
+    /// Present retransmission timeout (RTO).
     pub retransmission_timeout: Span,
-    /// Retransmission timeouts in a row.
+    /// Number of retransmission timeouts in a row.
     pub timeouts: u32,
-    /// Largest segment sent, in bytes of data.
+    /// Maximum segment size for sending, in bytes of data.
     pub mss: ByteCount,
-    /// Segments sent and not acknowledged.
+    /// Number of segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments acknowledged selectively (SACK).
+    /// Number of segments acknowledged selectively (SACK).
     pub sacked: u32,
-    /// Segments taken for lost and not yet recovered.
+    /// Number of segments considered lost and not yet recovered.
     pub lost: u32,
-    /// Time since anything came from the other end.
+    /// Time since anything arrived from the other end.
     pub silence: Span,
-    /// Path MTU.
+    /// Path MTU in bytes.
     pub path_mtu: ByteCount,
     /// Smoothed round-trip time.
     pub rtt: Span,
@@ -44,13 +44,13 @@ pub struct TcpInfo {
     pub ssthresh: Option<u32>,
     /// Congestion window in segments.
     pub cwnd: u32,
-    /// Reordering, in segments, up to which nothing is taken for lost.
+    /// Degree of reordering, in segments, up to which nothing is considered lost.
     pub reordering: u32,
     /// Round-trip time estimated by the receiver; zero before the first estimate.
     pub receive_rtt: Span,
-    /// Segments retransmitted since the start.
+    /// Number of segments retransmitted since the start of the connection.
     pub segments_retransmitted: u64,
-    /// Rate at which segments leave now; [`Rate::MAX`] if not paced (3.15).
+    /// Pacing rate at present; [`Rate::MAX`] if not paced (3.15).
     pub pacing_rate: Rate,
     /// Ceiling set by `SO_MAX_PACING_RATE`; [`Rate::MAX`] if there is none (3.15).
     pub max_pacing_rate: Rate,
@@ -71,21 +71,22 @@ pub struct TcpInfo {
     pub receive_window_limited: Span,
     /// The part of `busy` in which the send buffer stopped the sender (4.10).
     pub send_buffer_limited: Span,
-    /// Segments delivered (4.18).
+    /// Number of segments delivered to the peer (4.18).
     pub segments_delivered: u64,
-    /// Segments delivered that were marked by ECN (4.18).
+    /// Number of delivered segments that the peer reported as marked by ECN (4.18).
     pub segments_marked: u64,
-    /// Bytes sent, with retransmissions (4.19).
+    /// Bytes sent, including retransmissions (4.19).
     pub bytes_sent: ByteCount,
     /// Bytes retransmitted (4.19).
     pub bytes_retransmitted: ByteCount,
-    /// Duplicates reported by the peer, that is: needless retransmissions (4.19).
+    /// Number of duplicates that the peer reported (DSACK), that is, needless retransmissions
+    /// (4.19).
     pub duplicates: u32,
-    /// Times that reordering was seen (4.19).
+    /// Number of times that reordering was seen (4.19).
     pub reorderings_seen: u32,
-    /// Segments received that came out of order (5.4).
+    /// Number of segments received out of order (5.4).
     pub out_of_order: u32,
-    /// Window that the peer offers (5.4).
+    /// Receive window that the peer offers (5.4).
     pub send_window: ByteCount,
 }
 
@@ -93,11 +94,11 @@ pub struct TcpInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
-    /// Data flows both ways.
+    /// Established: data flows both ways.
     Established,
-    /// The peer has not answered yet.
+    /// SYN sent; the peer has not answered yet.
     SynSent,
-    /// The handshake is nearly through.
+    /// SYN received; the handshake is nearly complete.
     SynReceived,
     /// This end has closed; the other end has not acknowledged that.
     FinWait1,
@@ -105,13 +106,13 @@ pub enum ConnectionState {
     FinWait2,
     /// Both have closed; kept for stray segments.
     TimeWait,
-    /// No connection.
+    /// Closed: no connection.
     Closed,
     /// The peer has closed.
     CloseWait,
     /// The peer has closed, then this end.
     LastAck,
-    /// Waiting for connections.
+    /// Listening: waiting for connections.
     Listen,
     /// Both have closed at once.
     Closing,
@@ -126,16 +127,16 @@ impl TcpInfo {
         self.silence > Span::from_millis(500) + self.rtt
     }
 
-    /// The rate that a congestion control which finds one has found; `None` while its ceiling
-    /// holds it down.
+    /// Sending rate that a congestion control which measures the path's rate has found (its pacing
+    /// rate); `None` while the ceiling on the rate limits it.
     pub fn found_rate(&self) -> Option<Rate> {
         Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
     }
 
-    /// True if the first segment has not been delivered in spite of its retransmissions, while
-    /// shorter ones have: a later segment, or the FIN of the other end after it received nothing.
-    /// This is how a path behaves that silently drops large packets (RFC 2923, section 2.1). Valid
-    /// only for connections that have just begun.
+    /// Whether the path seems to drop large packets silently (RFC 2923, section 2.1): the first
+    /// segment has not been delivered in spite of its retransmissions, while shorter ones have,
+    /// either a later segment, or the FIN of the other end after it received nothing. Valid only
+    /// for connections that have just begun.
     pub fn loses_large_segments(&self) -> bool {
         let is_heard = self.sacked > 0 || self.state == ConnectionState::CloseWait;
         // The SYN counts as one.
@@ -150,7 +151,7 @@ impl TcpInfo {
     }
 }
 
-/// Room for a `struct tcp_info`: 280 bytes as of Linux 6.18.
+/// Size of the buffer for a `struct tcp_info` in bytes: the struct has 280 as of Linux 6.18.
 const ROOM: usize = 512;
 
 /// Reads the state of a TCP socket from the kernel.
@@ -206,7 +207,7 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
     }
 }
 
-/// The bytes that the kernel wrote.
+/// The bytes of `struct tcp_info` that the kernel wrote.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -226,7 +227,7 @@ impl Fields<'_> {
         Span::from_micros(self.u32(offset).into())
     }
 
-    /// `N` bytes at `offset`; zeros if the kernel's struct is shorter.
+    /// The `N` bytes at `offset`; zeros if the kernel's struct is shorter.
     fn array<const N: usize>(&self, offset: usize) -> [u8; N] {
         self.0.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, c_void, socklen_t};
 
-/// Reads a socket option into `value`; gives the part of it that the kernel wrote.
+/// Reads a socket option into `value`; returns the part of it that the kernel wrote.
 pub(crate) fn socket_option<'a>(
     fd: &impl AsFd,
     level: c_int,
@@ -41,12 +41,12 @@ pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Types of an option's value.
+/// Type of an option's value.
 pub(crate) trait Number: Copy {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-/// Bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
+/// Number of bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
 pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int through its argument, which points to `bytes`.

@@ -66,7 +66,7 @@ pub use privileges::{PrivilegedHelper, Privileges};
 /// Versions of IP that may be used (`-4`, `-6`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Whatever the name and the host have.
+    /// Either version: whatever the name and the host have.
     #[default]
     Any,
     /// IPv4 only.
@@ -76,7 +76,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Family that both allow; `None` if there is none.
+    /// Family that both allow; `None` if they exclude each other.
     #[must_use]
     pub fn and(self, other: Self) -> Option<Self> {
         match (self, other) {

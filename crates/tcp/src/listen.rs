@@ -12,46 +12,46 @@ use thiserror::Error;
 use crate::Family;
 use crate::options::set_buffers;
 
-/// No socket listens.
+/// Reason why no socket could be made to listen.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Every port that was allowed is taken.
+    /// All ports of the range are in use.
     #[error("{} of {address} in use; name {} with --port or --listen, or see who holds them with `ss -ltnp`", ports_are(.low, .high), other_ports(.low, .high))]
     PortsInUse {
-        /// The address.
+        /// Address to listen at.
         address: IpAddr,
         /// First port of the range.
         low: u16,
         /// Last port of the range.
         high: u16,
     },
-    /// A range that ends before it begins.
+    /// The range of ports is empty: it ends before it begins.
     #[error("the port range {low}-{high} is empty: write the lower port first")]
     EmptyRange {
-        /// First port.
+        /// First port of the range.
         low: u16,
-        /// Last port.
+        /// Last port of the range.
         high: u16,
     },
-    /// A low port without the privilege for it.
+    /// This user may not listen on a low port, which needs a privilege.
     #[error("may not listen on {address}: {cause}; choose a port from 1024 up, or grant CAP_NET_BIND_SERVICE")]
     NotAllowed {
-        /// The address and port.
+        /// Address and port to listen at.
         address: SocketAddr,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
-    /// The address belongs to another host.
+    /// The address is not one of this host's.
     #[error("cannot listen on {address}: it is not an address of this host (see `ip address`)")]
     NotLocal {
-        /// The address and port.
+        /// Address and port to listen at.
         address: SocketAddr,
     },
-    /// The address is of the other family.
+    /// The address is not of the requested family.
     #[error("cannot listen on {address} with {family} only: leave -4 or -6 out, or give an {family} address")]
     OtherFamily {
-        /// The address.
+        /// Address to listen at.
         address: IpAddr,
         /// Requested family.
         family: Family,
@@ -59,11 +59,11 @@ pub enum ListenError {
     /// Another system call failed.
     #[error("cannot listen on {address}: {cause}")]
     Socket {
-        /// The address and port.
+        /// Address and port to listen at.
         address: SocketAddr,
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
 }
@@ -80,10 +80,11 @@ fn other_ports(low: &u16, high: &u16) -> &'static str {
     if low == high { "another port" } else { "a wider range" }
 }
 
-/// Connections that wait to be accepted (cut to `net.core.somaxconn`).
+/// Maximum number of connections that wait to be accepted (the kernel limits it to
+/// `net.core.somaxconn`).
 const BACKLOG: i32 = 1024;
-/// Tries for a port that the kernel picks: between its choice and `listen` another socket may take
-/// it.
+/// Number of attempts with a port that the kernel picks: between its choice and `listen` another
+/// socket may take it.
 const EPHEMERAL_TRIES: usize = 16;
 
 /// Listens on the first free port of `ports`; `None` lets the kernel choose.
@@ -119,8 +120,8 @@ pub fn listen(
     }
 }
 
-/// [`listen`] on an address that a user has named; port 0 lets the kernel choose. The unspecified
-/// address of IPv6 is treated as no address: a host without IPv6 falls back to IPv4.
+/// Listens as [`listen`] on an address that a user has named; port 0 lets the kernel choose. The
+/// unspecified address of IPv6 is treated as no address: a host without IPv6 falls back to IPv4.
 pub fn listen_at(address: SocketAddr, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
     let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);
@@ -175,7 +176,7 @@ fn listen_on(address: SocketAddr, dual: bool, receive_buffer: ByteCount) -> Resu
 }
 
 impl ListenError {
-    /// Whether this host has no IPv6, or has it switched off.
+    /// Whether the error means that this host has no IPv6, or has it switched off.
     fn is_missing_family(&self) -> bool {
         match self {
             Self::NotLocal { .. } => true,

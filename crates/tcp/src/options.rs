@@ -12,19 +12,20 @@ use thiserror::Error;
 
 use crate::kernel;
 
-/// A socket option could not be read or set.
+/// Error: a socket option could not be read or set.
 #[derive(Debug, Error)]
 #[error("{} of the connection{} cannot be used: {cause}", option(.call), with_peer(.peer))]
 pub struct OptionError {
-    /// The system call and the option.
+    /// Name of the system call and the option.
     pub call: &'static str,
-    /// The peer of the socket, while it has one.
+    /// Peer of the socket, while it has one.
     pub peer: Option<SocketAddr>,
-    /// The kernel's error.
+    /// Error that the kernel returned.
     pub cause: io::Error,
 }
 
-/// The option of `setsockopt(SO_SNDBUF)`, which is its name in the manuals; else what was called.
+/// Name of the option in `setsockopt(SO_SNDBUF)`, as the manuals have it; for another call the
+/// call itself.
 fn option(call: &str) -> &str {
     call.split_once('(').map_or(call, |(_, option)| option.trim_end_matches(')'))
 }
@@ -46,8 +47,8 @@ impl From<OptionError> for io::Error {
     }
 }
 
-/// Limits the rate at which the kernel puts segments on the wire; [`Rate::MAX`] takes the limit
-/// away.
+/// Limits the rate at which the kernel sends segments (`SO_MAX_PACING_RATE`); [`Rate::MAX`]
+/// removes the limit.
 ///
 /// TCP paces by itself or leaves it to the fq qdisc if the device has one. A rate of zero is
 /// refused: the kernel would take it for no pacing.
@@ -66,8 +67,8 @@ pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
         .map_err(|error| OptionError::of(fd, CALL, error))
 }
 
-/// The limit set by [`set_pacing_rate`], rounded down to bytes per second; [`Rate::MAX`] if there
-/// is none.
+/// Limit of the pacing rate set by [`set_pacing_rate`], rounded down to bytes per second;
+/// [`Rate::MAX`] if there is none.
 pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
     const CALL: &str = "getsockopt(SO_MAX_PACING_RATE)";
     let mut value = [0; 8];
@@ -85,8 +86,8 @@ pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
     Ok(Rate::from_bytes_per_second(bytes_per_second))
 }
 
-/// The number of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets
-/// it until the host restarts, unlike the number of its file below `/proc`.
+/// Cookie of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets it
+/// until the host restarts, unlike the number of its file below `/proc`.
 ///
 /// # Errors
 /// No socket can be had, or the kernel is older.
@@ -106,13 +107,14 @@ pub fn namespace_cookie() -> Result<u64, OptionError> {
 /// Sizes of the socket's buffers in bytes of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Sent and not yet acknowledged, or not yet sent.
+    /// Send buffer: data not yet sent, or sent and not yet acknowledged.
     pub send: ByteCount,
-    /// Received and not yet read.
+    /// Receive buffer: data received and not yet read.
     pub receive: ByteCount,
 }
 
-/// Largest buffer that can be requested: the kernel doubles the size within an `int`.
+/// Maximum buffer size that can be requested, in bytes: the kernel doubles the size within an
+/// `int`.
 const MAX_BUFFER: usize = (i32::MAX / 2) as usize;
 
 /// Fixes the sizes of the buffers; [`ByteCount::ZERO`] leaves one to the kernel's autotuning.
@@ -143,9 +145,9 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
     Ok(Buffers { send: ByteCount::from(granted_send / 2), receive: ByteCount::from(granted_receive / 2) })
 }
 
-/// Changes what may wait unread in a socket that is connected: its receive buffer, and the limit of
-/// its window (`TCP_WINDOW_CLAMP`) where that is less: since Linux 6.6 it follows the size that the
-/// buffer has when the first segments come. The window's scale was chosen at the handshake. A
+/// Changes how much data may wait unread in a connected socket: its receive buffer, and the limit
+/// of its window (`TCP_WINDOW_CLAMP`) where that is less: since Linux 6.6 it follows the size that
+/// the buffer has when the first segments come. The window's scale was chosen at the handshake. A
 /// window that was announced is not taken back: of what then comes beyond a smaller buffer, the
 /// kernel drops what does not fit, and it comes again.
 pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionError> {
@@ -164,7 +166,7 @@ pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionErr
         .map_err(|error| OptionError::of(fd, "setsockopt(TCP_WINDOW_CLAMP)", error))
 }
 
-/// Memory that what has come and was not read takes in the kernel, its structures included
+/// Kernel memory that received and unread data takes, the kernel's structures included
 /// (`SO_MEMINFO`, Linux 4.12).
 pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     // asm-generic/socket.h; SK_MEMINFO_RMEM_ALLOC, the first of SK_MEMINFO_VARS
@@ -200,8 +202,8 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     }
 }
 
-/// Bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero means that
-/// all that was written has reached the peer's kernel: the connection has drained.
+/// Number of bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero
+/// means that all that was written has reached the peer's kernel: the connection has drained.
 pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     kernel::send_queue(fd).map(ByteCount::new).map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
 }

@@ -5,12 +5,12 @@ use std::os::fd::BorrowedFd;
 use icdc_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Limits of the time for making a connection.
+/// Limits of the wait for making a connection: a timeout and a way to cancel.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience<'a> {
-    /// For the name and all addresses together.
+    /// Time limit for resolving the name and for all addresses together.
     pub timeout: Span,
-    /// Becomes readable when the caller gives up before.
+    /// Descriptor that becomes readable when the caller cancels; `None` if it does not.
     pub cancel: Option<BorrowedFd<'a>>,
 }
 
@@ -20,7 +20,7 @@ impl From<Span> for Patience<'_> {
     }
 }
 
-/// Whether the caller has given up.
+/// Whether the caller has cancelled.
 pub(crate) fn is_cancelled(cancel: Option<BorrowedFd<'_>>) -> bool {
     cancel.is_some_and(|cancel| {
         poll(&mut [PollFd::new(&cancel, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

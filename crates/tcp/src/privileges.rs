@@ -14,12 +14,12 @@ use icdc_rate::known_paths::Resumption;
 
 use crate::congestion::PathHints;
 
-/// A process with more privileges, which carries out operations on sockets of this one. One that
-/// does not answer in time has done nothing.
+/// A process with more privileges that carries out operations on sockets of this process. A helper
+/// that does not answer in time has done nothing.
 pub trait PrivilegedHelper: Send + Sync {
-    /// Sets the congestion control of a socket to `algorithm`, one of icdc's own, and tells that
-    /// what is known of the socket. Answers whether the algorithm has been told, or why the socket
-    /// cannot have it; `None` if there is no answer.
+    /// Sets the congestion control of a socket to `algorithm`, one of icdc's own, and passes the
+    /// hints about the socket to it. Returns whether the algorithm has received the hints, or why
+    /// the socket cannot have it; `None` if there is no answer.
     fn set_congestion(
         &self,
         socket: BorrowedFd<'_>,
@@ -27,10 +27,11 @@ pub trait PrivilegedHelper: Send + Sync {
         hints: &PathHints,
     ) -> Option<Result<bool, String>>;
 
-    /// Looks up what earlier connections found of the path of a socket.
+    /// Looks up what earlier connections found about the path of a socket: its rate and round-trip
+    /// time; `None` if nothing is known.
     fn known_path(&self, socket: BorrowedFd<'_>) -> Option<Resumption>;
 
-    /// Remembers for later connections what this one found of its path.
+    /// Remembers for later connections what this one found about its path.
     fn remember_path(&self, socket: BorrowedFd<'_>, found: Resumption);
 
     /// Enlarges the send buffer of a socket whose path is long.
@@ -42,13 +43,13 @@ pub trait PrivilegedHelper: Send + Sync {
 pub struct Privileges(Option<Arc<dyn PrivilegedHelper>>);
 
 impl Privileges {
-    /// Those of this process.
+    /// Privileges of this process itself.
     #[must_use]
     pub const fn own() -> Self {
         Self(None)
     }
 
-    /// Those of `helper`, which is asked for every operation that needs them.
+    /// Privileges of `helper`, which is asked for every operation that needs them.
     #[must_use]
     pub fn of_helper(helper: Arc<dyn PrivilegedHelper>) -> Self {
         Self(Some(helper))

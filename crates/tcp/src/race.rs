@@ -24,7 +24,7 @@ use crate::set_congestion;
 /// ms).
 const STAGGER: Span = Span::from_millis(250);
 
-/// Failure of one address.
+/// Failure of the attempt at one address.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) address: SocketAddr,
@@ -32,12 +32,12 @@ pub(crate) struct Failure {
     pub(crate) cause: io::Error,
 }
 
-/// Reason why there is no connection.
+/// Reason why no attempt led to a connection.
 #[derive(Debug)]
 pub(crate) enum Lost {
-    /// All failures, in order.
+    /// All attempts failed; their failures, in order.
     Failed(Vec<Failure>),
-    /// The caller gave up.
+    /// The caller cancelled.
     Cancelled,
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn race(
     }
 }
 
-/// Waits for a result of one of the attempts; gives the indices of those that have one, ascending:
-/// none if the time is over or the caller has given up.
+/// Waits for a result of one of the attempts; returns the indices of those that have one,
+/// ascending: none if the time is over or the caller has cancelled.
 fn settled(running: &[Attempt], cancel: Option<BorrowedFd<'_>>, span: Span) -> Vec<usize> {
     let mut polled: Vec<PollFd<'_>> =
         running.iter().map(|attempt| PollFd::new(&attempt.socket, PollFlags::OUT)).collect();
@@ -109,7 +109,7 @@ fn settled(running: &[Attempt], cancel: Option<BorrowedFd<'_>>, span: Span) -> V
     }
 }
 
-/// A connection being made.
+/// An attempt to connect to one address, in progress.
 struct Attempt {
     address: SocketAddr,
     socket: Socket,
@@ -145,7 +145,7 @@ impl Attempt {
         }
     }
 
-    /// The outcome, once the socket is writable.
+    /// Outcome of the attempt, once the socket is writable.
     fn finish(self) -> Result<TcpStream, Failure> {
         let failed = |call| move |cause| Failure { address: self.address, call, cause };
         match self.socket.take_error() {

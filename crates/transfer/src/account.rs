@@ -41,12 +41,13 @@ impl Account {
         self.start
     }
 
-    /// From now on payload is reserved from `allowance` before it is moved; the first call counts.
+    /// From now on payload bytes are reserved from `allowance` before they are moved; only the
+    /// first call has an effect.
     pub fn limit(&self, allowance: Box<dyn Allowance>) {
         let _ = self.allowance.set(allowance);
     }
 
-    /// Reserves payload that is about to be moved.
+    /// Reserves payload that is about to be moved; an error if no more may be moved.
     pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<(), SessionError> {
         match self.allowance.get().filter(|_| !bytes.is_zero()) {
             Some(allowance) => allowance.reserve(bytes).map_err(SessionError::Local),
@@ -54,12 +55,13 @@ impl Account {
         }
     }
 
-    /// Adds payload bytes that travelled.
+    /// Adds to the number of payload bytes transferred in the run.
     pub fn add_bytes(&self, bytes: u64) {
         self.sums.lock().expect("no panic while sums are kept").bytes += bytes;
     }
 
-    /// Adds what the sending end counted: segments retransmitted, and nanoseconds by stage.
+    /// Adds what the sending end counted in a session: TCP segments retransmitted, and nanoseconds
+    /// by name of the pipeline stage that limited the rate.
     pub fn add_sender(&self, retransmitted_segments: u64, stages: &[(String, u64)]) {
         let mut sums = self.sums.lock().expect("no panic while sums are kept");
         sums.retransmitted_segments += retransmitted_segments;
@@ -102,25 +104,26 @@ impl Account {
         self.sums.lock().expect("no panic while sums are kept").place.get_or_insert(place);
     }
 
-    /// Place of the source at the destination, once a session has decided it.
+    /// Place of the source at the destination; `None` until a session has decided it.
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         self.sums.lock().expect("no panic while sums are kept").place
     }
 
-    /// Payload bytes that travelled.
+    /// Number of payload bytes transferred so far, over all sessions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sums.lock().expect("no panic while sums are kept").bytes
     }
 
-    /// TCP segments retransmitted.
+    /// Number of TCP segments retransmitted so far, over all sessions.
     #[must_use]
     pub fn retransmitted_segments(&self) -> u64 {
         self.sums.lock().expect("no panic while sums are kept").retransmitted_segments
     }
 
-    /// Share of the time by stage.
+    /// Share of the run's time (0 to 1) for which each pipeline stage limited the rate, by the
+    /// stage's name.
     #[must_use]
     pub fn limited_by(&self) -> BTreeMap<String, f64> {
         stages::shares(&self.sums.lock().expect("no panic while sums are kept").stages)

@@ -2,9 +2,10 @@
 
 use icdc_units::ByteCount;
 
-/// Reserves payload before it is sent, or before what has arrived is stored.
+/// Quota of payload bytes: payload is reserved from it before it is sent, or before what has
+/// arrived is stored.
 pub trait Allowance: Send + Sync {
-    /// Reserves this much more.
+    /// Reserves this many payload bytes more.
     ///
     /// # Errors
     /// Reason why no more may be moved, for the user at the other end.

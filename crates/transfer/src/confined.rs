@@ -8,12 +8,12 @@ use icdc_session::SessionError;
 
 use crate::stage_thread::all_of;
 
-/// Runs `session` over `link` on a thread of its own, which `files` confines together with all
-/// threads that it starts. If no thread can be started, `not_started` reports the cause to the
-/// other end.
+/// Runs `session` over `link` on a thread of its own, which together with all threads that it
+/// starts may open only `files`. If no thread can be started, `not_started` reports the cause to
+/// the other end.
 ///
 /// # Errors
-/// Those of `session`, or of starting the thread.
+/// Errors of `session`, or of starting the thread.
 pub(crate) fn confined<L: Send, T: Send>(
     stage: &str,
     files: &Files,

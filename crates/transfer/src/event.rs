@@ -20,7 +20,7 @@ use crate::path_text;
 /// Takes the events of a run, from any thread, in the order in which they happen on that thread.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// Something that happened.
+/// Event of a transfer, for progress displays, JSON output and reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -30,17 +30,17 @@ pub enum Event {
         version: String,
         /// Sources, as the user wrote them.
         sources: Vec<String>,
-        /// Destination, as the user wrote it.
+        /// Destination path, as the user wrote it.
         destination: String,
     },
-    /// Route of the data to a far end that ssh has started.
+    /// The run is connecting to the far end.
     Connecting {
-        /// To whom: host and port, or a host by ssh.
+        /// Other end that is connected to: host and port, or a host reached by ssh.
         to: String,
     },
-    /// Which route the data takes to a far end that ssh has started.
+    /// Route that the data takes to a far end that ssh has started.
     Route {
-        /// The route.
+        /// Route that the data takes.
         via: Via,
         /// Reason why the previous route was not used; empty for the first.
         reason: String,
@@ -60,14 +60,14 @@ pub enum Event {
     Scanned {
         /// Regular files.
         files: u64,
-        /// Sum of their sizes.
+        /// Sum of the sizes of these files.
         bytes: u64,
-        /// The scan is through.
+        /// Whether the scan is complete.
         complete: bool,
     },
     /// State of the run, several times a second.
     Progress(Sample),
-    /// Fate of one item.
+    /// Outcome of one item.
     Item {
         /// Path below the destination; bytes that are not UTF-8 are replaced.
         path: String,
@@ -80,27 +80,27 @@ pub enum Event {
         /// Reason of a failure.
         reason: Option<String>,
     },
-    /// Something worth knowing that is no failure.
+    /// A notice for the user that is no failure.
     Notice {
-        /// A sentence.
+        /// Text of the notice, a sentence for the user.
         text: String,
     },
-    /// Another icdc writes what is to be written.
+    /// Another icdc process is writing to the same destination.
     Running {
-        /// Path that it writes; bytes that are not UTF-8 are replaced.
+        /// Path that the other process writes; bytes that are not UTF-8 are replaced.
         path: String,
-        /// Its number on the receiving host, where that can be seen.
+        /// Process id of the other icdc on the receiving host; `None` where it cannot be seen.
         pid: Option<u32>,
-        /// Time since it was started, where that can be seen.
+        /// Seconds since the other process was started; `None` where that cannot be seen.
         age_s: Option<u64>,
-        /// Treatment by this copy.
+        /// How this copy treats the other process.
         then: IfRunning,
     },
-    /// The other icdc is not waited for any more.
+    /// This copy has stopped waiting for the other icdc process.
     Waited,
     /// Notices of a session that has ended.
     Noticed(Noticed),
-    /// The sender allows itself another rate.
+    /// The sender has changed the ceiling of its own sending rate.
     Pace {
         /// Ceiling of the sender's rate for this reason, in bits per second; 0 for no limit.
         ceiling_bps: u64,
@@ -111,7 +111,7 @@ pub enum Event {
     Reconnecting {
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// Pause before it.
+        /// Pause before the attempt, in milliseconds.
         pause_ms: u64,
         /// Cause of the break.
         reason: String,
@@ -125,7 +125,7 @@ pub enum Event {
     WouldSend {
         /// Path of the item; bytes that are not UTF-8 are replaced.
         path: String,
-        /// Size of its contents.
+        /// Size of its contents in bytes.
         bytes: u64,
     },
     /// The run could not be completed; a summary of what was done follows.
@@ -140,8 +140,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Event for the receiver's report of another process; `None` once that is not waited for any
-    /// more.
+    /// Event for the receiver's report of another process: [`Running`](Self::Running);
+    /// [`Waited`](Self::Waited) for `None`, once that process is not waited for any more.
     pub(crate) fn of_running(running: Option<&Running>) -> Self {
         running.map_or(Self::Waited, |running| Self::Running {
             path: path_text(&running.path),
@@ -151,13 +151,13 @@ impl Event {
         })
     }
 
-    /// The sender allows itself another rate.
+    /// Event for a change of the sender's rate ceiling.
     pub(crate) fn of_pace(pace: Pace) -> Self {
         tracing::debug!(cause = ?pace.cause, ceiling = ?pace.ceiling, "pace");
         Self::Pace { ceiling_bps: pace.ceiling.map_or(0, Rate::as_bits_per_second), reason: pace.cause.into() }
     }
 
-    /// A connection after the first has ended early.
+    /// Notice that a connection after the first, `number`, has ended early.
     pub(crate) fn connection_ended(number: u8, end: &EarlyEnd) -> Self {
         let how = match end {
             EarlyEnd::Lost(cause) => format!("was lost ({cause})"),
@@ -173,15 +173,15 @@ impl Event {
 /// Reason why a connection after the first has ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
-    /// Sending over it failed, for this cause.
+    /// Sending over the connection failed, for this cause.
     Lost(String),
-    /// The receiver reported that it broke or stalled.
+    /// The receiver reported that the connection broke or stalled.
     AtReceiver,
-    /// It broke, or the sender closed it: the receiver notices this by itself.
+    /// The connection broke, or the sender closed it: the receiver notices this by itself.
     AtSender(String),
-    /// The others bring the last blocks sooner.
+    /// The sender closed the connection because the others deliver the last blocks sooner.
     Slow,
-    /// Nothing arrived over it while the first connection was alive.
+    /// Nothing arrived over the connection while the first connection was alive.
     Stalled,
 }
 
@@ -193,7 +193,7 @@ pub enum Via {
     Direct,
     /// TCP from the far end to a port here.
     Back,
-    /// ssh connections of their own.
+    /// ssh connections that are opened for the data.
     Ssh,
     /// TCP to the far end's port through a relay.
     Relay,
@@ -202,7 +202,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// Name in `--via` and in JSON.
+    /// Name of the route in `--via` and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -215,33 +215,33 @@ impl Via {
     }
 }
 
-/// Reason of a change of the sender's rate.
+/// Reason for a change of the ceiling of the sender's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceReason {
     /// The receiver's disk is slower than the path: its ring fills.
     RingFills,
-    /// The ring has nearly emptied: the disk keeps up.
+    /// The receiver's ring has nearly emptied: its disk keeps up.
     RingEmptied,
-    /// A queue on the path showed what the path carries.
+    /// A growing queue on the path showed the path's rate.
     QueueGrew,
-    /// More was lost than chance takes.
+    /// More packets were lost than random loss explains.
     Losses,
-    /// Slow start has ended without a queue.
+    /// Slow start has ended without building a queue on the path.
     NoGrowth,
     /// The queue on the path has drained.
     QueueGone,
     /// The sender begins to probe for a higher rate.
     ProbeStarted,
-    /// The higher rate was carried.
+    /// The path carried the higher rate that was probed.
     ProbeSucceeded,
     /// The probe showed that the higher rate is not available.
     ProbeFailed,
-    /// The path carries what it is known to carry.
+    /// The path was found to carry the rate that was measured earlier.
     CachedRateConfirmed,
-    /// The rise of the delay was not caused by a queue.
+    /// The rise of the delay turned out not to be caused by a queue.
     NoQueue,
-    /// The queue does not drain whatever is sent: others fill it.
+    /// The queue does not drain whatever is sent: other traffic fills it.
     QueueStays,
     /// Half of the path's rate has been measured.
     ShareFound,
@@ -275,48 +275,48 @@ impl From<Reason> for PaceReason {
     }
 }
 
-/// Outcome of an item.
+/// Outcome of an item (a file, directory or link).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is complete under its final name.
+    /// The item is complete under its final name.
     Published,
     /// An equal file existed already.
     Skipped,
     /// A newer file was there, and stays (`--update`).
     KeptNewer,
-    /// It could not be copied; the run continues with the others.
+    /// The item could not be copied; the run continues with the others.
     Failed,
 }
 
-/// State of a run at one instant.
+/// Measured state of a run at one instant, as reported with a progress event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Time since the start of the run.
+    /// Seconds since the start of the run.
     pub seconds: f64,
-    /// Bytes that arrived, those of an earlier run included.
+    /// Payload bytes that have arrived at the receiver so far, those of an earlier run included.
     pub bytes_done: u64,
-    /// Bytes that the scan found so far.
+    /// Total bytes that the scan has found so far.
     pub bytes_total: u64,
-    /// Files that are published or skipped.
+    /// Number of files that are published or skipped so far.
     pub files_done: u64,
     /// Payload bits per second that reached the receiving host since the sample before.
     pub rate_bps: u64,
-    /// The stage that the others waited for since the sample before.
+    /// Pipeline stage that the others waited for since the sample before.
     pub limited_by: Stage,
-    /// Blocks of the receiver's ring that are complete and wait for its disk.
+    /// Number of blocks in the receiver's ring buffer that are complete and wait for its disk.
     pub ring_used: u32,
-    /// Blocks of the receiver's ring.
+    /// Capacity of the receiver's ring buffer in blocks.
     pub ring_blocks: u32,
-    /// Smoothed round-trip time; 0 if unknown.
+    /// Smoothed round-trip time in microseconds; 0 if unknown.
     pub rtt_us: u64,
     /// Congestion window in segments; 0 if unknown.
     pub cwnd: u64,
-    /// Segments retransmitted so far.
+    /// TCP segments retransmitted so far.
     pub retransmitted_segments: u64,
-    /// Pacing rate of the sending socket; 0 if unknown or without limit.
+    /// Pacing rate of the sending socket in bits per second; 0 if unknown or without limit.
     pub pacing_bps: u64,
-    /// Time since anything last arrived from the other end; 0 if unknown.
+    /// Milliseconds since anything last arrived from the other end; 0 if unknown.
     #[serde(default)]
     pub silent_ms: u64,
     /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
@@ -332,23 +332,23 @@ pub enum Stage {
     /// Connecting, and waiting for the other end's answers.
     #[default]
     Start,
-    /// Finding out what there is to send.
+    /// Scanning: finding out what there is to send.
     Scan,
-    /// Reading the source.
+    /// Reading the source from its disk.
     SourceDisk,
-    /// Digesting.
+    /// Computing digests.
     Hash,
-    /// Encrypting.
+    /// Encrypting the data.
     Encrypt,
-    /// The user's `--rate`.
+    /// The rate ceiling that the user set with `--rate`.
     RateCeiling,
     /// The limit that the daemon sets to the rate of the key in use (`max-rate=`).
     MaxRate,
-    /// The path: congestion window and bottleneck.
+    /// The network path: congestion window and bottleneck.
     Network,
-    /// Writing the destination (the ring is full, or TCP's window is closed).
+    /// Writing to the destination's disk (the ring is full, or TCP's window is closed).
     DestinationDisk,
-    /// Making durable, reading back and publishing what has arrived.
+    /// Finishing: making durable, reading back and publishing what has arrived.
     Finish,
 }
 
@@ -378,7 +378,7 @@ impl Stage {
         Self::Finish,
     ];
 
-    /// The name used in JSON and on the wire.
+    /// Name of the stage in JSON and on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -395,7 +395,7 @@ impl Stage {
         }
     }
 
-    /// The stage of this name.
+    /// Stage with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
@@ -408,21 +408,21 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// Result of a run.
+/// Result of a run, as reported at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Regular files that are complete at the destination and were not skipped.
     pub files: u64,
-    /// Sum of their sizes.
+    /// Sum of the sizes of these files in bytes.
     pub bytes: u64,
     /// Symbolic links, and further names of files, that were made.
     #[serde(default)]
     pub links: u64,
-    /// Payload bytes that travelled.
+    /// Payload bytes transferred.
     pub bytes_sent: u64,
-    /// Time from start to end.
+    /// Seconds from the start to the end of the run.
     pub seconds: f64,
-    /// `bytes_sent` in bits over `seconds`.
+    /// Mean payload rate of the run in bits per second: `bytes_sent` over `seconds`.
     pub goodput_bps: u64,
     /// TCP segments retransmitted.
     pub retransmitted_segments: u64,
@@ -437,33 +437,36 @@ pub struct Summary {
     pub sparse_digest: Option<String>,
     /// Digest over names, metadata and contents of all items in hex.
     pub tree_digest: Option<String>,
-    /// In this run both ends agreed on the digest of each of these files, and nothing failed.
+    /// Whether both ends agreed in this run on the digest of each of these files, and nothing
+    /// failed.
     pub verified: bool,
-    /// Every file was read back from the medium and compared, too (`--verify`).
+    /// Whether every file was also read back from the medium and compared (`--verify`).
     pub read_back: bool,
-    /// Share of the time (0 to 1) by the name of the stage that the others waited for.
+    /// Share of the time (0 to 1) for which each pipeline stage limited the rate, by the stage's
+    /// name.
     pub limited_by: BTreeMap<String, f64>,
     /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
     /// sets none.
     #[serde(default)]
     pub max_rate_bps: u64,
-    /// Items that failed.
+    /// Number of items that failed.
     pub errors: u64,
-    /// Files that are as they were, being equal by size and time (`--skip-equal`, `--update`).
+    /// Number of files left as they were because they are equal by size and time (`--skip-equal`,
+    /// `--update`).
     pub skipped: u64,
-    /// Files that are as they were, being newer than the source's (`--update`).
+    /// Number of files left as they were because they are newer than the source's (`--update`).
     #[serde(default)]
     pub kept_newer: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
-    /// Files that an earlier run had published and whose contents were not read in this one: their
-    /// size, modification time, mode and owner are right. They count among the files.
+    /// Number of files that an earlier run had published and whose contents were not read in this
+    /// one: their size, modification time, mode and owner are right. They are included in `files`.
     #[serde(default)]
     pub taken_over_files: u64,
-    /// Sum of their sizes.
+    /// Sum of the sizes of these files in bytes.
     #[serde(default)]
     pub taken_over_bytes: u64,
-    /// Notices of items that have not failed.
+    /// Notices about items that have not failed.
     #[serde(default)]
     pub notices: Vec<Noticed>,
 }

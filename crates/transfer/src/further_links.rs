@@ -11,9 +11,9 @@ use icdc_units::{ByteCount, Rate, Span};
 
 const NO_PANIC: &str = "no panic while connections are listed";
 
-/// A connection after the first.
+/// A data connection of a session after its first.
 pub struct FurtherLink {
-    /// Its number, see [`Job::Join`](icdc_protocol::message::Job).
+    /// Number of the connection, see [`Job::Join`](icdc_protocol::message::Job).
     pub number: u8,
     /// The connection.
     pub link: Link,
@@ -22,14 +22,15 @@ pub struct FurtherLink {
 /// Source of a session's connections after the first.
 #[derive(Clone, Copy)]
 pub struct Joining<'a> {
-    /// Brings those that have been made.
+    /// Queue that delivers the connections once they are made.
     pub joined: &'a Queue<FurtherLink>,
-    /// Takes how many connections the path needs, the first included, once that are more; `None`
-    /// at the end that does not make them.
+    /// Channel for the number of connections that the path needs (the first included) whenever it
+    /// grows; `None` at the end that does not make connections.
     pub wanted: Option<&'a Channel<u8>>,
 }
 
-/// Watches and ends the connections after the first, those that were lost included.
+/// Controls of the connections after the first, those that were lost included: monitors and ends
+/// them.
 #[derive(Default)]
 pub(crate) struct FurtherControls(Mutex<Lists>);
 
@@ -44,12 +45,12 @@ impl FurtherControls {
         self.0.lock().expect(NO_PANIC)
     }
 
-    /// Takes one into use.
+    /// Registers a connection as in use.
     pub(crate) fn add(&self, number: u8, control: LinkControl) {
         self.lock().open.insert(number, control);
     }
 
-    /// Shuts one down and forgets it.
+    /// Shuts one connection down and forgets it.
     pub(crate) fn shut(&self, number: u8) {
         let mut lists = self.lock();
         if let Some(control) = lists.open.remove(&number) {
@@ -58,17 +59,17 @@ impl FurtherControls {
         }
     }
 
-    /// Shuts all down.
+    /// Shuts down all connections after the first.
     pub(crate) fn shut_all(&self) {
         self.lock().open.values().for_each(LinkControl::shutdown);
     }
 
-    /// Number of those in use.
+    /// Number of connections after the first that are in use.
     pub(crate) fn count(&self) -> u64 {
         self.lock().open.len() as u64
     }
 
-    /// Caps the pace of one that is in use.
+    /// Sets the pacing rate of one connection that is in use.
     pub(crate) fn set_rate_of(&self, number: Number, rate: Rate) {
         let lists = self.lock();
         if let Some(control) = u8::try_from(number).ok().and_then(|number| lists.open.get(&number)) {
@@ -81,28 +82,29 @@ impl FurtherControls {
         self.lock().open.iter().map(|(number, control)| (*number, control.silence())).collect()
     }
 
-    /// The kernel's view of those in use, by number; `None` of one that is not TCP.
+    /// Kernel's TCP statistics of each connection in use, by number; `None` for a connection that
+    /// is not TCP.
     pub(crate) fn in_use(&self) -> Vec<(Number, Option<TcpInfo>)> {
         let info = |(number, control): (&u8, &LinkControl)| (Number::from(*number), control.tcp_info());
         self.lock().open.iter().map(info).collect()
     }
 
-    /// The kernel's view of all.
+    /// Kernel's TCP statistics of all TCP connections after the first, lost ones included.
     pub(crate) fn tcp_infos(&self) -> Vec<TcpInfo> {
         self.lock().all().filter_map(LinkControl::tcp_info).collect()
     }
 
-    /// Payload that the peer's host has, over each that is in use, by number.
+    /// Payload bytes that have reached the peer's host over each connection in use, by number.
     pub(crate) fn delivered_by_each(&self) -> Vec<(u8, ByteCount)> {
         self.lock().open.iter().map(|(number, control)| (*number, control.delivered())).collect()
     }
 
-    /// Payload that the peer's host has, over all.
+    /// Payload bytes that have reached the peer's host over all connections after the first.
     pub(crate) fn delivered(&self) -> ByteCount {
         self.lock().all().map(LinkControl::delivered).sum()
     }
 
-    /// Payload that has arrived over all.
+    /// Payload bytes that have arrived from the peer over all connections after the first.
     pub(crate) fn received(&self) -> ByteCount {
         self.lock().all().map(LinkControl::received).sum()
     }

@@ -11,10 +11,10 @@
 use icdc_disk::tree::Stat;
 use icdc_protocol::message::{Digest, Identity};
 
-/// Random number of the running kernel.
+/// File with the kernel's boot id, a random number made at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Makes the identities of one job on this host.
+/// Computes the identities of files for one job on this host.
 pub(crate) struct Identities {
     hasher: blake3::Hasher,
 }
@@ -33,7 +33,7 @@ impl Identities {
         self.numbered(stat.dev, stat.ino)
     }
 
-    /// Identity of an inode of a device.
+    /// Identity of the inode `inode` on the device `device`.
     pub(crate) fn numbered(&self, device: u64, inode: u64) -> Identity {
         let mut hasher = self.hasher.clone();
         hasher.update(&device.to_le_bytes()).update(&inode.to_le_bytes());

@@ -43,12 +43,12 @@ pub use notices::Noticed;
 pub use rate_share::RateShare;
 pub use within_host::WithinHost;
 
-/// A path for people: bytes that are not printable are escaped.
+/// Path as printable text for users: bytes that are not printable are escaped.
 pub(crate) fn path_text(path: &[u8]) -> String {
     icdc_disk::tree::printable(path)
 }
 
-/// A digest in hex, as `b3sum` prints it.
+/// Digest as hexadecimal text, as `b3sum` prints it.
 pub(crate) fn digest_text(digest: &icdc_protocol::Digest) -> String {
     blake3::Hash::from_bytes(*digest).to_hex().to_string()
 }

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::path_text;
 
-/// Notice of items of a run that met something, for the user.
+/// Notice for the user about the items of a run that share a condition, which is no failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noticed {
     /// Condition that the items share.
     pub kind: NoticeKind,
-    /// Number of items.
+    /// Number of items that meet the condition.
     pub count: u64,
-    /// Paths of the first ones; bytes that are not UTF-8 are replaced.
+    /// Paths of the first of these items; bytes that are not UTF-8 are replaced.
     pub first: Vec<String>,
 }
 
-/// Notices of one end in one session.
+/// Notices collected by one end in one session.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     by_kind: BTreeMap<NoticeKind, Notice>,
@@ -29,7 +29,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// The item at `path` has met something.
+    /// Notes that the item at `path` meets the condition `kind`.
     pub(crate) fn note(&mut self, kind: NoticeKind, path: &[u8]) {
         let notice = self.by_kind.entry(kind).or_insert_with(|| Notice { kind, count: 0, first: Vec::new() });
         notice.count += 1;
@@ -50,27 +50,27 @@ impl Notices {
         changed.iter().filter_map(|kind| self.by_kind.get(kind).cloned()).collect()
     }
 
-    /// All of them, for the user.
+    /// All notices of the session, in the form for the user.
     pub(crate) fn all(&self) -> impl Iterator<Item = Noticed> {
         self.by_kind.values().map(Noticed::of)
     }
 }
 
 impl Noticed {
-    /// Printable form of a notice.
+    /// Converts a notice of the protocol to the form for the user, with printable paths.
     pub(crate) fn of(notice: &Notice) -> Self {
         let first = notice.first.iter().map(|path| path_text(path)).collect();
         Self { kind: notice.kind, count: notice.count, first }
     }
 
-    /// Adds the items of a later session of the run.
+    /// Adds the items of the same notice of a later session of the run.
     pub fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         let room = MAX_NOTICED.saturating_sub(self.first.len());
         self.first.extend(other.first.iter().take(room).cloned());
     }
 
-    /// A sentence for the user.
+    /// Text of the notice: a sentence for the user.
     #[must_use]
     pub fn text(&self) -> String {
         let one = self.count == 1;

@@ -7,22 +7,22 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use icdc_units::Span;
 
-/// Held by what runs; its end is that of this value.
+/// Guard held by something that runs; dropping it signals the end.
 pub(crate) struct Running {
     _open: Sender<Infallible>,
 }
 
-/// End of something, to be waited for.
+/// Receiver of the signal that something has ended; it can be waited for.
 pub(crate) struct Ended(Receiver<Infallible>);
 
-/// A guard for something that runs, and the signal of its end.
+/// A guard for something that runs, and the receiver of the signal of its end.
 pub(crate) fn watched() -> (Running, Ended) {
     let (open, ended) = bounded(0);
     (Running { _open: open }, Ended(ended))
 }
 
 impl Ended {
-    /// Waits for the end, at most for `limit`; whether it has come.
+    /// Waits for the end, at most for `limit`; returns whether the end has come.
     pub(crate) fn wait(&self, limit: Span) -> bool {
         let waited = self.0.recv_timeout(Duration::from_nanos(limit.as_nanos()));
         matches!(waited, Err(RecvTimeoutError::Disconnected))
@@ -53,7 +53,7 @@ impl Once {
         self.running.lock().expect("no panic while an event is told").take();
     }
 
-    /// Waits until it has happened, at most for `limit`; whether it has.
+    /// Waits until the event has happened, at most for `limit`; returns whether it has.
     pub(crate) fn wait(&self, limit: Span) -> bool {
         self.ended.wait(limit)
     }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-/// More hashers than the fastest cards need.
+/// Upper limit of the number of hashing threads: more than the fastest network cards need.
 const MOST_HASHERS: usize = 16;
 
 /// Number of processors that this process may use.

@@ -16,12 +16,12 @@ impl RateShare {
         Self(AtomicU64::new(rate.as_bits_per_second()))
     }
 
-    /// Another rate from now on.
+    /// Changes the rate to `rate`.
     pub fn set(&self, rate: Rate) {
         self.0.store(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// The rate now; `None` for no ceiling.
+    /// Present rate; `None` for no ceiling.
     #[must_use]
     pub fn get(&self) -> Option<Rate> {
         let rate = Rate::from_bits_per_second(self.0.load(Ordering::Relaxed));

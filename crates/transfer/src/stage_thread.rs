@@ -11,14 +11,14 @@ use icdc_session::SessionError;
 
 type Work<'scope> = Box<dyn FnOnce() + Send + 'scope>;
 
-/// A thread that waits for its work, and ends without any when this is dropped.
+/// A started thread that waits for its work; it ends without any if this is dropped.
 pub(crate) struct Ready<'scope> {
     hand: Sender<Work<'scope>>,
     thread: ScopedJoinHandle<'scope, ()>,
 }
 
 impl<'scope> Ready<'scope> {
-    /// Starts `work` on it.
+    /// Starts `work` on the waiting thread.
     pub(crate) fn run(self, work: impl FnOnce() + Send + 'scope) -> ScopedJoinHandle<'scope, ()> {
         // It waits for just this.
         let _ = self.hand.send(Box::new(work));
@@ -26,7 +26,7 @@ impl<'scope> Ready<'scope> {
     }
 }
 
-/// A thread for each of `stages`, all of them or none.
+/// Starts one waiting thread for each of `stages`, either all of them or none.
 ///
 /// # Errors
 /// The first one that cannot be started.
@@ -51,7 +51,7 @@ fn ready<'scope>(scope: &'scope Scope<'scope, '_>, stage: &str) -> Result<Ready<
 /// Starts `work` on a thread called `icdc-STAGE`.
 ///
 /// # Errors
-/// It cannot be started.
+/// The thread cannot be started.
 pub(crate) fn try_start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stage: &str,
@@ -60,7 +60,7 @@ pub(crate) fn try_start<'scope, T: Send + 'scope>(
     start_scoped(scope, &format!("icdc-{stage}"), work)
 }
 
-/// The end of a session for want of a thread.
+/// Session error that says that a thread could not be started.
 pub(crate) fn local(error: NoThread) -> SessionError {
     SessionError::Local(error.to_string())
 }

@@ -25,10 +25,10 @@ use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
 
-/// Interval of the samples.
+/// Interval at which the stages are sampled.
 pub(crate) const TICK: Span = Span::from_millis(20);
 
-/// Activity of one stage of the pipeline at present.
+/// Number of workers of one pipeline stage that are busy at present.
 #[derive(Default)]
 pub(crate) struct Activity(AtomicUsize);
 
@@ -39,12 +39,13 @@ impl Activity {
         Busy(&self.0)
     }
 
+    /// Whether any worker of the stage is busy.
     fn is_busy(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// A worker at work.
+/// Guard that counts one worker of a stage as busy until it is dropped.
 pub(crate) struct Busy<'a>(&'a AtomicUsize);
 
 impl Drop for Busy<'_> {
@@ -79,8 +80,9 @@ struct Sampled {
 }
 
 impl StageClock {
-    /// Charges the time since the last call. `idle` is the stage to charge while nothing is at
-    /// work, `limit` what the connection is allowed, if that is less than anything.
+    /// Charges the time since the last call to the stage that limited the rate. `idle` is the
+    /// stage to charge while nothing is at work, `limit` the cap on the connection's rate, if
+    /// there is one.
     pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, limit: Option<Limit>) {
         let times = link.send_times();
         let tcp = link.tcp_info();
@@ -146,12 +148,12 @@ impl StageClock {
         self.current.store(stage as u8, Ordering::Relaxed);
     }
 
-    /// The stage that limited the last sample.
+    /// Stage that limited the rate in the last sample.
     pub(crate) fn current(&self) -> Stage {
         Stage::ALL[usize::from(self.current.load(Ordering::Relaxed)) % Stage::ALL.len()]
     }
 
-    /// Time charged so far, in nanoseconds, by the names of the stages.
+    /// Nanoseconds charged to each stage so far, by the stages' names.
     pub(crate) fn charged_by_name(&self) -> Vec<(String, u64)> {
         let charged = self.charged.lock().expect("no panic while charging");
         let spans = Stage::ALL.into_iter().zip(charged.spans).filter(|(_, span)| *span > Span::ZERO);
@@ -159,7 +161,7 @@ impl StageClock {
     }
 }
 
-/// Turns times by stage into shares that sum to one.
+/// Converts times by stage into shares that sum to one.
 pub(crate) fn shares(times: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
     let total: u64 = times.values().sum();
     if total == 0 {

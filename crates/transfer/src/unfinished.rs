@@ -22,49 +22,49 @@ use icdc_units::ByteCount;
 
 use crate::path_text;
 
-/// An unfinished file, or the journal of a file or of a run.
+/// A file that an unfinished copy has left: an item's data, or the journal of a file or of a run.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
-    /// Its path, printable.
+    /// Path of the file, printable.
     pub path: String,
-    /// Contents of the file.
+    /// What the file contains.
     pub content: Content,
-    /// Space that it takes on the disk.
+    /// Disk space that the file takes.
     pub space: ByteCount,
-    /// Time of the last change, in seconds since 1970.
+    /// Time of the last change of the file, in seconds since 1970.
     pub changed: i64,
-    /// Fate of the file.
+    /// What holds the file, or what became of it.
     pub fate: Fate,
 }
 
-/// The contents of an unfinished file.
+/// Kind of contents of an unfinished file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Data of an item.
+    /// Data of an item, as far as it was received.
     Data,
     /// Journal of the durable blocks of a file.
     FileJournal,
-    /// Items that a run has published.
+    /// Journal of a run: the items that it has published.
     RunJournal,
 }
 
-/// Fate of an unfinished file.
+/// What holds an unfinished file, or what became of it in a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// A running icdc holds it.
+    /// A running icdc process holds the file.
     Held,
-    /// It was changed recently, and may belong to a copy in progress: the copy of a single small
-    /// file holds no lock.
+    /// The file was changed recently, and may belong to a copy in progress: the copy of a single
+    /// small file holds no lock.
     Recent,
-    /// No process holds it.
+    /// No process holds the file.
     Left,
-    /// No process held it, and it was removed.
+    /// No process held the file, and it was removed.
     Removed,
-    /// It is unknown whether a process holds it, or it could not be removed; the reason.
+    /// It is unknown whether a process holds the file, or it could not be removed; the reason.
     Stays(String),
 }
 
-/// Something that a search comes upon.
+/// Result reported by a search for unfinished files.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// An unfinished file of this user; for root, of any user.
@@ -102,19 +102,19 @@ pub fn search(place: &Path, remove: bool, now: i64, report: &mut dyn FnMut(Found
     Ok(())
 }
 
-/// A directory that is looked at later.
+/// A directory that the search has yet to examine.
 struct PendingDirectory {
     parent: Rc<Chain>,
     name: Name,
 }
 
-/// A directory of the search, with those above it down from where it began.
+/// An open directory of the search, linked to its ancestors up to the one where the search began.
 struct Chain {
     directory: Directory,
     parent: Option<Rc<Chain>>,
 }
 
-/// State of a run of which there is a journal.
+/// State of a run whose journal was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Run {
     /// The run was interrupted.
@@ -123,14 +123,15 @@ enum Run {
     Held,
 }
 
-/// The run that has its journal in this directory; of several, one that is at work.
+/// State of the run that has its journal in this directory; of several, one in progress. `None` if
+/// there is no journal.
 fn run_in(directory: &Directory) -> Option<Run> {
     directory.entries().ok()?.iter().filter_map(|entry| run_of(directory, entry.name)).max()
 }
 
-/// Run with this journal, if it is one. Any user may make a file of that name where others may make
-/// files: it counts as an ended run only if it is this user's, or for root, whose searches are for
-/// all users.
+/// State of the run whose journal has this name; `None` if the file is no such journal. Any user
+/// may make a file of that name where others may make files: it counts as an ended run only if it
+/// is this user's, or for root, whose searches are for all users.
 fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
     StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
     match Hold::of(directory, &Name::new(name).ok()?).ok()? {
@@ -144,13 +145,13 @@ fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
 /// at work.
 const RECENT: i64 = 600;
 
-/// Parameters of a search.
+/// Parameters of a search for unfinished files.
 struct Search {
     /// Path as the user has named it; paths of the tree are appended to it.
     place: String,
     remove: bool,
     now: i64,
-    /// The directories above it.
+    /// Directories above the place that is searched.
     above: Vec<PathBuf>,
 }
 
@@ -190,8 +191,8 @@ impl Search {
         Ok(below)
     }
 
-    /// The run that has its journal in this directory or in one above; of several, one that is at
-    /// work.
+    /// State of the run that has its journal in this directory or in one above; of several, one in
+    /// progress.
     fn run_above(&self, chain: &Chain) -> Option<Run> {
         let found = std::iter::successors(Some(chain), |chain| chain.parent.as_deref());
         let within = found.filter_map(|chain| run_in(&chain.directory)).max();
@@ -199,13 +200,14 @@ impl Search {
         within.max(above)
     }
 
-    /// True for a small unfinished file that was changed so recently that it may belong to a copy
-    /// in progress.
+    /// Whether a small unfinished file was changed so recently that it may belong to a copy in
+    /// progress.
     fn is_recent(&self, stat: &Stat) -> bool {
         self.now.saturating_sub(stat.ctime.seconds) < RECENT
     }
 
-    /// Handles an unfinished file and its journal, which has no lock of its own.
+    /// Determines the fate of an unfinished file and of its journal, which has no lock of its own;
+    /// removes them if the search removes.
     fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<Run>) -> Vec<Found> {
         let mut found = Vec::new();
         let mut own = Vec::new();
@@ -268,22 +270,23 @@ impl Search {
         format!("{}{}", self.place, directory.path_of(name))
     }
 
-    /// An error begins with a path below the place.
+    /// Error message that begins with a path below the place that is searched.
     fn message_of(&self, error: &TreeError) -> String {
         format!("{}{error}", self.place)
     }
 }
 
-/// Holder of an unfinished file.
+/// Which process holds an unfinished file.
 enum Hold {
-    /// Another process.
+    /// Another process holds the file.
     Another,
-    /// This process, as long as this value lives. Links and devices cannot be locked.
+    /// This process holds the file, as long as this value lives. Links and devices cannot be
+    /// locked.
     Own { locked: Option<(File, Stat)> },
 }
 
 impl Hold {
-    /// Tries to lock a file; fails where the holder cannot be determined.
+    /// Tries to lock a file and returns its holder; fails where the holder cannot be determined.
     fn of(directory: &Directory, name: &Name) -> Result<Self, TreeError> {
         match directory.open_file(name) {
             Ok((file, stat)) => match try_lock(&file) {

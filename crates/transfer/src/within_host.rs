@@ -19,9 +19,9 @@ use crate::sender::selection::Selection;
 use crate::stage_thread::{local, try_start};
 use crate::{clock, receiver, sender, summary};
 
-/// Request of a copy within this host.
+/// Request to copy within this host.
 pub struct WithinHost<'a> {
-    /// Name of the run.
+    /// Id of the run.
     pub transfer: TransferId,
     /// Tree in which sources and destination are resolved.
     pub tree: &'a Tree,

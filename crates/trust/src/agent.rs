@@ -19,12 +19,12 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use crate::PublicKey;
 use crate::public_key::SSH_KEY_TYPE;
 
-/// Variable with the path of the agent's socket, as for ssh.
+/// Environment variable with the path of the agent's socket, as for ssh.
 const SOCKET: &str = "SSH_AUTH_SOCK";
-/// Time limit of an answer: an agent may prompt its user, and the other end of a handshake waits
+/// Time limit for an answer: an agent may prompt its user, and the other end of a handshake waits
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// Longest answer, as OpenSSH's agent has it.
+/// Maximum length of an answer in bytes, as OpenSSH's agent has it.
 const MAX_ANSWER: usize = 256 << 10;
 
 const REQUEST_IDENTITIES: u8 = 11;
@@ -32,7 +32,7 @@ const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 
-/// A key that an agent signs with.
+/// A key whose private half an ssh-agent holds and signs with.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentKey {
     socket: PathBuf,
@@ -42,22 +42,28 @@ pub(crate) struct AgentKey {
 /// Reason why an agent cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
+    /// The environment names no agent.
     #[error("{SOCKET} names no ssh-agent; start one (`eval $(ssh-agent)`) and add the key with `ssh-add`")]
     None,
+    /// The agent cannot be reached.
     #[error("the ssh-agent at {} does not answer: {cause}", socket.display())]
     Unreachable { socket: PathBuf, cause: io::Error },
+    /// The agent did not answer in time.
     #[error("the ssh-agent at {} has not answered within {} s", socket.display(), PATIENCE.as_secs())]
     Silent { socket: PathBuf },
+    /// The agent does not have the key.
     #[error("the ssh-agent at {} does not have this key; add it with `ssh-add`", socket.display())]
     Lacks { socket: PathBuf },
+    /// The agent refused to sign.
     #[error("the ssh-agent at {} refused to sign: it is locked, or its user declined", socket.display())]
     Refused { socket: PathBuf },
+    /// The agent's answer is invalid.
     #[error("the ssh-agent at {} sent an invalid answer", socket.display())]
     Wrong { socket: PathBuf },
 }
 
 impl AgentKey {
-    /// The private half of `public` in the agent that the environment names.
+    /// Finds the private half of `public` in the agent that the environment names.
     pub(crate) fn find(public: PublicKey) -> Result<Self, AgentError> {
         let socket = std::env::var_os(SOCKET).filter(|name| !name.is_empty()).map(PathBuf::from);
         Self::find_at(&socket.ok_or(AgentError::None)?, public)
@@ -73,7 +79,7 @@ impl AgentKey {
         }
     }
 
-    /// Signature of `message`, which has been checked.
+    /// Requests a signature of `message` from the agent, and verifies it.
     fn signature(&self, message: &[u8]) -> Result<Vec<u8>, AgentError> {
         let mut request = vec![SIGN_REQUEST];
         put(&mut request, &self.public.to_ssh());
@@ -88,8 +94,8 @@ impl AgentKey {
         signature.map(<[u8]>::to_vec).ok_or_else(|| AgentError::Wrong { socket: self.socket.clone() })
     }
 
-    /// The body of the answer to a request. A thread of its own waits for it, so that one deadline
-    /// covers all of it, the connection included.
+    /// Sends a request and returns the body of the answer. A thread of its own waits for it, so
+    /// that one deadline covers all of it, the connection included.
     fn ask(&self, request: Vec<u8>) -> Result<Vec<u8>, AgentError> {
         let (tell_stream, stream) = mpsc::channel();
         let (sender, received) = mpsc::channel();
@@ -151,7 +157,7 @@ impl Signer for AgentKey {
     }
 }
 
-/// Whether an answer lists `public`; `None` if it is not a list.
+/// Whether an answer lists the key `public`; `None` if it is not a list.
 fn is_listed(answer: &[u8], public: PublicKey) -> Option<bool> {
     let mut rest = answer.strip_prefix(&[IDENTITIES_ANSWER])?;
     let number = take(&mut rest, 4)?;
@@ -164,7 +170,7 @@ fn is_listed(answer: &[u8], public: PublicKey) -> Option<bool> {
     Some(found)
 }
 
-/// The Ed25519 signature in an answer.
+/// The Ed25519 signature in an answer; `None` if there is none.
 fn signature_of(answer: &[u8]) -> Option<&[u8]> {
     let mut rest = answer.strip_prefix(&[SIGN_RESPONSE])?;
     let mut blob = string(&mut rest)?;
@@ -172,13 +178,13 @@ fn signature_of(answer: &[u8]) -> Option<&[u8]> {
     string(&mut blob).filter(|_| kind == SSH_KEY_TYPE.as_bytes() && blob.is_empty() && rest.is_empty())
 }
 
-/// Appends a string after its length.
+/// Appends a string, preceded by its length.
 fn put(to: &mut Vec<u8>, string: &[u8]) {
     to.extend((string.len() as u32).to_be_bytes());
     to.extend(string);
 }
 
-/// Takes a string, which follows its length.
+/// Takes a string that is preceded by its length; `None` if the bytes are too few.
 fn string<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take(from, 4)?;
     take(from, u32::from_be_bytes(length.try_into().ok()?) as usize)

@@ -42,7 +42,7 @@ pub use sources::Sources;
 
 use crate::{PublicKey, TrustError, safe_file};
 
-/// All grants by key.
+/// Parsed `authorized_keys` file: the grant of each key that a daemon admits.
 #[derive(Clone, Debug, Default)]
 pub struct AuthorizedKeys {
     grants: HashMap<PublicKey, Grant>,
@@ -77,13 +77,13 @@ impl AuthorizedKeys {
         Ok(Self { grants })
     }
 
-    /// The grant of a key, if it has one.
+    /// Grant of a key; `None` if the key is not listed.
     #[must_use]
     pub fn find(&self, key: &PublicKey) -> Option<&Grant> {
         self.grants.get(key)
     }
 
-    /// All grants, in no order.
+    /// All grants, in no particular order.
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.grants.values()
     }
@@ -94,7 +94,7 @@ impl AuthorizedKeys {
         self.grants.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the file lists no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.grants.is_empty()

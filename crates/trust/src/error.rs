@@ -3,26 +3,26 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A key or a file of keys cannot be used.
+/// Error: a key or a file of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// A system call on a file failed.
     #[error("{path} {}: {cause}", operation(call), path = path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its error.
+        /// Error of the system call.
         cause: io::Error,
     },
-    /// An identity is already there and is never overwritten.
+    /// An identity exists already, which is never overwritten.
     #[error(
         "{path} exists and is not overwritten: keep using it, or move it away first if its key must change",
         path = path.display()
     )]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A private key can be read by others.
@@ -31,19 +31,19 @@ pub enum TrustError {
         path = path.display()
     )]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
     /// Another user could have changed a list of trusted keys, or owns a private key.
     #[error("{path} is not trusted: {what}; {remedy}", path = path.display())]
     Unsafe {
-        /// The file or one of the directories above it.
+        /// Path of the file, or of one of the directories above it.
         path: PathBuf,
         /// The problem.
         what: String,
-        /// The remedy.
+        /// What the user can do.
         remedy: String,
     },
     /// A file does not hold a private key that can be used.
@@ -52,15 +52,15 @@ pub enum TrustError {
         path = path.display()
     )]
     NotAnIdentity {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The problem.
         what: String,
     },
-    /// The private half of a key is to be asked of an ssh-agent, which does not help.
+    /// The private half of a key should be in an ssh-agent, which cannot be used.
     #[error("{path} {what}, so ssh-agent must sign: {reason}", path = path.display())]
     Agent {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Kind of the file.
         what: &'static str,
@@ -79,9 +79,9 @@ pub enum TrustError {
     /// A line of a list of keys cannot be read.
     #[error("{path}:{line}: {what}", path = path.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// The problem, and the expected form.
         what: String,

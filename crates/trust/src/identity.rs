@@ -17,33 +17,37 @@ use crate::agent::AgentKey;
 use crate::safe_file::KeyFile;
 use crate::{PublicKey, TrustError, safe_file};
 
-/// Start of PEM blocks.
+/// First bytes of a PEM block.
 const BEGIN: &[u8] = b"-----BEGIN ";
-/// Start of OpenSSH's private keys.
+/// First bytes of OpenSSH's private keys.
 const OPENSSH: &[u8] = b"-----BEGIN OPENSSH PRIVATE KEY-----";
 
-/// An Ed25519 key pair: what a party proves to be.
+/// An Ed25519 key pair, by which a party is identified.
 pub struct Identity {
     private: Private,
     public: PublicKey,
 }
 
-/// Location of the private half.
+/// Where the private half of a key is: in memory, or with an agent.
 enum Private {
+    /// The key pair in this process's memory.
     Here(Ed25519KeyPair),
+    /// The key in an ssh-agent, which signs with it.
     InAgent(AgentKey),
 }
 
-/// Contents of a key file.
+/// What a key file was found to contain.
 enum Found {
+    /// A private key that can be used, with its public key.
     Pair(Ed25519KeyPair),
-    /// OpenSSH's private key, behind a passphrase.
+    /// OpenSSH's private key, encrypted with a passphrase; only its public half is known.
     Encrypted(PublicKey),
+    /// A public key only.
     Public(PublicKey),
 }
 
 impl Identity {
-    /// A new key from the system's random numbers.
+    /// Generates a new key pair from the system's random numbers.
     ///
     /// # Panics
     /// If the operating system has no random numbers.
@@ -77,8 +81,8 @@ impl Identity {
         })
     }
 
-    /// [`load`](Self::load) that for a public key, or a private one behind a passphrase, uses the
-    /// private half held by the user's ssh-agent.
+    /// Loads a key as [`load`](Self::load); for a public key, or a private one behind a
+    /// passphrase, uses the private half held by the user's ssh-agent.
     ///
     /// # Errors
     /// As [`load`](Self::load); an agent that does not have the key, or does not answer.
@@ -110,13 +114,13 @@ impl Identity {
         safe_file::create_private(path, to_pem(pair).as_bytes())
     }
 
-    /// The public key.
+    /// Public key of the identity.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Signer of handshakes.
+    /// Key that signs TLS handshakes.
     pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
         match &self.private {
             Private::Here(pair) => sign::any_eddsa_type(&to_pkcs8(pair)).expect("an identity is an Ed25519 key"),
@@ -131,7 +135,7 @@ impl Identity {
 }
 
 impl Found {
-    /// Reads a file. A file with a private key must not be readable by other users.
+    /// Reads a key file. A file with a private key must not be readable by other users.
     fn read(path: &Path) -> Result<Self, TrustError> {
         let file = KeyFile::read(path)?;
         let wrong = |what: String| TrustError::NotAnIdentity { path: path.to_owned(), what };

@@ -9,24 +9,25 @@ use std::path::{Path, PathBuf};
 
 use crate::{PublicKey, TrustError, safe_file};
 
-/// Default port of a daemon.
+/// Default TCP port of a daemon.
 pub const DEFAULT_PORT: u16 = 2633;
 
-/// Result of the check of a host's key.
+/// Result of checking a host's key against the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKey {
     /// The list has this key for this host.
     Known,
-    /// The host has not been met.
+    /// The list does not have the host.
     Unknown,
-    /// The host had another key: it was reinstalled, or the connection is intercepted.
+    /// The list has another key for the host: it was reinstalled, or the connection is
+    /// intercepted.
     Changed {
         /// First line of the file that names the host with another key.
         line: usize,
     },
 }
 
-/// The list of hosts and their keys.
+/// Parsed `known_hosts` file: the list of hosts and their keys.
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
     path: PathBuf,
@@ -101,7 +102,7 @@ impl KnownHosts {
         Ok(())
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

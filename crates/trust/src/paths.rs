@@ -4,29 +4,29 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Default files of one user, all in `$XDG_CONFIG_HOME/icdc` (`~/.config/icdc`).
+/// Default paths of one user's files, all in `$XDG_CONFIG_HOME/icdc` (`~/.config/icdc`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// The private key.
+    /// File with the private key.
     pub identity: PathBuf,
-    /// The public key, for handing out.
+    /// File with the public key, for handing out.
     pub identity_public: PathBuf,
-    /// Keys that a daemon of this user admits.
+    /// File with the keys that a daemon of this user admits.
     pub authorized_keys: PathBuf,
-    /// Keys of daemons that this user has met.
+    /// File with the keys of daemons that this user has met.
     pub known_hosts: PathBuf,
-    /// Settings of the command line.
+    /// File with settings of the command line.
     pub settings: PathBuf,
 }
 
 impl Paths {
-    /// From `XDG_CONFIG_HOME`, else `HOME`; `None` if neither is an absolute path.
+    /// Default paths by `XDG_CONFIG_HOME`, else `HOME`; `None` if neither is an absolute path.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
         Self::from_variables(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"))
     }
 
-    /// The files beneath a configuration directory such as `~/.config`.
+    /// Default paths beneath a configuration directory such as `~/.config`.
     #[must_use]
     pub fn beneath(config_home: &Path) -> Self {
         let directory = config_home.join("icdc");

@@ -9,16 +9,16 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use crate::TrustError;
 
-/// Type of a key in the text form.
+/// Word for the type of a key in icdc's text form.
 pub(crate) const KEY_TYPE: &str = "icdc-ed25519";
-/// Type of a key in OpenSSH's text form.
+/// Word for the type of a key in OpenSSH's text form.
 pub(crate) const SSH_KEY_TYPE: &str = "ssh-ed25519";
 
-/// Everything before the key in OpenSSH's binary form (RFC 8709 section 4): two strings, each after
-/// its length.
+/// Bytes before the key in OpenSSH's binary form (RFC 8709 section 4): two strings, each after its
+/// length.
 const SSH_PREFIX: &[u8; 19] = b"\0\0\0\x0bssh-ed25519\0\0\0\x20";
 
-/// DER of everything before the key in a `SubjectPublicKeyInfo` for Ed25519 (RFC 8410 section 4).
+/// DER bytes before the key in a `SubjectPublicKeyInfo` for Ed25519 (RFC 8410 section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// An Ed25519 public key. Text form: `icdc-ed25519 BASE64` (of the 32 bytes), then perhaps a
@@ -27,41 +27,41 @@ const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// The key with these 32 bytes.
+    /// Public key with these 32 bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// The 32 bytes of the key.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Short form for people to compare: `SHA256:` and the unpadded base64 of the SHA-256 of the 32
-    /// bytes.
+    /// Fingerprint for people to compare: `SHA256:` and the unpadded base64 of the SHA-256 of the
+    /// 32 bytes.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.0);
         format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
     }
 
-    /// The fingerprint that `ssh-keygen -l` shows: of OpenSSH's binary form, so that it differs
-    /// from [`fingerprint`](Self::fingerprint).
+    /// Fingerprint as `ssh-keygen -l` shows it: of OpenSSH's binary form, so that it differs from
+    /// [`fingerprint`](Self::fingerprint).
     #[must_use]
     pub fn ssh_fingerprint(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.to_ssh());
         format!("SHA256:{}", STANDARD_NO_PAD.encode(hash))
     }
 
-    /// OpenSSH's text form.
+    /// The key in OpenSSH's text form.
     #[must_use]
     pub fn ssh_line(&self) -> String {
         format!("{SSH_KEY_TYPE} {}", STANDARD.encode(self.to_ssh()))
     }
 
-    /// Reads either text form; returns the key and the comment (empty if there is none).
+    /// Parses either text form; returns the key and the comment (empty if there is none).
     ///
     /// # Errors
     /// [`TrustError::NotAPublicKey`] says which part is wrong.
@@ -90,29 +90,30 @@ impl PublicKey {
         Ok((key, comment.trim_start()))
     }
 
-    /// OpenSSH's binary form.
+    /// The key in OpenSSH's binary form.
     pub(crate) fn to_ssh(self) -> Vec<u8> {
         [SSH_PREFIX.as_slice(), &self.0].concat()
     }
 
-    /// The key in OpenSSH's binary form; `None` for anything else.
+    /// Parses a key in OpenSSH's binary form; `None` for anything else.
     pub(crate) fn from_ssh(bytes: &[u8]) -> Option<Self> {
         bytes.strip_prefix(SSH_PREFIX)?.try_into().ok().map(Self)
     }
 
-    /// DER `SubjectPublicKeyInfo`, the form in which TLS carries a raw public key.
+    /// The key as DER `SubjectPublicKeyInfo`, the form in which TLS carries a raw public key.
     pub(crate) fn to_spki(self) -> Vec<u8> {
         [SPKI_PREFIX.as_slice(), &self.0].concat()
     }
 
-    /// The key in a `SubjectPublicKeyInfo`; `None` for anything but Ed25519 in its only DER form.
+    /// Parses the key in a `SubjectPublicKeyInfo`; `None` for anything but Ed25519 in its only DER
+    /// form.
     pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
         let key = spki.strip_prefix(&SPKI_PREFIX)?;
         key.try_into().ok().map(Self)
     }
 }
 
-/// Whether a field names a type of key of OpenSSH other than Ed25519: RSA, DSA, ECDSA, security
+/// Whether the word names a type of OpenSSH key other than Ed25519: RSA, DSA, ECDSA, security
 /// keys, certificates.
 pub(crate) fn is_other_ssh_type(word: &str) -> bool {
     word != SSH_KEY_TYPE && ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"].iter().any(|start| word.starts_with(start))

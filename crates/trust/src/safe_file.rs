@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::TrustError;
 
-/// Longest list of keys that is read.
+/// Maximum size of a list of keys that is read, in bytes.
 const MAX_LIST: u64 = 16 << 20;
 
 /// Creates a file of mode 0600 with this content; its directory is made with mode 0700 if missing.
@@ -29,10 +29,11 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// An identity file is 119 bytes, one of OpenSSH some 400; anything much longer is something else.
+/// Maximum size of a key file that is read, in bytes: an identity file has 119, one of OpenSSH
+/// some 400.
 const MAX_KEY: u64 = 16 << 10;
 
-/// A file that holds one key.
+/// An open file that holds one key.
 pub(crate) struct KeyFile {
     pub(crate) content: Vec<u8>,
     metadata: Metadata,
@@ -47,7 +48,8 @@ impl KeyFile {
         Ok(Self { content, metadata })
     }
 
-    /// Refuses a private key that others could read, too: by its mode, or because it is theirs.
+    /// Checks that a private key cannot be read by others, by its mode or because the file is
+    /// theirs; an error if it can.
     pub(crate) fn check_private(&self, path: &Path) -> Result<(), TrustError> {
         let metadata = &self.metadata;
         if metadata.mode() & 0o077 != 0 {
@@ -115,7 +117,7 @@ pub fn open_settings(path: &Path) -> Result<File, TrustError> {
     Ok(file)
 }
 
-/// The id shown for users outside of this user namespace; `None` where every id is mapped.
+/// User id shown for users outside of this user namespace; `None` where every id is mapped.
 fn unmapped_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let maps_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
@@ -177,8 +179,9 @@ fn check_owner(path: &Path, metadata: &Metadata, unmapped: Option<u32>) -> Resul
     Err(TrustError::Unsafe { path: path.to_owned(), what, remedy })
 }
 
-/// Remedy for `user`, who is refused a file of `owner`. sudo may have left root the home of its
-/// caller, where everything rightly belongs to the caller.
+/// Remedy for an error message: what `user` can do about a file that is refused because it belongs
+/// to `owner`. sudo may have left root the home of its caller, where everything rightly belongs to
+/// the caller.
 fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     if user == 0 && caller == Some(owner) {
@@ -187,7 +190,7 @@ fn remedy_for_owner(path: &Path, owner: u32, user: u32) -> String {
     format!("run `chown {user} {}`", path.display())
 }
 
-/// Checks that only its owner can write to it.
+/// Checks that only its owner can write to the file.
 fn check_mode(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     let sticky_directory = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     if metadata.mode() & 0o022 != 0 && !sticky_directory {

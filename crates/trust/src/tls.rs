@@ -26,28 +26,28 @@ use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Unix
 
 use crate::{Identity, PublicKey};
 
-/// Check of the server's key by a client.
+/// How a client checks the server's key.
 pub enum ServerPin {
     /// Accepts this key only.
     Exact(PublicKey),
-    /// Any that this function accepts; its error says why not, and what to do.
+    /// Accepts any key that this function accepts; its error says why not, and what to do.
     Verify(VerifyServer),
 }
 
-/// Decides about the key of a server during the handshake.
+/// Function that decides about the key of a server during the handshake.
 pub type VerifyServer = Box<dyn Fn(&PublicKey) -> Result<(), String> + Send + Sync>;
 
-/// This end did not accept the other end's key.
+/// Error: this end did not accept the other end's key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the other end's key {fingerprint} is not accepted: {reason}")]
 pub struct KeyRejected {
     /// Fingerprint of the key that was shown.
     pub fingerprint: String,
-    /// Reason and remedy.
+    /// Reason, and what the user can do.
     pub reason: String,
 }
 
-/// Configuration of a connecting end.
+/// TLS configuration of a connecting end.
 #[must_use]
 pub fn client_config(identity: &Identity, expected: ServerPin) -> Arc<ClientConfig> {
     let provider = Arc::new(provider());
@@ -69,7 +69,7 @@ pub fn client_config(identity: &Identity, expected: ServerPin) -> Arc<ClientConf
     Arc::new(config)
 }
 
-/// Configuration of a listening end that lets in the keys for which `accept` is true.
+/// TLS configuration of a listening end that admits the keys for which `accept` is true.
 #[must_use]
 pub fn server_config(
     identity: &Identity,
@@ -92,25 +92,27 @@ pub fn server_config(
     Arc::new(config)
 }
 
-/// Name that the client side of `rustls` wants; it is neither sent nor looked at.
+/// Placeholder for the server's name, which `rustls` requires at the client; it is neither sent
+/// nor checked.
 #[must_use]
 pub fn server_name() -> ServerName<'static> {
     ServerName::try_from("icdc.invalid").expect("a valid DNS name")
 }
 
-/// The key that the other end has proved to hold; `None` before the handshake has come that far.
+/// Public key that the other end has proved to hold; `None` before the handshake has come that
+/// far.
 #[must_use]
 pub fn peer_key(connection: &CommonState) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?)
 }
 
-/// Names of the cipher suites in the order of preference on this machine.
+/// Names of the TLS cipher suites in the order of preference on this machine.
 #[must_use]
 pub fn suite_names() -> Vec<String> {
     suites().iter().filter_map(|suite| suite.suite().as_str()).map(str::to_owned).collect()
 }
 
-/// Error of a failed handshake, in words that name the remedy.
+/// Text of a failed handshake's error for the user, with the remedy.
 #[must_use]
 pub fn explain(error: &Error) -> String {
     match error {
@@ -164,7 +166,7 @@ fn certified_key(identity: &Identity) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![shown], identity.signing_key()))
 }
 
-/// Verifies the key that the other end shows by `judge`, and the signature that proves its
+/// Certificate verifier: checks the other end's key by `judge`, and the signature that proves its
 /// possession.
 struct Verifier<F> {
     judge: F,

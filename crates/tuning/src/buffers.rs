@@ -16,28 +16,30 @@ use std::os::fd::AsFd as _;
 use icdc_tcp::{Beginning, Privileges};
 use icdc_units::{ByteCount, Span};
 
-/// Covers 10 Gbit/s at 300 ms. The kernel allocates only what is on its way or piles up unread.
+/// Buffer size that is requested for long paths, in bytes: covers 10 Gbit/s at 300 ms. The kernel
+/// allocates only what is in flight or piles up unread.
 const WANTED: u64 = 400 << 20;
-/// What may wait to be sent for the first time. It keeps the socket busy while the writer wakes up,
-/// and a user who stops the run waits for it.
+/// Limit of the bytes that wait to be sent for the first time. It keeps the socket busy while the
+/// writer wakes up, and a user who stops the run waits for it.
 const NOT_SENT: ByteCount = ByteCount::from_mib(1);
-/// On shorter paths the kernel's tuning is at once where it has to be.
+/// Round-trip time below which buffers are left to the kernel's tuning, which on so short a path
+/// is at once where it has to be.
 const SHORT: Span = Span::from_millis(2);
 
-/// How a connection that may receive begins.
+/// Settings for the socket of a connection that may receive, before its handshake.
 #[must_use]
 pub fn beginning() -> Beginning<'static> {
     Beginning { receive_buffer: receive_buffer(), ..Beginning::default() }
 }
 
-/// Size to ask for; zero leaves the buffer to the kernel.
+/// Receive buffer size to request; zero leaves the buffer to the kernel.
 #[must_use]
 pub fn receive_buffer() -> ByteCount {
     size("/proc/sys/net/core/rmem_max", "/proc/sys/net/ipv4/tcp_rmem")
 }
 
-/// Gives a connection that is going to send room for what is on its way, and no more for what is
-/// not.
+/// Enlarges the send buffer of a connection that is going to send, for the data in flight, and
+/// limits the data that waits unsent.
 pub fn prepare_to_send(stream: &TcpStream, privileges: &Privileges) {
     if icdc_tcp::info(stream).is_ok_and(|info| info.min_rtt < SHORT) {
         return;

@@ -6,23 +6,25 @@ use icdc_rate::path_ceiling::{Observation, Steering};
 use icdc_tcp::TcpInfo;
 use icdc_units::{Span, Time};
 
-/// On shorter paths the kernel's own control fills the path at once.
+/// Round-trip time below which no ceiling is kept: on so short a path the kernel's own congestion
+/// control fills the path at once.
 const SHORT: Span = Span::from_millis(2);
 
-/// What finds the rate of a connection, beginning with what is known of its path.
+/// New controller that finds the rate of a connection, beginning with what is known of its path.
 #[must_use]
 pub fn steering(known: Option<Resumption>) -> Steering {
     known.map_or_else(Steering::default, |known| Steering::resuming(known.rate))
 }
 
-/// What finds the rate of several connections, beginning with what is known of their path.
+/// New controller that finds the rate of several connections together, beginning with what is
+/// known of their path.
 #[must_use]
 pub fn bundle(known: Option<Resumption>) -> Bundle {
     known.map_or_else(Bundle::default, |known| Bundle::resuming(known.rate))
 }
 
-/// What the kernel says of a member of a [`Bundle`]; `None` where the path is too short for a
-/// ceiling.
+/// Converts the kernel's statistics of a connection to the state of a member of a [`Bundle`];
+/// `None` where the path is too short for a ceiling.
 #[must_use]
 pub fn member(at: Time, info: &TcpInfo) -> Option<Member> {
     let seen = observation(at, info)?;
@@ -32,8 +34,8 @@ pub fn member(at: Time, info: &TcpInfo) -> Option<Member> {
     Some(Member { seen: Observation { delivered, ..seen }, sent })
 }
 
-/// What the kernel says of a connection, for [`Steering`]; `None` where the path is too short for a
-/// ceiling.
+/// Converts the kernel's statistics of a connection to an input of [`Steering`]; `None` where the
+/// path is too short for a ceiling.
 #[must_use]
 pub fn observation(at: Time, info: &TcpInfo) -> Option<Observation> {
     (info.min_rtt >= SHORT).then(|| Observation {

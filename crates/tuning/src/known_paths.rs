@@ -20,10 +20,11 @@ use icdc_tcp::Privileges;
 use crate::clock;
 use crate::state_file::{StateFile, own_directory};
 
-/// Longest file that is read: [`icdc_rate::known_paths::MOST`] paths take less.
+/// Maximum size of a file that is read, in bytes: [`icdc_rate::known_paths::MOST`] paths take
+/// less.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// Where the paths of this user are remembered; `None` without a home.
+/// Path of the file that remembers this user's network paths; `None` without a home directory.
 #[must_use]
 pub fn file() -> Option<PathBuf> {
     // The XDG base directory specification says to ignore relative paths.
@@ -32,10 +33,10 @@ pub fn file() -> Option<PathBuf> {
     Some(state.join("icdc/paths.json"))
 }
 
-/// What is remembered in `file`; nothing if it is not there.
+/// Reads the known paths from `file`; empty if it does not exist.
 ///
 /// # Errors
-/// What the file system says, or that it makes no sense.
+/// The file cannot be read, or is invalid.
 pub fn read(file: &Path) -> io::Result<KnownPaths> {
     let mut bytes = Vec::new();
     match File::open(file) {
@@ -46,7 +47,7 @@ pub fn read(file: &Path) -> io::Result<KnownPaths> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// What is remembered in `file`; nothing if it cannot be read.
+/// Reads the known paths from `file`; empty if it cannot be read.
 fn load(file: &Path) -> KnownPaths {
     read(file).unwrap_or_else(|error| {
         tracing::debug!("{}: {error}", file.display());
@@ -54,11 +55,11 @@ fn load(file: &Path) -> KnownPaths {
     })
 }
 
-/// Changes what is remembered in `file`, which is made if it is missing, and anew if it makes no
-/// sense; two processes do so one after the other.
+/// Changes the known paths in `file`, which is made if it is missing, and anew if it is invalid;
+/// two processes do so one after the other. Returns the result of `change`.
 ///
 /// # Errors
-/// As of [`StateFile`].
+/// Errors of [`StateFile`].
 pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::Result<T> {
     let locked = StateFile::lock(file)?;
     let mut paths = load(file);
@@ -67,7 +68,8 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
     Ok(outcome)
 }
 
-/// What a connection may start from that has just been made.
+/// What is known of the path of a connection that has just been made (rate and round-trip time),
+/// for it to start from; `None` if nothing is.
 #[must_use]
 pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
@@ -81,7 +83,7 @@ pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption>
     Some(known)
 }
 
-/// Remembers what a connection found.
+/// Remembers what a connection found about its path for later connections.
 pub fn remember(stream: &TcpStream, found: Resumption, privileges: &Privileges) {
     if let Some(helper) = privileges.helper() {
         return helper.remember_path(stream.as_fd(), found);
@@ -93,8 +95,8 @@ pub fn remember(stream: &TcpStream, found: Resumption, privileges: &Privileges) 
     }
 }
 
-/// Directory in which this process remembers what a connection finds, made if it is missing; `None`
-/// where nothing is remembered of its path, or by another process.
+/// Directory in which this process remembers what a connection finds, made if it is missing;
+/// `None` where nothing is remembered of its path, or by another process.
 pub(crate) fn directory(stream: &TcpStream, privileges: &Privileges) -> Option<PathBuf> {
     ends(stream).filter(|_| privileges.helper().is_none())?;
     let directory = file()?.parent()?.to_owned();
@@ -107,6 +109,7 @@ pub(crate) fn directory(stream: &TcpStream, privileges: &Privileges) -> Option<P
     }
 }
 
+/// Addresses of this host and the peer; `None` for a connection within this host.
 fn ends(stream: &TcpStream) -> Option<(IpAddr, IpAddr)> {
     let (from, to) = (stream.local_addr().ok()?.ip(), stream.peer_addr().ok()?.ip());
     // Within a host there is no path.

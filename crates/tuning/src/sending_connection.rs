@@ -14,8 +14,8 @@ use icdc_units::Time;
 use crate::stand_in::{StandIn, gains_by_run_up};
 use crate::{buffers, known_paths};
 
-/// A connection whose congestion control has been chosen. What was loaded for it stays loaded as
-/// long as this exists.
+/// A TCP connection for sending, whose congestion control has been chosen. What was loaded for it
+/// stays loaded as long as this exists.
 pub struct Tuned {
     socket: Arc<TcpStream>,
     chosen: Chosen,
@@ -26,7 +26,7 @@ pub struct Tuned {
 }
 
 impl Tuned {
-    /// Prepares a connection for sending: room in its buffers for what is on its way, and the
+    /// Prepares a connection for sending: sets its buffers for the data in flight, and the
     /// congestion control of [`choose`](Self::choose).
     ///
     /// # Errors
@@ -40,8 +40,8 @@ impl Tuned {
         Self::choose(socket, congestion, privileges)
     }
 
-    /// As [`prepare`](Self::prepare) for a connection beside others: where the best congestion
-    /// control can take all of them for one flow, it joins their `bundle`.
+    /// Prepares a connection as [`prepare`](Self::prepare), beside others: where the best
+    /// congestion control can treat all of them as one flow, it joins their `bundle`.
     ///
     /// # Errors
     /// As [`choose`](Self::choose).
@@ -55,9 +55,9 @@ impl Tuned {
         Self::choose_beside(socket, congestion, bundle, privileges)
     }
 
-    /// Chooses the congestion control of a connection by its name; it is loaded if it must be.
-    /// Without a name it is the best that can be had here, and begins from what earlier connections
-    /// found of the path.
+    /// Chooses the congestion control of a connection by its name; it is loaded if necessary.
+    /// Without a name it is the best that is available here, and begins from what earlier
+    /// connections found of the path.
     ///
     /// # Errors
     /// Neither the kernel nor icdc has it; the text says what there is.
@@ -86,7 +86,7 @@ impl Tuned {
         Ok(Self { socket, chosen, known, bundle, stand_in: Mutex::default(), privileges: privileges.clone() })
     }
 
-    /// Prepares a connection for sending, and leaves its congestion control what the system gives.
+    /// Prepares a connection for sending, and leaves it the system's default congestion control.
     ///
     /// # Errors
     /// The socket is none of TCP.
@@ -97,48 +97,49 @@ impl Tuned {
         Ok(Self { socket, chosen, known, bundle: None, stand_in: Mutex::default(), privileges: privileges.clone() })
     }
 
-    /// The bundle that its congestion control takes it for a member of; `None` if that takes it for
-    /// a flow of its own.
+    /// Bundle of connections that the congestion control counts this one to; `None` if it treats
+    /// it as a flow of its own.
     #[must_use]
     pub fn bundle(&self) -> Option<BundleNumber> {
         self.bundle
     }
 
-    /// The socket, for other options of it.
+    /// Socket of the connection, for other options.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Why the congestion control is not what was asked for, and what it is instead: a sentence for
-    /// the user.
+    /// Notice for the user if the congestion control is not what was requested: the reason, and
+    /// what it is instead; `None` otherwise.
     #[must_use]
     pub fn instead(&self) -> Option<&str> {
         self.chosen.instead.as_deref()
     }
 
-    /// What was known of the path when the best congestion control was chosen.
+    /// What was known of the path (rate and round-trip time) when the best congestion control was
+    /// chosen; `None` if nothing was.
     #[must_use]
     pub fn known_path(&self) -> Option<Resumption> {
         self.known
     }
 
-    /// Kernel name of the congestion control: of the one that [`look`](Self::look) may have
-    /// replaced for a while.
+    /// Kernel name of the connection's own congestion control, also while [`look`](Self::look) has
+    /// replaced it.
     #[must_use]
     pub fn congestion(&self) -> String {
         let own = self.stand_in().own().map(str::to_owned);
         own.or_else(|| icdc_tcp::congestion(&*self.socket).ok()).unwrap_or_default()
     }
 
-    /// Whether the connection gains by a window that has grown before data flows: its path is known
-    /// and long, and its congestion control does not begin from what is known.
+    /// Whether the connection gains by a congestion window that has grown before data flows: its
+    /// path is known and long, and its congestion control does not begin from what is known.
     #[must_use]
     pub fn gains_by_run_up(&self) -> bool {
         gains_by_run_up(self.known, &self.congestion())
     }
 
-    /// Data may flow from now on: where the window has grown before
+    /// Notes that data may flow from now on: where the window has grown before
     /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
     pub fn begin_data(&self) {
         if self.gains_by_run_up() {
@@ -146,7 +147,8 @@ impl Tuned {
         }
     }
 
-    /// Looks which algorithm shall have the connection; `state` is that of the ceiling on its rate.
+    /// Replaces the algorithm of the connection for a while, or restores it, as its state
+    /// requires; `state` is that of the ceiling on its rate.
     pub fn look(&self, now: Time, info: &TcpInfo, state: State) {
         self.stand_in().look(&self.socket, now, info, state);
     }
@@ -156,7 +158,8 @@ impl Tuned {
         known_paths::remember(&self.socket, found, &self.privileges);
     }
 
-    /// Directory that [`remember_path`](Self::remember_path) writes to; `None` if that writes nothing.
+    /// Directory that [`remember_path`](Self::remember_path) writes to; `None` if it writes
+    /// nothing.
     #[must_use]
     pub fn remembers_in(&self) -> Option<PathBuf> {
         known_paths::directory(&self.socket, &self.privileges)

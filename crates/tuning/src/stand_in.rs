@@ -32,42 +32,43 @@ use icdc_tcp::TcpInfo;
 use icdc_tcp::congestion::finds_the_rate;
 use icdc_units::{ByteCount, Rate, Time};
 
-/// What a path holds that is worth a run-up.
+/// Minimum bandwidth-delay product of a path for which a run-up of the window is worth while.
 const LONG: ByteCount = ByteCount::from_kib(256);
-/// From here on an algorithm that paces doubles as well as any, and leaves no gaps.
+/// Window from which on an algorithm that paces grows as well as any, and leaves no gaps.
 const LARGE: ByteCount = ByteCount::from_kib(400);
-/// Round trips without a loss before a plain one holds.
+/// Number of round trips without a loss before a plain algorithm takes over at a ceiling.
 const QUIET: u64 = 16;
-/// Every kernel has it, and every user may choose it.
+/// Name of the plain algorithm, which every kernel has and every user may choose.
 const PLAIN: &str = "reno";
-/// Those that close their windows for reasons of their own.
+/// Beginning of the names of the pacing algorithms, which close their windows for reasons of their
+/// own.
 const PACING: &str = "bbr";
 
-/// Whether a window that has grown by the time at which data may flow is worth something: `known`
-/// holds several times what a connection may begin with, and its congestion control does not begin
-/// from what is known.
+/// Whether it is of use to let the window grow before data may flow: the path as `known` holds
+/// several times what a connection may begin with, and the congestion control does not begin from
+/// what is known.
 pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bool {
     known.is_some_and(|path| path.rate * path.round_trip > LONG) && !finds_the_rate(congestion)
 }
 
-/// Whether the algorithm would send less than it may.
+/// Whether the algorithm would send less than the ceiling on its rate allows.
 fn is_below_its_ceiling(info: &TcpInfo) -> bool {
     info.pacing_rate < info.max_pacing_rate.scaled(49, 50)
 }
 
-/// Which of the two has the connection.
+/// Switch between a connection's own congestion control and a plain one that stands in for it.
 #[derive(Debug, Default)]
 pub(crate) struct StandIn {
-    /// What it stands in for, while it does.
+    /// Name of the connection's own algorithm while the plain one replaces it; `None` otherwise.
     own: Option<String>,
-    /// Packets retransmitted, and since when it is as many.
+    /// Number of packets retransmitted, and the time since when it has not changed.
     quiet: Option<(u64, Time)>,
-    /// The highest ceiling that was tried since the last one that was kept.
+    /// Highest ceiling that was tried since the last one that was kept.
     tried: Option<Rate>,
 }
 
 impl StandIn {
-    /// Looks whether it is time to change; `state` is that of the ceiling.
+    /// Changes the algorithm if it is time to; `state` is that of the ceiling on the rate.
     pub(crate) fn look(&mut self, stream: &TcpStream, now: Time, info: &TcpInfo, state: State) {
         let again = info.segments_retransmitted;
         let (before, since) = *self.quiet.get_or_insert((again, now));
@@ -97,8 +98,8 @@ impl StandIn {
         }
     }
 
-    /// Puts the plain one in place: at once where data may flow on a path that is known and the
-    /// window has grown already.
+    /// Puts the plain algorithm in place at once: for data that may flow on a path that is known
+    /// and whose window has grown already.
     pub(crate) fn take_over(&mut self, stream: &TcpStream) {
         let Ok(own) = icdc_tcp::congestion(stream) else { return };
         if !own.starts_with(PACING) || !icdc_tcp::allowed_congestion().contains(&own) {
@@ -118,7 +119,8 @@ impl StandIn {
         }
     }
 
-    /// The system's algorithm, where that is not what the kernel names.
+    /// Name of the connection's own algorithm while the kernel names the stand-in; `None`
+    /// otherwise.
     pub(crate) fn own(&self) -> Option<&str> {
         self.own.as_deref()
     }

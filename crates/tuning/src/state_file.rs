@@ -14,25 +14,26 @@ use rustix::io::Errno;
 
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
-/// A change takes milliseconds; who waits for longer does without.
+/// Maximum number of attempts to lock the file: a change takes milliseconds, and a process that
+/// waits for longer does without.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// A file that no other process changes until this is dropped.
+/// A locked state file, which no other process changes until this is dropped.
 pub struct StateFile {
     directory: OwnedFd,
     name: OsString,
-    /// What the changed file is called until it takes its place.
+    /// Name of the changed file until it replaces the old one.
     aside: OsString,
     _lock: OwnedFd,
 }
 
 impl StateFile {
-    /// The file may be missing; its directory is made if it is.
+    /// Locks a file for changing. The file may be missing; its directory is made if it is.
     ///
     /// # Errors
-    /// What the file system says; that the directory is another user's, or one that others may
-    /// write to; that another process has been changing the file for longer than that takes.
+    /// The file system fails; the directory is another user's, or one that others may
+    /// write to; another process has been changing the file for longer than that takes.
     pub fn lock(path: &Path) -> io::Result<Self> {
         let name_of = |path: &Path| path.file_name().map(OsString::from).ok_or(io::ErrorKind::InvalidInput);
         let (name, aside) = (name_of(path)?, name_of(&path.with_extension("new"))?);
@@ -41,10 +42,10 @@ impl StateFile {
         Ok(Self { directory, name, aside, _lock: lock })
     }
 
-    /// What it holds, at most so many bytes of it; `None` if it is not there.
+    /// Reads the file, at most `most` bytes of it; `None` if it does not exist.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system fails.
     pub fn read(&self, most: u64) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
@@ -57,10 +58,10 @@ impl StateFile {
         Ok(Some(bytes))
     }
 
-    /// Puts `bytes` in its place, at once and durably.
+    /// Replaces the contents of the file by `bytes`, atomically and durably.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system fails.
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         // What a process left that was killed.
         match fs::unlinkat(&self.directory, &self.aside, AtFlags::empty()) {
@@ -75,8 +76,8 @@ impl StateFile {
     }
 }
 
-/// A directory, made if it is missing, if it belongs to this user or root and others may not write
-/// to it.
+/// Opens a directory, made if it is missing, if it belongs to this user or root and others may not
+/// write to it; an error otherwise.
 pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let directory = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -92,8 +93,8 @@ pub(crate) fn own_directory(path: &Path) -> io::Result<OwnedFd> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
-/// A file of this name is locked that only its owner can open, not the directory: whoever may open
-/// a directory can lock it for ever.
+/// Locks the state file `name` by a separate file that only its owner can open, not by the
+/// directory: whoever may open a directory can lock it for ever.
 fn lock(directory: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let lock = fs::openat(directory, name, flags, OWNER_ONLY)?;

@@ -48,7 +48,7 @@ impl Div<Rate> for ByteCount {
 }
 
 impl ByteCount {
-    /// This amount in the unit of `Rate × Span`; at most 2^97.
+    /// This amount in the unit of `Rate × Span`, bit/s × ns; at most 2^97.
     fn bit_nanos(self) -> u128 {
         u128::from(self.0) * BIT_NANOS_PER_BYTE
     }
@@ -128,7 +128,7 @@ macro_rules! within_one_quantity {
         impl Div<u64> for $quantity {
             type Output = Self;
 
-            /// Rounded down.
+            /// The quantity divided by an integer, rounded down.
             fn div(self, divisor: u64) -> Self {
                 Self(quotient(u128::from(self.0), u128::from(divisor)))
             }
@@ -152,7 +152,7 @@ macro_rules! within_one_quantity {
                 if other.0 == 0 { 0.0 } else { self.0 as f64 / other.0 as f64 }
             }
 
-            /// Whether this is nothing.
+            /// Whether the quantity is zero.
             pub const fn is_zero(self) -> bool {
                 self.0 == 0
             }

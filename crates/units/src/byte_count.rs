@@ -1,4 +1,4 @@
-//! Amounts of data.
+//! Amounts of data in bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 pub struct ByteCount(pub(crate) u64);
 
 impl ByteCount {
-    /// No bytes.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
     /// The greatest amount that can be expressed.
     pub const MAX: Self = Self(u64::MAX);
@@ -36,7 +36,7 @@ impl ByteCount {
         Self(mebibytes.saturating_mul(1 << 20))
     }
 
-    /// Bytes.
+    /// The amount as a number of bytes.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -91,13 +91,13 @@ impl FromStr for ByteCount {
     }
 }
 
-/// How [`ByteCount::counted`] prints.
+/// An amount that was counted, for printing as [`ByteCount::counted`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted(ByteCount);
 
 impl ByteCount {
-    /// For what was counted, not set: printed with an SI unit and four significant digits
-    /// (`268.4MB`), as rates are, so that one can be compared with the other.
+    /// This amount as one that was counted, not set: printed with an SI unit and four significant
+    /// digits (`268.4MB`), as rates are, so that one can be compared with the other.
     #[must_use]
     pub const fn counted(self) -> Counted {
         Counted(self)

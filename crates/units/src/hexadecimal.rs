@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Bytes as hexadecimal text.
 
 /// Bytes as lower-case hexadecimal digits, two for each.
 #[must_use]

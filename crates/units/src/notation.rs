@@ -38,7 +38,7 @@ pub enum ParseQuantityError {
     UnknownUnit {
         /// The text.
         text: String,
-        /// The part of it that was taken for a unit.
+        /// The part of the text that was taken for a unit.
         unit: String,
         /// What was expected.
         quantity: &'static str,
@@ -103,7 +103,7 @@ impl Notation {
     }
 }
 
-/// The value of decimal digits (none: zero), unless it exceeds 128 bits.
+/// The number that decimal digits stand for (no digits: zero); `None` if it exceeds 128 bits.
 fn digits(text: &str) -> Option<u128> {
     text.bytes().try_fold(0_u128, |value, digit| value.checked_mul(10)?.checked_add(u128::from(digit - b'0')))
 }
@@ -142,8 +142,8 @@ impl Scale {
         format!("{}{}", value / scale.units, scale.name)
     }
 
-    /// `value` in the largest of `scales` (ascending) that it reaches, with four significant
-    /// digits.
+    /// Text of `value` in the largest of `scales` (ascending) that it reaches, with four
+    /// significant digits.
     pub(crate) fn rounded(value: u64, scales: &[Self]) -> String {
         let fitting = scales.iter().rposition(|scale| scale.units <= value).unwrap_or(0);
         match scales.get(fitting + 1) {

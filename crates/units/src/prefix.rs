@@ -12,9 +12,9 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
-    /// The first of them.
+    /// First address of the prefix.
     address: IpAddr,
-    /// Number of bits.
+    /// Number of bits that all addresses have in common.
     length: u8,
 }
 
@@ -39,34 +39,34 @@ impl Prefix {
         Self { address, length }
     }
 
-    /// As by [`FromStr`], and an address alone stands for just itself.
+    /// Parses a prefix as [`FromStr`] does, or an address alone, which stands for just itself.
     ///
     /// # Errors
-    /// The text is neither.
+    /// The text is neither a prefix nor an address.
     pub fn of_text(text: &str) -> Result<Self, ParsePrefixError> {
         text.parse::<IpAddr>().map(Self::from).or_else(|_| text.parse())
     }
 
-    /// The first of its addresses.
+    /// First address of the prefix.
     #[must_use]
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many bits its addresses have in common.
+    /// Number of bits that all addresses of the prefix have in common.
     #[must_use]
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether `address` is one of them.
+    /// Whether `address` is in the prefix; one of IPv4 mapped to IPv6 counts as IPv4.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         width(self.address) == width(address) && bits(address) & mask(self.length) == bits(self.address)
     }
 
-    /// Whether there are addresses in both, which are then all those of the smaller one.
+    /// Whether two prefixes have an address in common; then one contains all of the other.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let common = mask(self.length.min(other.length));
@@ -75,7 +75,7 @@ impl Prefix {
 }
 
 impl From<IpAddr> for Prefix {
-    /// Just this address.
+    /// The prefix of just this address.
     fn from(address: IpAddr) -> Self {
         Self::around(address, u8::MAX)
     }

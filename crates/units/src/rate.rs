@@ -1,4 +1,4 @@
-//! Data rates.
+//! Data rates in bits per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 pub struct Rate(pub(crate) u64);
 
 impl Rate {
-    /// Nothing at all.
+    /// A rate of zero.
     pub const ZERO: Self = Self(0);
     /// The greatest rate that can be expressed; as a limit it means none.
     pub const MAX: Self = Self(u64::MAX);
@@ -33,12 +33,12 @@ impl Rate {
         Self(bytes.saturating_mul(8))
     }
 
-    /// Bits per second.
+    /// The rate in bits per second.
     pub const fn as_bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// Bytes per second, rounded down.
+    /// The rate in bytes per second, rounded down.
     pub const fn as_bytes_per_second(self) -> u64 {
         self.0 / 8
     }

@@ -35,8 +35,8 @@ impl Ratio {
         Self { numerator, denominator }
     }
 
-    /// This ratio times `numerator / denominator`, exact as long as the products fit 64 bits, so
-    /// that a quantity that is multiplied by both is rounded once.
+    /// The product of this ratio and `numerator / denominator`, exact as long as the products fit
+    /// 64 bits, so that a quantity that is multiplied by both is rounded once.
     ///
     /// # Panics
     /// The denominator is zero.
@@ -53,7 +53,7 @@ impl Ratio {
 impl Mul<Ratio> for u64 {
     type Output = Self;
 
-    /// Rounded down, saturating.
+    /// The integer times the ratio, rounded down, saturating.
     fn mul(self, ratio: Ratio) -> Self {
         ratio.of(self)
     }
@@ -64,7 +64,7 @@ macro_rules! times_ratio {
         impl Mul<Ratio> for $quantity {
             type Output = Self;
 
-            /// Rounded down, saturating.
+            /// The quantity times the ratio, rounded down, saturating.
             fn mul(self, ratio: Ratio) -> Self {
                 Self(ratio.of(self.0))
             }

@@ -17,7 +17,7 @@ use crate::notation::{Notation, ParseQuantityError, Scale};
 pub struct Span(pub(crate) u64);
 
 impl Span {
-    /// No time at all.
+    /// A length of zero.
     pub const ZERO: Self = Self(0);
     /// The greatest length that can be expressed; as a deadline it means none.
     pub const MAX: Self = Self(u64::MAX);
@@ -42,22 +42,22 @@ impl Span {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Nanoseconds.
+    /// The length in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Microseconds, rounded down.
+    /// The length in microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Milliseconds, rounded down.
+    /// The length in milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Seconds, rounded down.
+    /// The length in seconds, rounded down.
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
@@ -69,7 +69,7 @@ impl Span {
 }
 
 impl From<Duration> for Span {
-    /// Saturates at [`Span::MAX`].
+    /// The duration as a span; one that is too long becomes [`Span::MAX`].
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -132,7 +132,7 @@ impl Time {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// The time in nanoseconds since the origin of its clock.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

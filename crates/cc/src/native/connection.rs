@@ -10,15 +10,15 @@ use crate::{Algorithm, ParameterError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CongestionState {
-    /// Nothing is wrong.
+    /// No loss or congestion is being handled.
     Open,
     /// Duplicate acknowledgements or SACKs, nothing known lost.
     Disorder,
     /// The window is being reduced without loss (ECN, local drop).
     Reducing,
-    /// Fast recovery.
+    /// Lost segments are retransmitted: fast recovery.
     Recovery,
-    /// After a retransmission timeout.
+    /// Recovery after a retransmission timeout.
     Loss,
 }
 
@@ -32,7 +32,7 @@ pub enum WindowEvent {
     Restart,
     /// Recovery has ended.
     RecoveryComplete,
-    /// A retransmission timeout.
+    /// A retransmission timeout has occurred.
     Timeout,
     /// A packet arrived without a mark of congestion, after some with one.
     EcnUnmarked,
@@ -109,7 +109,7 @@ impl Connection {
         })
     }
 
-    /// The connection is established.
+    /// Calls the algorithm's operation `init`: the connection is established.
     pub fn init(&mut self) {
         self.enter();
         self.begun = true;
@@ -120,7 +120,8 @@ impl Connection {
         }
     }
 
-    /// The connection is closed. A second time it does nothing.
+    /// Calls the algorithm's operation `release`: the connection is closed. A second time it does
+    /// nothing.
     pub fn release(&mut self) {
         if let Some(release) = self.operations.release.filter(|_| std::mem::take(&mut self.begun)) {
             self.enter();
@@ -129,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Packets were acknowledged outside recovery.
+    /// Calls the algorithm's operation `cong_avoid`: packets were acknowledged outside recovery.
     pub fn cong_avoid(&mut self, ack: u32, acked: u32) {
         self.enter();
         if let Some(cong_avoid) = self.operations.cong_avoid {
@@ -146,7 +147,8 @@ impl Connection {
         unsafe { ssthresh(&raw mut self.socket) }
     }
 
-    /// Recovery changes its state; `socket.ca_state` is set afterwards, as in the kernel.
+    /// Calls the algorithm's operation `set_state`: recovery changes its state. `socket.ca_state`
+    /// is set afterwards, as in the kernel.
     pub fn set_state(&mut self, state: CongestionState) {
         self.enter();
         if let Some(set_state) = self.operations.set_state {
@@ -156,7 +158,7 @@ impl Connection {
         self.socket.ca_state = state as u32;
     }
 
-    /// Something else happened.
+    /// Calls the algorithm's operation `cwnd_event`, for an event that has no operation of its own.
     pub fn event(&mut self, event: WindowEvent) {
         self.enter();
         if let Some(cwnd_event) = self.operations.cwnd_event {
@@ -165,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// Times of an acknowledgement.
+    /// Calls the algorithm's operation `pkts_acked` with the times of an acknowledgement.
     pub fn pkts_acked(&mut self, sample: &AckSample) {
         self.enter();
         if let Some(pkts_acked) = self.operations.pkts_acked {

@@ -23,7 +23,7 @@ pub enum Difference {
         /// Number of the record, from 0.
         record: u64,
     },
-    /// An operation did something else.
+    /// The native operation gave another result than the kernel's.
     #[error(
         "record {record}, {operation}: the kernel has {kernel:?}, result {kernel_result}; natively {native:?}, result {native_result}"
     )]
@@ -32,11 +32,11 @@ pub enum Difference {
         record: u64,
         /// Name of the operation.
         operation: &'static str,
-        /// State after it in the kernel.
+        /// State after the operation in the kernel.
         kernel: Box<TraceState>,
         /// Result of the operation in the kernel.
         kernel_result: u32,
-        /// State after it here.
+        /// State after the operation in the native build.
         native: Box<TraceState>,
         /// Result of the native operation.
         native_result: u32,
@@ -46,9 +46,9 @@ pub enum Difference {
     Unknown {
         /// Number of the record, from 0.
         record: u64,
-        /// Its number.
+        /// Number of the operation.
         operation: u32,
-        /// Its second argument.
+        /// The operation's second argument.
         argument: u32,
     },
 }

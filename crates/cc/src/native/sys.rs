@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int, c_long, c_ulong};
 
 use super::Socket;
 
-/// Times of one acknowledgement.
+/// Sample of one acknowledgement, the kernel's `struct ack_sample`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckSample {
-    /// Packets acknowledged cumulatively.
+    /// Number of packets that were acknowledged cumulatively.
     pub pkts_acked: u32,
     /// Round-trip time in microseconds; negative without a valid one (Karn's rule).
     pub rtt_us: i32,
@@ -20,7 +20,7 @@ pub struct AckSample {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
-    /// Start of the interval, microseconds.
+    /// Start of the interval in microseconds.
     pub prior_mstamp: u64,
     /// `delivered` of the socket at that time.
     pub prior_delivered: u32,
@@ -30,17 +30,17 @@ pub struct RateSample {
     pub interval_us: c_long,
     /// Round-trip time, microseconds; negative if unknown.
     pub rtt_us: c_long,
-    /// Packets newly marked lost.
+    /// Number of packets newly marked lost.
     pub losses: c_int,
     /// Packets newly acknowledged or selectively acknowledged.
     pub acked_sacked: u32,
     /// Packets in flight before this acknowledgement.
     pub prior_in_flight: u32,
-    /// The sample began while the application had nothing to send.
+    /// Whether the sample began while the application had nothing to send.
     pub is_app_limited: bool,
-    /// The sample is of a packet that was retransmitted.
+    /// Whether the sample is of a packet that was retransmitted.
     pub is_retrans: bool,
-    /// The acknowledgement was likely delayed.
+    /// Whether the acknowledgement was likely delayed.
     pub is_ack_delayed: bool,
 }
 

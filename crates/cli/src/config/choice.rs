@@ -19,7 +19,7 @@ pub(super) struct Choice {
     pub(super) setting: &'static Setting,
     /// The strongest value outside of the command line, if there is one.
     pub(super) given: Option<Given>,
-    /// Why it does not count.
+    /// Reason for which the value given in `given` is not used; `None` if it is used.
     pub(super) unused: Option<String>,
 }
 
@@ -176,7 +176,8 @@ fn login_is_in_environment() -> bool {
     std::env::var_os("ICDC_PROXY_LOGIN").is_some_and(|value| !value.is_empty())
 }
 
-/// Of two values that contradict each other, the stronger one counts.
+/// Drops the weaker of two given values whose options contradict each other; equal ranks are an
+/// error.
 fn contradictions(choice: &mut Choice, before: &mut [Choice], command: &Command) -> anyhow::Result<()> {
     for other in before {
         let (Some(given), Some(of_other)) = (choice.counting(), other.counting()) else { continue };

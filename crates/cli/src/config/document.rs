@@ -23,7 +23,7 @@ use super::option::Options;
 use super::pattern::Pattern;
 use super::settings::{self, Form, Setting};
 
-/// Most faults that are told.
+/// Greatest number of faults that are reported of one file.
 const MOST_FAULTS: usize = 20;
 /// Greatest edit distance of a name that is proposed in place of an unknown one.
 const LIKENESS: f64 = 0.7;
@@ -36,7 +36,7 @@ const SERVE: &str = "serve";
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) path: PathBuf,
-    /// In the file's order.
+    /// Sections in the file's order.
     pub(super) sections: Vec<Section>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Document {
 pub(super) struct Section {
     pub(super) scope: Scope,
     pub(super) entries: Vec<Entry>,
-    /// Its first line.
+    /// Byte offset in the file at which the section starts.
     start: usize,
 }
 
@@ -64,14 +64,14 @@ pub(super) enum Scope {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) setting: &'static Setting,
-    /// As it would be written on the command line.
+    /// The value's text as it would be written on the command line.
     pub(super) value: String,
-    /// From 1.
+    /// Line of the file, from 1.
     pub(super) line: usize,
 }
 
 impl Scope {
-    /// As it stands in a file; empty for what stands at its top.
+    /// The section's heading as written in a file; empty for settings at the file's top.
     pub(super) fn heading(&self) -> String {
         match self {
             Self::Default => String::new(),

@@ -9,13 +9,13 @@ use icdc_disk::tree::printable;
 /// Most characters of a line that are shown before and after the place.
 const SHOWN: usize = 60;
 
-/// A fault in a file.
+/// A fault in a configuration file, with its place.
 #[derive(Debug)]
 pub(super) struct Fault {
     path: PathBuf,
-    /// From 1.
+    /// Line of the fault, from 1.
     line: usize,
-    /// In characters, from 1.
+    /// Column of the fault in characters, from 1.
     column: usize,
     what: String,
     /// The part of the line that is shown, and the characters in it that are marked.
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// Its place: faults of one file are shown in this order.
+    /// Line of the fault, from 1, by which the faults of one file are sorted.
     pub(super) fn line(&self) -> usize {
         self.line
     }

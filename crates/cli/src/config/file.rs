@@ -20,7 +20,7 @@ const SYSTEM_FILE: &str = "/etc/icdc/config.toml";
 /// The longest file that is read.
 const LONGEST: u64 = 1 << 20;
 
-/// Whether neither files nor variables count.
+/// Whether configuration files and variables are switched off by the user's variable.
 fn are_off(user: Option<&OsStr>) -> bool {
     user.is_some_and(|value| value == NOTHING)
 }

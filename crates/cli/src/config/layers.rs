@@ -20,7 +20,7 @@ use super::settings::{Form, Setting};
 /// A value that is set, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    /// As it would be written on the command line.
+    /// The value's text as it would be written on the command line.
     pub(super) value: OsString,
     pub(super) source: Source,
     /// The lower, the stronger; equal for all that one section sets.
@@ -30,16 +30,16 @@ pub(super) struct Given {
 /// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// In the environment.
+    /// The environment variable of this name.
     Variable(&'static str),
-    /// In a file; the heading is empty for what stands at the top.
+    /// A line of a file; `heading` is its section's, empty for what stands at the file's top.
     File { path: PathBuf, line: usize, heading: String },
 }
 
 /// Everything that is set outside of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    /// Variables count as well.
+    /// Whether environment variables are used besides the files.
     pub(super) has_variables: bool,
     /// The user's file, then the system's, as far as they are there.
     documents: Vec<Document>,

@@ -67,7 +67,7 @@ impl Applied {
 pub(crate) enum ApplyError {
     /// A file or a variable cannot be used.
     Settings(anyhow::Error),
-    /// The command line itself.
+    /// The command line itself is wrong, as clap reports it.
     CommandLine(clap::Error),
 }
 
@@ -117,7 +117,8 @@ fn path_of(matches: &ArgMatches) -> (Vec<String>, &ArgMatches) {
     (path, innermost)
 }
 
-/// `root`, in which these options of a command have other defaults.
+/// The command definition `root`, with other default values for options of the subcommand at
+/// `path`.
 fn with_defaults(root: Command, path: &[String], defaults: Vec<(String, OsString)>) -> Command {
     match path {
         [] => defaults

@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 
 use super::settings::Setting;
 
-/// A command by its words, such as `plan join`.
+/// The command that these words name, such as `plan join`; `None` if there is none.
 pub(super) fn command<'a>(root: &'a Command, words: &str) -> Option<&'a Command> {
     words.split(' ').try_fold(root, |command, word| command.find_subcommand(word))
 }
@@ -19,7 +19,7 @@ pub(super) fn argument<'a>(command: &'a Command, setting: &Setting) -> Option<&'
     command.get_arguments().find(|argument| argument.get_id() == id.as_str())
 }
 
-/// The option in the first command that has it.
+/// The setting's option as the first command that has it defines it.
 pub(super) fn first<'a>(root: &'a Command, setting: &Setting) -> Option<&'a Arg> {
     setting.commands.iter().find_map(|words| argument(command(root, words)?, setting))
 }
@@ -68,10 +68,10 @@ impl Options<'_> {
     }
 }
 
-/// Whether the option takes this value.
+/// Checks that an option accepts this text as its value, with the option's own parser.
 ///
 /// # Errors
-/// Says what it takes.
+/// The message that says what the option takes.
 pub(super) fn check(argument: &Arg, text: &OsStr) -> Result<(), String> {
     let value = Arg::new("value").value_parser(argument.get_value_parser().clone()).required(true);
     let probe = Command::new("icdc").no_binary_name(true).disable_help_flag(true).arg(value);

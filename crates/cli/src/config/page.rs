@@ -30,7 +30,7 @@ pub(super) fn example(root: &Command) -> String {
     text
 }
 
-/// A setting with what its option's help says.
+/// The page's lines about a setting, with the help of its option.
 fn lines(setting: &Setting, root: &Command) -> String {
     let help = option::first(root, setting).and_then(|argument| argument.get_help()).map(ToString::to_string);
     let mut lines = String::from("\n");
@@ -40,7 +40,7 @@ fn lines(setting: &Setting, root: &Command) -> String {
     lines + &format!("#{} = {}\n", setting.key, setting.example)
 }
 
-/// Lines of whole words.
+/// The text wrapped at word boundaries into lines of the page's width.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -26,7 +26,7 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), matcher: glob.compile_matcher() })
     }
 
-    /// Whether it stands for this host, whose name has neither user nor brackets.
+    /// Whether the pattern matches this host name, given without user and brackets.
     pub(super) fn matches(&self, host: &str) -> bool {
         self.matcher.is_match(host)
     }

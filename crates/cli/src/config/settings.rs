@@ -9,15 +9,15 @@ use crate::applies::Concern;
 /// An option that files and a variable may set.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its name in files; the option is `--KEY`.
+    /// Key of the setting in configuration files; its option is `--KEY`.
     pub(crate) key: &'static str,
-    /// The environment variable.
+    /// Environment variable that sets it.
     pub(crate) variable: &'static str,
     /// Form of its value in files.
     pub(crate) form: Form,
-    /// Its subject; in a command without such a subject, it does not count.
+    /// What the setting is about; in a command that has no such thing, it does not count.
     pub(crate) concern: Concern,
-    /// Commands that have the option. Its values are those that the first one takes.
+    /// Commands that have the option; the setting's values are those that the first one takes.
     pub(crate) commands: &'static [&'static str],
     /// A value as it stands in a file.
     pub(crate) example: &'static str,
@@ -26,17 +26,17 @@ pub(crate) struct Setting {
 /// Form of a value in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// `"text"`.
+    /// A string, as `"text"`.
     Text,
-    /// `7`, or a text.
+    /// A number, as `7`, or a string.
     Number,
-    /// `["a", "b"]`, or `"a,b"`.
+    /// A list of strings, as `["a", "b"]` or `"a,b"`.
     List,
-    /// `"/path"` or `"~/path"`.
+    /// A path as a string, `"/path"` or `"~/path"`.
     Path,
-    /// As a path, or this word.
+    /// A path as a string, or this word.
     PathOr(&'static str),
-    /// `true` or `false`.
+    /// A Boolean, `true` or `false`.
     Flag,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn concern(key: &str) -> Concern {
     REACH.iter().find(|setting| setting.key == key).expect("it is a setting of those").concern
 }
 
-/// All of them.
+/// All settings: those of commands that reach far hosts, then those of the daemon.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
     REACH.iter().chain(SERVE)
 }
@@ -124,12 +124,12 @@ impl Setting {
         self.key.replace('-', "_")
     }
 
-    /// It is for the daemon on this host, in `[serve]`.
+    /// Whether the setting is for the daemon on this host, and stands in `[serve]`.
     pub(crate) fn is_of_daemon(&self) -> bool {
         self.concern == Concern::Daemon
     }
 
-    /// Syntax of its value.
+    /// What the setting's value has to be, in words for an error message.
     pub(crate) fn expected(&self) -> &'static str {
         match self.form {
             Form::Text => "a text",

@@ -13,14 +13,16 @@ use crate::measure::plan::target;
 /// The means by which a host is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
+    /// The host is reached by ssh.
     Ssh,
+    /// The host runs a daemon, which is reached directly.
     Daemon,
 }
 
-/// A far host.
+/// A far host of a command, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
-    /// As the user has typed it, without user and brackets.
+    /// Host name as the user typed it, without user and brackets.
     pub(super) host: String,
     pub(super) reach: Reach,
 }
@@ -32,7 +34,7 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    /// Those of a command line. What is no host in it, the command itself refuses.
+    /// The far hosts that a command line names; what is no host in it, the command itself refuses.
     pub(super) fn of(matches: &ArgMatches) -> Self {
         if let Some(target) = value::<OsString>(matches, "target").next() {
             return Self::to(target_of(&target));
@@ -46,7 +48,7 @@ impl Trip {
         Self::between(&places, destination)
     }
 
-    /// To a host alone.
+    /// The far host of one location; none if it is local or absent.
     pub(super) fn to(location: Option<Location>) -> Self {
         Self { ends: location.and_then(|location| end(&location)).into_iter().collect() }
     }
@@ -57,14 +59,14 @@ impl Trip {
         Self { ends: parse(destination.into()).into_iter().chain(source).collect() }
     }
 
-    /// As far as options depend on them.
+    /// Which kinds of remote hosts take part, for options that depend on it.
     pub(super) fn hosts(&self) -> Hosts {
         let has = |reach| self.ends.iter().any(|end| end.reach == reach);
         Hosts { by_ssh: has(Reach::Ssh), by_daemon: has(Reach::Daemon), between_two: self.ends.len() > 1 }
     }
 }
 
-/// A host as `icdc measure` takes it.
+/// The host to which `icdc measure` is asked to measure; `None` if the text names none.
 pub(super) fn target_of(text: &OsString) -> Option<Location> {
     target(text).ok()
 }

@@ -19,7 +19,7 @@ use crate::copy::metrics::LAST_SUCCESS;
 use crate::copy::surface::Surface;
 use crate::plan::MetricsOutput;
 
-/// Time limit of each push.
+/// Time limit of each push of metrics.
 const PATIENCE: Span = Span::from_secs(5);
 /// Time limit of the last push at the end of a run, whose host name may have to be resolved.
 const LAST_PATIENCE: Span = Span::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) struct Exporter {
     console: Console,
 }
 
-/// State of the thread.
+/// State of the thread that exports a copy's metrics.
 struct Job {
     output: MetricsOutput,
     surface: Arc<Surface>,
@@ -76,7 +76,8 @@ impl Exporter {
 }
 
 impl Job {
-    /// Until nobody holds the other end of `ended`, and once more then.
+    /// Pushes and writes the metrics at each interval until nobody holds the other end of `ended`,
+    /// and once more then.
     fn export(mut self, ended: &mpsc::Receiver<Infallible>) {
         let mut is_running = true;
         while is_running {

@@ -13,9 +13,10 @@ const NAMED: usize = 2;
 /// Failed items by their causes.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// By what was told of the first one, and by that without its own name.
+    /// Index into `groups` by cause: the reason of the group's first item, with and without its
+    /// name.
     causes: HashMap<String, usize>,
-    /// In the order in which they were met.
+    /// Groups in the order in which their causes were met.
     groups: Vec<Group>,
 }
 
@@ -23,12 +24,12 @@ struct Group {
     first: String,
     /// The next ones, [`NAMED`] at most.
     named: Vec<String>,
-    /// Items after the first.
+    /// Number of items after the first.
     further: u64,
 }
 
 impl Failures {
-    /// Sentence about an item for now; `None` if its cause has been told.
+    /// Takes a failed item; returns the sentence to print now, `None` if its cause has been told.
     pub(crate) fn add(&mut self, path: &str, reason: &str) -> Option<String> {
         // A directory's own reason is that of what is in it.
         let causes = [reason.to_owned(), cause(path, reason)];
@@ -69,7 +70,7 @@ impl Group {
     }
 }
 
-/// An item and why it failed.
+/// The sentence about a failed item and why it failed.
 pub(crate) fn told(path: &str, reason: &str) -> String {
     // Most reasons name the place where it failed, which may be another one, behind its host if
     // that is another.

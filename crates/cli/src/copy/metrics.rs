@@ -9,7 +9,7 @@ use crate::copy::tally::Tally;
 /// written.
 pub(crate) const LAST_SUCCESS: &str = "icdc_copy_last_success_timestamp_seconds";
 
-/// Figures of a run, while it continues and at its end.
+/// The metrics of a run, while it continues and at its end.
 pub(crate) fn reading(tally: &Tally) -> Reading {
     let mut reading = Reading::new();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -19,7 +19,7 @@ pub(crate) fn reading(tally: &Tally) -> Reading {
     reading
 }
 
-/// Counters.
+/// Adds a copy's counters (files by outcome, bytes) to the metrics.
 fn counted(reading: &mut Reading, tally: &Tally) {
     let seen = tally.summary();
     let told = tally.ended.as_ref().map_or(&seen, |ended| &ended.summary);

@@ -35,7 +35,7 @@ use crate::plan::{CopyPlan, ResultFile};
 use crate::reporting::{CopyHooks, EndedCopy};
 use crate::{exit, logs, signals};
 
-/// Text at the first interrupt.
+/// Text printed at the first interrupt.
 pub(crate) const STOPPING: &str =
     "stopping; what has arrived is kept, the same command goes on from there (again: stop at once)";
 

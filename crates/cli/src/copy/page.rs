@@ -15,10 +15,10 @@ const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
 /// The pacing rate is shown up to so many times the greatest rate of the payload.
 const PACING_SHOWN: f64 = 1.25;
 
-/// Outcome of a run.
+/// How a copy ended, for the report's page.
 pub(crate) struct Ending {
     pub(crate) summary: Summary,
-    /// Why it could not be completed, or was skipped.
+    /// Why the run could not be completed, or was skipped.
     pub(crate) reason: Option<String>,
 }
 

@@ -20,7 +20,7 @@ use crate::plan::Progress;
 const MEMORY: f64 = 3.0;
 /// Seconds between lines where there is no terminal.
 const LINE_INTERVAL: f64 = 1.0;
-/// Steps of the bar.
+/// Number of steps of the progress bar.
 const STEPS: u64 = 1000;
 /// Text of the terminal's last line while there is nothing to measure.
 const WORDS: &str = "{wide_msg}";
@@ -37,7 +37,7 @@ const USUAL_COLUMNS: usize = 80;
 /// Silence of the other end from which it is shown in place of the progress, in seconds.
 const SILENT: f64 = 2.0;
 
-/// Output of progress.
+/// Output of a copy's progress: bar, lines, or nothing.
 pub(crate) struct View {
     meter: Meter,
     medium: Medium,
@@ -45,8 +45,11 @@ pub(crate) struct View {
 }
 
 enum Medium {
+    /// Progress is not shown.
     Nothing,
+    /// A progress bar on the terminal.
     Bar(ProgressBar),
+    /// Lines of text; `last` is when the last one was printed, in seconds of the run.
     Lines { last: f64 },
 }
 
@@ -117,7 +120,7 @@ impl View {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar from the terminal.
     pub(crate) fn finish(&mut self) {
         if let Medium::Bar(bar) = &self.medium {
             self.console.set_bar(None);
@@ -139,13 +142,13 @@ fn is_drawn(bar: &ProgressBar) -> bool {
     is_in_front
 }
 
-/// Columns of the terminal.
+/// Width of the terminal in columns; a usual one where it is not known.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
-/// The terminal's last line.
+/// What the terminal's last line shows of the progress.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     words: String,
@@ -188,7 +191,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the templates are constants").progress_chars("=> ")
 }
 
-/// Samples, smoothed.
+/// Progress samples and the rates smoothed from them.
 #[derive(Default)]
 struct Meter {
     last: Option<Sample>,
@@ -198,7 +201,7 @@ struct Meter {
     /// Files that the scan has found.
     files: u64,
     scan_complete: bool,
-    /// Of the item that was finished last.
+    /// Name of the item that was finished last.
     name: String,
     /// Text about the process that is waited for.
     awaited: Option<String>,

@@ -8,11 +8,11 @@ use icdc_units::{Span, Time};
 
 use crate::clock::{monotonic, utc_now};
 
-/// Most intervals that are kept.
+/// Greatest number of intervals that are kept.
 const MOST: usize = 16_384;
-/// Most failures that are kept.
+/// Greatest number of failures that are kept.
 const MOST_FAILURES: usize = 10_000;
-/// Takes events, gives a [`Recording`].
+/// Collects a copy's events into a [`Recording`] for the report.
 pub(crate) struct Recorder {
     kept: Recording,
     open: Option<Interval>,
@@ -38,7 +38,7 @@ pub(crate) struct Interval {
     samples: u32,
     pub(crate) start: f64,
     pub(crate) end: f64,
-    /// Payload that flowed.
+    /// Payload that flowed, in bits.
     pub(crate) bits: f64,
     /// Segments retransmitted since the connection began.
     pub(crate) retransmitted: u64,
@@ -118,7 +118,7 @@ impl Recorder {
         }
     }
 
-    /// All that was kept.
+    /// Ends the recording and returns all that was kept.
     pub(crate) fn finish(mut self) -> Recording {
         self.kept.intervals.extend(self.open.take());
         self.kept

@@ -64,7 +64,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     lines
 }
 
-/// A place with its host, so that a forgotten colon is seen.
+/// A location as text with its host, so that a forgotten colon is seen.
 pub(crate) fn place(location: &Location) -> String {
     match location {
         Location::Local(path) => {
@@ -95,7 +95,7 @@ pub(crate) fn contents(summary: &Summary) -> String {
     if summary.links == 0 { files } else { format!("{files}, {}", counted(summary.links, "link")) }
 }
 
-/// Result of a dry run.
+/// Text of the result of a dry run, with the number of items and bytes that would be sent.
 pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
     format!("{}, {} would be sent", counted(items, "item"), size(bytes))
 }
@@ -121,7 +121,7 @@ pub(crate) fn limit(stage: &str, max_rate_bps: u64) -> String {
     }
 }
 
-/// A number and its noun.
+/// A number and its noun, in the plural unless it is 1.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -138,7 +138,7 @@ pub(crate) fn megabits(bits_per_second: u64) -> String {
     if megabits < 10.0 { format!("{megabits:.2} Mbit/s") } else { format!("{megabits:.1} Mbit/s") }
 }
 
-/// Time left, as a clock shows it.
+/// A time left as text, in the form of a clock.
 pub(crate) fn clock(seconds: f64) -> String {
     // The cast saturates.
     let whole = seconds.ceil() as u64;
@@ -151,7 +151,7 @@ pub(crate) fn clock(seconds: f64) -> String {
     }
 }
 
-/// Time that a run took.
+/// The duration of a run as text, in seconds, from 100 s on also as a clock shows it.
 pub(crate) fn seconds(seconds: f64) -> String {
     if seconds < 100.0 { format!("{seconds:.2} s") } else { format!("{} ({seconds:.0} s)", clock(seconds)) }
 }

@@ -69,7 +69,7 @@ impl Surface {
         Self { console, json, dry_run, verbose, quiet, summary, destination, location, state: Mutex::new(state) }
     }
 
-    /// Takes one event.
+    /// Shows one event of the copy and adds it to the tally.
     pub(crate) fn show(&self, event: Event) {
         // The last line is written when the run is concluded.
         if matches!(event, Event::Summary(_)) {
@@ -94,7 +94,7 @@ impl Surface {
         }
     }
 
-    /// Shows how the run ended.
+    /// Shows how the run ended, and returns its result for the hooks and the report.
     pub(crate) fn conclude(&self, ending: &Ending, code: u8) -> RunResult {
         let mut state = self.state();
         let result = state.tally.conclude(ending, code);
@@ -152,7 +152,7 @@ impl Surface {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages for people.
+    /// Prints the message about an event for people, if it needs one.
     fn tell(&self, event: &Event, failures: &mut Failures) {
         match event {
             Event::Item { path, outcome: Outcome::Failed, reason, .. } => {

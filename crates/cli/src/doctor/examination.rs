@@ -6,7 +6,7 @@ use icdc_doctor::{Aim, Finding, HostFacts, PathFacts};
 /// The trouble of an examination that the user stopped.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// Findings and changes.
+/// The doctor's findings, and the changes that it made.
 pub(super) struct Examination {
     pub(super) host: HostFacts,
     pub(super) path: Option<PathFacts>,

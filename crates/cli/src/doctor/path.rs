@@ -66,7 +66,7 @@ pub(super) fn measure(
     facts_of(target, connection.family, facts)
 }
 
-/// These facts with where the path leads.
+/// Adds to the measured facts of a path its target and the address to which it leads.
 fn facts_of(target: &Location, family: Family, facts: PathFacts) -> PathFacts {
     let address = address(target, family);
     PathFacts {
@@ -91,7 +91,7 @@ fn goes_through_ssh(routes: &[RouteFact], connection: &CopyOptions) -> bool {
     }
 }
 
-/// By which routes data gets to a host that ssh reaches.
+/// The routes by which data could get to a host that ssh reaches, each with its obstacle, if any.
 fn routes(
     target: &Location,
     connection: &CopyOptions,
@@ -123,7 +123,8 @@ fn failure(measurement: &Measurement) -> Option<(String, u8)> {
     Some((error.clone(), exit::FAILED))
 }
 
-/// What a run asks for is not the user's doing.
+/// Exit code for a failed measurement; an unusable request is a failure here, for the doctor made
+/// it.
 fn code(error: &MeasureError) -> u8 {
     match error.kind() {
         FailureKind::Unusable => exit::FAILED,

@@ -36,9 +36,11 @@ pub(super) fn run(task: &PathsTask, as_json: bool, console: &Console) -> anyhow:
     Ok(())
 }
 
-/// Result of the command.
+/// Result of the command on the known paths.
 enum PathsReport {
+    /// The known paths that are in the file.
     Known { file: PathBuf, paths: Vec<Shown> },
+    /// The known paths that were removed from the file.
     Forgotten { file: PathBuf, paths: Vec<KnownPath> },
 }
 
@@ -48,7 +50,7 @@ struct Shown {
     /// Name of the device that has the local address now.
     interface: Option<String>,
     age: u64,
-    /// Why no connection will begin with it, if so.
+    /// Why no connection will begin with the path's values, if so.
     obstacle: Option<String>,
 }
 
@@ -174,7 +176,7 @@ impl PathsReport {
     }
 }
 
-/// Columns as wide as what stands in them.
+/// Lines of a table, with columns as wide as what stands in them.
 fn table(rows: &[[String; 7]]) -> Vec<String> {
     let headings = HEADINGS.map(str::to_owned);
     let all: Vec<&[String; 7]> = [&headings].into_iter().chain(rows).collect();

@@ -1,4 +1,4 @@
-//! From the command line of `doctor` to a plan in which nothing is left to doubt.
+//! The plan of a doctor run, made from its command line, with nothing left to doubt.
 
 use std::path::PathBuf;
 
@@ -17,15 +17,20 @@ pub(super) struct DoctorPlan {
     pub(super) task: Task,
 }
 
+/// What an `icdc doctor` command has to do.
 pub(super) enum Task {
+    /// Examine the host, and a path if one is named.
     Examine(Box<ExaminationRequest>),
+    /// Undo the changes that earlier runs have made.
     Undo,
+    /// Show or forget known paths.
     Paths(PathsTask),
 }
 
 /// Operation on the known paths.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PathsTask {
+    /// Show the known paths.
     Show,
     /// Forget what leads to a place, or everything.
     Forget(Option<Place>),

@@ -6,11 +6,11 @@ use icdc_doctor::{Finding, Group, Severity};
 use super::examination::Examination;
 use crate::copy::summary::counted;
 
-/// Width of the severities.
+/// Width of the column of severities, in characters.
 const MARGIN: usize = 9;
 
-/// Everything, as it stands on the terminal. For others than root, commands get the `sudo` that
-/// they take.
+/// All lines about an examination for the terminal. For others than root, commands get the `sudo`
+/// that they take.
 pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
     let Examination { aim, path, findings, .. } = examination;
     let mut lines = vec![format!(
@@ -30,8 +30,8 @@ pub(super) fn lines(examination: &Examination, is_root: bool) -> Vec<String> {
     lines
 }
 
-/// What is the case; unless that is as it should be, why it matters and what to do, ready to be
-/// pasted.
+/// Lines about a finding: what was found and, unless that is as it should be, why it matters and
+/// the commands that mend it, ready to be pasted.
 fn told(finding: &Finding, examination: &Examination, is_root: bool) -> Vec<String> {
     let mut lines = vec![format!("  {:<MARGIN$}{}", mark(finding.severity), finding.found)];
     if finding.severity > Severity::Ok {
@@ -53,7 +53,7 @@ fn mark(severity: Severity) -> &'static str {
     }
 }
 
-/// A severity in a word.
+/// Name of a severity, in one word.
 pub(super) fn name(severity: Severity) -> &'static str {
     match severity {
         Severity::Ok => "ok",
@@ -63,7 +63,7 @@ pub(super) fn name(severity: Severity) -> &'static str {
     }
 }
 
-/// Whether this run has applied what a finding asks for.
+/// Whether this run has applied the change that a finding proposes.
 pub(super) fn is_applied(finding: &Finding, examination: &Examination) -> bool {
     let change = finding.change.as_ref();
     change.is_some_and(|change| examination.applied.iter().any(|set| set.name == change.name))
@@ -93,7 +93,7 @@ fn conclusion(examination: &Examination, is_root: bool) -> String {
     format!("{counts}; `{apply}` settles {open} of them")
 }
 
-/// Changes that were undone.
+/// Lines about the changes that were undone, and those left because somebody changed them since.
 pub(super) fn undone(undone: &Undone) -> Vec<String> {
     let restored = undone.restored.iter().map(|set| format!("{} is {} again", set.name, set.now));
     let left = undone.left.iter().map(|set| {

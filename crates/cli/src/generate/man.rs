@@ -108,7 +108,7 @@ fn typed(command: &Command) -> &str {
     command.get_bin_name().unwrap_or_default().strip_prefix("icdc").unwrap_or_default().trim_start()
 }
 
-/// Whether an option of the command reaches other hosts.
+/// Whether a command has options about keys and known hosts, so reaches other hosts.
 fn has_keys(command: &Command) -> bool {
     command.get_arguments().any(|argument| matches!(argument.get_id().as_str(), "identity" | "known_hosts"))
 }
@@ -170,7 +170,7 @@ fn see_also(command: &Command, above: Option<&Command>) -> String {
     format!(".SH SEE ALSO\n{}\n", pages.join(", "))
 }
 
-/// Text that roff takes as it is: no line of it is a request.
+/// The line escaped for roff, so that it is taken as text and not as a request.
 fn escaped(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
     if line.starts_with('.') { format!("\\&{line}") } else { line }

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     .with_context(|| format!("{}: write", directory.display()))
 }
 
-/// Prints completions for one shell.
+/// Prints the completion script for one shell.
 pub(crate) fn print(arguments: &CompletionsArguments, console: &Console) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(of(arguments.shell), &mut arguments::command(), "icdc", &mut script);

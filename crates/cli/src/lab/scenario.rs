@@ -76,7 +76,7 @@ fn measure(arguments: &RunArguments, console: &Console) -> Result<Report> {
     Ok(report)
 }
 
-/// On what it was measured.
+/// Properties of the machine on which a scenario ran, as pairs of name and value.
 fn machine() -> Vec<(String, String)> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -15,7 +15,7 @@ const SECOND: usize = 1000;
 /// The result of a run, as it is shown.
 pub(crate) struct Figures {
     pub(crate) seconds: f64,
-    /// That arrived.
+    /// Bytes of payload that arrived.
     pub(crate) bytes: u64,
     pub(crate) goodput_bps: u64,
     pub(crate) retransmitted_segments: u64,
@@ -26,10 +26,10 @@ pub(crate) struct Figures {
     pub(crate) window_bytes: u64,
     pub(crate) min_rtt_seconds: Option<f64>,
     pub(crate) median_rtt_seconds: Option<f64>,
-    /// Whether arrivals are those of packets, not of reads.
+    /// Whether `arrivals` counts packets on the wire; otherwise it counts reads from the socket.
     pub(crate) packets: bool,
     pub(crate) start_up_seconds: Option<f64>,
-    /// Shares of the time.
+    /// Part of the time for which each cause limited the sender, by its name.
     pub(crate) limited_by: BTreeMap<&'static str, f64>,
     pub(crate) arrivals: Vec<u32>,
     pub(crate) record: Record,
@@ -83,7 +83,7 @@ impl Figures {
         }
     }
 
-    /// A run without a result.
+    /// The figures of a run that failed, all zero, with its reason.
     pub(crate) fn failed(reason: String, options: &MeasureOptions, record: Record) -> Self {
         Self {
             seconds: 0.0,
@@ -107,7 +107,7 @@ impl Figures {
         }
     }
 
-    /// `packets` or `socket`.
+    /// Source of the arrivals: `packets` or `socket`.
     pub(crate) fn arrivals_source(&self) -> &'static str {
         if self.packets { "packets" } else { "socket" }
     }

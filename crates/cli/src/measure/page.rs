@@ -12,7 +12,7 @@ use crate::measure::figures::Figures;
 use crate::measure::show::milliseconds;
 use crate::version;
 
-/// The page about a run.
+/// The report's page about a measurement.
 pub(crate) fn report(figures: &Figures) -> Report {
     let (outcome, judgement) = match figures.errors.first() {
         Some(reason) => (reason.clone(), Judgement::Failed),

@@ -1,4 +1,4 @@
-//! From the command line of `measure` to a plan in which nothing is left to doubt.
+//! The plan of a measurement, made from its command line, with nothing left to doubt.
 
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
@@ -26,15 +26,15 @@ pub(crate) struct MeasurePlan {
     pub(crate) output: Output,
 }
 
-/// Subject of a measurement.
+/// What a measurement measures.
 pub(crate) enum Subject {
-    /// TCP.
+    /// Plain TCP.
     Tcp(MeasureOptions),
-    /// A copy without its disks.
+    /// The pipeline of a copy, without its disks.
     Pipeline(PipelineOptions),
 }
 
-/// How it is going to be shown.
+/// How a measurement's result is shown.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) json_series: bool,
@@ -93,8 +93,8 @@ pub(crate) fn reach(
     Ok((target, connection))
 }
 
-/// `[USER@]HOST`, also with a colon behind it, or `icdc://HOST[:PORT]`; what a copy's location has,
-/// less the path.
+/// Parses the target of a measurement: `[USER@]HOST`, also with a colon behind it, or
+/// `icdc://HOST[:PORT]`, so a copy's location without the path.
 pub(crate) fn target(text: &OsStr) -> anyhow::Result<Location> {
     let shown = text.to_string_lossy();
     let location = match text.as_bytes().starts_with(b"icdc://") {

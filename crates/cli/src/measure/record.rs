@@ -7,7 +7,7 @@ use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::measure::Sample;
 use icdc_units::{Span, Time};
 
-/// Most samples that are kept.
+/// Greatest number of samples that are kept.
 const MOST: usize = 65_536;
 
 /// The samples of some looks, evenly spread over the run.

@@ -27,7 +27,7 @@ pub(crate) fn sample(sample: &Sample) -> String {
     .to_string()
 }
 
-/// The last line of JSON.
+/// The measurement's summary, the last line of its JSON output.
 pub(crate) fn summary(figures: &Figures, with_series: bool) -> String {
     let mut summary = json!({
         "type": "summary",
@@ -54,7 +54,7 @@ pub(crate) fn summary(figures: &Figures, with_series: bool) -> String {
     summary.to_string()
 }
 
-/// The result for people.
+/// The measurement's result as lines for people.
 pub(crate) fn lines(figures: &Figures) -> Vec<String> {
     let mut first = vec![format!(
         "{} in {} at {}",
@@ -100,7 +100,7 @@ pub(crate) fn series(bins: &[u32]) -> String {
     text
 }
 
-/// A round-trip time.
+/// A round-trip time in seconds as text in milliseconds.
 pub(crate) fn milliseconds(seconds: f64) -> String {
     let milliseconds = seconds * 1e3;
     if milliseconds < 10.0 { format!("{milliseconds:.3} ms") } else { format!("{milliseconds:.1} ms") }

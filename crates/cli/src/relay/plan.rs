@@ -147,7 +147,7 @@ fn limits(arguments: &RunArguments, draft: &mut Draft) {
     draft.metrics = arguments.metrics.clone().or_else(|| draft.metrics.take());
 }
 
-/// As a file would have it, without rounding.
+/// A size as a configuration file would have it, without rounding.
 fn size(given: Option<ByteCount>) -> Option<String> {
     given.map(|size| format!("{size:#}"))
 }

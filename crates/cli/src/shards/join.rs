@@ -89,7 +89,7 @@ fn join(mut plan: Plan, arguments: JoinArguments, console: &Console) -> Result<(
     Ok((0, true))
 }
 
-/// Gives directories their attributes; the exit code.
+/// Gives directories their attributes; returns the command's exit code.
 fn finish_directories(
     plan: &Plan,
     joining: &mut Joining,

@@ -24,13 +24,13 @@ use crate::copy::summary::{counted, size};
 use crate::plan::refuse_forgotten_colon;
 use crate::{exit, signals};
 
-/// The user's request.
+/// A user's request to make a plan of shards.
 pub(crate) struct Wanted<'a> {
     /// Sources, and the destination as the last one.
     pub(crate) places: &'a [OsString],
-    /// Number of shards.
+    /// Number of shards to make.
     pub(crate) shards: u32,
-    /// Directory for the plan.
+    /// Directory in which the plan is written.
     pub(crate) out: &'a Path,
     pub(crate) content: PlannedContent,
 }
@@ -114,7 +114,7 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
 }
 
-/// The plan in figures.
+/// The request for the plan, with sources and destination as absolute places.
 fn order(wanted: Wanted<'_>) -> anyhow::Result<PlanRequest> {
     let Wanted { places, shards, content: PlannedContent { rate, exclude, preserve }, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;

@@ -12,7 +12,7 @@
 
 use anyhow::{Context, bail, ensure};
 
-/// Single shards by number.
+/// Environment variables in which a scheduler gives a job the number of its single shard.
 const NUMBERED: [&str; 2] = ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"];
 /// Ranks, and how many there are.
 const RANKED: [(&str, &str); 3] = [

@@ -49,8 +49,8 @@ use crate::transfer_id::new_transfer;
 const INTERRUPT_TIMEOUT: Span = Span::from_secs(10);
 /// Time limit for the lookup of the driving end's name.
 const NAME_TIMEOUT: Span = Span::from_secs(5);
-/// Connections that the driving end may request within [`CONNECT_BACK_WINDOW`]: those of a copy,
-/// and of several retries.
+/// Maximum number of connections that the driving end may request within [`CONNECT_BACK_WINDOW`]:
+/// those of a copy, and of several retries.
 const MAX_CONNECT_BACKS: usize = 4 * MAX_STREAMS as usize;
 const CONNECT_BACK_WINDOW: Span = Span::from_secs(60);
 
@@ -110,13 +110,14 @@ pub(crate) fn copy_between(
     follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
 }
 
-/// The two far ends, for messages.
+/// Names of the two far ends, for messages.
 struct Names {
     from: String,
     to: String,
 }
 
-/// Passes on the events that the driving end relays, until the result.
+/// Passes on the events that the driving end relays; returns the result of the transfer at its
+/// end.
 fn follow(
     inlet: &mut dyn Inlet,
     connector: &mut BackConnector<'_>,
@@ -162,10 +163,10 @@ fn attributed(mut event: Event, from: &str, to: &str) -> Event {
     event
 }
 
-/// The far end that drives.
+/// Link to the far end that drives the transfer (the sending end).
 struct SourceEnd {
     name: String,
-    /// Its host name for connections beside ssh.
+    /// Host name of the driving end for connections beside ssh.
     host: String,
     key: PublicKey,
     inlet: Box<dyn Inlet>,
@@ -244,7 +245,7 @@ fn shut_down_on(stop: &StopSignal, control: &LinkControl) -> StopListening {
     stop.while_waiting(move || control.shutdown())
 }
 
-/// The error, or [`CopyError::Interrupted`] if the user asked to stop.
+/// Converts an error: to itself, or to [`CopyError::Interrupted`] if the user asked to stop.
 fn unless_stopped(error: CopyError, stop: &StopSignal) -> CopyError {
     if stop.is_requested() { CopyError::Interrupted } else { error }
 }
@@ -259,12 +260,12 @@ fn drive_key(inlet: &mut dyn Inlet, name: &str) -> Result<PublicKey, CopyError> 
     }
 }
 
-/// The far end that listens.
+/// Link to the far end that listens (the receiving end).
 struct TargetEnd {
     host: String,
     port: u16,
     key: PublicKey,
-    /// A far end that ssh started.
+    /// The far end, if ssh started it; `None` for a daemon.
     started: Option<StartedTarget>,
 }
 
@@ -272,7 +273,7 @@ struct TargetEnd {
 struct StartedTarget {
     writer: MessageWriter,
     inlet: Option<Box<dyn Inlet>>,
-    /// Ends its input; declared, and so dropped, before the process.
+    /// Ends the far end's input; declared, and so dropped, before the process.
     _end: WriterGuard,
     _running: Running,
 }
@@ -283,13 +284,13 @@ struct BackConnector<'a> {
     /// Name of the driving end.
     host: &'a str,
     target: &'a mut TargetEnd,
-    /// Routes that the user allows.
+    /// Routes between the far ends that the user allows.
     route: DriveRoute,
-    /// Answers to the driving end.
+    /// Writer of answers to the driving end.
     answers: MessageWriter,
     /// Control of the link to the driving end.
     control: LinkControl,
-    /// Addresses of the driving end, looked up at the first request.
+    /// Addresses of the driving end; `None` until they are looked up at the first request.
     known: Option<DrivingAddresses>,
     allowance: Allowance,
     stop: &'a StopSignal,
@@ -298,7 +299,7 @@ struct BackConnector<'a> {
 /// Addresses of the driving end, as this host resolves them.
 struct DrivingAddresses {
     addresses: Vec<IpAddr>,
-    /// The listening end is on the same host.
+    /// Whether the listening end is on the same host.
     is_target: bool,
 }
 
@@ -339,7 +340,7 @@ impl DrivingAddresses {
     }
 
     /// Addresses for the listening end to connect to: those of `named` that may belong to the
-    /// driving end, and those that were resolved.
+    /// driving end, and those that this host resolved.
     fn places(&self, named: &[IpAddr]) -> Vec<IpAddr> {
         let named = named.iter().map(IpAddr::to_canonical).filter(|address| !is_link_scoped(address));
         let mut places: Vec<IpAddr> = Vec::new();
@@ -433,7 +434,7 @@ impl TargetEnd {
 }
 
 impl TargetEnd {
-    /// A writer for requests to a listening end that ssh started; its answers go to `answers`. An
+    /// Writer for requests to a listening end that ssh started; its answers go to `answers`. An
     /// error for a daemon.
     fn passing_on(&mut self, answers: &MessageWriter) -> Result<MessageWriter, String> {
         let Some(StartedTarget { writer, inlet, .. }) = &mut self.started else {
@@ -463,7 +464,7 @@ impl TargetEnd {
     }
 }
 
-/// Asks a daemon to admit the driving end.
+/// Asks a daemon on `host` to admit the driving end.
 fn admit(mut link: Link, request: Request, host: &str) -> Result<(), CopyError> {
     let lost = |cause: LinkError| ConnectError::Lost { host: host.to_owned(), cause };
     link.outlet.send(Message::Request(request).into()).map_err(lost)?;

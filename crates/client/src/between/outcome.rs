@@ -6,7 +6,7 @@ use icdc_protocol::validate::clip;
 use crate::connect::ConnectError;
 use crate::error::CopyError;
 
-/// The message by which the driving end reports a failure.
+/// Message by which the driving end reports a failure.
 pub fn refusal(error: &CopyError) -> Refusal {
     let kind = match error {
         CopyError::Usage(_) => RefusalKind::Path,
@@ -18,8 +18,8 @@ pub fn refusal(error: &CopyError) -> Refusal {
     Refusal { kind, reason: clip(error.to_string()) }
 }
 
-/// The client's error for such a message. `from` and `to` are the two far ends; `stopped` if the
-/// user asked to stop.
+/// Client's error for the driving end's failure message. `from` and `to` are the two far ends;
+/// `stopped` if the user asked to stop.
 pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> CopyError {
     match refusal.kind {
         RefusalKind::Busy => {
@@ -38,8 +38,8 @@ pub(super) fn error(refusal: Refusal, from: &str, to: &str, stopped: bool) -> Co
     }
 }
 
-/// A sentence of the driving end `from`, prefixed with its name, unless it already begins with the
-/// name of the end `to`.
+/// Text of the driving end `from`, prefixed with its name, unless it already begins with the name
+/// of the end `to`.
 pub(super) fn attributed(text: &str, from: &str, to: &str) -> String {
     let is_named = text.strip_prefix(to).is_some_and(|rest| rest.starts_with(": "));
     if is_named { text.to_owned() } else { format!("{from}: {text}") }

@@ -35,31 +35,32 @@ const MAX_AGE: Span = Span::from_secs(5);
 /// Inputs that decide how many connections a session begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// Number of connections that the user has named.
+    /// Number of connections that the user has set; `None` for automatic.
     named: Option<u8>,
     limit: Option<Rate>,
-    /// Most connections that the receiver's ring can serve.
+    /// Maximum number of connections that the receiver's ring can serve.
     most: u8,
     sender: Sender,
 }
 
-/// The sending end, as far as it decides how many connections are needed.
+/// Which end sends, as far as it decides how many connections are needed.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
+    /// The other end.
     There,
     /// This end, whose connections begin with the known rate of their path.
     Here,
-    /// This end, with the congestion control that the user has named.
+    /// This end, with the congestion control that the user has set.
     HereAsNamed,
     /// This end, with a congestion control that finds the path's rate by one connection.
     HereAlone,
 }
 
 impl Need {
-    /// One connection, without further ones.
+    /// Need of a single connection, without further ones.
     pub(crate) const ONE: Self = Self { named: None, limit: None, most: 1, sender: Sender::There };
 
-    /// For a copy that this end sends.
+    /// Need of a copy that this end sends.
     pub(crate) fn of_push(options: &CopyOptions) -> Self {
         let sender = match options.send.congestion.as_deref() {
             None if may_find_the_rate() => Sender::HereAlone,
@@ -70,7 +71,7 @@ impl Need {
         Self::of(options, sender)
     }
 
-    /// For a copy that the other end sends.
+    /// Need of a copy that the other end sends.
     pub(crate) fn of_pull(options: &CopyOptions) -> Self {
         Self::of(options, Sender::There)
     }
@@ -81,7 +82,7 @@ impl Need {
     }
 
     /// Number of connections needed beside `first`, whose TLS handshake is still to come; `least`
-    /// is the lowest total where the user names none.
+    /// is the lowest total where the user sets none.
     fn beside(&self, first: &TcpStream, least: u8) -> u8 {
         self.named.unwrap_or_else(|| self.of_path(first).max(least)).min(self.most).saturating_sub(1)
     }
@@ -97,15 +98,15 @@ impl Need {
     }
 }
 
-/// A connection, and the time when it was made.
+/// Outcome of making a connection: the connection with the time when it was made.
 type Dated = Result<(Carrier, Time), ConnectError>;
 
-/// See the module's description.
+/// Pools of connections that are made before the session takes them.
 #[derive(Clone)]
 pub(super) struct Ahead {
     need: Need,
     egresses: Egresses,
-    /// One pool for each egress.
+    /// Pools of connections, one for each egress.
     pools: Arc<[Pool<Dated>]>,
 }
 
@@ -126,7 +127,7 @@ impl Ahead {
         }
     }
 
-    /// Takes a connection that was begun for the egress of `number`, or makes one now.
+    /// Takes a connection that was begun for the egress of connection `number`, or makes one now.
     pub(super) fn take<M>(&self, number: u8, make: M, stop: &StopSignal) -> Result<Carrier, ConnectError>
     where
         M: Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Clone + Send + 'static,

@@ -36,18 +36,18 @@ use super::error::ConnectError;
 /// Time limit for a connection from the far end: its own limit for connecting, and the messages
 /// around it.
 const TIMEOUT: Span = Span::from_secs(20);
-/// Most connections that have not sent their secret yet.
+/// Maximum number of accepted connections that have not sent their secret yet.
 const MAX_UNAUTHENTICATED: usize = 128;
 /// Time limit for a connection to send its secret.
 const UNAUTHENTICATED_TIMEOUT: Span = Span::from_secs(10);
-/// Pause of accepting when descriptors are exhausted.
+/// Pause of accepting connections when file descriptors are exhausted.
 const DESCRIPTORS_PAUSE: Span = Span::from_millis(100);
 /// Time limit for the lookup of the far side's name.
 const NAME_TIMEOUT: Span = Span::from_secs(5);
 
 type Secret = [u8; 32];
 
-/// See the module's description.
+/// Listener for connections that the far end makes to this host on request.
 #[derive(Clone)]
 pub struct Back(Arc<Inner>);
 
@@ -56,7 +56,7 @@ struct Inner {
     /// Ports of this host to listen on.
     ports: Ports,
     family: Family,
-    /// Messages to the far end, by ssh.
+    /// Writer of messages to the far end, by ssh.
     writer: MessageWriter,
     /// Messages from the far end; taken by the first use.
     inlet: Mutex<Option<Box<dyn Inlet>>>,
@@ -64,7 +64,7 @@ struct Inner {
     expected: Arc<Expected>,
 }
 
-/// The listening port, and the addresses by which the far end may reach it.
+/// The listening socket, and the addresses by which the far end may reach it.
 struct Listening {
     addresses: Vec<IpAddr>,
     port: u16,
@@ -78,15 +78,15 @@ impl Drop for Listening {
 }
 
 impl Back {
-    /// For the far end on `host`, whose messages go by `writer` and come by `inlet`. `ports` are
-    /// those of this host that may be used.
+    /// Listener for the far end on `host`, whose messages go by `writer` and come by `inlet`.
+    /// `ports` are those of this host that may be used.
     pub(super) fn new(host: &str, ports: Ports, family: Family, writer: MessageWriter, inlet: Box<dyn Inlet>) -> Self {
         let (inlet, listening, expected) = (Mutex::new(Some(inlet)), Mutex::default(), Arc::default());
         Self(Arc::new(Inner { host: host.to_owned(), ports, family, writer, inlet, listening, expected }))
     }
 
-    /// For a far end on `host` to which another process forwards the messages of `writer`. The
-    /// caller reports its answers to `expected`.
+    /// Listener for a far end on `host` to which another process forwards the messages of
+    /// `writer`. The caller reports its answers to `expected`.
     pub fn passed_on(host: &str, ports: Ports, writer: MessageWriter, expected: &Arc<Expected>) -> Self {
         let (host, expected) = (host.to_owned(), Arc::clone(expected));
         let (family, inlet, listening) = (Family::Any, Mutex::default(), Mutex::default());
@@ -166,7 +166,8 @@ impl Inner {
     }
 }
 
-/// Addresses of this host on the routes to `host`. The far end adds the one from which ssh came.
+/// Addresses of this host on the routes to `host`. The far end adds the address from which ssh
+/// came.
 fn addresses_towards(host: &str, family: Family, stop: &StopSignal) -> Vec<IpAddr> {
     let cancel = stop.descriptor().ok();
     let patience =
@@ -192,7 +193,7 @@ fn address_towards(theirs: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Connections that were requested and have not arrived.
+/// Registry of connections that were requested and have not arrived.
 #[derive(Default)]
 pub struct Expected {
     state: Mutex<ExpectedState>,
@@ -202,17 +203,17 @@ pub struct Expected {
 struct ExpectedState {
     next: u32,
     waiting: HashMap<u32, Waiting>,
-    /// The far end has ended.
+    /// Whether the far end has ended.
     is_over: bool,
 }
 
 struct Waiting {
-    /// The bytes that the connection begins with: [`opening_of`] the secret.
+    /// First bytes of the connection: [`opening_of`] the secret.
     shown: Secret,
     tell: Sender<Result<TcpStream, String>>,
 }
 
-/// One expected connection, for the caller that requested it; no longer expected once dropped.
+/// One expected connection, for the caller that requested it; dropping it ends the expectation.
 struct Arrival<'a> {
     expected: &'a Expected,
     number: u32,
@@ -241,7 +242,7 @@ impl Expected {
         Ok(Arrival { expected: self, number, secret, outcome })
     }
 
-    /// Number of the connection that this opening belongs to.
+    /// Number of the expected connection that begins with these bytes; `None` if there is none.
     fn number_of(&self, received: &Secret) -> Option<u32> {
         // Compared in constant time.
         let same =
@@ -298,8 +299,11 @@ struct Unauthenticated {
 
 /// Progress of reading a connection's secret.
 enum SecretRead {
+    /// Some bytes of the secret are still to come.
     Part,
+    /// The secret is complete.
     All(Secret),
+    /// The connection ended or failed: no secret will come.
     Nothing,
 }
 
@@ -355,7 +359,8 @@ fn admit(listener: &TcpListener, expected: &Expected, over: &StopDescriptor) {
 }
 
 impl Unauthenticated {
-    /// Reads the bytes of the secret that have arrived, and none behind them.
+    /// Reads the bytes of the secret that have arrived, and none behind them; returns the
+    /// progress.
     fn read_secret(&mut self) -> SecretRead {
         let mut secret = Secret::default();
         loop {
@@ -374,7 +379,7 @@ impl Unauthenticated {
     }
 }
 
-/// Waits for input or for `until`; false once `over` is requested.
+/// Waits for input or until the time `until`; false once `over` is requested.
 fn wait(
     listener: Option<&TcpListener>,
     waiting: &[Unauthenticated],

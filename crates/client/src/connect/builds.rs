@@ -23,9 +23,9 @@ const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Reason for refusing a file that others may write to.
 const OTHERS_MAY_WRITE: &str = "others may have written it: it must be yours or root's, and nobody else's to write";
-/// Largest build that is read, in bytes; it allows for debug information.
+/// Maximum size of a build that is read, in bytes; it allows for debug information.
 const LARGEST: u64 = 1 << 30;
-/// Bytes that are searched for the mark at a time.
+/// Number of bytes that are searched for the mark at a time.
 const CHUNK: u64 = 1 << 20;
 
 macro_rules! mark {
@@ -34,42 +34,42 @@ macro_rules! mark {
     };
 }
 
-/// The mark of this program.
+/// Mark in the bytes of this program, which identifies its release and processor.
 #[cfg(target_arch = "x86_64")]
 const MARK: &str = mark!("x86_64");
-/// The mark of this program.
+/// Mark in the bytes of this program, which identifies its release and processor.
 #[cfg(target_arch = "aarch64")]
 const MARK: &str = mark!("aarch64");
-/// The mark of this program.
+/// Mark in the bytes of this program, which identifies its release and processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MARK: &str = mark!("other");
 
 const BEGINNING: &[u8] = b"ICDC-BUILD ";
 const END: &[u8] = b" ICDC-BUILD-END";
-/// Longest mark in bytes.
+/// Maximum length of a mark in bytes.
 const LONGEST: usize = 128;
 
-/// A build that may be sent.
+/// A build of this program that may be sent to a far side.
 #[derive(Debug)]
 pub(super) struct Build {
-    /// System and processor that it is for, as `uname -sm` prints them.
+    /// System and processor that the build is for, as `uname -sm` prints them.
     pub(super) machine: String,
     pub(super) path: PathBuf,
-    /// The file that was checked, open.
+    /// Open file of the build, which was checked.
     pub(super) file: File,
 }
 
 /// Directories that are searched for builds for other machines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// Directory of this program.
+    /// Directory of this program's file.
     beside: Option<PathBuf>,
     /// Directory of the user's data.
     data: Option<PathBuf>,
 }
 
 impl Places {
-    /// The directories of this program and user.
+    /// Search directories for this program and user.
     pub(super) fn of_this_program() -> Self {
         // The log line keeps the mark in the program's bytes.
         tracing::debug!("looking for builds like {MARK}");
@@ -97,7 +97,7 @@ impl Places {
         files
     }
 
-    /// The builds for machines other than `here`, at most one for each.
+    /// Builds for machines other than `here`, at most one for each kind.
     pub(super) fn others(&self, here: &str) -> Vec<Build> {
         let machines = ARCHITECTURES.into_iter().map(|architecture| (architecture, machine(architecture)));
         let found = machines.filter(|(_, machine)| machine != here).filter_map(|(architecture, machine)| {
@@ -110,7 +110,7 @@ impl Places {
         found.collect()
     }
 
-    /// A sentence that says why there is no build for `machine`, and names the paths that were
+    /// Sentence that says why there is no build for `machine`, and names the paths that were
     /// tried.
     pub(super) fn none_for(&self, machine: &str) -> String {
         let architecture = machine.rsplit(' ').next().unwrap_or_default();
@@ -126,15 +126,17 @@ impl Places {
     }
 }
 
-/// A Linux machine as `uname -sm` prints it.
+/// Name of a Linux machine with this processor, as `uname -sm` prints it.
 fn machine(architecture: &str) -> String {
     format!("Linux {architecture}")
 }
 
-/// Reasons for not using a file as a build.
+/// Reason for not using a file as a build.
 #[derive(Debug)]
 enum NoBuild {
+    /// The file does not exist.
     Missing,
+    /// The file cannot be used, for this reason.
     Wrong(String),
 }
 
@@ -147,7 +149,7 @@ impl From<io::Error> for NoBuild {
     }
 }
 
-/// Opens a file if it is a build of this release for a processor.
+/// Opens a file if it is a build of this release for the processor `architecture`.
 fn open_build(path: &Path, architecture: &str) -> Result<File, NoBuild> {
     let wrong = |reason: &str| Err(NoBuild::Wrong(reason.to_owned()));
     // A pipe must not keep this waiting.
@@ -198,7 +200,7 @@ fn marks(file: &mut File) -> io::Result<Vec<(String, String)>> {
     }
 }
 
-/// The mark with which `bytes` begin.
+/// Version and architecture of the mark with which `bytes` begin; `None` if they begin with none.
 fn mark_at(bytes: &[u8]) -> Option<(String, String)> {
     let bytes = &bytes[BEGINNING.len()..bytes.len().min(LONGEST)];
     let end = bytes.windows(END.len()).position(|bytes| bytes == END)?;

@@ -16,12 +16,12 @@ use super::patient::{self, PatientReader};
 use super::reach::reach;
 use crate::proxy::{Proxy, ProxyKind};
 
-/// Time limit from the connection to the proxy to the end of its answer, within which it connects
-/// to the far side.
+/// Time limit from the connection to the proxy to the end of its answer, within which the proxy
+/// connects to the far side.
 const ANSWER_TIMEOUT: Span = Span::from_secs(20);
 
-/// A connection to a port of a host by way of `proxy`, given up when `stop` is requested. The
-/// family and the beginning are those of the connection to the proxy.
+/// Makes a TCP connection to a port of a host through `proxy`; gives up when `stop` is requested.
+/// The family and the beginning are those of the connection to the proxy.
 pub(super) fn reach_by(
     proxy: &Proxy,
     (host, port): (&str, u16),
@@ -53,11 +53,15 @@ pub(super) fn reach_by(
     }
 }
 
-/// Reasons why a proxy that was reached does not connect further.
+/// Reason why a proxy that was reached does not connect further.
 enum Refusal {
+    /// The SOCKS proxy refused, or broke the protocol.
     Socks(ClientError),
+    /// The relay answered with this verdict.
     Relay(Verdict),
+    /// The answer is not that of a relay.
     NotARelay,
+    /// The connection to the proxy failed, or was too slow.
     Broken(io::Error),
 }
 

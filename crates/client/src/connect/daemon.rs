@@ -23,7 +23,7 @@ use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 use crate::proxy::Proxy;
 
-/// Age up to which the connection that verified the daemon's key serves for the first request.
+/// Maximum age of the connection that verified the daemon's key for serving the first request.
 const FRESH: Span = Span::from_secs(5);
 
 /// A daemon whose key is known.
@@ -41,7 +41,7 @@ struct Address {
     host: String,
     port: u16,
     family: Family,
-    /// Proxy between this host and the daemon, if the user names one.
+    /// Proxy between this host and the daemon; `None` to connect directly.
     proxy: Option<Proxy>,
     egresses: Egresses,
 }
@@ -114,28 +114,31 @@ impl DaemonFar {
         Box::new(move |number, stop| address.pinned(ahead.take(number, address.maker(), stop)?, &identity, key, stop))
     }
 
-    /// The route that data takes, and a function that makes one further connection by it.
+    /// Route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let address = self.address.clone();
         let route = address.proxy.as_ref().map_or(Route::Direct, Proxy::route);
         (route, Box::new(move |number, stop| address.stream(number, stop).map(Carrier::from)))
     }
 
-    /// Fewest connections that use every egress that the user has named.
+    /// Minimum number of connections that use every egress that the user has named.
     pub(crate) fn least_connections(&self) -> u8 {
         self.address.egresses.connections()
     }
 
-    /// The daemon's key.
+    /// Public key of the daemon.
     pub(crate) fn key(&self) -> PublicKey {
         self.key
     }
 }
 
-/// Outcome of the check of the daemon's key by the first connection.
+/// Outcome of checking the daemon's key by the first connection.
 enum KeyCheck {
+    /// The key is the known one; the link is ready.
     Known(Link, PublicKey),
+    /// The daemon is not in `known_hosts`; it has this key.
     Unknown(PublicKey),
+    /// The key differs from the one in this line of `known_hosts`.
     Changed(PublicKey, usize),
 }
 
@@ -171,7 +174,8 @@ impl Address {
         }
     }
 
-    /// The first link of a session. Begins the further connections that the session needs.
+    /// Makes the first link of a session, and begins the further connections that the session
+    /// needs.
     fn first(
         &self,
         identity: &Identity,
@@ -210,7 +214,7 @@ impl Address {
         reach((host, port), self.family, &beginning, stop, unanswered)
     }
 
-    /// The daemon's address as `known_hosts` writes it.
+    /// Address of the daemon as `known_hosts` writes it.
     fn place(&self) -> String {
         match (self.host.contains(':'), self.port) {
             (true, port) => format!("[{}]:{port}", self.host),

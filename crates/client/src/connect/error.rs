@@ -17,27 +17,27 @@ pub enum ConnectError {
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The far side's shell has started, and no greeting of a far end has come in time.
+    /// The far side's shell has started, but no far end has sent its greeting in time.
     #[error(
         "{host} did not get to `{program}` within {patience}: a start-up file of the shell there may wait for something; see what `{command} {host} true` does"
     )]
     NoGreeting {
         /// `[USER@]HOST`.
         host: String,
-        /// The program that was started there.
+        /// The program that was started on the far side.
         program: String,
         /// The command of `--ssh`.
         command: String,
-        /// The time limit.
+        /// Time limit for the greeting.
         patience: Span,
     },
-    /// The name could be taken for an option, or is no host name.
+    /// The host's name could be taken for an option, or is no host name.
     #[error("{host:?} is not a host name; write [USER@]HOST:PATH")]
     BadHost {
-        /// As written.
+        /// The name as written.
         host: String,
     },
-    /// No shell to run the ssh command with.
+    /// There is no shell to run the ssh command with.
     #[error("cannot start `sh` to run the ssh command `{command}`: {cause}")]
     Start {
         /// The command of `--ssh`.
@@ -45,7 +45,7 @@ pub enum ConnectError {
         /// The error of the system.
         cause: io::Error,
     },
-    /// The ssh program is not there.
+    /// The ssh program is missing.
     #[error(
         "the ssh command `{command}` was not found on this host; install it (Debian: apt install openssh-client) or name another with --ssh"
     )]
@@ -53,14 +53,14 @@ pub enum ConnectError {
         /// The command of `--ssh`.
         command: String,
     },
-    /// ssh could not reach the host or did not get in.
+    /// ssh could not reach the host or could not log in.
     #[error("ssh to {host} failed{}; try `{command} {host} true`", quoted(.said))]
     SshFailed {
         /// `[USER@]HOST`.
         host: String,
         /// The command of `--ssh`.
         command: String,
-        /// Last lines of its standard error.
+        /// Last lines of ssh's standard error.
         said: String,
     },
     /// ssh's connection is of the address family that the user has excluded.
@@ -73,7 +73,7 @@ pub enum ConnectError {
         host: String,
         /// Address of the first host that ssh connects to.
         address: IpAddr,
-        /// The one that is wanted.
+        /// Address family that is wanted.
         family: Family,
     },
     /// An earlier login has failed permanently, so this one was not tried.
@@ -82,7 +82,7 @@ pub enum ConnectError {
         /// Error of the earlier login.
         reason: String,
     },
-    /// The far side has no icdc.
+    /// icdc is not installed on the far side.
     #[error("{host} has no `{program}`{searched}{}; install icdc there, name its place with --remote-icdc PATH, or use --send-self", quoted(.said))]
     NoIcdc {
         /// `[USER@]HOST`.
@@ -91,7 +91,7 @@ pub enum ConnectError {
         program: String,
         /// The places that were searched, where none was named.
         searched: &'static str,
-        /// Last lines of its standard error.
+        /// Last lines of the command's standard error.
         said: String,
     },
     /// The other end's icdc speaks no version of the protocol that this one speaks.
@@ -103,7 +103,7 @@ pub enum ConnectError {
         theirs: String,
         /// Protocol versions of this end.
         ours: String,
-        /// The remedy.
+        /// What the user can do.
         remedy: String,
     },
     /// Another program than icdc answered, or icdc ended early.
@@ -117,7 +117,7 @@ pub enum ConnectError {
         program: String,
         /// The cause.
         how: String,
-        /// Last lines of its standard error.
+        /// Last lines of the command's standard error.
         said: String,
     },
     /// The program exited before its greeting, for example because it needs a newer C library.
@@ -129,25 +129,25 @@ pub enum ConnectError {
         command: String,
         /// The program that was started there.
         program: String,
-        /// Its exit status.
+        /// Exit status of the program.
         how: ExitStatus,
         /// Last lines of output of the program or of the shell there.
         said: String,
     },
-    /// The far side says that it cannot serve.
+    /// The far side reports that it cannot serve.
     #[error("{host}: {reason}")]
     FarEndRefused {
-        /// Host.
+        /// Name of the host.
         host: String,
-        /// The far side's reason.
+        /// The reason that the far side gives.
         reason: String,
     },
-    /// This program could not be put on the far side.
+    /// This program could not be copied to the far side (`--send-self`).
     #[error("cannot send icdc to {host}: {reason}")]
     SendSelf {
         /// `[USER@]HOST`.
         host: String,
-        /// The cause and the remedy.
+        /// The cause, and what the user can do.
         reason: String,
     },
     /// The data port of a far side that ssh started does not answer.
@@ -155,9 +155,9 @@ pub enum ConnectError {
         "{host} was reached by ssh, but not its data port {port}: {reason}; let a firewall pass a port or a few and name them with --port LO-HI, or leave --via out"
     )]
     DataPort {
-        /// Host.
+        /// Name of the host.
         host: String,
-        /// Port.
+        /// TCP port that does not answer.
         port: u16,
         /// The cause.
         reason: String,
@@ -167,43 +167,43 @@ pub enum ConnectError {
         "{host} was reached by ssh, but cannot connect to this host: {reason}; let a firewall here pass a port or a few and name them with --port LO-HI, or leave --via out"
     )]
     NotBack {
-        /// Host.
+        /// Name of the host.
         host: String,
         /// The cause.
         reason: String,
     },
-    /// No route for data to a far side that ssh started.
+    /// No route for data works to a far side that ssh started.
     #[error(
         "{host} was reached by ssh, but no data gets there: {reasons}; let a firewall pass port {port}, or a few that --port LO-HI names"
     )]
     NoRoute {
-        /// Host.
+        /// Name of the host.
         host: String,
         /// Data port.
         port: u16,
         /// The error of each route.
         reasons: String,
     },
-    /// A proxy does not lead to the far side.
+    /// The connection through a proxy to the far side failed.
     #[error("no connection to {host} port {port} by way of {proxy}: {reason}")]
     Proxy {
         /// Kind and address of the proxy.
         proxy: String,
-        /// Host.
+        /// Name of the host behind the proxy.
         host: String,
-        /// Port.
+        /// TCP port of the host behind the proxy.
         port: u16,
         /// The cause.
         reason: String,
     },
-    /// A far end has no connection to the one that it sends to.
+    /// A far end cannot connect to the far end that it sends to.
     #[error(
         "{host} port {port}: {reason}; the hosts must reach each other: a firewall may stand between (--port LO-HI chooses the ports), or {host} has another name there"
     )]
     Unreachable {
-        /// Host.
+        /// Name of the receiving host.
         host: String,
-        /// Port.
+        /// TCP port of the receiving far end.
         port: u16,
         /// The cause.
         reason: String,
@@ -218,66 +218,66 @@ pub enum ConnectError {
         /// The error of each route.
         reasons: String,
     },
-    /// No TCP connection to a daemon.
+    /// The TCP connection to a daemon failed.
     #[error(
         "cannot connect to the daemon at {host} port {port}: {reason}; is `icdc serve` running there, and does a firewall let its port pass?"
     )]
     DaemonPort {
-        /// Host.
+        /// Name of the daemon's host.
         host: String,
-        /// Port.
+        /// TCP port of the daemon.
         port: u16,
         /// The cause.
         reason: String,
     },
-    /// Another key than the announced one answers on the data port.
+    /// The host that answers on the data port has another key than the announced one.
     #[error(
         "{host} port {port} answered with another key ({fingerprint}) than was announced: something stands between, or --port leads elsewhere; nothing was sent"
     )]
     WrongKey {
-        /// Host.
+        /// Name of the host.
         host: String,
-        /// Port.
+        /// TCP data port.
         port: u16,
         /// Fingerprint of the key that answered.
         fingerprint: String,
     },
-    /// The handshake failed.
+    /// The TLS handshake failed.
     #[error("{host} port {port}: the encrypted connection failed: {reason}")]
     Handshake {
-        /// Host.
+        /// Name of the host.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
         /// The cause.
         reason: String,
     },
-    /// A daemon that is not in `known_hosts`.
+    /// The daemon is not in `known_hosts`.
     #[error(
         "the daemon at {place} is not known; its key is {fingerprint}. If its operator confirms that fingerprint, run: {remedy}"
     )]
     HostUnknown {
         /// Host and port.
         place: String,
-        /// Fingerprint of its key.
+        /// Fingerprint of the daemon's key.
         fingerprint: String,
-        /// The command that makes it known.
+        /// Command that adds the daemon to the known hosts.
         remedy: String,
     },
-    /// A daemon whose key differs from the one in `known_hosts`.
+    /// The daemon's key differs from the one in `known_hosts`.
     #[error(
         "THE KEY OF THE DAEMON AT {place} HAS CHANGED: {known_hosts}:{line} names another than {fingerprint}. Somebody may stand between. If its operator confirms the new key, remove that line and run: {remedy}"
     )]
     HostChanged {
         /// Host and port.
         place: String,
-        /// Fingerprint of its key.
+        /// Fingerprint of the daemon's key.
         fingerprint: String,
-        /// File of known hosts.
+        /// Path of the file of known hosts.
         known_hosts: String,
-        /// Its line.
+        /// Number of the daemon's line in the file.
         line: usize,
-        /// The command that makes the new key known.
+        /// Command that replaces the known key by the new one.
         remedy: String,
     },
     /// This user has no identity for daemons.
@@ -291,13 +291,13 @@ pub enum ConnectError {
     /// The host's name has no address, or this host cannot make a connection.
     #[error(transparent)]
     Resolve(icdc_tcp::ConnectError),
-    /// Files of keys cannot be used.
+    /// Key files cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The connection was lost before it could be used.
     #[error("{host}: the connection was lost: {cause}")]
     Lost {
-        /// Host.
+        /// Name of the host.
         host: String,
         /// The cause.
         cause: LinkError,
@@ -308,11 +308,11 @@ pub enum ConnectError {
     /// A far end cannot reach the other one.
     #[error("{from} cannot reach {to}: {reason}")]
     Between {
-        /// The sending far end.
+        /// Name of the sending far end.
         from: String,
-        /// The receiving far end.
+        /// Name of the receiving far end.
         to: String,
-        /// The sending far end's error.
+        /// Error of the sending far end.
         reason: String,
     },
 }
@@ -347,7 +347,7 @@ impl ConnectError {
         )
     }
 
-    /// The cause, without the remedy where the two are separate.
+    /// Short text of the error: the cause, without the remedy where the two are separate.
     pub fn in_short(&self) -> String {
         match self {
             Self::DataPort { reason, .. } | Self::NotBack { reason, .. } | Self::Unreachable { reason, .. } => {
@@ -358,7 +358,7 @@ impl ConnectError {
         }
     }
 
-    /// The error for a failed TLS handshake with `port` of `host`.
+    /// Error for a failed TLS handshake with `port` of `host`.
     pub(crate) fn of_handshake(error: LinkError, host: &str, port: u16) -> Self {
         match error {
             LinkError::OtherVersions { theirs, ours, .. } => Self::OtherVersion {
@@ -371,7 +371,7 @@ impl ConnectError {
         }
     }
 
-    /// The error for a failed TCP connection. `unanswered` makes it from the reason if the port did
+    /// Error for a failed TCP connection. `unanswered` makes it from the reason if the port did
     /// not answer.
     pub(crate) fn no_answer(error: icdc_tcp::ConnectError, unanswered: impl FnOnce(String) -> Self) -> Self {
         use icdc_tcp::ConnectError as Tcp;
@@ -391,13 +391,14 @@ impl ConnectError {
     }
 }
 
-/// The command that shows the route by `egress`, in parentheses; empty if the user named none.
+/// Command that shows the kernel's route to `address` by `egress`, in parentheses for an error
+/// message; empty if the user named no egress.
 fn query(egress: Option<&Egress>, address: SocketAddr) -> String {
     let query = |egress| format!(" (see `{}`)", Egress::route_query(Some(egress), address.ip()));
     egress.map(query).unwrap_or_default()
 }
 
-/// Text of the far side, appended to a sentence behind a colon; empty if there is none.
+/// Text of the far side, prepared to follow a sentence behind a colon; empty if there is none.
 pub(super) fn quoted(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }

@@ -25,7 +25,9 @@ pub struct Far {
 }
 
 enum Kind {
+    /// A far end that this end starts by ssh.
     Ssh(Box<ssh::SshFar>),
+    /// A far end that runs as a daemon.
     Daemon(Box<daemon::DaemonFar>),
 }
 
@@ -47,7 +49,7 @@ impl Far {
         Self::open_for(Need::ONE, location, options, events, stop)
     }
 
-    /// As [`Far::open`], for sessions that need several connections.
+    /// Reaches the far end as [`Far::open`], for sessions that need several connections.
     pub(crate) fn open_for(
         need: Need,
         location: &Location,
@@ -93,8 +95,8 @@ impl Far {
         Box::new(move |number, stop| Ok(further(number, stop)?.to_host(&name)))
     }
 
-    /// The route to the far end that [`Far::link`] has reached, and a function that makes one
-    /// further connection to its port by it.
+    /// Route to the far end that [`Far::link`] has reached, and a function that makes one further
+    /// connection to its port by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         match &self.kind {
             Kind::Ssh(far) => far.dial(),
@@ -102,7 +104,8 @@ impl Far {
         }
     }
 
-    /// Most links, the first included, that can be made without a question to the user.
+    /// Maximum number of links, the first included, that can be made without a question to the
+    /// user.
     pub(crate) fn most_links(&self) -> u8 {
         match &self.kind {
             Kind::Ssh(far) => far.most_connections(),
@@ -110,7 +113,7 @@ impl Far {
         }
     }
 
-    /// Fewest links, the first included, that use every egress that the user has named.
+    /// Minimum number of links, the first included, that use every egress that the user has named.
     pub(crate) fn least_links(&self) -> u8 {
         match &self.kind {
             Kind::Ssh(far) => far.least_connections(),
@@ -118,7 +121,7 @@ impl Far {
         }
     }
 
-    /// The path there, as the user wrote it.
+    /// Path at the far end, as the user wrote it.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path

@@ -23,7 +23,7 @@ pub(super) const GREETING_TIMEOUT: Span = Span::from_secs(300);
 /// Time for an ended ssh to report its exit status.
 const EXIT_TIMEOUT: Span = Span::from_secs(5);
 
-/// The places that [`SEARCH`] covers, as messages name them.
+/// Text for messages: the places that [`SEARCH`] covers.
 const SEARCHED: &str = " in PATH, ~/.local/bin or /usr/local/bin";
 /// Shell command that starts the far end where the user names no place: ssh gives a command a
 /// shorter PATH than a login has. The script is one argument without single quotes or `!`, which
@@ -34,33 +34,33 @@ const SEARCH: &str = concat!(
     r#"printf "\n%s\n" "ICDC-FOUND $icdc"; exec "$icdc" far-end; fi; done; exec icdc far-end'"#
 );
 
-/// A far-side program, with the shell that starts it.
+/// A program on the far side, with the ssh shell that starts it.
 #[derive(Clone)]
 pub(super) struct FarProgram {
     pub(super) shell: RemoteShell,
     pub(super) program: Program,
 }
 
-/// The program that is started on the far side.
+/// Which icdc program is started on the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Program {
-    /// Searched for in the usual places.
+    /// The program is searched for in the usual places.
     Searched,
-    /// Named by the user, as one word for the far side's shell.
+    /// The program that the user has named, as one word for the far side's shell.
     Named(String),
-    /// Sent there by this end.
+    /// The program that this end has sent there.
     Sent(Sent),
 }
 
 impl Program {
-    /// The program that the user has named, or the default.
+    /// Program that the user has named, or the default.
     pub(super) fn of(remote_icdc: &str) -> Self {
         if remote_icdc == CopyOptions::REMOTE_ICDC { Self::Searched } else { Self::Named(remote_icdc.to_owned()) }
     }
 }
 
 impl Program {
-    /// The program that was started, for starting it once more.
+    /// Program that was found and started, for starting it once more.
     pub(super) fn started(found: Found, cache: Option<&Cache>) -> Self {
         match (found, cache) {
             (Found::InCache(path), Some(cache)) => Self::Sent(Sent { path, command: cache.start().into() }),
@@ -80,8 +80,8 @@ impl fmt::Display for Program {
 }
 
 impl FarProgram {
-    /// Command for the far side's shell. The program is started by `sh`, because a restricted shell
-    /// (`rbash`) starts none by its path.
+    /// Command line for the far side's shell. The program is started by `sh`, because a restricted
+    /// shell (`rbash`) starts none by its path.
     pub(super) fn command_line(&self) -> String {
         match &self.program {
             Program::Searched => SEARCH.to_owned(),
@@ -90,7 +90,7 @@ impl FarProgram {
         }
     }
 
-    /// The first message to the far end, encoded; it fits into any pipe.
+    /// Encoded first message to the far end; it fits into any pipe.
     pub(super) fn bootstrap(task: FarTask, family: Family) -> Vec<u8> {
         let bootstrap = Bootstrap {
             versions: Versions::OURS,
@@ -127,7 +127,7 @@ impl FarProgram {
         }
     }
 
-    /// The error for a missing marker, classified by the exit status of ssh.
+    /// Error for a missing marker line, classified by the exit status of ssh.
     fn explain(&self, missing: &NoMarker, preamble: &Preamble, process: &mut RemoteProcess) -> ConnectError {
         let status = match missing {
             NoMarker::Ended(_) => process.wait(EXIT_TIMEOUT),

@@ -2,22 +2,22 @@
 
 use icdc_disk::tree::printable;
 
-/// Characters that are shown of a line which is skipped.
+/// Maximum number of characters that are shown of a line which is skipped.
 const SAMPLE: usize = 60;
-/// Characters that are shown of a line which may tell why nothing started.
+/// Maximum number of characters that are shown of a line which may tell why nothing started.
 const REASON: usize = 200;
 
-/// The beginning of a line that is skipped.
+/// Beginning of a line that is skipped, for a message.
 pub(super) fn sample(line: &str) -> String {
     shown(line, SAMPLE)
 }
 
-/// A line that may tell why nothing started.
+/// Text of a line that may tell why nothing started, for a message.
 pub(super) fn reason(line: &str) -> String {
     shown(line, REASON)
 }
 
-/// At most `most` characters of a line, printable.
+/// First characters of a line, at most `most`, printable.
 fn shown(line: &str, most: usize) -> String {
     let line = line.trim();
     match line.char_indices().nth(most) {

@@ -11,27 +11,27 @@ use icdc_stop::StopSignal;
 use super::error::ConnectError;
 use super::remote_shell::Login;
 
-/// Concurrent logins: one less than OpenSSH's server accepts by default.
+/// Maximum number of concurrent logins: one less than OpenSSH's server accepts by default.
 const MAX_LOGINS: usize = 9;
-/// Dropped logins of one session that are tried again.
+/// Maximum number of dropped logins of one session that are tried again.
 const MAX_DROPS: u32 = 24;
 
-/// See the module's description.
+/// Limiter of concurrent ssh logins, which remembers the outcome of earlier ones.
 pub(super) struct Logins {
     state: Mutex<LoginState>,
     freed: Condvar,
 }
 
 struct LoginState {
-    /// Logins that are running.
+    /// Number of logins that are running.
     running: usize,
-    /// Most logins that may run at once.
+    /// Maximum number of logins that may run at once.
     most: usize,
-    /// The kind of login that works.
+    /// Kind of login that works.
     login: Login,
-    /// Logins of this session that the server dropped.
+    /// Number of logins of this session that the server dropped.
     drops: u32,
-    /// Error of the first permanent failure.
+    /// Error of the first permanent failure; `None` if there was none.
     gave_up: Option<String>,
 }
 
@@ -45,17 +45,17 @@ impl Default for Logins {
 /// Permission for one login; released when dropped.
 pub(super) struct Turn<'a> {
     logins: &'a Logins,
-    /// The kind of login to use.
+    /// Kind of login to use.
     pub(super) login: Login,
 }
 
 impl Logins {
-    /// Sets the kind of the logins that follow.
+    /// Sets the kind of login for those that follow.
     pub(super) fn set(&self, login: Login) {
         self.state().login = login;
     }
 
-    /// The kind of the next login.
+    /// Kind of login for the next one.
     pub(super) fn login(&self) -> Login {
         self.state().login
     }

@@ -41,15 +41,15 @@ pub use far::Far;
 pub use preamble::greeting;
 pub use reach::{pinned, reach};
 
-/// A function that makes the further link of a given number to a far end that has been reached; it
+/// Function that makes the further link of a given number to a far end that has been reached; it
 /// gives up when the signal is requested.
 pub type Further<'a> = Box<dyn Fn(u8, &StopSignal) -> Result<Link, ConnectError> + Send + Sync + 'a>;
 
-/// A function that makes the connection of a given number to the port of a far end that has been
+/// Function that makes the connection of a given number to the port of a far end that has been
 /// reached, by the same route.
 pub(crate) type Dial = Box<dyn Fn(u8, &StopSignal) -> Result<Carrier, ConnectError> + Send + Sync>;
 
-/// Connects to a far end.
+/// A far end to which links can be made.
 pub trait Connect: Send {
     /// Makes the first link of a session, the first time and again after a cut.
     ///
@@ -57,18 +57,19 @@ pub trait Connect: Send {
     /// See [`ConnectError`].
     fn link(&mut self) -> Result<Link, ConnectError>;
 
-    /// A function that makes further links to the far end of the last [`Self::link`].
+    /// Returns a function that makes further links to the far end of the last [`Self::link`].
     ///
     /// # Errors
     /// See [`ConnectError`].
     fn further(&mut self) -> Result<Further<'_>, ConnectError>;
 
-    /// Most links, the first included, that can be made without a question to the user.
+    /// Maximum number of links, the first included, that can be made without a question to the
+    /// user.
     fn most_links(&self) -> u8 {
         MAX_STREAMS
     }
 
-    /// Fewest links, the first included, that use every egress that the user has named.
+    /// Minimum number of links, the first included, that use every egress that the user has named.
     fn least_links(&self) -> u8 {
         1
     }

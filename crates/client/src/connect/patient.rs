@@ -10,7 +10,7 @@ use icdc_units::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Bytes that a writable pipe takes without blocking (`PIPE_BUF`).
+/// Number of bytes that a writable pipe takes without blocking (`PIPE_BUF`).
 const CHUNK: usize = 4096;
 
 /// Whether an operation ended because the user asked to stop.
@@ -18,12 +18,13 @@ pub(super) fn is_stopped(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
-/// Reads from a pipe; `TimedOut` after the deadline, [`is_stopped`] after a request to stop.
+/// Reader of a pipe; its reads return `TimedOut` after the deadline, and an error of
+/// [`is_stopped`] after a request to stop.
 pub(super) struct PatientReader<'a> {
     wait: Wait<'a>,
 }
 
-/// Writes to a pipe, with the errors of [`PatientReader`].
+/// Writer to a pipe, with the errors of [`PatientReader`].
 pub(super) struct PatientWriter<'a> {
     wait: Wait<'a>,
 }

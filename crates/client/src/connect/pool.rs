@@ -11,7 +11,8 @@ use std::thread::{Builder, JoinHandle};
 
 use icdc_stop::StopSignal;
 
-/// See the module's description. Dropping it stops and joins the threads.
+/// Pool of work that runs on threads before its outcome is needed. Dropping it stops and joins the
+/// threads.
 pub(super) struct Pool<T> {
     shared: Arc<Shared<T>>,
 }
@@ -23,11 +24,11 @@ struct Shared<T> {
 
 struct State<T> {
     ready: VecDeque<std::thread::Result<T>>,
-    /// Pieces of work that are running.
+    /// Number of pieces of work that are running.
     coming: usize,
-    /// Callers that wait for an outcome.
+    /// Number of callers that wait for an outcome.
     waiting: usize,
-    /// Stops the work that is running.
+    /// Signal that stops the work that is running.
     over: StopSignal,
     threads: Vec<JoinHandle<()>>,
 }
@@ -41,8 +42,8 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// Begins `work`, which ends soon after its signal is requested. Without a thread it is not
-    /// begun; [`Self::take`] tries again.
+    /// Begins `work`, which ends soon after its signal is requested, on a thread. If no thread can
+    /// be started it is not begun; [`Self::take`] tries again.
     pub(super) fn begin(&self, work: impl FnOnce(&StopSignal) -> T + Send + 'static) {
         if let Err(error) = self.begin_with(&mut self.shared.lock(), work) {
             tracing::debug!("nothing is begun ahead, no thread: {error}");

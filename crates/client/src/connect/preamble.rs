@@ -15,26 +15,26 @@ use icdc_protocol::Versions;
 
 use super::foreign_text;
 
-/// Begins the marker line of a started far end. The lowest version of the protocol that it speaks
-/// follows; the line before it lists all ([`Versions::line`]).
+/// Prefix of the marker line of a started far end. The lowest version of the protocol that it
+/// speaks follows; the line before it lists all ([`Versions::line`]).
 const MARKER: &str = "ICDC-FAR-END";
-/// Output of shell start-up files that is skipped before the marker.
+/// Maximum number of bytes of output of shell start-up files that is skipped before the marker.
 pub(super) const MAX_NOISE: usize = 4 << 20;
-/// Longest line that is interpreted, in bytes.
+/// Maximum length of a line that is interpreted, in bytes.
 const LONGEST_LINE: usize = 4096;
-/// Begins the line that names the place of a program that is not on the far side's PATH.
+/// Prefix of the line that names the place of a program that is not on the far side's PATH.
 const FOUND: &str = "ICDC-FOUND ";
-/// Begins every line that the script of the cache directory prints.
+/// Prefix of every line that the script of the cache directory prints.
 pub(super) const CACHE_SAYS: &str = "ICDC-SEND-SELF ";
 /// The line that ssh's LocalCommand prints once a login without questions has succeeded.
 pub(super) const LOGGED_IN: &str = "ICDC-LOGGED-IN";
 
-/// The program that was started, as the far side's shell reports it.
+/// Where the program that was started lies, as the far side's shell reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Installed at this path.
+    /// The program is installed at this path.
     Installed(String),
-    /// Found at this path in the cache directory of `--send-self`.
+    /// The program is at this path in the cache directory of `--send-self`.
     InCache(String),
 }
 
@@ -43,39 +43,40 @@ fn cached(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix(CACHE_SAYS)?.strip_prefix("have ")
 }
 
-/// The first lines of a started far end that speaks `versions`. The empty line ends an unfinished
-/// one of a shell's start-up files.
+/// First lines that a started far end prints, which speaks `versions`. The empty line ends an
+/// unfinished one of a shell's start-up files.
 pub fn greeting(versions: Versions) -> String {
     format!("\n{}{MARKER} {}\n", versions.line(), versions.lowest())
 }
 
-/// Reasons why the marker line was not found.
+/// Reason why the marker line was not found.
 #[derive(Debug)]
 pub(super) enum NoMarker {
     /// The output ended after this number of bytes.
     Ended(usize),
-    /// More than [`MAX_NOISE`] bytes came before it.
+    /// More than [`MAX_NOISE`] bytes came before the marker line.
     Noise,
+    /// Reading the output failed.
     Failed(io::Error),
 }
 
-/// Everything before the marker line.
+/// What was read before the marker line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preamble {
-    /// Bytes that start-up files printed.
+    /// Number of bytes that start-up files printed.
     noise: usize,
-    /// Beginning of their first line.
+    /// Beginning of the first line that they printed.
     first: String,
-    /// Their last one.
+    /// Last line that they printed.
     pub(super) last: String,
     /// The program that was started, if the far side's shell chose it.
     pub(super) found: Option<Found>,
-    /// Versions of the far end, by its line before the marker.
+    /// Protocol versions of the far end, by its line before the marker.
     versions: Option<Versions>,
 }
 
 impl Preamble {
-    /// A sentence for the user, if anything was skipped.
+    /// Notice for the user if anything was skipped; `None` otherwise.
     pub(super) fn notice(&self, host: &str) -> Option<String> {
         let Self { noise, first, .. } = self;
         let text = || {

@@ -11,15 +11,15 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal,
 };
 
-/// Most processes of a command that are looked for.
+/// Maximum number of processes of a command that are looked for.
 const MAX_DESCENDANTS: usize = 64;
-/// OpenSSH's client, of which one runs for each jump host.
+/// Name of OpenSSH's client, of which one runs for each jump host.
 const SSH: &str = "ssh";
 
 /// A process of the command, with the one that has started it.
 pub(super) struct Process {
     number: u32,
-    /// Process descriptor; `None` where the kernel has none.
+    /// Process descriptor (pidfd); `None` where the kernel has none.
     handle: Option<OwnedFd>,
     parent: u32,
 }
@@ -36,6 +36,7 @@ impl Process {
     }
 }
 
+/// Sends a signal to the processes.
 pub(super) fn send(processes: &[Process], signal: Signal) {
     for process in processes {
         // It fails for those that have ended.
@@ -47,12 +48,14 @@ pub(super) fn send(processes: &[Process], signal: Signal) {
     }
 }
 
+/// Opens a descriptor of a process (pidfd); `None` if there is no such process, or the kernel has
+/// none.
 pub(super) fn pidfd(process: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// A process and its descendants, at most [`MAX_DESCENDANTS`].
+/// The process and its descendants, at most [`MAX_DESCENDANTS`].
 pub(super) fn with_descendants(process: u32) -> Vec<Process> {
     let mut all = vec![Process::new(process, std::process::id())];
     let mut next = 0;
@@ -103,7 +106,7 @@ pub(super) fn network(process: u32) -> Option<(TcpStream, u64)> {
     found.is_empty().then_some((stream, logins))
 }
 
-/// A socket, if it is a TCP connection.
+/// The socket as a TCP stream; `None` if it is not a connected TCP socket.
 fn connected(socket: OwnedFd) -> Option<TcpStream> {
     let is_tcp = sockopt::socket_type(&socket) == Ok(SocketType::STREAM)
         && sockopt::socket_protocol(&socket) == Ok(Some(ipproto::TCP));
@@ -117,7 +120,7 @@ fn children(process: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Number of the parent process, from `/proc/PID/stat`.
+/// Process id of the parent, from `/proc/PID/stat`.
 fn parent(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may hold any character.

@@ -14,13 +14,13 @@ use rustls::ClientConfig;
 
 use super::error::ConnectError;
 
-/// Time limit for a TCP connection.
+/// Time limit for making a TCP connection.
 pub(super) const CONNECT_TIMEOUT: Span = Span::from_secs(15);
 /// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Span = Span::from_secs(15);
 
-/// A TCP connection to a port of a host, given up when `stop` is requested. `unanswered` makes the
-/// error from the reason if the port does not answer.
+/// Makes a TCP connection to a port of a host; gives up when `stop` is requested. `unanswered`
+/// makes the error from the reason if the port does not answer.
 pub fn reach(
     (host, port): (&str, u16),
     family: Family,
@@ -37,7 +37,7 @@ pub fn reach(
         .map_err(|error| ConnectError::no_answer(error, unanswered))
 }
 
-/// The connecting end of a handshake, given up when `stop` is requested.
+/// Runs the connecting end of a TLS handshake; gives up when `stop` is requested.
 pub(super) fn shake_hands(
     carrier: impl Into<Carrier>,
     config: Arc<ClientConfig>,
@@ -82,7 +82,7 @@ pub fn pinned(
     })
 }
 
-/// The event that a connection is being made.
+/// Event that says that a connection is being made to `host`.
 pub(super) fn connecting(host: &str, port: u16) -> Event {
     let to = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     Event::Connecting { to }

@@ -23,19 +23,19 @@ use super::patient::PatientReader;
 use super::preamble::LOGGED_IN;
 use super::processes::{network, pidfd, send, with_descendants};
 
-/// Last lines of the far side's standard error that are kept for error messages.
+/// Number of last lines of the far side's standard error that are kept for error messages.
 const KEPT_LINES: usize = 4;
-/// Longest line in bytes; a longer one is shown in parts.
+/// Maximum length of a line in bytes; a longer one is shown in parts.
 const LONGEST_LINE: usize = 4096;
-/// Lines of standard error that are shown as they come. Of further ones the number is shown, and
-/// the last few as part of an error.
+/// Maximum number of lines of standard error that are shown as they come. Of further ones the
+/// number is shown, and the last few as part of an error.
 const MOST_LINES: usize = 200;
 
 /// Delay of a line of standard error: if the command ends within it, the line becomes part of the
 /// error and is not shown twice.
 const STDERR_DELAY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Receives a line of the far side's standard error.
+/// Function that receives each line of the far side's standard error.
 pub(crate) type StderrSink = Arc<dyn Fn(&str) + Send + Sync>;
 /// Time limit for a command to exit after the end of its input.
 const EXIT_TIMEOUT: Span = Span::from_secs(2);
@@ -43,7 +43,7 @@ const EXIT_TIMEOUT: Span = Span::from_secs(2);
 const STOPPED_TIMEOUT: Span = Span::from_millis(300);
 /// Time limit for a command to exit after SIGTERM.
 const TERM_TIMEOUT: Span = Span::from_millis(500);
-/// Polls for ssh's TCP connection, and the pause before each.
+/// Number of polls for the TCP connection of ssh, with a pause before each.
 const CONNECTION_POLLS: u32 = 40;
 const POLL_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 25_000_000 };
 /// Time limit of `ssh -G`.
@@ -52,11 +52,12 @@ const CONFIGURATION_TIMEOUT: Span = Span::from_secs(20);
 /// Kind of login by which OpenSSH starts a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Login {
-    /// As the user's configuration says, which may ask for a password.
+    /// Login as the user's configuration says, which may ask for a password.
     AsConfigured,
-    /// A new connection, without a question to the user.
+    /// Login by a new connection, without a question to the user.
     OfItsOwn,
-    /// An existing connection (`ControlMaster`) or a new one, without a question to the user.
+    /// Login by an existing connection (`ControlMaster`) or a new one, without a question to the
+    /// user.
     Shared,
 }
 
@@ -91,11 +92,12 @@ impl Login {
     }
 }
 
-/// Standard streams of a command.
+/// Standard input and output of a command.
 struct Streams {
     stdin: Stdio,
     stdout: Stdio,
-    /// They carry the transfer's data: the command is killed without delay when it is dropped.
+    /// Whether the streams carry the transfer's data: the command is then killed without delay
+    /// when it is dropped.
     carries_data: bool,
 }
 
@@ -104,7 +106,7 @@ struct Streams {
 pub(crate) struct RemoteShell {
     command: String,
     host: String,
-    /// Values of `-o` for logins that carry data.
+    /// Values of ssh's `-o` for logins that carry data.
     for_data: Vec<String>,
     /// Address family of the connections that carry data.
     family: Family,
@@ -115,9 +117,9 @@ pub(crate) struct RemoteShell {
 }
 
 impl RemoteShell {
-    /// `command` is as the user wrote it; `host` is `[USER@]HOST` and never taken for an option.
-    /// `on_stderr` receives the lines of standard error that are not part of an error. Once `stop`
-    /// is requested the time limits for exits are short.
+    /// New shell. `command` is as the user wrote it; `host` is `[USER@]HOST` and never taken for
+    /// an option. `on_stderr` receives the lines of standard error that are not part of an error.
+    /// Once `stop` is requested the time limits for exits are short.
     pub(crate) fn new(
         command: &str,
         host: &str,
@@ -138,12 +140,12 @@ impl RemoteShell {
         Self { family, ..self }
     }
 
-    /// `[USER@]HOST`.
+    /// Host as the user wrote it, `[USER@]HOST`.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The command as the user wrote it.
+    /// The ssh command as the user wrote it.
     pub(crate) fn command(&self) -> &str {
         &self.command
     }
@@ -208,7 +210,7 @@ impl RemoteShell {
         Ok(RemoteProcess { stdin, stdout, child, words, stop, exit_patience })
     }
 
-    /// True if OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its
+    /// Whether OpenSSH knows the option [`NO_COMMAND`]: it reads its options before it tells its
     /// release.
     fn knows_commands(&self) -> bool {
         *self.knows_commands.get_or_init(|| {
@@ -244,7 +246,7 @@ impl RemoteShell {
         })
     }
 
-    /// The host's name for connections beside ssh: `hostname` of OpenSSH's configuration (`ssh
+    /// Name of the host for connections beside ssh: `hostname` of OpenSSH's configuration (`ssh
     /// -G`), else the host as the user wrote it.
     pub(crate) fn host_name(&mut self, stop: &StopSignal) -> Result<String, ConnectError> {
         let configuration = self.configuration(stop);
@@ -301,14 +303,15 @@ impl RemoteShell {
         self.program().is_some_and(|program| program.rsplit('/').next() == Some("ssh"))
     }
 
-    /// The user's command; arguments are to follow.
+    /// Process that runs the user's command; arguments are to follow.
     fn local(&self) -> Command {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{} \"$@\"", self.command)).arg("sh");
         command
     }
 
-    /// First word that is not a `NAME=value`; `None` if only a shell could interpret it.
+    /// First word of the command that is not a `NAME=value`; `None` if only a shell could
+    /// interpret it.
     fn program(&self) -> Option<&str> {
         let is_assignment = |word: &&str| {
             word.split_once('=').is_some_and(|(name, _)| {
@@ -331,15 +334,15 @@ fn has_aes() -> bool {
     false
 }
 
-/// A list of OpenSSH's algorithms, those that are `preferred` before others.
+/// List of OpenSSH's algorithms, with those that are `preferred` before others.
 fn first(all: &str, preferred: impl Fn(&str) -> bool) -> String {
     let (mut first, others): (Vec<&str>, Vec<&str>) = all.split(',').partition(|name| preferred(name));
     first.extend(others);
     first.join(",")
 }
 
-/// Disables Nagle's algorithm on ssh's connection, which costs its login a round trip: ssh itself
-/// disables it only after the login.
+/// Disables Nagle's algorithm on ssh's connection, which would cost its login a round trip: ssh
+/// itself disables it only after the login.
 fn send_at_once(process: u32) {
     let Some(running) = pidfd(process) else { return };
     let disable_nagle = move || {
@@ -369,14 +372,14 @@ pub(crate) fn quote(word: &str) -> String {
 
 /// A command that runs on the far side.
 pub(crate) struct RemoteProcess {
-    /// Its standard input; dropping it ends the input.
+    /// Standard input of the command; dropping it ends the input.
     pub(crate) stdin: Option<ChildStdin>,
-    /// Its standard output.
+    /// Standard output of the command.
     pub(crate) stdout: Option<ChildStdout>,
     child: ChildProcess,
     words: StderrLines,
     stop: StopSignal,
-    /// Time limit for its exit once it is dropped.
+    /// Time limit for the command to exit once it is dropped.
     exit_patience: Span,
 }
 
@@ -386,29 +389,30 @@ impl RemoteProcess {
         !matches!(self.child.wait_for(Span::ZERO), Ok(None))
     }
 
-    /// Waits up to `patience` for it to end.
+    /// Waits up to `patience` for the command to end; returns its exit status, or `None` if it
+    /// still runs.
     pub(crate) fn wait(&mut self, patience: Span) -> Option<ExitStatus> {
         self.child.wait_for(patience).ok().flatten()
     }
 
-    /// The last lines of its standard error that were not shown yet, on one line; empty if there
-    /// are none.
+    /// The last lines of the command's standard error that were not shown yet, on one line; empty
+    /// if there are none.
     pub(crate) fn last_stderr(&self) -> String {
         self.words.take(Duration::from_millis(300))
     }
 
-    /// Its TCP connection, and the number of chained logins over it. `None` if it has none of its
-    /// own (`ControlMaster`), or may not be inspected.
+    /// TCP connection of the command's ssh, and the number of chained logins over it. `None` if it
+    /// has none of its own (`ControlMaster`), or may not be inspected.
     pub(super) fn network(&self) -> Option<(TcpStream, u64)> {
         network(self.child.id())
     }
 
-    /// Discards its standard error from now on: it is going to be killed.
+    /// Discards the command's standard error from now on: it is going to be killed.
     pub(super) fn give_up(&self) {
         self.words.forget();
     }
 
-    /// Shows its standard error without delay from now on: it has started as expected.
+    /// Shows the command's standard error without delay from now on: it has started as expected.
     pub(crate) fn pass_on_stderr(&self) {
         self.words.pass_on();
     }
@@ -448,7 +452,8 @@ impl RemoteProcess {
     }
 }
 
-/// Shows the lines of standard error, the last ones with a delay: they may belong to an error.
+/// Reader of the lines of standard error, which shows the last ones with a delay: they may belong
+/// to an error.
 #[derive(Clone)]
 struct StderrLines {
     on_stderr: StderrSink,
@@ -458,12 +463,12 @@ struct StderrLines {
 #[derive(Default)]
 struct StderrState {
     kept: VecDeque<String>,
-    /// Lines are shown without delay.
+    /// Whether lines are shown without delay.
     passing: bool,
-    /// Lines are discarded.
+    /// Whether lines are discarded.
     forgotten: bool,
     shown: usize,
-    /// Lines beyond [`MOST_LINES`], which are only counted.
+    /// Number of lines beyond [`MOST_LINES`], which are only counted.
     left_out: u64,
     complete: bool,
 }
@@ -557,8 +562,8 @@ impl StderrLines {
         self.tell(0);
     }
 
-    /// Takes the lines that were not shown, after a short wait for the end of standard error, which
-    /// a connection that ssh shares keeps open.
+    /// Takes the lines that were not shown, as one line, after a short wait for the end of
+    /// standard error, which a connection that ssh shares keeps open.
     fn take(&self, patience: Duration) -> String {
         let (mut words, _) = self
             .shared

@@ -37,11 +37,12 @@ use super::through_ssh::Forwarder;
 use crate::options::Via;
 use crate::proxy::Proxy;
 
-/// Round trips after which a port that has not answered is unlikely to.
+/// Number of round trips after which a port that has not answered is unlikely to.
 const ROUND_TRIPS: u64 = 3;
 /// Lower bound of the time that a port has to answer, for short paths.
 const LEAST_TIMEOUT: Span = Span::from_secs(1);
-/// Upper bound of that time: the round trip may include the user's typing of a password.
+/// Upper bound of the time that a port has to answer: the round trip may include the user's typing
+/// of a password.
 const MOST_TIMEOUT: Span = Span::from_secs(5);
 
 /// Round trips (5/4) after which the answer of an open port is due, and the divisor of the time
@@ -61,16 +62,16 @@ fn patience_of(round_trip: Span) -> Span {
 /// included.
 #[derive(Clone)]
 pub(super) struct Routes {
-    /// The far side's name for connections beside ssh.
+    /// Host name of the far side for connections beside ssh.
     pub(super) host: String,
     /// TCP port where the far end listens.
     pub(super) port: u16,
-    /// Its key.
+    /// Public key of the far end.
     pub(super) key: PublicKey,
-    /// Identity of this end.
+    /// Identity (key) of this end.
     pub(super) identity: Arc<Identity>,
     pub(super) family: Family,
-    /// The route that the user has chosen.
+    /// Route that the user has chosen.
     pub(super) via: Via,
     pub(super) egresses: Egresses,
     /// Round-trip time to the host, as the login measured it.
@@ -83,8 +84,8 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// The first link of a session, over the route that has worked before, or else over the first
-    /// that works.
+    /// Makes the first link of a session, over the route that has worked before, or else over the
+    /// first that works; returns it with its route.
     pub(super) fn first(&self, before: Option<Route>) -> Result<(Link, Route), ConnectError> {
         self.forwarder.begin_anew();
         self.ahead.end();
@@ -109,8 +110,8 @@ impl Routes {
         Ok((link, route))
     }
 
-    /// The first link to the port, as the only route that is tried; notifies the user if its answer
-    /// is overdue.
+    /// Makes the first link to the port, as the only route that is tried; notifies the user if its
+    /// answer is overdue.
     fn first_directly(&self) -> Result<Link, ConnectError> {
         let patience = patience_of(self.round_trip);
         let (answered, answer) = bounded::<()>(0);
@@ -134,7 +135,7 @@ impl Routes {
         self.first_over(carrier?, Route::Direct, &self.stop)
     }
 
-    /// Link `number` of a session, over a route that has worked.
+    /// Makes link `number` of a session, over a route that has worked.
     pub(super) fn further(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Link, ConnectError> {
         let carrier = match route {
             Route::Ssh => self.carrier(route, number, stop)?,
@@ -143,8 +144,8 @@ impl Routes {
         self.pinned(carrier, stop)
     }
 
-    /// Connection `number` of a session to the port where the far end listens, over a route that
-    /// has worked.
+    /// Makes connection `number` of a session to the port where the far end listens, over a route
+    /// that has worked.
     pub(super) fn carrier(&self, route: Route, number: u8, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         match (route, &self.via) {
             (Route::Ssh, _) => self.forwarder.further(stop),
@@ -154,7 +155,7 @@ impl Routes {
         }
     }
 
-    /// Fewest connections by this route that use every egress that the user has named.
+    /// Minimum number of connections by this route that use every egress that the user has named.
     pub(super) fn least_connections(&self, route: Route) -> u8 {
         match route {
             // ssh makes these, or the far end.
@@ -179,7 +180,8 @@ impl Routes {
         }
     }
 
-    /// Tries all routes at the same time: `None` for each that works, otherwise the obstacle.
+    /// Tries all routes at the same time; returns for each `None` if it works, otherwise the
+    /// obstacle.
     pub(super) fn try_each(&self) -> Vec<(Route, Option<String>)> {
         let mut results: Vec<(Route, Option<String>)> =
             vec![(Route::Direct, None), (Route::Back, None), (Route::Ssh, None)];
@@ -221,7 +223,8 @@ impl Routes {
         self.ahead.end();
     }
 
-    /// Most connections by this route that can be made without a question to the user.
+    /// Maximum number of connections by this route that can be made without a question to the
+    /// user.
     pub(super) fn most_connections(&self, route: Route) -> u8 {
         match route {
             Route::Ssh => self.forwarder.most_connections(),
@@ -229,8 +232,8 @@ impl Routes {
         }
     }
 
-    /// The first link, its route, and the reason why the preferred route was not used. Cancels the
-    /// other attempts.
+    /// Tries the routes in competition; returns the first link, its route, and the reason why the
+    /// preferred route was not used. Cancels the other attempts.
     fn race(&self) -> Result<(Link, Route, String), ConnectError> {
         let over = self.stop.child();
         let won = self.race_until(&over);
@@ -274,8 +277,8 @@ impl Routes {
         }
     }
 
-    /// Tries the direct route within the time limit for its port's answer, and then within that for
-    /// its handshake. Prepares the route through ssh when the answer is overdue.
+    /// Tries the direct route within the time limit for its port's answer, and then within that
+    /// for its handshake. Prepares the route through ssh when the answer is overdue.
     fn try_direct(
         &self,
         over: &StopSignal,
@@ -315,7 +318,7 @@ impl Routes {
         }
     }
 
-    /// The error that names why each route failed.
+    /// Error that names why each route failed.
     fn no_route(&self, mut failures: Vec<(Route, ConnectError)>) -> ConnectError {
         let order = [Route::Direct, Route::Back, Route::Ssh];
         failures.sort_by_key(|(route, _)| order.iter().position(|other| other == route));
@@ -348,12 +351,13 @@ impl Routes {
         self.pinned(self.reach(0, stop)?, stop)
     }
 
-    /// The first link of a session, by the only route that is tried.
+    /// Makes the first link of a session, by the only route that is tried.
     fn first_by(&self, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         self.first_over(self.carrier(route, 0, stop)?, route, stop)
     }
 
-    /// The first link of a session. Begins the further connections that the session needs.
+    /// Makes the first link of a session over `carrier`, and begins the further connections that
+    /// the session needs.
     fn first_over(&self, carrier: Carrier, route: Route, stop: &StopSignal) -> Result<Link, ConnectError> {
         if let Carrier::Tcp(stream, _) = &carrier
             && !stop.is_requested()
@@ -363,8 +367,8 @@ impl Routes {
         self.pinned(carrier, stop)
     }
 
-    /// A function that makes connections by a route that has worked. It holds no [`Ahead`] that has
-    /// begun connections.
+    /// Returns a function that makes connections by a route that has worked. It holds no [`Ahead`]
+    /// that has begun connections.
     fn maker(
         &self,
         route: Route,
@@ -405,19 +409,21 @@ impl Routes {
     }
 }
 
-/// Outcome of one route.
+/// A route, with the link made over it or the error.
 type RouteOutcome = (Route, Result<Link, ConnectError>);
 
 /// Outcome of the direct route before others are tried.
 enum DirectOutcome {
+    /// The direct route works; this is its link.
     Linked(Link),
+    /// The direct route failed.
     Failed(ConnectError),
-    /// No answer within the time limit.
+    /// The port has not answered within the time limit.
     Unanswered,
 }
 
-/// The first route that works, unless that is ssh: then the route back has `patience` to connect.
-/// `None` once each route has failed; the errors are in `failures`.
+/// Waits for the first route that works, unless that is ssh: then the route back has `patience` to
+/// connect. `None` once each route has failed; the errors are in `failures`.
 fn first_of(
     outcomes: &Receiver<RouteOutcome>,
     patience: Span,

@@ -41,27 +41,28 @@ use super::patient::{PatientReader, PatientWriter};
 use super::preamble::CACHE_SAYS;
 use super::remote_shell::RemoteShell;
 
-/// Output of shell start-up files that is skipped, in bytes.
+/// Maximum number of bytes of output of shell start-up files that is skipped.
 const MAX_NOISE: u64 = 4 << 20;
-/// Longest answer in bytes: a word and a path.
+/// Maximum length of an answer in bytes: a word and a path.
 const LONGEST_ANSWER: usize = 4096 + 32;
 /// Time limit of the whole exchange: 100 MB at 1 Mbit/s.
 const TIMEOUT: Span = Span::from_secs(900);
 
-/// The program that is sent.
+/// Path of the program that is sent: this process's own file.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// A program that may be sent, and where it runs.
+/// A program that may be sent, and the kind of machine where it runs.
 struct Offer {
-    /// System and processor, as `uname -sm` prints them there.
+    /// System and processor of the machine, as `uname -sm` prints them there.
     machine: String,
-    /// The file whose digest it is.
+    /// File of the program, which has this `digest`.
     file: File,
-    /// SHA-256, as hexadecimal digits.
+    /// SHA-256 of the program, as hexadecimal digits.
     digest: String,
 }
 
-/// `program`, which runs on machines like this one, and the builds for others in `places`.
+/// Programs that may be sent: `program`, which runs on machines like this one, and the builds for
+/// others in `places`.
 fn offers(program: &Path, places: &Places) -> io::Result<Vec<Offer>> {
     let here = local_machine();
     let others = places.others(&here).into_iter().map(|build| (build.machine, build.path, Ok(build.file)));
@@ -81,16 +82,16 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// This program and its builds for other machines.
+    /// Cache of this program and its builds for other machines.
     ///
     /// # Errors
-    /// One of them cannot be read.
+    /// One of the programs cannot be read.
     pub(super) fn of_this_program() -> io::Result<Self> {
         Ok(Self { offers: offers(Path::new(PROGRAM), &Places::of_this_program())? })
     }
 
-    /// A command that starts the far end from the cache if the program that would be sent is there,
-    /// and otherwise does `command`, which is one program with its arguments.
+    /// Shell command that starts the far end from the cache if the program that would be sent is
+    /// there, and otherwise runs `command`, which is one program with its arguments.
     pub(super) fn or_sent(&self, command: &str) -> String {
         let mut lines = finding(&self.offers);
         lines.push(r#"back=$(pwd)"#.to_owned());
@@ -105,7 +106,7 @@ impl Cache {
         format!("sh -c '{}' sh {command}", lines.join("; "))
     }
 
-    /// A command that starts the far end from the cache, where the program was found before.
+    /// Shell command that starts the far end from the cache, where the program was found before.
     pub(super) fn start(&self) -> String {
         let mut lines = finding(&self.offers);
         lines.push(r#"if test -n "$want" && safe && has "./$name"; then exec "./$name" far-end; fi"#.to_owned());
@@ -121,9 +122,9 @@ impl Cache {
 /// A program in a far side's cache directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Absolute.
+    /// Absolute path of the program on the far side.
     pub(super) path: String,
-    /// Command that starts it once it has been checked again.
+    /// Shell command that starts the program once it has been checked again.
     pub(super) command: Arc<str>,
 }
 
@@ -186,25 +187,38 @@ fn put_program(shell: &RemoteShell, program: &Path, places: &Places, stop: &Stop
     }
 }
 
+/// Answer of the script that puts the program into the far side's cache.
 #[derive(Debug)]
 enum Answer {
+    /// Kind of the far side's machine, as `uname -sm` prints it.
     Machine(String),
+    /// The program is already in the cache, at this path.
     Have(String),
+    /// The file at this path has another digest, or others may write to it.
     Differs(String),
+    /// This cache directory is a link, another user's, or one that others may write to.
     Unsafe(String),
+    /// Others may write to this directory above the cache directory.
     Exposed(String),
+    /// This directory above the cache directory belongs to another user.
     Foreign(String),
+    /// The far side has no program that computes a SHA-256 digest.
     NoDigest,
+    /// The script waits for the program to be sent.
     Want,
+    /// The program was put at this path.
     Put(String),
+    /// The program at this path does not run.
     Stuck(String),
+    /// The program could not be written to this directory.
     Full(String),
+    /// The program arrived damaged.
     Broken,
 }
 
 impl Answer {
-    /// The cause and the remedy if the program is not put there, or not run; `words` is the shell's
-    /// output.
+    /// Text of the cause and the remedy if the program is not put there, or not run; `words` is
+    /// the shell's output.
     fn explain(&self, words: impl FnOnce() -> String) -> String {
         match self {
             Self::Differs(path) => {
@@ -274,7 +288,7 @@ fn next_answer(from: &mut impl BufRead, noise: &mut String) -> Option<Answer> {
     }
 }
 
-/// The script as one argument without single quotes, newlines or `!`, so that any login shell
+/// Shell script as one argument without single quotes, newlines or `!`, so that any login shell
 /// passes it on unchanged. `set -C` makes the redirection create a new file or fail.
 fn script(offers: &[Offer]) -> String {
     let mut lines = finding(offers);
@@ -310,9 +324,9 @@ fn script(offers: &[Offer]) -> String {
     format!("sh -c '{}'", lines.join("; "))
 }
 
-/// The lines that find the program for that machine in the cache; `want` is empty if there is none.
-/// After `safe` the shell is in the cache directory, whose path without links is `real`; if `safe`
-/// fails, `why` is the answer.
+/// Lines of the script that find the program for that machine in the cache; `want` is empty if
+/// there is none. After `safe` the shell is in the cache directory, whose path without links is
+/// `real`; if `safe` fails, `why` is the answer.
 fn finding(offers: &[Offer]) -> Vec<String> {
     let choice = |Offer { machine, digest, .. }: &Offer| {
         let name = format!("icdc-{}-{}", env!("CARGO_PKG_VERSION"), &digest[..16]);

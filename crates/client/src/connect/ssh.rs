@@ -37,29 +37,30 @@ use super::through_ssh::{Forwarder, PlannedLogins, channel, read_message};
 use super::{Dial, Further};
 use crate::options::{CopyOptions, Via};
 
-/// Round trips that ssh takes to log in and start a program: TCP, versions (2), key exchange,
-/// service request (2), authentication (3), channel (2), command.
+/// Number of round trips that ssh takes to log in and start a program: TCP, versions (2), key
+/// exchange, service request (2), authentication (3), channel (2), command.
 const ROUND_TRIPS: u64 = 12;
-/// Most round trips of a login that asks the user nothing, to which [`COMPUTATION`] is added. A
-/// login with a typed password takes longer.
+/// Maximum number of round trips of a login that asks the user nothing, to which [`COMPUTATION`]
+/// is added. A login with a typed password takes longer.
 const MOST_ROUND_TRIPS: u64 = 14;
 const COMPUTATION: Span = Span::from_millis(900);
 /// Time within which ssh exits after its far end has died.
 const EXIT_DETECTION: Span = Span::from_secs(3);
-/// Time limit from a far end's marker to its whole answer, for which it already has all input.
+/// Time limit from a far end's marker line to its whole answer, for which it already has all
+/// input.
 const ANSWER_TIMEOUT: Span = DEAD_AFTER;
 
-/// Starts far ends on one host, any number of them.
+/// Starts far ends on one host by ssh, any number of them.
 pub(crate) struct Starter {
     far: FarProgram,
     send_self: bool,
-    /// Set once a far end has started.
+    /// Whether a far end has been started.
     has_started: bool,
     ports: Ports,
     family: Family,
     via: Via,
     egresses: Egresses,
-    /// Number of connections that the user has named.
+    /// Number of connections that the user has set; `None` for automatic.
     streams: Option<u8>,
     limit: Option<Rate>,
     events: EventSink,
@@ -69,19 +70,19 @@ pub(crate) struct Starter {
 
 /// A far end that was started and has announced its port.
 pub(crate) struct Started {
-    /// Writes to its standard input; its keepalives hold the ssh connection open in NATs and
-    /// firewalls.
+    /// Writer to the far end's standard input; its keepalives hold the ssh connection open in NATs
+    /// and firewalls.
     pub(crate) writer: MessageWriter,
-    /// Reads its standard output.
+    /// Reader of the far end's standard output.
     pub(crate) inlet: Box<dyn Inlet>,
-    /// Shuts the link down, which ends a blocked read.
+    /// Control that shuts the link down, which ends a blocked read.
     pub(crate) control: LinkControl,
-    /// Ends its standard input: the far end takes that for the end of this one. Dropped before the
-    /// process, which then ends by itself.
+    /// Guard that ends the far end's standard input: the far end takes that for the end of this
+    /// one. Dropped before the process, which then ends by itself.
     pub(crate) end: WriterGuard,
-    /// Its key for this run.
+    /// Public key of the far end for this run.
     pub(crate) key: PublicKey,
-    /// TCP port where it listens; 0 if it only drives.
+    /// TCP port where the far end listens; 0 if it only drives.
     pub(crate) port: u16,
     pub(crate) running: Running,
     /// Properties of the path and of the login, measured at its start.
@@ -95,7 +96,7 @@ pub(crate) struct LoginProperties {
     round_trip: Span,
     /// Window of an ssh channel over this path.
     channel: Window,
-    /// The login was too fast to have been answered by hand.
+    /// Whether the login was too fast to have been answered by hand.
     unattended: bool,
 }
 
@@ -127,7 +128,7 @@ impl Running {
 }
 
 impl Starter {
-    /// A starter for `host`, which is `[USER@]HOST`.
+    /// New starter for `host`, which is `[USER@]HOST`.
     pub(crate) fn new(
         host: &str,
         options: &CopyOptions,
@@ -260,7 +261,8 @@ impl Starter {
     }
 }
 
-/// The programs that an earlier run may have put into the far side's cache.
+/// Cache of the programs that an earlier run may have put on the far side; `None` if they cannot
+/// be read.
 fn cache() -> Option<Cache> {
     let not_read = |error: &io::Error| tracing::debug!("nothing that was sent before is looked for: {error}");
     Cache::of_this_program().inspect_err(not_read).ok()
@@ -274,11 +276,11 @@ pub(crate) struct SshFar {
 }
 
 struct Current {
-    /// Ends the far end's input; before the process.
+    /// Guard that ends the far end's input; declared, and so dropped, before the process.
     _end: WriterGuard,
     running: Running,
     routes: Routes,
-    /// The route that worked before.
+    /// Route that worked before; `None` until one has.
     route: Option<Route>,
 }
 
@@ -341,13 +343,13 @@ impl SshFar {
         Box::new(move |number, stop| routes.further(route, number, stop))
     }
 
-    /// Tries each route to the far end, which has just been started: `None` if it works, otherwise
-    /// the obstacle.
+    /// Tries each route to the far end, which has just been started; returns for each `None` if it
+    /// works, otherwise the obstacle.
     pub(crate) fn try_each(&self) -> Vec<(Route, Option<String>)> {
         self.current.as_ref().map_or_else(Vec::new, |current| current.routes.try_each())
     }
 
-    /// The route that data takes, and a function that makes one further connection by it.
+    /// Route that data takes, and a function that makes one further connection by it.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         let Some(Current { routes, route: Some(route), .. }) = &self.current else {
             unreachable!("a link to it has been made");
@@ -356,13 +358,13 @@ impl SshFar {
         (route, Box::new(move |number, stop| routes.carrier(route, number, stop)))
     }
 
-    /// Most connections that can be made without a question to the user.
+    /// Maximum number of connections that can be made without a question to the user.
     pub(crate) fn most_connections(&self) -> u8 {
         let current = self.current.as_ref();
         current.and_then(|Current { routes, route, .. }| Some(routes.most_connections((*route)?))).unwrap_or(1)
     }
 
-    /// Fewest connections that use every egress that the user has named.
+    /// Minimum number of connections that use every egress that the user has named.
     pub(crate) fn least_connections(&self) -> u8 {
         let current = self.current.as_ref();
         current.and_then(|Current { routes, route, .. }| Some(routes.least_connections((*route)?))).unwrap_or(1)

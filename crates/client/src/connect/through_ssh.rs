@@ -38,14 +38,14 @@ use super::patient::{self, PatientReader};
 use super::pool::Pool;
 use super::remote_shell::Login;
 
-/// Attempts at one connection.
+/// Maximum number of attempts at one connection.
 const ATTEMPTS: u64 = 8;
 /// Pause before the second attempt; it grows with each.
 const PAUSE: Span = Span::from_millis(300);
-/// Connections over a login that is shared: a server lets one login have 10 sessions by default
-/// (`MaxSessions`), and the far end is one of them.
+/// Maximum number of connections over a login that is shared: a server lets one login have 10
+/// sessions by default (`MaxSessions`), and the far end is one of them.
 const MOST_SHARED: u8 = 8;
-/// Longest answer of a far end: a refusal.
+/// Maximum length of a far end's answer in bytes: that of a refusal.
 const MAX_ANSWER: usize = MAX_TEXT + 64;
 
 /// Logins that the session is going to need, as estimated from the first one.
@@ -53,7 +53,7 @@ const MAX_ANSWER: usize = MAX_TEXT + 64;
 pub(super) struct PlannedLogins {
     /// Number of connections.
     pub(super) connections: u8,
-    /// The first login was too fast to have been answered by hand.
+    /// Whether the first login was too fast to have been answered by hand.
     pub(super) unattended: bool,
 }
 
@@ -79,7 +79,8 @@ impl Forwarder {
         }
     }
 
-    /// The first connection; begins the others. Asks the user only if no login works without.
+    /// Makes the first connection and begins the others. Asks the user only if no login works
+    /// without.
     pub(super) fn first(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let PlannedLogins { unattended, .. } = self.planned;
         self.prepare();
@@ -101,7 +102,7 @@ impl Forwarder {
         }
     }
 
-    /// A further connection, without a question to the user.
+    /// Makes a further connection, without a question to the user.
     pub(super) fn further(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         self.pool.take(self.work(), stop).unwrap_or(Err(ConnectError::Interrupted))
     }
@@ -113,12 +114,12 @@ impl Forwarder {
         self.opener.logins.forget_failures();
     }
 
-    /// No further connections are needed.
+    /// Ends the logins that were begun, because no further connections are needed.
     pub(super) fn end(&self) {
         self.pool.end();
     }
 
-    /// Most connections that can be made without a question to the user.
+    /// Maximum number of connections that can be made without a question to the user.
     pub(super) fn most_connections(&self) -> u8 {
         match self.opener.logins.login() {
             Login::AsConfigured => 1,
@@ -141,7 +142,7 @@ impl Forwarder {
     }
 }
 
-/// Opens one connection.
+/// Opens connections through ssh, one at a time.
 #[derive(Clone)]
 struct Opener {
     far: FarProgram,
@@ -164,7 +165,8 @@ impl Opener {
         self.open(Login::AsConfigured, stop, || {})
     }
 
-    /// Opens one when fewer than the limit are logging in; tries again if the server drops it.
+    /// Opens one connection when fewer logins than the limit are running; tries again if the
+    /// server drops it.
     fn open_in_turn(&self, stop: &StopSignal) -> Result<Carrier, ConnectError> {
         let mut attempt = 1;
         loop {
@@ -254,7 +256,8 @@ pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }
 
-/// Reads one message and no byte behind it; [`io::ErrorKind::InvalidData`] if the bytes are none.
+/// Reads one message and no byte behind it; [`io::ErrorKind::InvalidData`] if the bytes are not a
+/// message.
 pub(super) fn read_message(output: &mut PatientReader<'_>) -> io::Result<Message> {
     let wrong = |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut prefix = [0; PREFIX_LENGTH];

@@ -11,20 +11,21 @@ use icdc_trust::{AuthorizedKeys, Grant, TrustError};
 
 use icdc_session_process::User;
 
-/// The file, read again when it has changed.
+/// The file of authorized keys, read again whenever it has changed.
 pub(super) struct AuthorizedKeysFile {
     path: PathBuf,
     cached: Mutex<(Stamp, Arc<AuthorizedKeys>)>,
     looks: Mutex<Looks>,
 }
 
-/// Changes whenever the file is written or replaced: device, inode, size, and ctime (s, ns).
+/// Value that changes whenever the file is written or replaced: device, inode, size, and ctime (s,
+/// ns).
 type Stamp = (u64, u64, u64, i64, i64);
 
-/// Results of the regular checks of the file. `None` stands for a file that is not there.
+/// Results of the regular checks of the file. `None` stands for a missing file.
 struct Looks {
     last: Option<Stamp>,
-    /// The contents on which the daemon has acted last, which may be a missing file.
+    /// State of the file on which the daemon has acted last; it may have been missing then.
     settled: Option<Stamp>,
     /// The last error of reading that was logged.
     told: Option<(Option<Stamp>, String)>,
@@ -52,12 +53,12 @@ impl AuthorizedKeysFile {
         Ok(Arc::clone(&cached.1))
     }
 
-    /// The keys as they were read last: for threads that act as a user who may not read the file.
+    /// The keys as they were last read: for threads that act as a user who may not read the file.
     pub(super) fn last_read(&self) -> Arc<AuthorizedKeys> {
         Arc::clone(&self.cached().1)
     }
 
-    /// Reads the file whether it looks changed or not.
+    /// Reads the file whether it looks changed or not; returns its keys.
     pub(super) fn read_again(&self) -> Result<Arc<AuthorizedKeys>, TrustError> {
         let stamp = stamp(&self.path)?;
         let keys = read(&self.path)?;
@@ -67,10 +68,10 @@ impl AuthorizedKeysFile {
         Ok(keys)
     }
 
-    /// To be called a few times a second: gives the keys once after each change, as soon as two
-    /// looks have found the file the same. One that is half written is thereby not taken for one
-    /// from which keys have been removed; one that is gone holds none; one that cannot be read
-    /// changes nothing for those who are in, until a later look can read it.
+    /// Returns the keys once after each change, as soon as two checks have found the file the same;
+    /// to be called a few times a second. So a file that is half written is not taken for one from
+    /// which keys have been removed. One that is gone holds none; one that cannot be read changes
+    /// nothing for those who are in, until a later check can read it.
     pub(super) fn changed(&self) -> Option<Arc<AuthorizedKeys>> {
         let found = match stamp(&self.path) {
             Ok(stamp) => Some(stamp),
@@ -102,7 +103,7 @@ impl AuthorizedKeysFile {
         }
     }
 
-    /// Once for each state of the file and each reason, however often it is tried.
+    /// Logs that the file cannot be read: once for each state of the file and each reason.
     fn tell_unread(&self, found: Option<Stamp>, error: &TrustError) {
         let now = Some((found, error.to_string()));
         if std::mem::replace(&mut self.looks().told, now.clone()) != now {
@@ -119,12 +120,13 @@ impl AuthorizedKeysFile {
     }
 }
 
+/// The present stamp of the file.
 fn stamp(path: &Path) -> Result<Stamp, TrustError> {
     let of = |meta: Metadata| (meta.dev(), meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec());
     std::fs::metadata(path).map(of).map_err(|cause| TrustError::Io { path: path.to_owned(), call: "stat", cause })
 }
 
-/// Reads the file, and names the lines that will not be served.
+/// Reads the file, and logs the lines that will not be served.
 fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
     let keys = AuthorizedKeys::load(path)?;
     for grant in keys.grants() {
@@ -138,8 +140,8 @@ fn read(path: &Path) -> Result<Arc<AuthorizedKeys>, TrustError> {
     Ok(Arc::new(keys))
 }
 
-/// Directories and users that lines name may be missing for now, such as a file system that is not
-/// mounted.
+/// Warns of directories and users that lines name and that do not exist: they may be missing for
+/// now, such as a file system that is not mounted.
 fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
     for grant in keys.grants() {
         let place = format!("{}:{}", path.display(), grant.line);
@@ -152,8 +154,8 @@ fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
     }
 }
 
-/// Why this daemon does not serve a line, if it does not: files that it writes would be root's
-/// without anybody having said so.
+/// Reason for which this daemon does not serve a line; `None` if it does. Files that it writes
+/// would be root's without anybody having said so.
 pub(super) fn unserved(grant: &Grant) -> Option<String> {
     let writes_as_root = grant.access.writes() && grant.user.is_none() && rustix::process::geteuid().is_root();
     writes_as_root.then(|| {

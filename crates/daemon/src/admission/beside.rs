@@ -13,21 +13,21 @@ use icdc_units::Time;
 use super::Admission;
 use super::neighbours::{Number, Running};
 
-/// Interval at which the thread that listens to another daemon looks whether this one has ended.
+/// Interval at which the thread that listens to another daemon checks whether this one has ended.
 const LISTENING: Duration = Duration::from_secs(1);
 
 impl Admission {
-    /// Sessions and temporary keys, for a daemon that is about to let in the same keys.
+    /// Present sessions and temporary keys, for a daemon that is about to let in the same keys.
     pub(crate) fn running_now(&self) -> Running {
         self.running(None, clock::now())
     }
 
-    /// Tells the daemons beside this one what has changed for them.
+    /// Tells the neighbouring daemons of changes to sessions and temporary keys.
     pub(super) fn tell_neighbours(&self, now: Time) {
         self.neighbours.tell(|number| self.running(Some(number), now));
     }
 
-    /// Sessions and temporary keys that a daemon beside this one is told of.
+    /// Sessions and temporary keys that a neighbouring daemon is told of; `to` is that daemon.
     fn running(&self, to: Option<Number>, now: Time) -> Running {
         let mut running = Running::default();
         self.connections.tell(to, &mut running);
@@ -35,9 +35,9 @@ impl Admission {
         running
     }
 
-    /// A daemon at the other end of `channel` lets in the same keys until the channel ends: its
-    /// sessions and temporary keys, of which some are known, count here too. `told` is what it
-    /// knows of those here.
+    /// Shares sessions and temporary keys with a daemon at the other end of `channel` that lets in
+    /// the same keys, until the channel ends: its own count here too. `known`: what is known of
+    /// those; `told`: what it knows of those here.
     pub(crate) fn beside(self: &Arc<Self>, channel: Arc<Channel>, known: &Running, told: Running) -> io::Result<()> {
         let number = self.neighbours.enter(Arc::clone(&channel), told);
         self.learn(number, known);
@@ -58,11 +58,13 @@ impl Admission {
         start("neighbour", listen).map(drop).inspect_err(|_| self.neighbour_has_ended(number)).map_err(io::Error::other)
     }
 
+    /// Counts the sessions and temporary keys of a neighbouring daemon.
     fn learn(&self, from: Number, running: &Running) {
         self.connections.learn(from, running);
         self.temporary.learn(from, running, clock::now());
     }
 
+    /// Forgets a neighbouring daemon that has ended; its temporary keys are taken over.
     fn neighbour_has_ended(&self, number: Number) {
         self.neighbours.leave(number);
         self.connections.forget(number);

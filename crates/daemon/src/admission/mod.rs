@@ -39,7 +39,8 @@ use self::usage_file::UsageFile;
 use crate::capabilities;
 use crate::granted::{Granted, Scope};
 
-/// The keys of a daemon.
+/// Admission of keys by a daemon, and their rights: standing and temporary keys, and the
+/// connections that they hold.
 pub(crate) struct Admission {
     file: AuthorizedKeysFile,
     confined: Option<PathBuf>,
@@ -47,34 +48,34 @@ pub(crate) struct Admission {
     temporary: Temporary,
     connections: Arc<Connections>,
     usage: Arc<UsageFile>,
-    /// Daemons that let in the same keys.
+    /// Other daemons that let in the same keys.
     neighbours: Neighbours,
-    /// Lines about what the daemon cannot do for those who come.
+    /// Limit on log lines about failures of the daemon to serve those who come.
     failures: Mutex<RefusedLines>,
 }
 
-/// A connection that was let in. Its end is to be told by [`leave`](Self::leave); dropped without,
-/// it counts as cut.
+/// A connection that was admitted. Its end is to be reported by [`leave`](Self::leave); if it is
+/// dropped without, it counts as cut.
 pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
     key: PublicKey,
-    /// Number among the connections.
+    /// Number of the connection.
     number: u64,
-    /// Whether it came by a temporary key.
+    /// Whether the connection came by a temporary key.
     temporary: bool,
-    /// Requests that it may make.
+    /// Requests that the connection may make.
     pub(crate) granted: Granted,
-    /// Requested when its key has lost what it was granted.
+    /// Signal that is requested when the key has lost what it was granted.
     pub(crate) stop: StopSignal,
     ended: Ended,
 }
 
-/// Why a connection is not let in.
+/// Reason for which a connection is not admitted.
 #[derive(Debug)]
 pub(crate) struct Denied {
-    /// For the metrics.
+    /// Reason as counted in the metrics.
     pub(crate) reason: RefusedReason,
-    /// For the client.
+    /// Refusal as sent to the client.
     pub(crate) refusal: Refusal,
 }
 
@@ -90,7 +91,7 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// The reason that a refusal of this kind has in the metrics.
+/// The reason under which a refusal of this kind is counted in the metrics.
 pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
     match kind {
         RefusalKind::NotAllowed => RefusedReason::NotAllowed,
@@ -101,7 +102,8 @@ pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
 }
 
 impl Admission {
-    /// `confined` narrows every key's root; `congestion` is what all keys may ask for.
+    /// Opens the file of authorized keys. `confined` narrows every key's root; `congestion` is what
+    /// all keys may ask for.
     pub(crate) fn open(
         keys: &Path,
         confined: Option<PathBuf>,
@@ -119,12 +121,12 @@ impl Admission {
         })
     }
 
-    /// The standing keys.
+    /// The standing keys as they were last read.
     pub(crate) fn standing_keys(&self) -> Arc<AuthorizedKeys> {
         self.file.last_read()
     }
 
-    /// Lets in a connection by whoever has proved to hold `key`; else the words to refuse with.
+    /// Admits a connection by a client that has proved to hold `key`; the error is the refusal.
     pub(crate) fn enter(&self, key: &PublicKey, control: &LinkControl) -> Result<Admitted<'_>, Denied> {
         let keys = self.keys()?;
         let temporary = match keys.find(key) {
@@ -160,8 +162,8 @@ impl Admission {
         }
     }
 
-    /// Lets `key` in for one job of one transfer, as long as and as far as the standing key `by`
-    /// may do it itself.
+    /// Admits `key` for one job of one transfer, as long as and as far as the standing key `by` may
+    /// do it itself.
     pub(crate) fn admit(
         &self,
         by: PublicKey,
@@ -178,7 +180,8 @@ impl Admission {
         self.temporary.admit(key, TemporaryKey { by, transfer, job }, clock::now())
     }
 
-    /// To be called a few times a second: ends what keys do that have lost what they were granted.
+    /// Ends connections whose keys have lost what they were granted. To be called a few times a
+    /// second.
     pub(crate) fn update(&self, now: Time) {
         if let Some(keys) = self.file.changed() {
             self.connections.revoke(&keys, now);
@@ -189,20 +192,20 @@ impl Admission {
         self.tell_neighbours(now);
     }
 
-    /// Keeps what keys have moved, at the end of the daemon: threads of its connections may still
+    /// Stores what keys have moved, at the end of the daemon: threads of its connections may still
     /// hold it then.
     pub(crate) fn keep_usage(&self) {
         self.usage.store_at_once();
     }
 
-    /// Reads the file again, whether it looks changed or not; answers the number of standing keys.
+    /// Reads the file again, whether it looks changed or not; returns the number of standing keys.
     pub(crate) fn reload(&self, now: Time) -> Result<usize, TrustError> {
         let keys = self.file.read_again()?;
         self.connections.revoke(&keys, now);
         Ok(keys.len())
     }
 
-    /// Whether a grant holds now, and for where a connection comes from. Whoever holds the key is
+    /// Checks that a grant holds now, and for the address of a connection. Whoever holds the key is
     /// told no more than that it does not.
     fn check(&self, owner: &PublicKey, grant: &Grant, control: &LinkControl) -> Result<(), Denied> {
         let now = clock::wall();
@@ -223,7 +226,8 @@ impl Admission {
         Ok(())
     }
 
-    /// A file that cannot be read now may be in a moment: somebody may be writing it.
+    /// The keys as they stand in the file now. A file that cannot be read now may be readable in a
+    /// moment: somebody may be writing it.
     fn keys(&self) -> Result<Arc<AuthorizedKeys>, Refusal> {
         self.file.latest().map_err(|error| {
             if self.may_log() {
@@ -234,8 +238,8 @@ impl Admission {
         })
     }
 
-    /// Whether there may be one more line about a failure: those who come cannot fill the log by
-    /// it.
+    /// Whether one more line about a failure may be logged: a limit keeps those who come from
+    /// filling the log.
     fn may_log(&self) -> bool {
         let line = self.failures.lock().unwrap_or_else(PoisonError::into_inner).next(clock::now());
         if let Some(left_out @ 1..) = line {
@@ -244,7 +248,7 @@ impl Admission {
         line.is_some()
     }
 
-    /// Rights by the grant of `owner`, of its holder or of a temporary key that depends on it.
+    /// Rights by the grant of `owner`: of its holder, or of a temporary key that depends on it.
     fn granted(
         &self,
         owner: &PublicKey,
@@ -266,7 +270,8 @@ impl Admission {
         })
     }
 
-    /// Rights by a line of the authorized keys.
+    /// Rights by a line of the authorized keys; the error is the reason for which it cannot be
+    /// served.
     fn granted_by_line(&self, key: &PublicKey, grant: &Grant) -> Result<Granted, String> {
         let label = match grant.comment.as_str() {
             "" => key.fingerprint(),
@@ -294,7 +299,7 @@ impl Admission {
 }
 
 impl Admitted<'_> {
-    /// The connection has ended.
+    /// Reports that the connection has ended, and how.
     pub(crate) fn leave(mut self, how: Ended) {
         self.ended = how;
     }
@@ -314,6 +319,7 @@ fn not_allowed(reason: String) -> Refusal {
     Refusal { kind: RefusalKind::NotAllowed, reason }
 }
 
+/// The refusal of an unknown key, with the line to add to the authorized keys.
 fn unknown_key_refusal(key: &PublicKey) -> Refusal {
     let names_user = rustix::process::geteuid().is_root() || may_become_others();
     let user = if names_user { ",user=NAME" } else { "" };

@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use icdc_session_process::channel::Channel;
 
-/// Room for temporary keys in one message, in bytes: the longest message has twice as much.
+/// Room for temporary keys in one message, in bytes; the longest message has twice as many.
 const ROOM: usize = 1 << 20;
 
-/// Sessions and temporary keys of a daemon.
+/// Sessions and temporary keys of a daemon, as told to another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Running {
-    /// Each with its standing key.
+    /// Sessions, each with its standing key.
     pub(super) sessions: Vec<([u8; 32], TransferId)>,
     pub(super) keys: Vec<SharedKey>,
     /// Temporary keys whose job is done.
     pub(super) spent: Vec<[u8; 32]>,
 }
 
-/// A temporary key, with what it is for.
+/// A temporary key and its purpose, as told to another daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SharedKey {
     pub(super) key: [u8; 32],
@@ -34,16 +34,17 @@ pub(super) struct SharedKey {
     pub(super) by: [u8; 32],
     pub(super) transfer: TransferId,
     pub(super) job: Transfer,
-    /// A connection uses it now.
+    /// Whether a connection uses the key now.
     pub(super) in_use: bool,
-    /// When it vanishes unless it is in use; by the clock of the host, which both daemons have.
+    /// Time at which the key vanishes unless it is in use, by the clock of the host, which both
+    /// daemons have.
     pub(super) expires: Time,
 }
 
-/// Number of a neighbour.
+/// Number by which a neighbouring daemon is known here.
 pub(super) type Number = u64;
 
-/// The daemons that are told.
+/// The neighbouring daemons, which are told of sessions and temporary keys.
 #[derive(Default)]
 pub(super) struct Neighbours(Mutex<List>);
 
@@ -53,15 +54,16 @@ struct List {
     all: Vec<Neighbour>,
 }
 
+/// A neighbouring daemon, with the channel to it.
 struct Neighbour {
     number: Number,
     channel: Arc<Channel>,
-    /// Last.
+    /// Sessions and temporary keys that the neighbour was told of last.
     told: Running,
 }
 
 impl Neighbours {
-    /// One more, which knows what was `told` to it.
+    /// Adds a neighbour, which knows what was `told` to it; returns its number.
     pub(super) fn enter(&self, channel: Arc<Channel>, told: Running) -> Number {
         let mut list = self.list();
         let number = list.next;
@@ -74,7 +76,7 @@ impl Neighbours {
         self.list().all.retain(|neighbour| neighbour.number != number);
     }
 
-    /// Tells each what has changed for it.
+    /// Tells each neighbour what has changed for it; `running` returns what it should know.
     pub(super) fn tell(&self, running: impl Fn(Number) -> Running) {
         for Neighbour { number, channel, told } in &mut self.list().all {
             let now = running(*number);
@@ -94,7 +96,7 @@ impl Neighbours {
     }
 }
 
-/// As many of the keys as one message has room for.
+/// As many of the keys as fit into one message.
 pub(super) fn that_fit(keys: impl Iterator<Item = SharedKey>) -> Vec<SharedKey> {
     let mut left = ROOM;
     let fits = |key: &SharedKey| {

@@ -6,21 +6,22 @@ use std::collections::HashMap;
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
-/// Lines that may come at once.
+/// Number of lines that may come at once.
 const BURST: u64 = 20;
-/// From then on, one line in so much time.
+/// Interval between further lines.
 const INTERVAL: Span = Span::from_secs(1);
 
-/// A limit on log lines, at a rate that a person can read; counts those that are left out.
+/// Rate limit on log lines, so that a person can read them; it counts those that are left out.
 #[derive(Default)]
 pub(crate) struct RefusedLines {
-    /// When all lines of a burst are to be had again.
+    /// Time at which a whole burst of lines is allowed again.
     full_at: Option<Time>,
     left_out: u64,
 }
 
 impl RefusedLines {
-    /// Whether the next line may be written; if so, how many have been left out before it.
+    /// Number of lines left out before the next one, if that may be written now; `None` if it may
+    /// not.
     pub(crate) fn next(&mut self, now: Time) -> Option<u64> {
         let full_at = self.full_at.filter(|full_at| *full_at > now).unwrap_or(now);
         if full_at - now > INTERVAL * (BURST - 1) {
@@ -31,7 +32,7 @@ impl RefusedLines {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// Number of lines that have been left out, if a line may tell that now.
+    /// Number of lines that have been left out, if a line may tell that now; otherwise `None`.
     pub(crate) fn left_out(&mut self, now: Time) -> Option<u64> {
         if self.left_out == 0 {
             return None;
@@ -42,7 +43,7 @@ impl RefusedLines {
         left_out
     }
 
-    /// All that was left out, whatever time it is.
+    /// Number of lines that have been left out, at any time; `None` if there are none.
     pub(crate) fn rest(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
@@ -52,24 +53,24 @@ impl RefusedLines {
     }
 }
 
-/// Log lines about keys that are known: [`RefusedLines`] of each one.
+/// Rate limits on log lines about known keys: one for each key.
 #[derive(Default)]
 pub(crate) struct RefusedByKey(HashMap<PublicKey, RefusedLines>);
 
 impl RefusedByKey {
-    /// As [`RefusedLines::next`].
+    /// Number of lines left out before the next one about this key, as [`RefusedLines::next`].
     pub(crate) fn next(&mut self, key: &PublicKey, now: Time) -> Option<u64> {
         self.0.entry(*key).or_default().next(now)
     }
 
-    /// Keys of which lines were left out that may be told now, with their numbers; forgets those of
-    /// which there is nothing to tell.
+    /// The keys about which lines were left out that may be told now, with the numbers of lines;
+    /// forgets keys of which there is nothing to tell.
     pub(crate) fn left_out(&mut self, now: Time) -> Vec<(PublicKey, u64)> {
         self.0.retain(|_, lines| !lines.is_full(now));
         self.0.iter_mut().filter_map(|(key, lines)| Some((*key, lines.left_out(now)?))).collect()
     }
 
-    /// All that was left out and not told.
+    /// The keys about which lines were left out and not told, with the numbers of lines.
     pub(crate) fn rest(&mut self) -> Vec<(PublicKey, u64)> {
         self.0.iter_mut().filter_map(|(key, lines)| Some((*key, lines.rest()?))).collect()
     }

@@ -18,23 +18,24 @@ use super::neighbours::{Number, Running};
 use super::usage::Usage;
 use super::usage_file::UsageFile;
 
-/// Sessions that a key may have at a time where its line does not say: each is a process.
+/// Most sessions that a key may have at a time where its line does not say: each is a process.
 const MOST_SESSIONS: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
-/// Most that a session reserves beyond what it is about to move.
+/// Most payload that a session reserves beyond what it is about to move.
 const AHEAD: ByteCount = ByteCount::from_mib(8);
-/// It reserves at most this share of what is left, for the sake of other sessions of the key.
+/// Divisor for the share of the remaining payload that a session reserves ahead at most, for the
+/// sake of other sessions of the key.
 const SHARE_AHEAD: u64 = 16;
-/// A session moves this much more than the payload that it has reserved: names, digests, what TLS
+/// Bytes that a session may move beyond the payload that it has reserved: names, digests, what TLS
 /// adds to records.
 const UNRESERVED: ByteCount = ByteCount::from_mib(1);
-/// Besides, this share of its payload.
+/// Divisor for the share of its reserved payload that a session may move in addition.
 const UNRESERVED_SHARE: u64 = 16;
-/// Runs that are remembered because their limit is used up.
+/// Most runs that are remembered because their limit is used up.
 const MOST_SPENT: usize = 256;
-/// Time limit for a session that is asked to end to tell the other end.
+/// Time for a session that is asked to end to tell the other end, before it is cut.
 const PARTING: Span = Span::from_millis(400);
 
-/// All connections that were let in and have not ended, by number.
+/// All connections that were admitted and have not ended, by number.
 #[derive(Default)]
 pub(super) struct Connections {
     state: Mutex<Talking>,
@@ -44,33 +45,35 @@ pub(super) struct Connections {
 struct Talking {
     next: u64,
     open: BTreeMap<u64, Connection>,
-    /// The last runs whose next bytes a limit does not allow, and that limit: they are not let in
+    /// The last runs whose next bytes a limit does not allow, with that limit: they are not let in
     /// again.
     spent: VecDeque<(PublicKey, TransferId, String)>,
     /// Sessions at [daemons beside this one](super::neighbours), each with its standing key.
     elsewhere: BTreeMap<Number, BTreeSet<(PublicKey, TransferId)>>,
 }
 
+/// A connection that was admitted, with its key, its transfer and the bytes that it has moved.
 struct Connection {
-    /// The standing key that it came in by, and what that key was granted then.
+    /// The standing key by which the connection came in.
     owner: PublicKey,
+    /// Grant of the standing key at that time.
     grant: Grant,
     control: LinkControl,
-    /// Transfer of its request.
+    /// Transfer of its request; `None` until it has made one.
     transfer: Option<TransferId>,
     /// Bytes that its session has moved, as last reported.
     moved: ByteCount,
-    /// So much of it is counted.
+    /// Number of these bytes that are counted in the key's usage.
     counted: ByteCount,
-    /// So much payload it may move in all.
+    /// Payload that its session may move in all, in bytes.
     reserved: ByteCount,
     stop: StopSignal,
-    /// When it is cut, once it was asked to end.
+    /// Time at which it is cut, once it was asked to end.
     cut_at: Option<Time>,
 }
 
 impl Connections {
-    /// Enters a connection; `stop` is requested when its grant is gone. Answers its number.
+    /// Adds a connection; `stop` is requested when its grant is gone. Returns its number.
     pub(super) fn enter(&self, owner: PublicKey, grant: Grant, control: LinkControl, stop: StopSignal) -> u64 {
         let mut state = self.state();
         let number = state.next;
@@ -82,7 +85,7 @@ impl Connections {
         number
     }
 
-    /// Forgets a connection that has ended, after what it has moved is counted.
+    /// Removes a connection that has ended, after counting what it has moved.
     pub(super) fn leave(&self, number: u64, usage: &mut Usage, now: SystemTime) {
         // It may be the last to hold the link, whose end takes its time.
         let mut connection = self.state().open.remove(&number);
@@ -92,7 +95,7 @@ impl Connections {
         drop(connection);
     }
 
-    /// Asks every connection to end whose key is not granted any more what it was.
+    /// Asks every connection to end whose key is no longer granted what it was.
     pub(super) fn revoke(&self, keys: &AuthorizedKeys, now: Time) {
         self.end(now, |connection| {
             let granted = keys.find(&connection.owner);
@@ -102,8 +105,8 @@ impl Connections {
     }
 
     /// Counts what was moved, and asks every connection to end whose grant has expired or is used
-    /// up. A session may move to the end what was reserved for it, though others of its key have
-    /// used up the rest.
+    /// up. A session may still move what was reserved for it, even if others of its key have used
+    /// up the rest.
     pub(super) fn update(&self, usage: &mut Usage, wall: SystemTime, now: Time) {
         let mut within = HashSet::new();
         for connection in self.state().open.values_mut() {
@@ -122,8 +125,9 @@ impl Connections {
         });
     }
 
-    /// Reserves payload for the session of a connection: so much, and some ahead. Answers how much,
-    /// which is without bounds where bytes are not limited.
+    /// Reserves `bytes` of payload for the session of a connection, and some ahead. Returns how
+    /// much may move, unlimited where bytes are not limited; the error is the limit that is used
+    /// up.
     fn reserve(&self, number: u64, bytes: ByteCount, usage: &mut Usage, wall: SystemTime) -> Result<ByteCount, String> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Err("the connection has ended".to_owned()) };
@@ -151,7 +155,7 @@ impl Connections {
         Ok(bytes + ahead)
     }
 
-    /// Asks every connection to end for which there is a reason.
+    /// Asks every connection to end for which `reason` returns one.
     fn end(&self, now: Time, reason: impl Fn(&Connection) -> Option<&'static str>) {
         let mut asked = Vec::new();
         for connection in self.state().open.values_mut().filter(|connection| connection.cut_at.is_none()) {
@@ -164,8 +168,9 @@ impl Connections {
         asked.iter().for_each(StopSignal::request);
     }
 
-    /// Takes a connection's place in the session of `transfer`. All connections of a transfer make
-    /// one session of their key, those of its temporary keys included.
+    /// Counts a connection to the session of `transfer`, or refuses it if the key has too many. All
+    /// connections of a transfer make one session of their key, those of its temporary keys
+    /// included.
     fn take(&self, number: u64, transfer: TransferId) -> Result<(), Refusal> {
         let mut state = self.state();
         let Some(connection) = state.open.get(&number) else { return Ok(()) };
@@ -190,7 +195,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Adds to what a daemon beside this one is told.
+    /// Adds the sessions to what a neighbouring daemon is told.
     pub(super) fn tell(&self, to: Option<Number>, running: &mut Running) {
         let state = self.state();
         let own = state.open.values().filter_map(|connection| Some((connection.owner, connection.transfer?)));
@@ -199,13 +204,13 @@ impl Connections {
         running.sessions = all.into_iter().map(|(key, transfer)| (*key.as_bytes(), transfer)).collect();
     }
 
-    /// A daemon beside this one has told which sessions it has.
+    /// Records the sessions that a neighbouring daemon has.
     pub(super) fn learn(&self, from: Number, running: &Running) {
         let sessions = running.sessions.iter().map(|(key, transfer)| (PublicKey::from_bytes(*key), *transfer));
         self.state().elsewhere.insert(from, sessions.collect());
     }
 
-    /// A daemon beside this one has ended, and its sessions with it.
+    /// Forgets the sessions of a neighbouring daemon that has ended.
     pub(super) fn forget(&self, from: Number) {
         self.state().elsewhere.remove(&from);
     }
@@ -225,12 +230,13 @@ impl Connections {
 }
 
 impl Connection {
-    /// Payload was reserved for its session, and little else has moved.
+    /// Whether payload was reserved for its session, and little else has moved.
     fn keeps_to_its_reserve(&self) -> bool {
         let share = ByteCount::new(self.reserved.as_u64() / UNRESERVED_SHARE);
         !self.reserved.is_zero() && self.moved <= self.reserved + share + UNRESERVED
     }
 
+    /// Counts in the key's usage what the connection has moved since the last call.
     fn count(&mut self, usage: &mut Usage, now: SystemTime) {
         let limits = &self.grant.limits;
         if limits.bytes_per_day.is_none() && limits.quota.is_none() {
@@ -241,11 +247,12 @@ impl Connection {
     }
 }
 
-/// A connection's place in a session, which it takes when it has said to which it belongs.
+/// Place of a connection among its key's sessions, taken once it has said to which transfer it
+/// belongs.
 #[derive(Clone)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
-    /// The daemon's own: it is written for the last time when the daemon gives it up.
+    /// Usage file of the daemon: it is written for the last time when the daemon gives it up.
     usage: Weak<UsageFile>,
     number: u64,
 }
@@ -255,24 +262,23 @@ impl Place {
         Self { connections: Arc::clone(connections), usage: Arc::downgrade(usage), number }
     }
 
-    /// Notes the bytes that its session has moved, over all connections.
+    /// Records the number of bytes that its session has moved, over all connections.
     pub(crate) fn has_moved(&self, bytes: ByteCount) {
         if let Some(connection) = self.connections.state().open.get_mut(&self.number) {
             connection.moved = bytes;
         }
     }
 
-    /// Reserves payload that its session is about to move; answers how much that may move from now
-    /// on.
+    /// Reserves payload that its session is about to move; returns how much may move from now on.
     ///
     /// # Errors
-    /// The limit that is used up, for the client.
+    /// The limit that is used up, as a sentence for the client.
     pub(crate) fn reserve(&self, bytes: ByteCount) -> Result<ByteCount, String> {
         let Some(usage) = self.usage.upgrade() else { return Err("the daemon is ending".to_owned()) };
         usage.with(|usage| self.connections.reserve(self.number, bytes, usage, clock::wall()))
     }
 
-    /// Belongs to `transfer` from now on, unless the key has as many other sessions as it may.
+    /// Joins the session of `transfer`, unless the key has as many other sessions as it may.
     pub(crate) fn take(&self, transfer: TransferId) -> Result<(), Refusal> {
         self.connections.take(self.number, transfer)
     }

@@ -21,26 +21,27 @@ const UNUSED: Span = Span::from_secs(60);
 const CUT: Span = Span::from_secs(15 * 60);
 /// Most temporary keys of one standing key at a time.
 const MAX_PER_KEY: usize = 64;
-/// Keys that are remembered once their job is done, for the daemons beside this one.
+/// Most keys that are remembered once their job is done, for the neighbouring daemons.
 const MOST_SPENT: usize = 256;
 
-/// Keys that are let in for one job.
+/// Temporary keys, each admitted for one job.
 #[derive(Default)]
 pub(super) struct Temporary {
     keys: Mutex<HashMap<PublicKey, AdmittedKey>>,
-    /// The last ones whose job is done.
+    /// The last keys whose job is done, the newest first.
     spent: Mutex<VecDeque<PublicKey>>,
 }
 
+/// A temporary key that is admitted, and its use.
 struct AdmittedKey {
     admission: TemporaryKey,
-    /// Connections that use the key now.
+    /// Number of connections that use the key now.
     connections: usize,
-    /// When an unused key vanishes.
+    /// Time at which the key vanishes if it is not in use.
     expires: Time,
-    /// It was admitted or used here; otherwise others tell of it.
+    /// Whether the key was admitted or used here; otherwise only other daemons tell of it.
     is_own: bool,
-    /// Daemons beside this one that have it too, and whether it is in use there.
+    /// Neighbouring daemons that have the key too, and whether it is in use there.
     elsewhere: BTreeMap<Number, bool>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct TemporaryKey {
 }
 
 impl Temporary {
-    /// Lets `key`, which is no standing one, in for what `admission` says.
+    /// Admits `key`, which is no standing key, for what `admission` says.
     pub(super) fn admit(&self, key: PublicKey, admission: TemporaryKey, now: Time) -> Result<(), Refusal> {
         let mut keys = self.keys(now);
         if keys.contains_key(&key) {
@@ -72,12 +73,13 @@ impl Temporary {
         Ok(())
     }
 
-    /// Purpose of `key`, if it was admitted.
+    /// Purpose of `key`; `None` if it is not admitted.
     pub(super) fn find(&self, key: &PublicKey, now: Time) -> Option<TemporaryKey> {
         self.keys(now).get(key).map(|entry| entry.admission.clone())
     }
 
-    /// A connection with this key has begun, the end of which [`Temporary::ended`] has to be told.
+    /// Records that a connection with this key has begun, whose end has to be reported to
+    /// [`Temporary::ended`].
     pub(super) fn began(&self, key: &PublicKey, now: Time) {
         if let Some(entry) = self.keys(now).get_mut(key) {
             entry.connections += 1;
@@ -85,7 +87,7 @@ impl Temporary {
         }
     }
 
-    /// A connection with this key has ended.
+    /// Records that a connection with this key has ended, and how.
     pub(super) fn ended(&self, key: &PublicKey, how: &Ended, now: Time) {
         let mut keys = self.keys(now);
         let Some(entry) = keys.get_mut(key) else {
@@ -103,14 +105,14 @@ impl Temporary {
         }
     }
 
-    /// Its job is done.
+    /// Remembers a key whose job is done.
     fn is_spent(&self, key: PublicKey) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.truncate(MOST_SPENT - 1);
         spent.push_front(key);
     }
 
-    /// Adds to what a daemon beside this one is told.
+    /// Adds the temporary keys to what a neighbouring daemon is told.
     pub(super) fn tell(&self, to: Option<Number>, running: &mut Running, now: Time) {
         let keys = self.keys(now);
         let told = keys.iter().filter(|(_, entry)| entry.is_to_be_told(to, now)).map(|(key, entry)| SharedKey {
@@ -127,7 +129,7 @@ impl Temporary {
         running.spent = spent.iter().map(|key| *key.as_bytes()).collect();
     }
 
-    /// A daemon beside this one has told which keys it has.
+    /// Records the temporary keys that a neighbouring daemon has.
     pub(super) fn learn(&self, from: Number, running: &Running, now: Time) {
         let mut keys = self.keys(now);
         for entry in keys.values_mut() {
@@ -155,8 +157,8 @@ impl Temporary {
         }
     }
 
-    /// A daemon beside this one has ended: what it let in is for this one now, and what was in use
-    /// there was cut.
+    /// Takes over the keys of a neighbouring daemon that has ended; what was in use there counts as
+    /// cut.
     pub(super) fn inherit(&self, from: Number, now: Time) {
         for entry in self.keys(now).values_mut() {
             if let Some(in_use) = entry.elsewhere.remove(&from) {
@@ -166,6 +168,7 @@ impl Temporary {
         }
     }
 
+    /// The keys, without those that have expired by `now`.
     fn keys(&self, now: Time) -> MutexGuard<'_, HashMap<PublicKey, AdmittedKey>> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|_, entry| entry.connections > 0 || entry.expires > now || !entry.elsewhere.is_empty());
@@ -174,12 +177,12 @@ impl Temporary {
 }
 
 impl AdmittedKey {
-    /// A connection uses it, here or at a daemon beside this one.
+    /// Whether a connection uses it, here or at a neighbouring daemon.
     fn is_in_use(&self) -> bool {
         self.connections > 0 || self.elsewhere.values().any(|in_use| *in_use)
     }
 
-    /// True unless that daemon knows it by itself.
+    /// Whether the daemon `to` is to be told of this key; not if only that daemon itself has it.
     fn is_to_be_told(&self, to: Option<Number>, now: Time) -> bool {
         let is_kept_here = self.is_own && (self.connections > 0 || self.expires > now);
         is_kept_here || self.elsewhere.keys().any(|other| Some(*other) != to)

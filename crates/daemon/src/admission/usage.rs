@@ -14,18 +14,18 @@ use icdc_trust::{Limits, PublicKey};
 use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
-/// Keys of which something is known at most; of more, those that have moved nothing for longest are
+/// Most keys whose usage is known; of more, those that have moved nothing for longest are
 /// forgotten.
 const MAX_KEYS: usize = 16 << 10;
-/// Version of the form in which it is kept.
+/// Version of the stored form.
 const VERSION: u32 = 1;
 const SECONDS_PER_DAY: u64 = 24 * 3600;
 
-/// See the module's description.
+/// Bytes that each standing key has moved: on the present day in UTC, and in all.
 #[derive(Default)]
 pub(crate) struct Usage {
     keys: HashMap<PublicKey, Moved>,
-    /// The part of it that is kept nowhere yet.
+    /// The part of the usage that is not stored yet.
     unkept: HashMap<PublicKey, Moved>,
 }
 
@@ -33,22 +33,24 @@ pub(crate) struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Moved {
     in_all: ByteCount,
-    /// Days since 1970 of what follows.
+    /// Day of `on_that_day`, in days since 1970.
     day: u64,
     on_that_day: ByteCount,
 }
 
-/// Bytes that a key may still move, and the limit that leaves so few.
+/// Bytes that a key may still move, with the limit that is tightest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) bytes: ByteCount,
     limit: Limit,
 }
 
-/// A limit of bytes, as it stands in `authorized_keys`.
+/// A limit on bytes, as it stands in `authorized_keys`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
+    /// Most bytes on one day in UTC.
     Daily(ByteCount),
+    /// Most bytes in all.
     Quota(ByteCount),
 }
 
@@ -72,10 +74,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The stored form of the usage.
+/// The part of the usage that is being stored for the first time.
 pub(crate) struct Unkept(HashMap<PublicKey, Moved>);
 
-/// As it is kept.
+/// Stored form of the usage, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     version: u32,
@@ -91,7 +93,7 @@ struct KeptKey {
 }
 
 impl Usage {
-    /// Bytes that the tighter of these limits leaves to a key; `None` without limit.
+    /// Bytes that the tighter of these limits leaves to a key; `None` without a limit.
     pub(super) fn left(&self, key: &PublicKey, limits: &Limits, now: SystemTime) -> Option<Left> {
         let moved = self.keys.get(key).copied().unwrap_or_default();
         let today = if moved.day == day(now) { moved.on_that_day } else { ByteCount::ZERO };
@@ -100,7 +102,7 @@ impl Usage {
         [of_quota, of_day].into_iter().flatten().min_by_key(|left| left.bytes)
     }
 
-    /// A key has moved so much more.
+    /// Counts `bytes` that a key has moved.
     pub(crate) fn add(&mut self, key: &PublicKey, bytes: ByteCount, now: SystemTime) {
         if bytes == ByteCount::ZERO {
             return;
@@ -111,7 +113,7 @@ impl Usage {
         self.unkept.entry(*key).or_default().add(more, more.day);
     }
 
-    /// For this key, if it is a new one.
+    /// Forgets the oldest keys until there is room for this one, if it is new.
     fn make_room(&mut self, key: &PublicKey) {
         while self.keys.len() >= MAX_KEYS && !self.keys.contains_key(key) {
             let Some(oldest) = self.keys.iter().min_by_key(|(_, moved)| moved.day).map(|(key, _)| *key) else { return };
@@ -120,7 +122,7 @@ impl Usage {
         }
     }
 
-    /// Whether something was counted that is kept nowhere.
+    /// Whether something was counted that is not stored.
     pub(crate) fn is_changed(&self) -> bool {
         !self.unkept.is_empty()
     }
@@ -135,8 +137,8 @@ impl Usage {
         }
     }
 
-    /// The usage to be stored, and the part of it that was not yet. It counts as stored until it is
-    /// given back.
+    /// The usage to be stored as JSON, and the part of it that was not stored yet. It counts as
+    /// stored until it is given back.
     pub(crate) fn take_unkept(&mut self) -> (Vec<u8>, Unkept) {
         let keys = self.keys.iter().map(|(key, moved)| KeptKey {
             key: key.to_string(),
@@ -151,7 +153,7 @@ impl Usage {
         (text, Unkept(std::mem::take(&mut self.unkept)))
     }
 
-    /// It could not be kept.
+    /// Takes back the part of the usage that could not be stored.
     pub(crate) fn give_back(&mut self, Unkept(unkept): Unkept, now: SystemTime) {
         for (key, more) in unkept {
             if self.keys.contains_key(&key) {
@@ -161,10 +163,10 @@ impl Usage {
         }
     }
 
-    /// Reads what was kept.
+    /// Parses the stored form.
     ///
     /// # Errors
-    /// Why it makes no sense.
+    /// The reason for which it makes no sense.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         let kept: Kept = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         if kept.version != VERSION {
@@ -200,7 +202,7 @@ impl Moved {
     }
 }
 
-/// Days since 1970, in UTC.
+/// The day of this time in UTC, as days since 1970.
 fn day(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / SECONDS_PER_DAY)
 }

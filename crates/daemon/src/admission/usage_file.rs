@@ -19,23 +19,23 @@ use icdc_units::{Span, Time, hexadecimal};
 
 use super::usage::Usage;
 
-/// Longest file that is read: [`Usage`] keeps fewer keys than fill it.
+/// Longest file that is read, in bytes: [`Usage`] keeps fewer keys than fill it.
 const MAX_LENGTH: u64 = 8 << 20;
-/// Shortest interval between two writes.
+/// Shortest interval between two checks of the file.
 const INTERVAL: Span = Span::from_secs(1);
 
-/// See the module's description.
+/// Usage of a daemon's keys, stored in a file between its runs.
 pub(super) struct UsageFile {
-    /// `None` where the daemon has no place for it: then it counts until it ends.
+    /// Path of the file; `None` where the daemon has no place for it: then it counts until it ends.
     path: Option<PathBuf>,
     usage: Mutex<Usage>,
     kept: Mutex<Keeping>,
 }
 
 struct Keeping {
-    /// When it may be looked at again.
+    /// Time from which the file may be checked again.
     due: Time,
-    /// The file that was read or written last.
+    /// State of the file when it was last read or written.
     seen: Option<Seen>,
     /// The last error that was logged.
     told: Option<String>,
@@ -46,7 +46,7 @@ struct Keeping {
 type Seen = (u64, i64, i64);
 
 impl UsageFile {
-    /// The file of the daemon with this file of authorized keys.
+    /// The usage file of the daemon with this file of authorized keys.
     pub(super) fn beside_known_paths(authorized_keys: &Path) -> Self {
         let real = authorized_keys.canonicalize().unwrap_or_else(|_| authorized_keys.to_owned());
         let hash = digest::digest(&digest::SHA256, real.as_os_str().as_bytes());
@@ -54,7 +54,7 @@ impl UsageFile {
         Self::open(known_paths::file().map(|paths| paths.with_file_name(format!("usage-{id}.json"))))
     }
 
-    /// Counts until the daemon ends.
+    /// Usage that is stored nowhere and counts until the daemon ends.
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         Self::open(None)
@@ -71,7 +71,7 @@ impl UsageFile {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with what is counted.
+    /// Runs `act` with the usage under its lock.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Usage) -> T) -> T {
         act(&mut self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -85,12 +85,12 @@ impl UsageFile {
         }
     }
 
-    /// Stores and learns now.
+    /// Writes what has changed and reads what others have written, now.
     pub(super) fn store_at_once(&self) {
         self.exchange(&mut self.kept());
     }
 
-    /// Each thing that goes wrong is told once.
+    /// Writes what has changed and reads what others have written; each error is logged once.
     fn exchange(&self, kept: &mut Keeping) {
         let Some(path) = &self.path else {
             // Nobody will want to know it.
@@ -112,7 +112,8 @@ impl UsageFile {
         }
     }
 
-    /// The file that is there before another daemon can change it.
+    /// Merges the usage with the file under its lock; returns the state of the file, if there is
+    /// one.
     fn read_and_write(&self, path: &Path) -> io::Result<Option<Seen>> {
         let file = StateFile::lock(path)?;
         let text = file.read(MAX_LENGTH)?;
@@ -133,11 +134,13 @@ impl Drop for UsageFile {
     }
 }
 
+/// The present state of the file; `None` if there is none.
 fn seen(path: &Path) -> Option<Seen> {
     let found = fs::symlink_metadata(path).ok()?;
     Some((found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
+/// Renames a damaged file and logs that.
 fn put_aside(path: &Path, reason: &str) {
     let aside = path.with_extension("damaged");
     let kept = fs::rename(path, &aside);

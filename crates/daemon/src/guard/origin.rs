@@ -3,12 +3,13 @@
 
 use std::net::IpAddr;
 
-/// Lengths of the prefixes, the widest first: networks of providers, of sites, and what one host
-/// has. A host of IPv6 commands a whole /64.
+/// Lengths of the IPv4 prefixes in bits, the widest first: networks of providers, of sites, and
+/// what one host has.
 const V4: [u8; LEVELS] = [16, 24, 32];
+/// Lengths of the IPv6 prefixes in bits, the widest first; a host of IPv6 commands a whole /64.
 const V6: [u8; LEVELS] = [32, 48, 64];
 
-/// Number of prefixes that are told apart.
+/// Number of prefixes of an address that are told apart.
 pub(super) const LEVELS: usize = 3;
 
 /// A prefix of one of these lengths; the bits behind it are zero. IPv4 is mapped into IPv6.

@@ -33,16 +33,16 @@ use super::origin::{Origin, Prefix};
 /// Limits on unauthenticated connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Time from the accept to the first message.
+    /// Time limit from the accept to the first message.
     pub(crate) patience: Span,
-    /// Connections that may be on their way to the first message at a time.
+    /// Most connections that may be on their way to the first message at a time.
     pub(crate) connections: usize,
-    /// Most of them that may be in or behind the handshake.
+    /// Most of these connections that may be in or behind the handshake.
     pub(crate) handshakes: usize,
-    /// How long a handshake keeps its place though others of an equal share wait: a long round
-    /// trip, and loss on it.
+    /// Time for which a handshake keeps its place though others of an equal share wait: a long
+    /// round trip, and loss on it.
     pub(crate) undisturbed: Span,
-    /// Handshakes that are begun in a second, on average.
+    /// Most handshakes that are begun in a second, on average.
     pub(crate) per_second: u32,
 }
 
@@ -58,40 +58,46 @@ impl Default for Limits {
     }
 }
 
-/// An action on a connection.
+/// An action on the connection of this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Begin its handshake.
+    /// Begin the handshake of the connection with this number.
     Begin(u64),
-    /// Close it; it is forgotten.
+    /// Close the connection with this number, which is no longer tracked.
     Close(u64),
 }
 
-/// See the module's description.
+/// The unauthenticated connections and the limits on them.
 pub(super) struct Unauthenticated {
     limits: Limits,
-    /// By number; all have the same patience, so the first is the first that is late.
+    /// The connections by number; all have the same patience, so the first is the first that is
+    /// late.
     entries: BTreeMap<u64, Connection>,
     all: Group,
-    /// Handshakes by their beginning.
+    /// Handshakes in progress by the times at which they began.
     begun: BTreeSet<(Time, u64)>,
     next: u64,
-    /// Number of the next turn.
+    /// Number of the next turn, in which a connection begins its handshake.
     turn: u64,
-    /// When the handshakes begun so far would all have been due at an even pace.
+    /// Time at which the handshakes begun so far would all have been due at an even pace.
     paced: Time,
 }
 
+/// An unauthenticated connection.
 struct Connection {
     origin: Origin,
     deadline: Time,
     stage: Stage,
 }
 
+/// Stage of an unauthenticated connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// The connection's ClientHello has not arrived completely.
     Silent,
+    /// The connection waits for a handshake.
     Waiting,
+    /// The connection's handshake has begun, or is complete without a first message.
     Handshake { since: Time },
 }
 
@@ -108,12 +114,13 @@ impl Unauthenticated {
         }
     }
 
-    /// Their number.
+    /// Number of unauthenticated connections.
     pub(super) fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Enters a connection; gives its number, and that of the one that has to go for it.
+    /// Adds a connection; returns its number, and that of the connection that has to be closed for
+    /// it, if any.
     pub(super) fn arrive(&mut self, origin: Origin, now: Time) -> (u64, Option<u64>) {
         let number = self.next;
         self.next += 1;
@@ -124,31 +131,31 @@ impl Unauthenticated {
         (number, if full { self.evict() } else { None })
     }
 
-    /// Takes a connection out to make room; gives its number.
+    /// Removes a connection to make room; returns its number.
     pub(super) fn evict(&mut self) -> Option<u64> {
         let number = self.all.most_expendable()?;
         self.forget(number);
         Some(number)
     }
 
-    /// A connection has sent all of its first message, and waits for a handshake.
+    /// Records that a connection has sent its whole ClientHello and waits for a handshake.
     pub(super) fn spoke(&mut self, number: u64) {
         if self.entries.get(&number).is_some_and(|entry| entry.stage == Stage::Silent) {
             self.move_to(number, Stage::Waiting);
         }
     }
 
-    /// Whether a connection is on its way to its first message.
+    /// Whether a connection is still unauthenticated.
     pub(super) fn contains(&self, number: u64) -> bool {
         self.entries.contains_key(&number)
     }
 
-    /// By when a connection must have sent its first message.
+    /// Time by which a connection must have sent its first message; `None` if it is not tracked.
     pub(super) fn deadline(&self, number: u64) -> Option<Time> {
         self.entries.get(&number).map(|entry| entry.deadline)
     }
 
-    /// Takes out a connection that is known now, or gone.
+    /// Removes a connection that has become known, or is gone.
     pub(super) fn forget(&mut self, number: u64) {
         if let Some(entry) = self.entries.remove(&number) {
             self.all.take(entry.origin.prefixes(), number, entry.stage);
@@ -158,7 +165,7 @@ impl Unauthenticated {
         }
     }
 
-    /// Actions that are due: closing late ones, beginning handshakes.
+    /// Returns the actions that are due: closing late connections, beginning handshakes.
     pub(super) fn advance(&mut self, now: Time) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some((&number, entry)) = self.entries.first_key_value()
@@ -185,7 +192,7 @@ impl Unauthenticated {
         steps
     }
 
-    /// When [`Unauthenticated::advance`] has something to do, if nothing happens before.
+    /// Time at which [`Unauthenticated::advance`] has something to do, if nothing happens before.
     pub(super) fn next_event(&self) -> Option<Time> {
         let late = self.entries.first_key_value().map(|(_, entry)| entry.deadline);
         let turn = (!self.all.waiting.is_empty()).then(|| match self.begun.first() {
@@ -197,26 +204,30 @@ impl Unauthenticated {
         late.into_iter().chain(turn).min()
     }
 
+    /// Interval between handshakes at an even pace.
     fn interval(&self) -> Span {
         Span::from_nanos(1_000_000_000 / u64::from(self.limits.per_second.max(1)))
     }
 
-    /// As many as there are places may begin at once after a pause.
+    /// Time by which handshakes may run ahead of the even pace: after a pause, as many as there are
+    /// places may begin at once.
     fn burst(&self) -> Span {
         self.interval() * self.limits.handshakes as u64
     }
 
+    /// Whether the pace allows a handshake at `now`.
     fn is_due(&self, now: Time) -> bool {
         self.paced <= now
     }
 
-    /// The connection whose turn it is.
+    /// Number and origin of the connection whose turn it is; `None` if none waits.
     fn next_in_turn(&self) -> Option<(u64, Origin)> {
         let number = self.all.next_in_turn()?;
         self.entries.get(&number).map(|entry| (number, entry.origin))
     }
 
-    /// A handshake that gives its place to one from `origin`.
+    /// Number of the connection whose handshake gives its place to one from `origin`; `None` if
+    /// none has to.
     fn place_for(&self, origin: &Origin, now: Time) -> Option<u64> {
         let longest = || self.begun.first().filter(|(since, _)| *since + self.limits.undisturbed <= now);
         self.all.surplus(origin.prefixes()).or_else(|| longest().map(|(_, number)| *number))
@@ -231,13 +242,13 @@ impl Unauthenticated {
     }
 }
 
-/// The connections of a prefix, by stage, and by the prefixes within it.
+/// The connections of a prefix, by stage and by the prefixes within it.
 #[derive(Default)]
 struct Group {
     silent: BTreeSet<u64>,
     waiting: BTreeSet<u64>,
     busy: BTreeSet<u64>,
-    /// When one of it last began a handshake.
+    /// Number of the turn in which a connection of the prefix last began a handshake.
     last_turn: u64,
     inner: BTreeMap<Prefix, Group>,
 }
@@ -283,8 +294,8 @@ impl Group {
         }
     }
 
-    /// Of the prefix that holds most: the oldest silent one, else the last that waits, else the
-    /// oldest handshake.
+    /// Number of the connection to close first, of the prefix that holds most: the oldest silent
+    /// one, else the last that waits, else the oldest handshake.
     fn most_expendable(&self) -> Option<u64> {
         let oldest = |group: &Self| group.silent.first().copied().unwrap_or(u64::MAX);
         match self.inner.values().max_by_key(|group| (group.len(), Reverse(oldest(group)))) {
@@ -293,6 +304,8 @@ impl Group {
         }
     }
 
+    /// Number of the connection whose turn it is, of the prefix with the fewest handshakes; `None`
+    /// if none waits.
     fn next_in_turn(&self) -> Option<u64> {
         let waiting = self.inner.values().filter(|group| !group.waiting.is_empty());
         match waiting.min_by_key(|group| (group.busy.len(), group.last_turn, group.waiting.first().copied())) {
@@ -301,8 +314,8 @@ impl Group {
         }
     }
 
-    /// The oldest handshake of a prefix that has two more than the one beside it in which a
-    /// connection waits.
+    /// Number of the oldest handshake of a prefix that has two more than the prefix beside it in
+    /// which a connection waits; `None` if no prefix has.
     fn surplus(&self, within: &[Prefix]) -> Option<u64> {
         let [first, rest @ ..] = within else { return None };
         let own = self.inner.get(first)?;
@@ -313,6 +326,7 @@ impl Group {
         }
     }
 
+    /// Number of the oldest handshake in the prefix that has most of them.
     fn oldest_of_the_busiest(&self) -> Option<u64> {
         match self.inner.values().max_by_key(|group| group.busy.len()) {
             Some(busiest) => busiest.oldest_of_the_busiest(),

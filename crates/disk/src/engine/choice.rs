@@ -6,24 +6,25 @@ use super::none::NoDisk;
 use super::threads::ThreadEngine;
 use super::uring::UringEngine;
 
-/// Most jobs with the kernel at a time.
+/// Maximum number of jobs in flight in the kernel at a time.
 pub const MAX_DEPTH: usize = 1024;
 
-/// Kind of the engine to open.
+/// Kind of the disk engine to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// io_uring, or threads where the kernel does not allow it.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// io_uring; an error where the kernel does not allow it.
     Uring,
-    /// Threads.
+    /// Threads that call `pread`, `pwrite` and `fsync`.
     Threads,
     /// No disk: nothing is read, and nothing written.
     None,
 }
 
-/// Opens an engine that keeps `depth` jobs (1 to [`MAX_DEPTH`], else the nearest) with the kernel.
+/// Opens a disk engine that keeps up to `depth` jobs (1 to [`MAX_DEPTH`], else the nearest) in
+/// flight.
 ///
 /// # Errors
 /// The kernel grants no ring ([`EngineKind::Uring`] only) or no threads.

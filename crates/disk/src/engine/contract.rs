@@ -2,25 +2,26 @@
 
 use super::job::{Completion, Job};
 
-/// Runs jobs. Dropping an engine waits for what is in flight.
+/// Disk engine: carries out read, write and sync jobs asynchronously. Dropping it waits for what
+/// is in flight.
 pub trait Engine: Send {
-    /// Takes a job, and starts it at once if fewer than [`depth`](Self::depth) are in flight. Never
-    /// waits for the disk. An invalid job completes with
+    /// Submits a job, and starts it at once if fewer than [`depth`](Self::depth) are in flight.
+    /// Never waits for the disk. An invalid job completes with
     /// [`EngineError::Job`](super::EngineError::Job).
     fn submit(&mut self, tag: u64, job: Job);
 
-    /// The next completion; waits for it. `None` if nothing is in flight.
+    /// Waits for the next completion and returns it; `None` if nothing is in flight.
     fn wait(&mut self) -> Option<Completion>;
 
-    /// The next completion if there is one now.
+    /// Returns the next completion if there is one now; does not wait.
     fn try_wait(&mut self) -> Option<Completion>;
 
-    /// Jobs that were submitted and whose completion was not yet taken.
+    /// Number of jobs that were submitted and whose completion was not yet taken.
     fn in_flight(&self) -> usize;
 
-    /// Most jobs with the kernel at a time.
+    /// Maximum number of jobs in flight in the kernel at a time.
     fn depth(&self) -> usize;
 
-    /// Name for logs and reports: `io_uring`, `threads` or `none`.
+    /// Name of the engine for logs and reports: `io_uring`, `threads` or `none`.
     fn name(&self) -> &'static str;
 }

@@ -5,35 +5,35 @@ use std::path::PathBuf;
 
 use crate::file::{advice, is_out_of_space};
 
-/// A job failed. Its block is given back all the same, except with [`EngineError::Lost`].
+/// Error of a failed job. Its block is given back all the same, except with [`EngineError::Lost`].
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The kernel could not read.
     #[error("read of {path:?} at offset {offset} failed: {cause}{}", advice(cause))]
     Read {
-        /// The file's present path.
+        /// Present path of the file.
         path: PathBuf,
         /// Offset in the file, in bytes.
         offset: u64,
-        /// The kernel's answer.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
     /// The kernel could not write.
     #[error("write of {path:?} at offset {offset} failed: {cause}{}", advice(cause))]
     Write {
-        /// The file's present path.
+        /// Present path of the file.
         path: PathBuf,
         /// Offset in the file, in bytes.
         offset: u64,
-        /// The kernel's answer.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
     /// The kernel could not make the data durable. What was written may be lost: write it again.
     #[error("{path:?} cannot be made durable: {cause}{}", advice(cause))]
     Sync {
-        /// The file's present path.
+        /// Present path of the file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
     /// The job contradicts itself; nothing was read or written.
@@ -45,13 +45,13 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the disk or the quota is full.
+    /// Whether the error is that the disk or the quota is full.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
         self.cause().is_some_and(is_out_of_space)
     }
 
-    /// The kernel's answer, if the kernel was asked.
+    /// Error that the kernel returned; `None` if the kernel was not asked.
     #[must_use]
     pub fn cause(&self) -> Option<&io::Error> {
         match self {
@@ -62,19 +62,19 @@ impl EngineError {
     }
 }
 
-/// An engine could not be opened.
+/// Error: an engine could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineUnavailable {
-    /// No ring: a kernel before 5.6, or `kernel.io_uring_disabled`, seccomp or a container's limit
-    /// forbids it.
+    /// io_uring is not available: a kernel before 5.6, or `kernel.io_uring_disabled`, seccomp or a
+    /// container's limit forbids it.
     #[error("io_uring is not available ({cause}): choose the threads engine")]
     Uring {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// The kernel's answer.
+        /// Error that the kernel returned.
         cause: io::Error,
     },
-    /// No threads.
+    /// No threads could be started.
     #[error("cannot start a disk thread ({0}): raise `ulimit -u` or the container's limit")]
     Threads(io::Error),
 }

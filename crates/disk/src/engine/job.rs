@@ -6,7 +6,7 @@ use super::error::EngineError;
 use crate::file::DiskFile;
 use crate::pool::Block;
 
-/// An operation on a file.
+/// A job for a disk engine: an operation on a file.
 #[derive(Debug)]
 pub enum Job {
     /// Reads `length` bytes at `offset` to the start of the block.
@@ -14,13 +14,13 @@ pub enum Job {
     /// The result is the number of bytes read, less than `length` only at the end of the file. The
     /// bytes of the block behind the result may change, too.
     Read {
-        /// The file.
+        /// File to read from.
         file: Arc<DiskFile>,
         /// Position in the file in bytes.
         offset: u64,
-        /// Bytes wanted, at most the block's size.
+        /// Number of bytes to read, at most the block's size.
         length: usize,
-        /// Block that holds them.
+        /// Block that receives them.
         block: Block,
     },
     /// Writes the first `length` bytes of the block, or only `ranges` of them, to `offset`.
@@ -31,22 +31,22 @@ pub enum Job {
     /// blocks at multiples of the block size never do. The result is the number of bytes of the
     /// job, without what was widened.
     Write {
-        /// The file.
+        /// File to write to.
         file: Arc<DiskFile>,
         /// Position of the block's first byte in the file in bytes.
         offset: u64,
-        /// `(offset, length)` within the block: ascending, disjoint, within `length`. Empty means
-        /// all of `length`.
+        /// Ranges to write as `(offset, length)` within the block: ascending, disjoint, within
+        /// `length`. Empty means all of `length`.
         ranges: Vec<(u32, u32)>,
-        /// Bytes of the block that belong to the file, at most the block's size.
+        /// Number of bytes of the block that belong to the file, at most the block's size.
         length: usize,
-        /// The data.
+        /// Block that holds the data.
         block: Block,
     },
     /// Makes durable what was written by jobs that completed before this one was submitted, with
     /// the file's metadata (`fsync`). The result is 0.
     Sync {
-        /// The file.
+        /// File to make durable.
         file: Arc<DiskFile>,
     },
 }
@@ -54,23 +54,23 @@ pub enum Job {
 /// Kind of the job that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
-    /// [`Job::Read`].
+    /// A read, [`Job::Read`].
     Read,
-    /// [`Job::Write`].
+    /// A write, [`Job::Write`].
     Write,
-    /// [`Job::Sync`].
+    /// A sync, [`Job::Sync`].
     Sync,
 }
 
-/// The end of a job.
+/// Completion of a job, with its result.
 #[derive(Debug)]
 pub struct Completion {
     /// Tag that was passed to [`Engine::submit`](super::Engine::submit).
     pub tag: u64,
-    /// The job's kind.
+    /// Kind of the completed job.
     pub kind: JobKind,
-    /// The job's block; `None` for [`JobKind::Sync`], and with [`EngineError::Lost`].
+    /// Block of the job; `None` for [`JobKind::Sync`], and with [`EngineError::Lost`].
     pub block: Option<Block>,
-    /// Bytes read or written.
+    /// Number of bytes read or written, or the error.
     pub result: Result<usize, EngineError>,
 }

@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use super::contract::Engine;
 use super::job::{Completion, Job, JobKind};
 
-/// An engine without a disk.
+/// A disk engine that uses no disk: reads give zeros, and writes are discarded.
 #[derive(Default)]
 pub(super) struct NoDisk {
     finished: VecDeque<Completion>,

@@ -11,10 +11,11 @@ use super::error::EngineUnavailable;
 use super::job::{Completion, Job};
 use super::work::{Step, Work};
 
-/// An engine of threads.
+/// A disk engine that uses threads.
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
-    /// `None` only while dropping: the workers end when the sender is dropped.
+    /// Queue of work for the threads; `None` only while dropping: they end when the sender is
+    /// dropped.
     work: Option<Sender<Work>>,
     finish: Sender<Completion>,
     finished: Receiver<Completion>,
@@ -23,7 +24,7 @@ pub(super) struct ThreadEngine {
 }
 
 impl ThreadEngine {
-    /// Starts `depth` threads, or as many as can be started.
+    /// Starts `depth` threads, or as many as can be started; an error if none can.
     pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
         let (work, queue) = unbounded();
         let (finish, finished) = unbounded();
@@ -99,7 +100,7 @@ impl Drop for ThreadEngine {
     }
 }
 
-/// Takes work until the engine is dropped and the queue is empty.
+/// Carries out work until the engine is dropped and the queue is empty.
 fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
     for work in queue {
         // Fails only while the engine is dropped, when no one uses the completion any more.
@@ -107,7 +108,7 @@ fn serve(queue: &Receiver<Work>, finish: &Sender<Completion>) {
     }
 }
 
-/// Carries out all steps of a job on this thread.
+/// Carries out all steps of a job on this thread; returns its completion.
 pub(super) fn carry_out(mut work: Work) -> Completion {
     let result = loop {
         let outcome = perform(work.step());
@@ -118,7 +119,7 @@ pub(super) fn carry_out(mut work: Work) -> Completion {
     work.complete(result)
 }
 
-/// Carries out a step on this thread.
+/// Carries out a system call on this thread; returns the number of bytes.
 pub(super) fn perform(step: Step<'_>) -> Result<usize, Errno> {
     match step {
         Step::Read(file, bytes, offset) => pread(file, bytes, offset),

@@ -23,22 +23,22 @@ use super::job::{Completion, Job};
 use super::threads::{carry_out, perform};
 use super::work::{Step, Work};
 
-/// An engine of io_uring.
+/// A disk engine that uses io_uring.
 pub(super) struct UringEngine {
     ring: IoUring,
-    /// Jobs that the kernel works on, by slot.
+    /// Jobs in flight in the kernel, by slot; `None` for an empty slot.
     table: Vec<Option<Work>>,
-    /// Empty slots.
+    /// Indices of the empty slots.
     vacant: Vec<usize>,
     /// Jobs that wait for a slot.
     backlog: VecDeque<Work>,
     finished: VecDeque<Completion>,
-    /// Error after which the ring cannot be used any more.
+    /// Error after which the ring cannot be used any more; `None` while it works.
     broken: Option<Errno>,
 }
 
 impl UringEngine {
-    /// Sets up a ring for `depth` requests and sees that it can do what is needed.
+    /// Sets up a ring for `depth` requests and checks that it can do what is needed.
     pub(super) fn open(depth: usize) -> Result<Self, EngineUnavailable> {
         let failed = |call| move |cause| EngineUnavailable::Uring { call, cause };
         let mut ring = IoUring::new(depth as u32).map_err(failed("io_uring_setup"))?;
@@ -119,6 +119,8 @@ impl UringEngine {
         }
     }
 
+    /// Takes the next completion that the kernel has posted: slot and outcome; `None` if there is
+    /// none.
     fn posted(&mut self) -> Option<(usize, Result<usize, Errno>)> {
         let entry = self.ring.completion().next()?;
         let outcome = match usize::try_from(entry.result()) {

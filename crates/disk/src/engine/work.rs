@@ -21,8 +21,8 @@ use super::job::{Completion, Job, JobKind};
 use crate::file::DiskFile;
 use crate::pool::{BLOCK_SIZE, Block};
 
-/// Interruptions in a row without a byte of progress before a job fails. A signal or the end of a
-/// kernel worker interrupts once; a thousand mean that it will never stop.
+/// Maximum number of interruptions in a row without a byte of progress before a job fails. A
+/// signal or the end of a kernel worker interrupts once; a thousand mean that it will never stop.
 const MAX_RETRIES: u32 = 1000;
 
 /// A job in flight.
@@ -34,7 +34,7 @@ pub(super) struct Work {
     /// Position of the block in the file.
     offset: u64,
     block: Option<Block>,
-    /// The job's own ranges of the block; a read has one.
+    /// Ranges of the block that belong to the job; a read has one.
     ranges: Vec<Range<usize>>,
     /// Ranges of the block that are still to be transferred; the first is in flight.
     segments: VecDeque<Range<usize>>,
@@ -44,16 +44,16 @@ pub(super) struct Work {
 
 /// The system call that a job needs next.
 pub(super) enum Step<'a> {
-    /// `pread` of the descriptor at the offset.
+    /// A `pread` of the descriptor into the buffer at the offset.
     Read(BorrowedFd<'a>, &'a mut [u8], u64),
-    /// `pwrite` to the descriptor at the offset.
+    /// A `pwrite` of the buffer to the descriptor at the offset.
     Write(BorrowedFd<'a>, &'a [u8], u64),
-    /// `fsync`.
+    /// An `fsync` of the descriptor.
     Sync(BorrowedFd<'a>),
 }
 
 impl Work {
-    /// A job ready for its first step.
+    /// Prepares a job for its first step.
     ///
     /// # Errors
     /// The completion of a job that needs no step: nothing to transfer, or invalid.
@@ -81,7 +81,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Switches to Direct I/O, if the file supports it and the block's offset is aligned.
+    /// Switches the job to Direct I/O, if the file supports it and the block's offset is aligned.
     fn align(&mut self) {
         let Some(alignment) = self.file.alignment() else {
             return;
@@ -105,12 +105,13 @@ impl Work {
         }
     }
 
-    /// True if it reads from a file system that may give less than there is.
+    /// Whether the job reads from a file system that may give less than there is.
     pub(super) fn may_read_short(&self) -> bool {
         self.kind == JobKind::Read && self.file.may_read_short()
     }
 
-    /// The next system call. Its buffer stays where it is until the call is over.
+    /// Returns the next system call of the job. Its buffer stays where it is until the call is
+    /// over.
     pub(super) fn step(&mut self) -> Step<'_> {
         let descriptor = self.file.descriptor(self.direct);
         let Some((block, segment)) = self.block.as_mut().zip(self.segments.front()) else {
@@ -124,7 +125,8 @@ impl Work {
         }
     }
 
-    /// Takes the outcome of the step; gives the job's result, or `None` if there is another step.
+    /// Takes the outcome of the step; returns the job's result, or `None` if there is another
+    /// step.
     pub(super) fn advance(&mut self, outcome: Result<usize, Errno>) -> Option<Result<usize, EngineError>> {
         match outcome {
             // Cancelled: the thread that submitted has ended. Repeating a transfer is harmless.
@@ -146,6 +148,8 @@ impl Work {
         }
     }
 
+    /// Counts bytes that were transferred; returns the job's result, or `None` if there is another
+    /// step.
     fn moved(&mut self, bytes: usize) -> Option<Result<usize, EngineError>> {
         let segment = self.segments.front_mut().expect("a transfer has a segment");
         segment.start += bytes;
@@ -170,8 +174,8 @@ impl Work {
         None
     }
 
-    /// Continues buffered with what is left of the ranges themselves; done if only padding was
-    /// left.
+    /// Continues with buffered I/O on what is left of the ranges themselves; returns the job's
+    /// result if only padding was left.
     fn go_buffered(&mut self) -> Option<Result<usize, EngineError>> {
         let position = self.segments.front().map_or(BLOCK_SIZE, |segment| segment.start);
         self.direct = false;
@@ -184,12 +188,13 @@ impl Work {
         self.segments.is_empty().then(|| Ok(self.size()))
     }
 
-    /// The job's completion.
+    /// Completion of the job with this result.
     pub(super) fn complete(self, result: Result<usize, EngineError>) -> Completion {
         Completion { tag: self.tag, kind: self.kind, block: self.block, result }
     }
 
-    /// Whether the file ends at this place of the block: saves a read that would find nothing.
+    /// Whether the file ends at this position of the block, which saves a read that would find
+    /// nothing.
     fn ends_at(&self, position: usize) -> bool {
         self.file.size().is_ok_and(|size| self.offset + position as u64 >= size)
     }
@@ -210,7 +215,7 @@ impl Work {
     }
 }
 
-/// The job's ranges, not empty each, if all of it fits the block, itself and the largest file.
+/// Checks that the job fits the block and the largest file; returns its ranges without empty ones.
 fn check(offset: u64, length: usize, ranges: &[(u32, u32)]) -> Result<Vec<Range<usize>>, EngineError> {
     if length > BLOCK_SIZE {
         return Err(EngineError::Job("longer than a block"));
@@ -236,7 +241,7 @@ fn check(offset: u64, length: usize, ranges: &[(u32, u32)]) -> Result<Vec<Range<
     Ok(checked)
 }
 
-/// The ranges widened to the alignment and joined where they touch.
+/// Ranges widened to the alignment and joined where they touch.
 fn widen(ranges: &[Range<usize>], alignment: usize) -> VecDeque<Range<usize>> {
     let mut widened: VecDeque<Range<usize>> = VecDeque::with_capacity(ranges.len());
     for range in ranges {

@@ -14,14 +14,14 @@ use rustix::io::Errno;
 
 use super::names::MAX_NAME;
 
-/// Longest path that the kernel takes (`PATH_MAX` less the NUL).
+/// Maximum length of a path that the kernel takes (`PATH_MAX` less the NUL).
 const MAX_PATH: usize = 4095;
-/// Most symbolic links in one resolution, as in the kernel.
+/// Maximum number of symbolic links in one resolution, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Deepest nesting that a walk enters; each level holds a descriptor.
+/// Maximum depth that a walk enters; each level holds a descriptor.
 const MAX_WALK: usize = 512;
-/// `openat2` says `EAGAIN` when `..` meets a rename anywhere in the system; then it is repeated
-/// this often before the walk, which knows no such case, takes over.
+/// Number of times that `openat2` is repeated after `EAGAIN` (`..` met a rename anywhere in the
+/// system) before the walk, which knows no such case, takes over.
 const RETRIES: usize = 8;
 
 /// Opens the relative `path` beneath `start`. `EXDEV` means that it leads outside.
@@ -40,7 +40,7 @@ pub(super) fn open(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<
     walk(start, path, flags)
 }
 
-/// Implementation without `openat2`.
+/// Opens the relative `path` beneath `start` without `openat2`, component by component.
 pub(super) fn walk(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.len() > MAX_PATH {
         return Err(Errno::NAMETOOLONG);
@@ -89,7 +89,7 @@ pub(super) fn walk(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<
     rustix::fs::openat(here, ".", flags, Mode::empty())
 }
 
-/// Without the slashes in front; the directory itself if nothing is left.
+/// The path without the slashes in front; `.` (the directory itself) if nothing is left.
 pub(super) fn relative(path: &[u8]) -> &[u8] {
     match path.iter().position(|byte| *byte != b'/') {
         Some(start) => &path[start..],
@@ -97,7 +97,7 @@ pub(super) fn relative(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The components of `path`, last first, without the empty ones and `.`.
+/// Components of `path`, last first, without the empty ones and `.`.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/')
         .rev()

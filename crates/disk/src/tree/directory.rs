@@ -19,14 +19,14 @@ use super::names::{Name, printable};
 use super::scope::Scope;
 use super::trail::Trail;
 
-/// A directory of a [`Tree`](super::Tree). A clone shares the descriptor.
+/// An open directory of a [`Tree`](super::Tree). A clone shares the descriptor.
 #[derive(Clone, Debug)]
 pub struct Directory {
     inner: Arc<Inner>,
 }
 
-/// Path by which a directory was reached, without a descriptor: for directories that are needed
-/// again only much later.
+/// Path by which a directory was reached, without an open descriptor: for directories that are
+/// needed again only much later.
 #[derive(Clone, Debug)]
 pub struct Whereabouts {
     trail: Arc<Trail>,
@@ -54,8 +54,8 @@ impl Directory {
         Ok(found.map_err(|errno| self.failed("fstatat", name, errno))?.into())
     }
 
-    /// Description of an item without following it, and its identity among those that had its
-    /// inode.
+    /// Description of an item (a symbolic link is not followed), and an identity that tells it
+    /// from other items that had its inode.
     ///
     /// # Errors
     /// As [`stat`](Self::stat).
@@ -63,7 +63,7 @@ impl Directory {
         metadata::incarnation(self, name.as_c_str()).map_err(|errno| self.failed("statx", name, errno))
     }
 
-    /// True if the directory ignores case, as far as the existing item `name` shows it. The lookup
+    /// Whether the directory ignores case, as far as the existing item `name` shows it. The lookup
     /// uses one of its other spellings, chosen by `variant`: the kernel may have a stale cached
     /// entry for a spelling that was looked up before.
     #[must_use]
@@ -79,12 +79,13 @@ impl Directory {
     /// Description of the directory itself.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn own_stat(&self) -> Result<Stat> {
         Ok(rustix::fs::fstat(self).map_err(|errno| self.own_failed("fstat", errno))?.into())
     }
 
-    /// Device and inode of the directory and of those above it, as far as this process can go up.
+    /// Device and inode numbers of the directory and of those above it, as far as this process can
+    /// go up.
     #[must_use]
     pub fn lineage(&self) -> Vec<(u64, u64)> {
         let number = |found: BorrowedFd<'_>| rustix::fs::fstat(found).ok().map(|found| (found.st_dev, found.st_ino));
@@ -100,8 +101,8 @@ impl Directory {
         found
     }
 
-    /// Checks that this user may make and remove names in it, as far as the system reports that in
-    /// advance.
+    /// Checks that this user may make and remove names in the directory, as far as the system
+    /// reports that in advance.
     ///
     /// # Errors
     /// [`TreeError::Denied`], [`TreeError::ReadOnly`], [`TreeError::AppendOnly`].
@@ -114,7 +115,7 @@ impl Directory {
         }
     }
 
-    /// Checks that names in it may be changed once they are made.
+    /// Checks that names in the directory may be changed once they are made.
     ///
     /// # Errors
     /// [`TreeError::AppendOnly`].
@@ -126,8 +127,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Permissions of a file that is made here without asking for others: by this `umask`, or by
-    /// the default ACL of the directory, which takes its place.
+    /// Permissions that a new file in this directory gets by default: by this `umask`, or by the
+    /// directory's default ACL, which takes its place.
     #[must_use]
     pub fn new_file_mode(&self, umask: u16) -> u16 {
         let by_acl = self.readable().is_ok_and(metadata::has_default_acl);
@@ -139,7 +140,7 @@ impl Directory {
         }
     }
 
-    /// All entries, sorted by bytes.
+    /// All entries of the directory, sorted by bytes.
     ///
     /// # Errors
     /// [`TreeError::Denied`] when the directory must not be read.
@@ -148,7 +149,7 @@ impl Directory {
         Listing::read(readable).map_err(|errno| self.own_failed("getdents64", errno))
     }
 
-    /// True if an entry has exactly this name, and not only one that the file system takes for the
+    /// Whether an entry has exactly this name, and not only one that the file system takes for the
     /// same.
     ///
     /// # Errors
@@ -164,11 +165,11 @@ impl Directory {
         Whereabouts { trail: Arc::clone(&self.inner.trail) }
     }
 
-    /// Opens a directory again that was reached from this one. It is a different one if a directory
+    /// Opens a directory again that was reached from this one. It is a different directory if one
     /// on the path was renamed or replaced meanwhile.
     ///
     /// # Errors
-    /// Those of [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not
+    /// Errors of [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not
     /// reached from here.
     pub fn reopen(&self, place: &Whereabouts) -> Result<Self> {
         let names = place.trail.names_below(&self.inner.trail);
@@ -177,7 +178,7 @@ impl Directory {
         names.into_iter().try_fold(self.clone(), |directory, name| directory.open_directory(name))
     }
 
-    /// The place of the item `name`, whatever it is: a descriptor that nothing can be read from. A
+    /// Opens the item `name`, whatever it is, as a descriptor that nothing can be read from. A
     /// symbolic link is not followed.
     ///
     /// # Errors
@@ -212,10 +213,11 @@ impl Directory {
         self.make_or_open_directory(name, mode).map(|(directory, _)| directory)
     }
 
-    /// [`make_directory`](Self::make_directory), or the existing directory; true if it was made.
+    /// Makes a directory as [`make_directory`](Self::make_directory), or opens the existing one;
+    /// the bool is true if it was made.
     ///
     /// # Errors
-    /// Those of [`make_directory`](Self::make_directory).
+    /// Errors of [`make_directory`](Self::make_directory).
     pub fn make_or_open_directory(&self, name: &Name, mode: u16) -> Result<(Self, bool)> {
         let made = match rustix::fs::mkdirat(self, name.as_c_str(), permissions(mode)) {
             Ok(()) => true,
@@ -242,8 +244,8 @@ impl Directory {
         rustix::fs::symlinkat(target, self, name.as_c_str()).map_err(|errno| self.failed("symlinkat", name, errno))
     }
 
-    /// Links the file `from` of `from_directory` under the further name `to` here. A symbolic link
-    /// is linked itself.
+    /// Makes a hard link: links the file `from` of `from_directory` under the further name `to`
+    /// here. A symbolic link is linked itself.
     ///
     /// # Errors
     /// [`TreeError::Exists`], [`TreeError::OtherFileSystem`].
@@ -263,9 +265,9 @@ impl Directory {
             .map_err(|errno| to_directory.failed("renameat", to, errno))
     }
 
-    /// Renames `from` here to `to` in `to_directory`, at once, unless anything has that name. Where
-    /// the kernel or the file system cannot rename like that, it gets the new name before it loses
-    /// the old one.
+    /// Renames `from` here to `to` in `to_directory`, atomically, unless anything has that name.
+    /// Where the kernel or the file system cannot rename like that, the item gets the new name
+    /// before it loses the old one.
     ///
     /// # Errors
     /// [`TreeError::Exists`] when anything has that name, be it one of the same file.
@@ -282,7 +284,7 @@ impl Directory {
         }
     }
 
-    /// Removes the name of anything but a directory.
+    /// Removes the name of an item that is not a directory.
     ///
     /// # Errors
     /// [`TreeError::Missing`], [`TreeError::IsADirectory`].
@@ -310,8 +312,8 @@ impl Directory {
     }
 
     /// Sets those `wanted` attributes that the existing regular file `name`, opened as `file`,
-    /// lacks, except its time of modification, and removes extended attributes that would be copied
-    /// and are not wanted. True if something was changed.
+    /// lacks, except its time of modification, and removes extended attributes that would be
+    /// copied and are not wanted. Returns whether something was changed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); some may be set by then.
@@ -319,8 +321,8 @@ impl Directory {
         metadata::amend(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// A file here without a name, which is removed when it is closed, for probing the file system;
-    /// `None` where the file system or the kernel has no such files.
+    /// Makes an unnamed file in this directory for probing the file system, which is removed when
+    /// it is closed; `None` where the file system or the kernel has no such files.
     #[must_use]
     pub fn file_for_trying(&self) -> Option<File> {
         self.unnamed_file().ok().map(File::from)
@@ -335,8 +337,8 @@ impl Directory {
         metadata::apply(readable, wanted).map_err(|failure| failure.at(self.path()))
     }
 
-    /// Restores owner and modification time of the symbolic link `name` itself. Links have no mode,
-    /// and of the attributes that are carried they have none.
+    /// Restores owner and modification time of the symbolic link `name` itself. Links have no
+    /// mode, and none of the extended attributes that are copied.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata).
@@ -348,7 +350,7 @@ impl Directory {
     /// ACLs.
     ///
     /// # Errors
-    /// Those of `flistxattr` and `fgetxattr`.
+    /// Errors of `flistxattr` and `fgetxattr`.
     pub fn xattrs(&self, name: &Name, file: &File) -> Result<FoundXattrs> {
         metadata::found_xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
     }
@@ -361,20 +363,20 @@ impl Directory {
         metadata::found_xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
     }
 
-    /// Makes the names in this directory durable, and its own metadata; with its whole file system
-    /// where that has to be.
+    /// Makes the names in this directory durable, and its own metadata; flushes its whole file
+    /// system where that is needed.
     ///
     /// # Errors
-    /// Those of [`sync_itself`](Self::sync_itself) and [`FileSystem::sync`].
+    /// Errors of [`sync_itself`](Self::sync_itself) and [`FileSystem::sync`].
     pub fn sync(&self) -> Result<()> {
         if self.sync_itself()? { Ok(()) } else { self.file_system()?.sync() }
     }
 
-    /// Makes the names in this directory durable, and its own metadata. False where it must not be
-    /// read or its file system does not flush directories by themselves.
+    /// Makes the names in this directory durable, and its own metadata. False where the directory
+    /// must not be read or its file system does not flush directories by themselves.
     ///
     /// # Errors
-    /// Those of `fsync`.
+    /// Errors of `fsync`.
     pub fn sync_itself(&self) -> Result<bool> {
         match self.readable().map(rustix::fs::fsync) {
             Ok(Ok(())) => Ok(true),
@@ -383,8 +385,8 @@ impl Directory {
         }
     }
 
-    /// The file system of this directory, to be opened before anything is written that it is to
-    /// make durable.
+    /// Opens the file system of this directory, which must be done before anything is written that
+    /// it is to make durable.
     ///
     /// # Errors
     /// [`TreeError::Denied`]: it must be allowed to read the directory, or to make files in it.
@@ -401,7 +403,7 @@ impl Directory {
         printable(if path.is_empty() { b"." } else { &path })
     }
 
-    /// Path of `name`, printable.
+    /// Path of the item `name` in this directory, printable.
     #[must_use]
     pub fn path_of(&self, name: &Name) -> String {
         printable(&self.inner.trail.bytes_of(name))
@@ -419,13 +421,15 @@ impl Directory {
         Self { inner: Arc::new(Inner { descriptor, trail, scope }) }
     }
 
-    /// A descriptor to read from, at its start, for the calls that O_PATH does not allow.
+    /// Opens a descriptor of this directory to read from, at its start, for the calls that O_PATH
+    /// does not allow.
     fn readable(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(self, c".", flags, Mode::empty()).map_err(|errno| self.own_failed("openat", errno))
     }
 
-    /// A descriptor on this file system where files may be made and the directory must not be read.
+    /// Opens an unnamed file, a descriptor on this file system where files may be made and the
+    /// directory must not be read.
     fn unnamed_file(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         rustix::fs::openat(self, c".", flags, Mode::RUSR | Mode::WUSR)
@@ -435,7 +439,8 @@ impl Directory {
         &self.inner.scope
     }
 
-    /// Path of `name` from where the trail starts.
+    /// Path of `name` from where the trail (the root of a confined tree, or the user's path)
+    /// starts.
     pub(super) fn trail_of(&self, name: &Name) -> Vec<u8> {
         self.inner.trail.bytes_of(name)
     }
@@ -450,7 +455,7 @@ impl Directory {
 }
 
 impl AsFd for Directory {
-    /// The `O_PATH` descriptor: good for `*at` calls, not for reading.
+    /// The `O_PATH` descriptor of the directory: good for `*at` calls, not for reading.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.descriptor.as_fd()
     }

@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, TreeError>;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields `path`, `call` and `found` mean the same everywhere")]
 pub enum TreeError {
-    /// Bytes that are no name.
+    /// The bytes are not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The path leads out of the tree.
@@ -23,10 +23,10 @@ pub enum TreeError {
          it, without `..` or symbolic links to the outside"
     )]
     Escapes { path: String, call: &'static str },
-    /// `ENOENT`.
+    /// The item does not exist (`ENOENT`).
     #[error("{path}: no such file or directory")]
     Missing { path: String, call: &'static str },
-    /// `EEXIST`, `ENOTEMPTY`.
+    /// The name exists already, or a directory is not empty (`EEXIST`, `ENOTEMPTY`).
     #[error("{path}: exists already; remove it or choose another name")]
     Exists { path: String, call: &'static str },
     /// A directory is needed and something else is there.
@@ -35,7 +35,7 @@ pub enum TreeError {
     /// A regular file is needed and something else is there.
     #[error("{path}: is {found}, not a regular file; leave it out or remove it")]
     NotAFile { path: String, found: &'static str, call: &'static str },
-    /// `EISDIR`: a directory is in the way of another item.
+    /// A directory is in the way of another item (`EISDIR`).
     #[error("{path}: a directory is in the way; remove it or choose another destination")]
     IsADirectory { path: String, call: &'static str },
     /// A file to be continued that another user may have planted.
@@ -44,40 +44,40 @@ pub enum TreeError {
          remove it"
     )]
     NotOurs { path: String, call: &'static str },
-    /// `ELOOP`.
+    /// A symbolic link is where none may be (`ELOOP`).
     #[error(
         "{path}: a symbolic link that cannot be followed here, or too many in a row; \
          name what it points to instead"
     )]
     Link { path: String, call: &'static str },
-    /// `ENOSPC`.
+    /// The file system is full (`ENOSPC`).
     #[error(
         "{path}: no space left on the file system; free some and run the same command \
          again, it goes on where it stopped"
     )]
     NoSpace { path: String, call: &'static str },
-    /// `EDQUOT`.
+    /// The disk quota is used up (`EDQUOT`).
     #[error(
         "{path}: the disk quota is used up; free some space or ask for more, then run \
          the same command again, it goes on where it stopped"
     )]
     Quota { path: String, call: &'static str },
-    /// `ENAMETOOLONG`.
+    /// The name is too long for the file system (`ENAMETOOLONG`).
     #[error(
         "{path}: the name or the path is longer than the file system allows; shorten \
          it or choose a destination on another file system"
     )]
     TooLong { path: String, call: &'static str },
-    /// `EACCES`.
+    /// Access is denied by permissions (`EACCES`).
     #[error(
         "{path}: permission denied; check owner and mode of the item and of the \
          directories above it, or run as a user who may"
     )]
     Denied { path: String, call: &'static str },
-    /// `EPERM`.
+    /// The operation is not permitted to this user (`EPERM`).
     #[error("{path}: {}", not_permitted(.call))]
     NotPermitted { path: String, call: &'static str },
-    /// `EPERM` of `symlinkat`.
+    /// Symbolic links cannot be made there (`EPERM` of `symlinkat`).
     #[error(
         "{path}: the symbolic link is not permitted there: the file system has none, or the directory is \
          immutable (lsattr -d shows it); choose another destination, or leave links out of --preserve"
@@ -89,19 +89,20 @@ pub enum TreeError {
          complete; have that changed (chattr -a), or choose another destination"
     )]
     AppendOnly { path: String, call: &'static str },
-    /// `EROFS`.
+    /// The file system is mounted read-only (`EROFS`).
     #[error(
         "{path}: the file system is mounted read-only; remount it or choose another (a systemd service \
          writes where its ReadWritePaths= says)"
     )]
     ReadOnly { path: String, call: &'static str },
-    /// `EXDEV` between two names.
+    /// The two names are on different file systems (`EXDEV`).
     #[error("{path}: lies on another file system; both names must be on the same one")]
     OtherFileSystem { path: String, call: &'static str },
-    /// `EMFILE`, `ENFILE`.
+    /// Too many files are open in this process or system (`EMFILE`, `ENFILE`).
     #[error("{path}: too many open files; raise the limit with `ulimit -n`")]
     TooManyOpen { path: String, call: &'static str },
-    /// An extended attribute that the file system does not take, or of a refused namespace.
+    /// The file system does not take an extended attribute, or the attribute is of a refused
+    /// namespace.
     #[error(
         "{path}: the extended attribute {attribute} cannot be set ({cause}); leave \
          xattr out of --preserve or choose another file system"
@@ -112,9 +113,9 @@ pub enum TreeError {
     System { path: String, call: &'static str, cause: io::Error },
 }
 
-/// Sentence for `EPERM` of a system call: the refused operation, likely reasons, the remedy. Root
-/// meets it as well: by file attributes, by file systems that cannot do it, and without
-/// capabilities.
+/// Sentence for users about `EPERM` of a system call: the refused operation, likely reasons, the
+/// remedy. Root meets it as well: by file attributes, by file systems that cannot do it, and
+/// without capabilities.
 fn not_permitted(call: &str) -> &'static str {
     match call {
         "fchown" | "fchownat" => {
@@ -199,19 +200,19 @@ impl TreeError {
         }
     }
 
-    /// Nothing of that name is there.
+    /// Whether the error is that nothing of that name exists.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
 
-    /// The name is taken.
+    /// Whether the error is that the name is taken.
     #[must_use]
     pub fn is_existing(&self) -> bool {
         matches!(self, Self::Exists { .. })
     }
 
-    /// A mode may not be set, as on file systems that have none.
+    /// Whether the error is that a mode may not be set, as on file systems that have none.
     #[must_use]
     pub fn is_of_mode(&self) -> bool {
         let unsupported = |cause: &io::Error| {
@@ -225,9 +226,9 @@ impl TreeError {
         }
     }
 
-    /// A hard link is refused where a file of its own may be made: the file system has no links or
-    /// no more of this file, the other name is on another one, or the file may not be linked by
-    /// this user.
+    /// Whether the error is that a hard link is refused where a separate file may be made: the
+    /// file system has no links or no more of this file, the other name is on another one, or the
+    /// file may not be linked by this user.
     #[must_use]
     pub fn refuses_link(&self) -> bool {
         let Self::System { call: "linkat", cause, .. } = self else {
@@ -240,7 +241,8 @@ impl TreeError {
         errno.is_some_and(|errno| matches!(errno, Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS))
     }
 
-    /// The file system is full or the quota used up: going on with other items is of no use.
+    /// Whether the error is that the file system is full or the quota used up: going on with other
+    /// items is of no use.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::NoSpace { .. } | Self::Quota { .. })

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 
 use super::error::{Result, TreeError};
 
-/// A file system, held by a descriptor. The kernel reports lost data once to each descriptor that
-/// was open when they were lost: one that is opened later may miss a loss that was reported to
-/// another process.
+/// An open file system, which can be flushed. The kernel reports lost data once to each descriptor
+/// that was open when they were lost: one that is opened later may miss a loss that was reported
+/// to another process.
 #[derive(Debug)]
 pub struct FileSystem {
     descriptor: OwnedFd,
@@ -23,7 +23,7 @@ impl FileSystem {
     /// files.
     ///
     /// # Errors
-    /// Those of `syncfs`.
+    /// Errors of `syncfs`.
     pub fn sync(&self) -> Result<()> {
         rustix::fs::syncfs(&self.descriptor).map_err(|errno| TreeError::new("syncfs", self.path.clone(), errno))
     }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::metadata::Kind;
 
-/// All entries of a directory but `.` and `..`, sorted by the bytes of their names.
+/// List of all entries of a directory but `.` and `..`, sorted by the bytes of their names.
 ///
 /// It costs 16 bytes beside the name for each entry, so that directories of millions of
 /// files are listed without trouble.
@@ -22,8 +22,8 @@ pub struct Listing {
 pub struct ListedEntry<'a> {
     /// Name as the file system gave it; not yet a [`Name`](super::Name).
     pub name: &'a [u8],
-    /// Kind according to the directory; `None` where directories do not store it. It may have
-    /// changed since: only `stat` and `open_*` are reliable.
+    /// Kind of the entry according to the directory; `None` where directories do not store it. It
+    /// may have changed since: only `stat` and `open_*` are reliable.
     pub hint: Option<Kind>,
 }
 
@@ -41,24 +41,24 @@ impl Listing {
         self.entries.len()
     }
 
-    /// There is no entry.
+    /// Whether the directory has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry at `index`, in order.
+    /// Entry at `index` in sorted order; `None` beyond the end.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<ListedEntry<'_>> {
         self.entries.get(index).map(|slot| self.entry(*slot))
     }
 
-    /// All entries, in order.
+    /// Iterates over all entries, in sorted order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ListedEntry<'_>> {
         self.entries.iter().map(|slot| self.entry(*slot))
     }
 
-    /// Reads `directory`, a descriptor of its own that nothing was read from yet.
+    /// Reads the entries of `directory`, a descriptor of its own that nothing was read from yet.
     pub(super) fn read(directory: impl AsFd) -> Result<Self, Errno> {
         let mut listing = Self { names: Vec::new(), entries: Vec::new() };
         for_each(directory, |name, hint| {
@@ -84,10 +84,10 @@ impl Slot {
     }
 }
 
-/// Enough for about a thousand entries in one system call.
+/// Size of the buffer for one system call in bytes: enough for about a thousand entries.
 const BUFFER: usize = 32 << 10;
 
-/// True if `directory`, a descriptor of its own that nothing was read from yet, has an entry with
+/// Whether `directory`, a descriptor of its own that nothing was read from yet, has an entry with
 /// exactly these bytes as its name.
 pub(super) fn has_name(directory: impl AsFd, wanted: &[u8]) -> Result<bool, Errno> {
     let mut found = false;

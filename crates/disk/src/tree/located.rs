@@ -16,7 +16,7 @@ pub struct Located {
     pub name: Option<Name>,
     /// Description of the item, a symbolic link not followed; `None` if nothing exists there.
     pub stat: Option<Stat>,
-    /// The path ended in a slash.
+    /// Whether the path ended in a slash.
     pub trailing_slash: bool,
 }
 

@@ -33,34 +33,34 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// Something that cannot be copied; the text names it ("a named pipe").
+    /// Another item, which cannot be copied; the text names it ("a named pipe").
     Other(&'static str),
 }
 
-/// Description of an item by the file system.
+/// Description of an item, as `stat` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Kind of the item.
     pub kind: Kind,
-    /// Length in bytes; of a symbolic link: length of its target.
+    /// Length in bytes; for a symbolic link the length of its target.
     pub size: u64,
     /// Lower 12 bits of the mode: permissions, set-id, sticky.
     pub mode: u16,
-    /// Time of the last change of the contents.
+    /// Modification time: time of the last change of the contents.
     pub mtime: FileTime,
-    /// Time of the last change of contents or metadata.
+    /// Change time: time of the last change of contents or metadata.
     pub ctime: FileTime,
-    /// Device of the file system.
+    /// Device number of the file system.
     pub dev: u64,
-    /// Inode number; with `dev` the identity of the item.
+    /// Inode number; `dev` and `ino` together identify the item.
     pub ino: u64,
-    /// Number of names.
+    /// Number of names (hard links).
     pub nlink: u64,
-    /// Numeric owner.
+    /// Numeric user id of the owner.
     pub uid: u32,
-    /// Numeric group.
+    /// Numeric group id.
     pub gid: u32,
-    /// Space in use, in units of 512 bytes.
+    /// Space in use on the disk, in units of 512 bytes.
     pub blocks: u64,
 }
 
@@ -74,12 +74,12 @@ pub struct Incarnation {
     size: u64,
     modified: FileTime,
     changed: FileTime,
-    /// Time of the inode's creation; `None` where the file system does not store it.
+    /// Time of the inode's creation (birth); `None` where the file system does not store it.
     born: Option<FileTime>,
 }
 
 impl Incarnation {
-    /// State of an item that was created at `born`.
+    /// Identity of the item that `stat` describes and that was created at `born`.
     #[must_use]
     pub fn new(stat: &Stat, born: Option<FileTime>) -> Self {
         let Stat { dev: device, ino: inode, size, mtime: modified, ctime: changed, .. } = *stat;
@@ -94,11 +94,11 @@ pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// given, set-user-id bits included: whether a source may request those is the caller's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// Lower 12 bits of the mode.
+    /// Lower 12 bits of the mode: permissions, set-id, sticky.
     pub mode: Option<u16>,
     /// Modification time.
     pub mtime: Option<FileTime>,
-    /// Numeric owner and group.
+    /// Numeric owner (user id) and group (group id).
     pub owner: Option<(u32, u32)>,
     /// Extended attributes (name, value). With a mode, `Some` also takes away the ACLs that are not
     /// among them, which a directory may have passed on to what was made in it.
@@ -109,13 +109,13 @@ impl Stat {
     /// Description of an open file or directory.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn of(file: impl AsFd) -> std::io::Result<Self> {
         Ok(rustix::fs::fstat(file)?.into())
     }
 
-    /// Same item, same contents as far as the file system can tell: it was not written to,
-    /// truncated or replaced between the two calls.
+    /// Whether both describe the same item with the same contents, as far as the file system can
+    /// tell: it was not written to, truncated or replaced between the two calls.
     #[must_use]
     pub fn same_version(&self, other: &Self) -> bool {
         (self.dev, self.ino, self.size) == (other.dev, other.ino, other.size)
@@ -124,7 +124,7 @@ impl Stat {
 }
 
 impl Kind {
-    /// With its article, for messages: "a directory".
+    /// Name of the kind with its article, for messages: "a directory".
     #[must_use]
     pub fn described(self) -> &'static str {
         match self {
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// From the type in a mode or a directory entry; `None` for an unknown one.
+    /// Kind by the type in a mode or a directory entry; `None` for an unknown type.
     pub(super) fn from_file_type(kind: FileType) -> Option<Self> {
         Some(match kind {
             FileType::RegularFile => Self::File,
@@ -171,7 +171,8 @@ impl From<rustix::fs::Stat> for Stat {
     }
 }
 
-/// An item without following it, with the time of its birth.
+/// Description of an item (a symbolic link is not followed), with its identity by the time of its
+/// creation.
 pub(super) fn incarnation(directory: impl AsFd, name: &std::ffi::CStr) -> Result<(Stat, Incarnation), Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -213,7 +214,7 @@ impl From<&Statx> for Stat {
     }
 }
 
-/// A step that failed: the system call, what it was about if not the file as such, and why.
+/// A step that failed: the system call, what it was about if not the file itself, and the error.
 pub(super) struct Failure {
     pub(super) call: &'static str,
     pub(super) attribute: Option<String>,
@@ -233,13 +234,13 @@ impl Failure {
     }
 }
 
-/// The attribute with a file's capabilities. Like set-id bits it gives rights to whoever runs the
-/// file, so that it is to be carried together with the owner only. A change of data or owner
-/// removes it.
+/// Name of the extended attribute with a file's capabilities. Like set-id bits it gives rights to
+/// whoever runs the file, so that it is to be copied together with the owner only. A change of
+/// data or owner removes it.
 pub const CAPABILITY: &[u8] = b"security.capability";
-/// The attribute with the ACL of a file or directory.
+/// Name of the extended attribute with the ACL of a file or directory.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// The attribute with the ACL that a directory passes on.
+/// Name of the extended attribute with the ACL that a directory passes on to new items in it.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 /// Restores `wanted` on an open file or directory, after its data is written.
@@ -289,7 +290,7 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
 }
 
 /// Sets those `wanted` attributes that an existing file lacks, except its time, and removes
-/// extended ones that are copied and not wanted. True if something was changed.
+/// extended ones that are copied and not wanted. Returns whether something was changed.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
@@ -326,14 +327,14 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
 /// the file system stores it.
 ///
 /// # Errors
-/// Those of `futimens` and `fstat`.
+/// Errors of `futimens` and `fstat`.
 pub fn set_time(file: impl AsFd, mtime: FileTime) -> std::io::Result<FileTime> {
     rustix::fs::futimens(&file, &timestamps(mtime))?;
     Ok(Stat::of(file)?.mtime)
 }
 
-/// Restores owner and time of a name without following it, as is needed for symbolic links, which
-/// have no mode of their own.
+/// Restores owner and time of a name without following it, as symbolic links need, which have no
+/// mode of their own.
 pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted: &Metadata<'_>) -> Result<(), Failure> {
     let directory = directory.as_fd();
     if let Some((uid, gid)) = wanted.owner {
@@ -348,18 +349,18 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
     Ok(())
 }
 
-/// The extended attributes of an item.
+/// Extended attributes found on an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundXattrs {
     /// Attributes that are copied, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`].
     pub carried: Xattrs,
-    /// The file has others. The rest of the `security` and `trusted` namespaces belongs to one
-    /// machine (labels, overlays).
+    /// Whether the file has other attributes, which are not copied. The rest of the `security` and
+    /// `trusted` namespaces belongs to one machine (labels, overlays).
     pub has_others: bool,
 }
 
-/// The extended attributes that are copied, and whether the file has others. On a file system
-/// without attributes: none.
+/// Reads the extended attributes of an open file that are copied, and whether it has others; none
+/// on a file system without attributes.
 pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
     let file = file.as_fd();
     let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {
@@ -383,7 +384,7 @@ pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
     Ok(FoundXattrs { carried: found, has_others })
 }
 
-/// Attributes of a file that are copied.
+/// Extended attributes of a file that are copied.
 fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
     found_xattrs(file).map(|found| found.carried)
 }
@@ -399,7 +400,7 @@ fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> 
     })
 }
 
-/// Takes the ACLs away that are not among `xattrs`. True if there was one.
+/// Removes the ACLs that are not among `xattrs`. Returns whether there was one.
 fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<bool, Failure> {
     let file = file.as_fd();
     let acls = if kind == Kind::Directory { &[ACCESS_ACL, DEFAULT_ACL][..] } else { &[ACCESS_ACL] };
@@ -416,7 +417,7 @@ fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)])
     Ok(has_removed)
 }
 
-/// True if a directory passes an ACL on to what is made in it.
+/// Whether a directory passes an ACL on to items that are made in it.
 pub(super) fn has_default_acl(directory: impl AsFd) -> bool {
     rustix::fs::fgetxattr(directory, DEFAULT_ACL, &mut [0_u8; 0][..]).is_ok()
 }
@@ -425,7 +426,7 @@ fn is_carried(name: &[u8]) -> bool {
     name.starts_with(b"user.") || [ACCESS_ACL, DEFAULT_ACL, CAPABILITY].contains(&name)
 }
 
-/// Reads what has no known length into a buffer that grows until it fits. The kernel bounds both
+/// Reads a value of unknown length into a buffer that grows until it fits. The kernel bounds both
 /// lists and values to 64 KiB.
 fn whole(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buffer = vec![0; 1 << 10];
@@ -445,7 +446,8 @@ fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { call, attribute: None, errno }
 }
 
-/// The kernel takes the largest number as "do not change", so it cannot be a user or group.
+/// Converts user and group id for a system call. An error for the largest number, which the kernel
+/// takes as "do not change", so that it cannot be a user or group.
 fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
     if uid == u32::MAX || gid == u32::MAX {
         return Err(at("fchown")(Errno::INVAL));

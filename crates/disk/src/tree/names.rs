@@ -3,7 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::fmt::{self, Write as _};
 
-/// Longest component that is accepted (`NAME_MAX` of Linux's own file systems).
+/// Maximum length of a component that is accepted, in bytes (`NAME_MAX` of Linux's own file
+/// systems).
 pub const MAX_NAME: usize = 255;
 
 /// One component of a path, checked: not empty, not `.` or `..`, without `/` and NUL, at most
@@ -17,16 +18,16 @@ pub struct Name(CString);
 /// Reason why bytes are not a valid [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No bytes at all.
+    /// The name has no bytes at all.
     #[error("an empty name; every item needs one")]
     Empty,
-    /// `.` or `..`, which would mean another directory.
+    /// The name is `.` or `..`, which would mean another directory.
     #[error("the name {0:?} means a directory, not an item in one; it is refused")]
     Dots(&'static str),
-    /// A byte that the kernel gives a meaning.
+    /// The name has a byte to which the kernel gives a meaning.
     #[error("the name {0} contains {1}, which no file name can hold; it is refused")]
     Byte(String, &'static str),
-    /// More than [`MAX_NAME`] bytes.
+    /// The name has more than [`MAX_NAME`] bytes.
     #[error("the name {0} has {1} bytes; at most {MAX_NAME} are possible, so shorten it")]
     Long(String, usize),
 }
@@ -53,7 +54,7 @@ impl Name {
         }
     }
 
-    /// The bytes, without a trailing NUL.
+    /// Bytes of the name, without a trailing NUL.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -96,27 +97,26 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Kind of a file of an unfinished transfer, which lies under a name of its own beside the file
-/// that is made.
+/// Kind of a file of an unfinished transfer, which has a name of its own beside the final file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StagingKind {
-    /// `.icdc-<id>.part`: the data of a file that is not yet published.
+    /// Data of a file that is not yet published: `.icdc-<id>.part`.
     Part,
-    /// `.icdc-<id>.blocks`: journal of the durable blocks of that file.
+    /// Journal of the durable blocks of that file: `.icdc-<id>.blocks`.
     Blocks,
-    /// `.icdc-<id>.run`: journal of a whole run.
+    /// Journal of a whole run: `.icdc-<id>.run`.
     Run,
 }
 
-/// A name of the form `.icdc-<16 hexadecimal digits>.<kind>`.
+/// Name of a file of an unfinished transfer: `.icdc-<16 hexadecimal digits>.<kind>`.
 ///
 /// The identity is the start of a digest of what the file is for, so that a later run finds it
 /// again and two runs about different things never share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StagingName {
-    /// Kind of its contents.
+    /// Kind of the file's contents.
     pub kind: StagingKind,
-    /// First 8 bytes of the digest that names its purpose.
+    /// First 8 bytes of the digest of the file's purpose.
     pub id: [u8; 8],
 }
 
@@ -127,7 +127,7 @@ impl StagingName {
         Self { kind, id }
     }
 
-    /// Name as a component of a path.
+    /// The name as a component of a path.
     #[must_use]
     pub fn name(self) -> Name {
         let id = u64::from_be_bytes(self.id);
@@ -135,7 +135,7 @@ impl StagingName {
         Name(CString::new(text).expect("hexadecimal digits and fixed text hold no NUL"))
     }
 
-    /// Recognises a staging name; `None` for any other.
+    /// Parses a staging name; `None` for any other name.
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<Self> {
         let rest = name.strip_prefix(PREFIX.as_bytes())?;
@@ -151,16 +151,16 @@ impl StagingName {
     }
 }
 
-/// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an item
-/// of that name is never accepted. Case is ignored, because some file systems ignore it.
+/// Whether `name` is one that icdc uses for unfinished work; such files are never sent, and an
+/// item of that name is never accepted. Case is ignored, because some file systems ignore it.
 #[must_use]
 pub fn is_staging(name: &[u8]) -> bool {
     StagingName::parse(&name.to_ascii_lowercase()).is_some()
 }
 
-/// True if a file system may take `name` for one that icdc uses for unfinished work: in upper case,
-/// with characters that some file systems ignore or fold, or followed by dots, blanks or a stream's
-/// name. Nothing of such a name is made for the other end.
+/// Whether a file system may take `name` for one that icdc uses for unfinished work: in upper
+/// case, with characters that some file systems ignore or fold, or followed by dots, blanks or a
+/// stream's name. Nothing of such a name is made for the other end.
 #[must_use]
 pub fn resembles_staging(name: &[u8]) -> bool {
     let mut ascii = Vec::with_capacity(name.len());
@@ -177,7 +177,7 @@ pub fn resembles_staging(name: &[u8]) -> bool {
     StagingName::parse(&whole[..end]).is_some()
 }
 
-/// `bytes` as text for a terminal or a log: what is printable stays; control characters,
+/// Converts `bytes` to text for a terminal or a log: what is printable stays; control characters,
 /// characters that change the direction of text and bytes that are not UTF-8 are escaped.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
@@ -209,7 +209,8 @@ impl StagingKind {
     }
 }
 
-/// Invisible and bidirectional format characters, by which a name can pretend to be another.
+/// Whether the character is an invisible or bidirectional format character, by which a name can
+/// pretend to be another.
 fn steers_display(character: char) -> bool {
     matches!(
         character,

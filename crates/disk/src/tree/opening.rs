@@ -79,7 +79,8 @@ impl Directory {
         Ok((file, stat))
     }
 
-    /// Makes a file of this user with no further names writable for this user.
+    /// Makes a file of this user with a single name writable for this user; returns whether that
+    /// was done.
     fn make_writable(&self, name: &Name) -> bool {
         self.open_file(name).is_ok_and(|(file, stat)| {
             stat.uid == file_user()
@@ -95,7 +96,7 @@ impl Directory {
     /// owner. Root could have made it in any case.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn is_anothers(&self, stat: &Stat) -> Result<bool> {
         let user = file_user();
         if stat.uid == user {
@@ -130,7 +131,8 @@ impl Directory {
     }
 }
 
-/// Opening must neither wait for a pipe's other end nor take a terminal.
+/// Flags for opening files, so that opening neither waits for a pipe's other end nor takes a
+/// terminal.
 const OPENING: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Directory {
@@ -154,8 +156,8 @@ impl Directory {
         }
     }
 
-    /// Error for what exists when opening a file failed because it is none: a link (`ELOOP`), a
-    /// socket (`ENXIO`), a device without driver, a directory.
+    /// Error that describes an existing item when opening it failed because it is not a regular
+    /// file: a link (`ELOOP`), a socket (`ENXIO`), a device without driver, a directory.
     fn unopened(&self, name: &Name, errno: Errno) -> TreeError {
         let suspicious = matches!(errno, Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR);
         match self.stat(name) {
@@ -175,7 +177,8 @@ impl Directory {
     }
 }
 
-/// Opens by `open`, which takes flags to add, and leaves the access time alone if this user may.
+/// Opens a file by `open`, which takes flags to add; leaves the access time alone if this user
+/// may.
 fn open_reading(
     open: impl Fn(OFlags) -> std::result::Result<OwnedFd, Errno>,
 ) -> std::result::Result<(File, Stat), Errno> {
@@ -186,8 +189,7 @@ fn open_reading(
     }
 }
 
-/// Takes the flags back that were good for opening only; io_uring would refuse to wait on such a
-/// file.
+/// Clears the flags that were good for opening only; io_uring would refuse to wait on such a file.
 fn settled(descriptor: OwnedFd, flags: OFlags) -> std::result::Result<(File, Stat), Errno> {
     let stat = rustix::fs::fstat(&descriptor)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {

@@ -24,7 +24,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A confined tree: everything is beneath `root`, and absolute paths start there.
+    /// Opens a confined tree: everything is beneath `root`, and absolute paths start there.
     ///
     /// # Errors
     /// When `root` cannot be opened or is no directory.
@@ -36,7 +36,7 @@ impl Tree {
         Ok(Self { root: Directory::start(copy, b"/", Arc::clone(&scope)), scope, home: None })
     }
 
-    /// The whole file system with the rights of this user; relative paths start at `cwd`.
+    /// Tree of the whole file system with the rights of this user; relative paths start at `cwd`.
     ///
     /// # Errors
     /// When `cwd` cannot be opened or is no directory.
@@ -55,14 +55,14 @@ impl Tree {
         self
     }
 
-    /// The directory where relative paths start.
+    /// Directory where relative paths start.
     #[must_use]
     pub fn root(&self) -> &Directory {
         &self.root
     }
 
-    /// Finds what `path` means. Symbolic links in the directories above the item are followed, in
-    /// a confined tree as long as they stay beneath; the item itself is not. An empty path is the
+    /// Resolves `path`. Symbolic links in the directories above the item are followed, in a
+    /// confined tree as long as they stay beneath; the item itself is not. An empty path is the
     /// root. The directory that holds the item must exist, the item need not.
     ///
     /// # Errors
@@ -72,11 +72,11 @@ impl Tree {
         self.resolve_beside(path, &mut None)
     }
 
-    /// [`resolve`](Self::resolve) for one of many paths: the directory of the previous one is not
-    /// opened again, and one descriptor serves all paths in it.
+    /// Resolves one of many paths as [`resolve`](Self::resolve): the directory of the previous one
+    /// is not opened again, and one descriptor serves all paths in it.
     ///
     /// # Errors
-    /// Those of [`resolve`](Self::resolve).
+    /// Errors of [`resolve`](Self::resolve).
     pub fn resolve_beside(&self, path: &[u8], before: &mut Option<(Vec<u8>, Directory)>) -> Result<Located> {
         if path.contains(&0) {
             return Err(NameError::Byte(printable(path), "a zero byte").into());

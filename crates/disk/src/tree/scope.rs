@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
-/// Places that names of a tree may lead to.
+/// Scope of a tree: the places that its names may lead to.
 #[derive(Debug)]
 pub(super) enum Scope {
-    /// Anywhere, with the rights of this user.
+    /// Names may lead anywhere, with the rights of this user.
     Unconfined,
-    /// Beneath this directory.
+    /// Names lead only beneath this directory.
     Confined { root: OwnedFd },
 }

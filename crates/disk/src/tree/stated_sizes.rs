@@ -4,18 +4,19 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{FsWord, fstatfs};
 
-/// Trust in the sizes that a file system states of its files: are they those of their contents?
+/// Whether the file sizes that a file system states are the lengths of the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatedSizes {
-    /// The file system keeps contents, and knows their length.
+    /// Sizes are true: the file system keeps contents, and knows their length.
     True,
-    /// Not known: programs behind FUSE may state 0 for what they make when it is read.
+    /// Sizes may be wrong: programs behind FUSE may state 0 for what they make when it is read.
     Unknown,
-    /// Contents are made by the kernel when they are read: 0, or a page, is stated.
+    /// Sizes are meaningless: contents are made by the kernel when they are read, and 0, or a
+    /// page, is stated.
     Invented,
 }
 
-/// File systems that keep what was written (`linux/magic.h`).
+/// Magic numbers of the file systems that keep what was written (`linux/magic.h`).
 const KEEPING: [FsWord; 12] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -30,7 +31,7 @@ const KEEPING: [FsWord; 12] = [
     0x2011_bab0, // exFAT
     0x0bd0_0bd0, // Lustre
 ];
-/// File systems whose contents the kernel makes (`linux/magic.h`).
+/// Magic numbers of the file systems whose contents the kernel makes (`linux/magic.h`).
 const INVENTING: [FsWord; 11] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use super::names::Name;
 
-/// A path that shares its front with its siblings and holds no descriptors, so that depth costs
-/// neither memory nor open files.
+/// Path of a directory that shares its front with its siblings and holds no descriptors, so that
+/// depth costs neither memory nor open files.
 #[derive(Debug)]
 pub(super) enum Trail {
+    /// The path at which the trail starts.
     Start(Vec<u8>),
+    /// The directory with this name in another one.
     Child(Arc<Self>, Name),
 }
 
@@ -22,7 +24,7 @@ impl Trail {
         Arc::new(Self::Child(Arc::clone(parent), name.clone()))
     }
 
-    /// The whole path.
+    /// Bytes of the whole path.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut names = Vec::new();
         let mut here = self;
@@ -41,7 +43,7 @@ impl Trail {
         path
     }
 
-    /// The names from `above` down to here; `None` if this is not beneath it.
+    /// Names of the path components from `above` down to here; `None` if this is not beneath it.
     pub(super) fn names_below(self: &Arc<Self>, above: &Arc<Self>) -> Option<Vec<&Name>> {
         let mut names = Vec::new();
         let mut here = self;
@@ -54,7 +56,7 @@ impl Trail {
         Some(names)
     }
 
-    /// The whole path of `name` in this directory.
+    /// Bytes of the whole path of `name` in this directory.
     pub(super) fn bytes_of(&self, name: &Name) -> Vec<u8> {
         let mut path = self.bytes();
         append(&mut path, name);

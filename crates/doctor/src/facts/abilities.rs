@@ -13,23 +13,23 @@ const OF_PACKAGE: &str = "/usr/libexec/icdc/capabilities";
 /// Optional kernel features, which are used where they are available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Disks by io_uring.
+    /// Whether disk I/O by io_uring is available.
     pub io_uring: Ability,
-    /// Congestion control by eBPF.
+    /// Whether congestion control by eBPF is available.
     pub ebpf: Ability,
 }
 
-/// Availability of a feature.
+/// Availability of a feature, with the obstacle if it is not available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ability {
     /// Obstacle; `None` if the feature is available.
     pub obstacle: Option<String>,
-    /// A command that removes it.
+    /// A command that removes the obstacle.
     pub remedy: Option<String>,
 }
 
 impl Abilities {
-    /// Probes the kernel.
+    /// Probes the kernel for these features.
     #[must_use]
     pub fn find() -> Self {
         Self { io_uring: io_uring(), ebpf: ebpf() }

@@ -4,14 +4,14 @@ use crate::System;
 
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// The kernel's clock.
+/// The kernel's clock source and its synchronization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     /// Current clock source: `tsc`, `hpet` and so on.
     pub source: Option<String>,
-    /// Available clock sources.
+    /// Clock sources that are available.
     pub sources: Vec<String>,
-    /// Something such as NTP keeps it right.
+    /// Whether NTP or the like keeps the clock right; `None` if unknown.
     pub synchronized: Option<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Clock {
     }
 }
 
-/// Whether the kernel considers the clock synchronized (adjtimex(2)).
+/// Whether the kernel considers the clock synchronized (adjtimex(2)); `None` if it does not say.
 fn is_synchronized() -> Option<bool> {
     // SAFETY: all zeros is a valid timex, with no mode set: nothing is changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

@@ -17,38 +17,38 @@ const MOST: usize = 8;
 /// A network device. What was not seen, or what it does not have, is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its name.
+    /// Name of the network device.
     pub name: String,
-    /// Its driver, or the kind of a virtual device.
+    /// Name of the device's driver, or the kind of a virtual device.
     pub driver: Option<String>,
-    /// Largest packet.
+    /// Largest packet that the device sends, in bytes.
     pub mtu: Option<ByteCount>,
-    /// Rate of the link.
+    /// Rate of the device's link.
     pub speed: Option<Rate>,
-    /// Kinds of its queueing disciplines, the first one first, each once.
+    /// Kinds of the device's queueing disciplines, the first one first, each once.
     pub qdiscs: Vec<String>,
     /// Work that is taken off the processors.
     pub offloads: Option<Offloads>,
-    /// Flow control of the link.
+    /// Flow control of the link by PAUSE frames.
     pub pause: Option<Pause>,
     /// Places for packets between device and kernel.
     pub rings: Option<Rings>,
     /// Most segments that TCP hands over at once.
     pub batch_segments: Option<u32>,
-    /// Queues for what arrives.
+    /// Number of queues for packets that arrive.
     pub receive_queues: Option<usize>,
     /// Arriving packets are spread over processors by software (`rps_cpus`).
     pub is_spread: bool,
-    /// Its interrupts.
+    /// Interrupts of the device.
     pub interrupts: Vec<Interrupt>,
     /// The NUMA node where it is plugged in, of a host with several.
     pub node: Option<Node>,
 }
 
-/// A NUMA node.
+/// The NUMA node to which a device is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub number: u32,
     /// Number of NUMA nodes of the host.
     pub of: usize,
@@ -57,20 +57,20 @@ pub struct Node {
 /// Segments put together and cut by device or stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// TSO.
+    /// Whether TCP segmentation offload (TSO) is on.
     pub tcp_segmentation: bool,
-    /// GSO.
+    /// Whether generic segmentation offload (GSO) is on.
     pub generic_segmentation: bool,
-    /// GRO.
+    /// Whether generic receive offload (GRO) is on.
     pub generic_receive: bool,
 }
 
 /// An interrupt, and who serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// Number of the interrupt.
     pub number: u32,
-    /// Processors.
+    /// Processors that handle the interrupt.
     pub processors: Vec<usize>,
 }
 
@@ -176,7 +176,7 @@ impl Shown<'_> {
         self.system.text(&format!("{}/{name}", self.directory))
     }
 
-    /// Whether the directory belongs to `link`.
+    /// Whether the directory in `/sys` belongs to this device, by number and hardware address.
     fn is(&self, link: &Link) -> bool {
         let hex: Vec<String> = link.address.iter().map(|byte| format!("{byte:02x}")).collect();
         self.text("ifindex").is_some_and(|index| index == link.index.to_string())

@@ -11,11 +11,11 @@ use icdc_disk::{
 use icdc_packet::clock;
 use icdc_units::{ByteCount, Rate, Span};
 
-/// Most that is written.
+/// Largest amount that is written to the disk.
 const MOST: ByteCount = ByteCount::from_mib(1024);
 /// Longest time for writing, and again for reading.
 const LONGEST: Span = Span::from_secs(5);
-/// Blocks in flight.
+/// Number of blocks in flight at once.
 const DEPTH: usize = 8;
 /// Two pages that are equal could be stored as one.
 const PAGE: usize = 4096;
@@ -25,39 +25,39 @@ const PAGE: usize = 4096;
 pub struct Disk {
     /// The directory that was written to.
     pub directory: PathBuf,
-    /// `io_uring` or `threads`.
+    /// Engine of the disk I/O: `io_uring` or `threads`.
     pub engine: &'static str,
-    /// Direct I/O was used.
+    /// Whether direct I/O was used.
     pub is_direct: bool,
-    /// Bytes written, and read.
+    /// Bytes that were written, and read as well.
     pub bytes: ByteCount,
     /// Rate of writing, until all was durable.
     pub write: Rate,
-    /// Rate of reading.
+    /// Rate of reading from the disk.
     pub read: Rate,
 }
 
 /// Reason why there are no rates.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskTestError {
-    /// The file cannot be made.
+    /// The file for the measurement cannot be made.
     #[error("--disk {}: a file cannot be made there: {cause}", .directory.display())]
     Make {
-        /// The directory.
+        /// Directory in which it was to be made.
         directory: PathBuf,
         /// The kernel's error.
         cause: std::io::Error,
     },
-    /// The file cannot be used.
+    /// The file for the measurement cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No engine is available.
+    /// No engine for disk I/O is available.
     #[error(transparent)]
     Engine(#[from] EngineUnavailable),
-    /// Reading or writing failed.
+    /// Reading or writing the file failed.
     #[error(transparent)]
     Transfer(#[from] EngineError),
-    /// No memory for the blocks.
+    /// There is no memory for the blocks.
     #[error("mmap of {DEPTH} blocks: {0}")]
     Memory(std::io::Error),
 }

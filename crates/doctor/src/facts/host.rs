@@ -14,15 +14,15 @@ use crate::{Sysctls, System};
 /// Facts of a host. What could not be read is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
-    /// Settings of the kernel.
+    /// Settings of the kernel (sysctl).
     pub sysctls: Sysctls,
-    /// Devices that the traffic takes.
+    /// Network devices that the traffic takes.
     pub devices: Vec<Device>,
     /// Processors that are on, by number.
     pub processors: Vec<usize>,
-    /// Memory as a whole.
+    /// Memory of the host in all; `None` if unknown.
     pub memory: Option<ByteCount>,
-    /// The clock.
+    /// State of the host's clock.
     pub clock: Clock,
     /// Kernel features available to this process.
     pub abilities: Option<Abilities>,

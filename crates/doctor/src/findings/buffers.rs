@@ -71,7 +71,7 @@ fn judge_limit(limit: &Limit, host: &HostFacts, aim: Aim) -> Option<Finding> {
     Some(Finding::host(id, severity, found, why).with_change(change, &numbers))
 }
 
-/// A setting that does not say what it should.
+/// A finding about a setting that does not have the form it should.
 pub(super) fn strange(name: &str, text: &str) -> Finding {
     const WHY: &str = "the kernel does not write such a thing: another file system may be mounted over it";
     let found = format!("{name} says {:?}, which is not what is expected there", shortened(text));

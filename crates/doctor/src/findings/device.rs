@@ -6,12 +6,12 @@ use super::finding::{Finding, Severity};
 use crate::facts::Device;
 use crate::{Aim, HostFacts};
 
-/// From here on a processor has about a microsecond per packet of 1500 bytes, and small things
-/// matter.
+/// Rate of a link that counts as fast: from here on a processor has about a microsecond per packet
+/// of 1500 bytes, and small things matter.
 const FAST: Rate = Rate::from_bits_per_second(10_000_000_000);
 /// Below this hardly anything about a device matters.
 const SLOW: Rate = Rate::from_bits_per_second(1_000_000_000);
-/// MTU of Ethernet.
+/// Usual MTU of Ethernet, in bytes.
 const USUAL_MTU: ByteCount = ByteCount::new(1500);
 /// MTU that most devices of data centres and research networks support.
 const JUMBO_MTU: u64 = 9000;

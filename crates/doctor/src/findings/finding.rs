@@ -5,7 +5,7 @@ use crate::remedy::Change;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// As it should be.
+    /// The state is as it should be.
     Ok,
     /// Good to know; there may be something to gain.
     Note,
@@ -15,38 +15,38 @@ pub enum Severity {
     Problem,
 }
 
-/// Subject of a finding.
+/// Subject of a finding, under which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// This host.
     Host,
-    /// The path to another one.
+    /// The path to another host.
     Path,
 }
 
-/// Result of one check.
+/// Finding: the result of one check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Name that stays the same from run to run and from host to host.
     pub id: &'static str,
-    /// Group of the finding.
+    /// Subject under which the finding is shown.
     pub group: Group,
     /// Item of several: a device, a setting, a directory.
     pub subject: Option<String>,
     /// Severity of the finding.
     pub severity: Severity,
-    /// Observed state.
+    /// Observed state, in words.
     pub found: String,
     /// Reason why it matters, in one line.
     pub why: &'static str,
-    /// Commands that change it.
+    /// Commands that change the observed state.
     pub fix: Vec<String>,
     /// Change that makes the fix by [`apply`](crate::remedy::apply()), where it can.
     pub change: Option<Change>,
 }
 
 impl Finding {
-    /// A finding on this host.
+    /// Makes a finding on this host.
     pub(super) fn host(id: &'static str, severity: Severity, found: impl Into<String>, why: &'static str) -> Self {
         Self {
             id,
@@ -60,7 +60,7 @@ impl Finding {
         }
     }
 
-    /// A finding on the path.
+    /// Makes a finding on the path.
     pub(super) fn path(id: &'static str, severity: Severity, found: impl Into<String>, why: &'static str) -> Self {
         Self { group: Group::Path, ..Self::host(id, severity, found, why) }
     }

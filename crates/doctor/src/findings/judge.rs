@@ -1,4 +1,4 @@
-//! All judgements together, in order.
+//! Judges all facts, and gives the findings in order.
 
 use std::cmp::Reverse;
 

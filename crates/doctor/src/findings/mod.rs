@@ -1,4 +1,4 @@
-//! From facts to findings: pure functions, one file per subject.
+//! Judges facts and makes findings: pure functions, one file per subject.
 
 mod buffers;
 mod device;

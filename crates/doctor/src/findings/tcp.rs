@@ -6,7 +6,7 @@ use crate::remedy::{Change, Setting};
 use crate::sysctl::{self, Numbers};
 use crate::{Aim, HostFacts};
 
-/// A switch, and how it should be.
+/// A setting that is a switch, and how it should be.
 struct Switch {
     id: &'static str,
     name: &'static str,

@@ -2,21 +2,21 @@
 
 use crate::sysctl;
 
-/// New value of a setting.
+/// A change of a kernel setting to a new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its name.
+    /// Name of the setting.
     pub name: &'static str,
-    /// Its value.
+    /// Value that the setting is to have.
     pub to: Setting,
 }
 
 /// A value. Limits are only ever raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Each number is at least this.
+    /// Each number is to be at least this.
     AtLeast(Vec<u64>),
-    /// A switch.
+    /// The setting is to be exactly this number.
     Exactly(u64),
 }
 
@@ -27,7 +27,7 @@ impl Change {
         (wanted != current).then_some(wanted)
     }
 
-    /// The command that does it.
+    /// The `sysctl` command that makes the change, given the current numbers.
     pub(crate) fn command(&self, current: &[u64]) -> String {
         let (name, value) = (self.name, sysctl::text(&self.applied_to(current)));
         if value.contains(' ') { format!("sysctl -w {name}='{value}'") } else { format!("sysctl -w {name}={value}") }

@@ -32,7 +32,7 @@ pub enum RemedyError {
     /// The kernel took the value and has another one.
     #[error("{name} was to become {wanted}, and the kernel keeps {kept}")]
     Kept {
-        /// The setting.
+        /// Name of the setting.
         name: &'static str,
         /// Value that was written.
         wanted: String,
@@ -42,13 +42,13 @@ pub enum RemedyError {
     /// A file that icdc did not write has the name of icdc's.
     #[error("{} was not written by `icdc doctor`: move it away, or add to it what the findings name", .path.display())]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The note of what was before is damaged.
     #[error("{} is no note of `icdc doctor --apply` ({reason}): move it away", .path.display())]
     Note {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error in the file.
         reason: String,

@@ -109,8 +109,8 @@ pub fn undo(system: &System) -> Result<Undone, RemedyError> {
     Ok(undone)
 }
 
-/// A setting as it is and as a change wants it; `None` if that is so, or if there is no such
-/// setting.
+/// The setting's present value and the one that a change wants; `None` if they are equal, or if
+/// there is no such setting.
 fn wanted(system: &System, change: &Change) -> Option<(String, String)> {
     let Reading::Value(text) = system.read(&sysctl::path(change.name)) else { return None };
     let current = numbers(&text)?;

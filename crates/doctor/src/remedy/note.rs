@@ -20,10 +20,10 @@ pub(super) struct Note {
     pub(super) entries: BTreeMap<&'static str, Remembered>,
 }
 
-/// A setting that was changed.
+/// A setting that was changed, with its values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Remembered {
-    /// Before the first change.
+    /// Value before the first change.
     pub(super) before: String,
     /// Value that was set last.
     pub(super) set: String,

@@ -14,11 +14,11 @@ pub struct Applied {
 /// A setting that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// Its name.
+    /// Name of the setting.
     pub name: &'static str,
-    /// Earlier value.
+    /// Value before the change.
     pub before: String,
-    /// Present value.
+    /// Value at present.
     pub now: String,
 }
 

@@ -35,7 +35,7 @@ pub(crate) const DESTINATION: &str = "b";
 const SETTLING: Span = Span::from_secs(5);
 const SETTLING_ROUND_TRIPS: u64 = 10;
 
-/// A copy as requested.
+/// A copy as a scenario requests it.
 pub(crate) struct Copying<'a> {
     /// Settings of the lab.
     pub(crate) settings: Settings,
@@ -43,23 +43,23 @@ pub(crate) struct Copying<'a> {
     pub(crate) scratch: &'a Scratch,
     /// The file or directory to copy.
     pub(crate) source: &'a Path,
-    /// Privileges of both ends.
+    /// Privileges of the programs at both ends.
     pub(crate) rights: Rights,
     /// Options of the command line, before SRC.
     pub(crate) options: Vec<String>,
     /// The icdc that host b runs, if not the one that is measured.
     pub(crate) receiver: Option<PathBuf>,
-    /// Time limit.
+    /// Time limit of the copy.
     pub(crate) limit: Span,
 }
 
-/// Result of a copy.
+/// Result of a copy through a lab.
 pub(crate) struct Copied {
     /// Time from the start of the command to its exit.
     pub(crate) took: Span,
-    /// The command's summary.
+    /// The summary in the command's output.
     pub(crate) summary: CopySummary,
-    /// Its progress reports, several a second, with the time of each.
+    /// The command's progress reports, several a second, with the time of each.
     pub(crate) progress: Vec<(Time, CopyProgress)>,
     /// The sender's rate decisions, with the time of each report.
     pub(crate) paces: Vec<(Time, PaceChange)>,
@@ -98,7 +98,7 @@ impl CopySummary {
     }
 }
 
-/// A line of type `progress`.
+/// A line of type `progress` in icdc's JSON output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CopyProgress {
@@ -106,14 +106,14 @@ pub(crate) struct CopyProgress {
     pub(crate) ring_blocks: u32,
 }
 
-/// A line of type `pace`.
+/// A line of type `pace` in icdc's JSON output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PaceChange {
     pub(crate) reason: String,
 }
 
-/// A line of type `item`.
+/// A line of type `item` in icdc's JSON output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CopyItem {
@@ -132,7 +132,7 @@ enum CopyLine {
     Other,
 }
 
-/// The program's output, parsed.
+/// JSON output of an `icdc copy`, parsed.
 pub(crate) struct CopyOutput {
     took: Span,
     summary: CopySummary,
@@ -146,7 +146,7 @@ pub(crate) fn run(bench: &Bench<'_>, copying: &Copying<'_>) -> Result<Copied, Ex
     Ok(run_beside(bench, copying, |lab| Ok((copy(bench, lab, copying, |_| {})?, ())))?.0)
 }
 
-/// As [`run`], while something else is done: `attempt` calls [`copy`].
+/// Copies like [`run`], while something else is done: `attempt` calls [`copy`].
 pub(crate) fn run_beside<T>(
     bench: &Bench<'_>,
     copying: &Copying<'_>,
@@ -225,7 +225,7 @@ pub(crate) struct SteadyCopy {
     pub(crate) variation: f64,
     /// Frames that the full queue dropped during start-up.
     pub(crate) early_drops: u64,
-    /// Frames that it dropped after start-up.
+    /// Number of frames that the queue dropped after start-up.
     pub(crate) drops: u64,
     /// `drops` as a share of the frames that arrived after start-up.
     pub(crate) drop_ratio: f64,

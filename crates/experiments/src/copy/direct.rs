@@ -62,24 +62,24 @@ impl Copier {
     }
 }
 
-/// Result of a copy.
+/// Result of a copy between two hosts without a path in between.
 pub(crate) struct DirectCopy {
     /// Time from the command to data on the medium.
     pub(crate) took: Span,
-    /// Processor time of both hosts.
+    /// Processor time used on both hosts.
     pub(crate) processor: Span,
     /// Largest resident set of a process on host a and on host b.
     pub(crate) resident: [ByteCount; 2],
-    /// Reason of an incomplete copy.
+    /// Reason why the copy is incomplete; `None` if it is complete.
     pub(crate) failure: Option<String>,
 }
 
-/// The two hosts.
+/// The two hosts, and their files.
 pub(crate) struct Direct<'a> {
     pub(crate) near: PlainHost,
     far: PlainHost,
     scratch: &'a Scratch,
-    /// The directory on host b.
+    /// Destination directory on host b.
     destination: PathBuf,
     place: Place,
     /// A program that is called as ssh, and runs its arguments on host b.

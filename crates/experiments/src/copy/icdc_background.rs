@@ -34,7 +34,7 @@ struct BackgroundRun {
     share: u64,
     rights: Rights,
     measured: Measured,
-    /// In the receiver's time since its first byte.
+    /// Capacity that the cross-traffic left, in the receiver's time since its first byte.
     left: ResidualCapacity,
 }
 
@@ -99,7 +99,7 @@ impl BackgroundRun {
         Arrivals::new(&self.measured.summary.series_ms)
     }
 
-    /// Retransmitted segments, in per cent.
+    /// Percentage of the segments that were retransmitted.
     fn retransmitted(&self) -> f64 {
         let arrivals = self.arrivals();
         let segments = arrivals.sum(Span::ZERO, arrivals.length()).ratio(ByteCount::new(1448));

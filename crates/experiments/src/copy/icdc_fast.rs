@@ -39,7 +39,7 @@ const QUEUE: ByteCount = ByteCount::new(12_500_000);
 /// Rate of the second copy as a share of that of the first.
 const HELD: f64 = 0.95;
 
-/// How data is written to the disk.
+/// Method of writing to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writes {
     Direct,
@@ -57,9 +57,9 @@ impl Writes {
 
 /// Amounts of data that are copied.
 struct FastExtent {
-    /// The file in memory.
+    /// Memory that the file takes.
     file: ByteCount,
-    /// Its names in the first copy.
+    /// Number of names in the first copy.
     names: u64,
     /// Length of the second copy beyond start-up.
     hold: Span,

@@ -28,7 +28,7 @@ use crate::harness::processes::scratch::Scratch;
 /// Kind of data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// One file.
+    /// A single file.
     File,
     /// A directory with many small ones.
     Tree,
@@ -37,19 +37,19 @@ pub(crate) enum Load {
 /// The command line of a far end, and the port on which it listens.
 type FarEndCommand = (fn(&Place) -> Vec<String>, u16);
 
-/// Another program.
+/// Another copying program, with its command lines.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// All of these must be installed.
+    /// Programs of which all must be installed.
     programs: &'static [&'static str],
-    /// Reaches only a few Mbit/s, so that it gets a smaller file.
+    /// Whether the program reaches only a few Mbit/s, so that it gets a smaller file.
     pub(crate) is_slow: bool,
-    /// Its far end, if that is not the ssh server.
+    /// Command that starts its own far end; `None` if that is the ssh server.
     own_server: Option<FarEndCommand>,
     copy: fn(&Place, Load, &str) -> Vec<String>,
 }
 
-/// Values in the command lines.
+/// Values to be filled in to the command lines.
 pub(crate) struct Place {
     /// Destination directory on host b.
     pub(crate) destination: String,
@@ -194,7 +194,7 @@ static PEERS: [Peer; 9] = [
 ];
 
 impl Peer {
-    /// The programs that are installed.
+    /// The peers whose programs are all installed.
     pub(crate) fn installed() -> Vec<&'static Self> {
         PEERS.iter().filter(|peer| peer.programs.iter().all(|program| installed(program).is_some())).collect()
     }
@@ -215,7 +215,8 @@ impl Peer {
         (self.copy)(place, load, &source.display().to_string())
     }
 
-    /// The command line that starts its far end on host b, and the port on which that listens.
+    /// Command line that starts the program's far end on host b, and the port on which that
+    /// listens.
     pub(crate) fn serve(&self, place: &Place) -> Option<(Vec<String>, u16)> {
         match self.own_server {
             Some((arguments, port)) => Some((arguments(place), port)),
@@ -285,7 +286,7 @@ impl Place {
         Some((arguments(&[&sshd, "-D", "-e", "-f", &self.sshd_config]), SSH_PORT))
     }
 
-    /// The destination as `HOST:PATH`.
+    /// The destination directory on host b as `HOST:PATH`.
     pub(crate) fn far(&self) -> String {
         format!("{FAR}:{}/", self.destination)
     }

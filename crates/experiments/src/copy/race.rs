@@ -22,13 +22,13 @@ use crate::harness::processes::server::Server;
 use crate::harness::repetition::attempts::{self, Figures};
 use crate::harness::repetition::resolution::Resolution;
 
-/// Port of icdc's daemon.
+/// TCP port of icdc's daemon.
 const PORT: u16 = 2633;
 /// Time limit for a far end to listen.
 const TIMEOUT: Span = Span::from_secs(10);
 /// Interval of the attempts to connect.
 const STEP: Span = Span::from_millis(50);
-/// Kind of icdc's far end.
+/// Way in which icdc's far end is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FarEnd {
     /// Started by ssh; the login is part of the time.
@@ -37,26 +37,26 @@ pub(crate) enum FarEnd {
     Daemon,
 }
 
-/// A program.
+/// A copying program that takes part.
 pub(crate) enum Contender {
-    /// icdc, with its privileges, and whether it knows the path.
+    /// icdc, with its far end, its privileges, and whether it knows the path.
     Icdc(FarEnd, Rights, bool),
     /// Another program.
     Peer(&'static Peer),
 }
 
-/// Result of a run.
+/// Result of one run of a program.
 #[derive(Default)]
 pub(crate) struct Finish {
     /// Time from the command to its exit.
     pub(crate) took: Span,
     /// Files and bytes at the destination in the end.
     pub(crate) moved: (u64, ByteCount),
-    /// Reason of an incomplete copy.
+    /// Reason why the copy is incomplete; `None` if it is complete.
     pub(crate) failure: Option<String>,
-    /// It exceeded the time limit.
+    /// Whether the program exceeded the time limit.
     pub(crate) overran: bool,
-    /// Why it must not be used, if so.
+    /// Reason why the result must not be used, if so.
     pub(crate) spoilt: Option<String>,
 }
 
@@ -78,13 +78,13 @@ impl Contender {
     }
 }
 
-/// A run as requested.
+/// One run of a program, as requested.
 pub(crate) struct Turn<'a> {
     pub(crate) contender: &'a Contender,
     pub(crate) load: Load,
     /// The file or tree to copy.
     pub(crate) source: &'a Path,
-    /// Time limit.
+    /// Time limit of the run.
     pub(crate) limit: Span,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Track<'a> {
     pub(crate) settings: Settings,
     pub(crate) scratch: &'a Scratch,
     pub(crate) place: Place,
-    /// Destination of all programs.
+    /// Destination directory of all programs.
     pub(crate) destination: PathBuf,
 }
 
@@ -129,7 +129,7 @@ impl Track<'_> {
         Ok(())
     }
 
-    /// One run, repeated if the machine disturbed it.
+    /// Runs a program once, and again if the machine disturbed it.
     pub(crate) fn run(&self, bench: &Bench<'_>, turn: &Turn<'_>) -> Result<Finish, ExperimentError> {
         let tolerance = Resolution::Means.tolerance(self.settings.round_trip());
         let settle = || {

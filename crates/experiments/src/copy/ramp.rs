@@ -35,10 +35,10 @@ const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUES: [ByteCount; 2] = [ByteCount::new(2_500_000), ByteCount::new(25_000_000)];
 const SECONDS: u64 = 10;
 const RUNS: u64 = 5;
-/// Time that plots show.
+/// Length of time that the plots show.
 const SHOWN: Span = Span::from_secs(5);
 
-/// A kind of flow.
+/// A kind of flow whose start is compared.
 struct FlowKind {
     control: RateControl,
     is_known: bool,
@@ -145,7 +145,7 @@ impl Ramps<'_> {
         ]
     }
 
-    /// The first run, from the departure of its first byte on.
+    /// Plot of the first run, from the departure of its first byte on.
     fn plot(&self) -> Plot {
         let measured = self.runs.first().expect("every case ran");
         let arrivals = Arrivals::new(&measured.summary.series_ms);

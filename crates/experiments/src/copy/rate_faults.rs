@@ -48,7 +48,7 @@ const FROM: Span = Span::from_secs(10);
 /// Least retransmission timeout beyond the round trip (Linux).
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
 
-/// A disturbance.
+/// A disturbance of a running flow.
 #[derive(Clone, Copy)]
 enum Fault {
     /// The path has another capacity and delay, or is cut, for the time `lasts`.
@@ -130,7 +130,7 @@ impl Fault {
         }
     }
 
-    /// Longest round trip while it lasts.
+    /// Longest round-trip time of the path while the disturbance lasts.
     fn longest_round_trip(&self) -> Span {
         match self {
             Self::Path { during_round_trip, .. } => self.round_trip().max(*during_round_trip),
@@ -161,7 +161,7 @@ impl Fault {
     }
 }
 
-/// A flow that was disturbed.
+/// A flow that was disturbed, with its measurements.
 struct Disturbed {
     name: &'static str,
     fault: Fault,

@@ -41,7 +41,7 @@ impl Rounds {
         Ok(Self { what: what.to_owned(), copiers: copiers.to_vec(), copies, files, bytes })
     }
 
-    /// A row for each program.
+    /// The results as a table, a row for each program.
     pub(crate) fn table(&self) -> Table {
         let icdc = seconds(&self.copies[0]).median;
         let row = |(copier, copies): (&Copier, &Vec<DirectCopy>)| {
@@ -81,7 +81,7 @@ impl Rounds {
         }
     }
 
-    /// Failures that the report mentions.
+    /// Messages about failed copies, for the report.
     pub(crate) fn failures(&self) -> Vec<String> {
         let all = self.copiers.iter().zip(&self.copies);
         let of = |(copier, copies): (&Copier, &Vec<DirectCopy>)| {

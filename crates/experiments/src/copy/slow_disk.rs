@@ -37,7 +37,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
-/// 40 % of the path.
+/// Rate of the slow disk: 40 % of the path's.
 const SLOW: Rate = Rate::from_bits_per_second(400_000_000);
 /// Times of the disk's stalls, in milliseconds from the start of the command.
 const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];

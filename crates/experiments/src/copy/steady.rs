@@ -104,12 +104,12 @@ impl SteadyPath {
         Trial { ipv6: self.ipv6, resolution, ..Trial::automatic(settings, seconds, self.rights) }
     }
 
-    /// Time from the first byte after which it is steady.
+    /// Time from the first byte after which the flow counts as steady.
     fn from(&self) -> Span {
         self.round_trip * 10 + Span::from_secs(1)
     }
 
-    /// Payload rate of the path.
+    /// Greatest payload rate that the path can carry.
     fn limit(&self) -> Rate {
         let direction = self.direction();
         let limit = payload_rate(&direction);
@@ -214,7 +214,7 @@ fn row(case: &SteadyPath, runs: &[(SteadyState, bool)]) -> Vec<String> {
     ]
 }
 
-/// The first run.
+/// Plot of the first run: throughput and drops over time.
 fn plot(case: &SteadyPath, measured: &Measured) -> Plot {
     let arrivals = Arrivals::new(&measured.summary.series_ms);
     let mut plot = views::throughput(arrivals.rates(Span::ZERO, Span::MAX), Some(case.limit()), Vec::new());

@@ -21,7 +21,7 @@ const STALLED: Rate = Rate::from_bytes_per_second(1);
 pub(crate) struct Throttle {
     group: PathBuf,
     limit: Limit,
-    /// `MAJOR:MINOR` of the whole device.
+    /// Number of the whole block device, `MAJOR:MINOR`.
     device: String,
 }
 
@@ -70,7 +70,7 @@ impl Throttle {
             .map_err(|error| ExperimentError::io(format!("write {}", file.display()), error))
     }
 
-    /// Stops all writes.
+    /// Stops all writes of the limited processes to the device.
     pub(crate) fn stall(&self) -> Result<(), ExperimentError> {
         self.set(Some(STALLED))
     }

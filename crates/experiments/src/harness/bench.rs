@@ -10,14 +10,14 @@ use crate::harness::error::ExperimentError;
 /// The measured program, and the extent of the measurements.
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
-    /// The icdc that is measured.
+    /// Path of the icdc program that is measured.
     pub program: &'a Path,
     /// Fewer and shorter measurements, as a check that the scenario works.
     pub quick: bool,
     /// Runs of each live measurement; `None` for the scenario's default.
     pub runs: Option<u64>,
-    /// Only the rows whose name contains one of these are measured, in scenarios that can leave out
-    /// rows; empty: all are.
+    /// Texts of which a row's name has to contain one for the row to be measured, in scenarios that
+    /// can leave out rows; empty for all rows.
     pub only: &'a [String],
     /// Live measurements that run at once, in scenarios whose measurements are independent. With
     /// more than one, none waits for a calm machine.
@@ -38,7 +38,7 @@ impl<'a> Bench<'a> {
         Self { program, quick: false, runs: None, only: &[], at_once: NonZeroUsize::MIN, attempts: 3, patience, say }
     }
 
-    /// Whether a row of this name is measured.
+    /// Whether a row of this name is to be measured.
     pub(crate) fn wants(&self, row: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| row.contains(only))
     }

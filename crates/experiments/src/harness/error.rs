@@ -1,4 +1,4 @@
-//! Errors of scenarios.
+//! Errors of running a scenario.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ pub enum ExperimentError {
     /// A lab, a program or a file.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A simulation with invalid settings.
+    /// The settings of a simulation are invalid.
     #[error(transparent)]
     Simulation(#[from] icdc_sim::SimulationError),
     /// No row matches `--only`.
     #[error("no row has {} in its name: {}", .only.iter().map(|only| format!("{only:?}")).collect::<Vec<_>>().join(" or "), if .rows.is_empty() { "this scenario measures all its rows, leave out --only".to_owned() } else { format!("there are {}", .rows.join("; ")) })]
     NoRows {
-        /// The names that were requested.
+        /// Names that `--only` requested.
         only: Vec<String>,
         /// Names of all rows.
         rows: Vec<String>,
@@ -30,9 +30,9 @@ pub enum ExperimentError {
     /// No usable directory for a scenario's files.
     #[error("{place} {why}: set TMPDIR to a directory on a disk with room for the scenario's files", place = .place.display())]
     Scratch {
-        /// The directory.
+        /// The directory in question.
         place: PathBuf,
-        /// The cause.
+        /// Cause of the error.
         why: String,
     },
 }

@@ -10,13 +10,13 @@ use crate::harness::error::ExperimentError;
 /// An experiment that `icdc lab run` runs.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Its name on the command line.
+    /// Name of the scenario on the command line.
     pub name: &'static str,
-    /// Its purpose, in a line.
+    /// Purpose of the scenario, in a line.
     pub about: &'static str,
-    /// Supports [`Bench::only`].
+    /// Whether rows can be left out, by [`Bench::only`].
     pub(crate) has_rows: bool,
-    /// Supports [`Bench::at_once`]: its measurements are independent.
+    /// Whether the measurements are independent, so that [`Bench::at_once`] counts.
     pub(crate) is_parallel: bool,
     pub(crate) run: fn(&Bench<'_>) -> Result<Report, ExperimentError>,
 }

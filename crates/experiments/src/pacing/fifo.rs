@@ -66,7 +66,7 @@ struct Sender {
     shaper: Shaper,
     /// Index of the paper's sender that it is compared with.
     paper: Option<usize>,
-    /// Whether it must be full without loss.
+    /// Whether the row is paced and must fill the path without loss.
     is_paced: bool,
 }
 

@@ -60,7 +60,7 @@ struct Start {
     paper: &'static str,
     measured: Measured,
     rates: Vec<(f64, f64)>,
-    /// Frames.
+    /// Longest run of frames without a gap, in frames.
     longest_run: usize,
 }
 
@@ -101,7 +101,7 @@ impl Start {
         Ok(Self { name, paper, measured, rates, longest_run })
     }
 
-    /// Per cent of the windows.
+    /// Percentage of the windows whose rate satisfies `counts`, as text.
     fn share(&self, counts: impl Fn(f64) -> bool) -> String {
         let counted = self.rates.iter().filter(|(_, rate)| counts(*rate)).count();
         format!("{:.1}", counted as f64 / self.rates.len().max(1) as f64 * 100.0)

@@ -29,19 +29,19 @@ use crate::pacing::supply;
 pub(crate) const LINE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(10);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
-/// Start-up, which does not count.
+/// Length of the start-up, which does not count.
 const SETTLING: Span = Span::from_secs(1);
 /// Tolerated total time for which the line was idle: more would change the mean of a second, by
 /// which bursts are judged.
 const BEARABLE: Span = Span::from_micros(100);
 
-/// Result of a measurement.
+/// Result of a measurement of the wire pacer.
 pub(crate) struct Paced {
     /// Spacing of the frames of each class, in order.
     pub(crate) classes: Vec<Spacing>,
     /// Share of a processor that the pacer took, what the kernel did in its name included.
     pub(crate) processor: f64,
-    /// The pacer's report.
+    /// The summary in the pacer's output.
     pub(crate) summary: PacerSummary,
     /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
@@ -103,7 +103,7 @@ fn classes(rates: &[Rate]) -> String {
     rates.iter().enumerate().map(class).collect()
 }
 
-/// A burst in full frames.
+/// Size of a burst in full frames.
 pub(crate) fn frames(burst: ByteCount) -> f64 {
     burst.ratio(FRAME)
 }

@@ -101,7 +101,7 @@ fn row(class: usize, rate: Rate, runs: &[Paced]) -> Vec<String> {
     ]
 }
 
-/// Figure 7, its beginning.
+/// The beginning of figure 7: bandwidth of each class over `count` consecutive packets.
 fn plot(count: usize, paced: &Paced) -> Plot {
     let line = |(class, (megabits, ..)): (usize, &(u64, f64, f64))| {
         let points = paced.classes[class].bandwidths(count).take_while(|(at, _)| *at < DRAWN).collect::<Vec<_>>();

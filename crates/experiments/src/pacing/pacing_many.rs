@@ -105,7 +105,7 @@ fn row(classes: usize, rate: Rate, paper: [&str; 4], runs: &[Paced]) -> Vec<Stri
     ]
 }
 
-/// The rate of each class.
+/// Plot of the mean rate of each class.
 fn plot(name: &str, paced: &Paced) -> Plot {
     let rate = |(number, class): (usize, &Spacing)| (number as f64 + 1.0, class.rate().as_bits_per_second() as f64);
     let rates = paced.classes.iter().enumerate().map(rate).collect::<Vec<_>>();

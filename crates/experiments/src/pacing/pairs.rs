@@ -62,12 +62,12 @@ const QUICK_SECONDS: u64 = 20;
 /// Delay of the second, which also ends earlier by this time.
 const LATER: Span = Span::from_secs(5);
 
-/// Shapers of the two senders.
+/// How the traffic of the two senders is shaped.
 #[derive(Clone, Copy)]
 enum Senders {
-    /// Each of them has a line and a shaper of its own.
+    /// Each sender has a line and a shaper of its own.
     Apart([(&'static str, Shaper); 2]),
-    /// One wire pacer with gap frames, a class for each of them.
+    /// One wire pacer with gap frames has a class for each sender.
     OneLine,
 }
 
@@ -193,7 +193,7 @@ fn plot(name: &str, shared: &PairRun) -> Plot {
     Plot::new(name, Unit::BitsPerSecond, shared.flows.iter().enumerate().map(line).collect())
 }
 
-/// Both connections, in a lab of their own.
+/// Runs both connections, in a lab of their own.
 fn share(bench: &Bench<'_>, senders: Senders, seconds: u64, tolerance: Span) -> Result<PairRun, ExperimentError> {
     let settings =
         Settings::symmetric(icdc_path::Settings { line_rate: Some(LINE), ..path(ROUTER, ROUND_TRIP, QUEUE) });

@@ -37,11 +37,11 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const SECONDS: u64 = 4;
 const RUNS: u64 = 7;
-/// Start-up does not count.
+/// Length of the start-up, which does not count.
 const WARM_UP: Span = Span::from_millis(500);
 /// Rate below loopback's capacity, so that it is reached.
 const RATE: Rate = Rate::from_bits_per_second(8_000_000_000);
-/// Unused addresses (RFC 5737).
+/// Prefix of unused addresses (RFC 5737), which no traffic of the measurement has.
 const ELSEWHERE: &str = "192.0.2.0/24";
 const HERE: &str = "127.0.0.1";
 
@@ -49,7 +49,7 @@ const HERE: &str = "127.0.0.1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RateSource {
     Nobody,
-    /// A policy for other addresses.
+    /// A policy for addresses that the traffic does not have.
     PolicyElsewhere,
     /// A policy without a rate.
     Policy,
@@ -78,7 +78,7 @@ impl RateSource {
         }
     }
 
-    /// The variant that it is compared with.
+    /// The variant with which this one is compared.
     fn reference(self) -> Self {
         match self {
             Self::Nobody | Self::PolicyElsewhere | Self::Policy => Self::Nobody,
@@ -86,7 +86,7 @@ impl RateSource {
         }
     }
 
-    /// The policy's addresses and what it sets.
+    /// The policy's addresses, and the option that it sets with its value; `None` without a policy.
     fn policy(self) -> Option<(&'static str, [String; 2])> {
         match self {
             Self::Nobody | Self::Program => None,
@@ -102,7 +102,7 @@ fn rate() -> [String; 2] {
     ["--rate".to_owned(), format!("{RATE:#}")]
 }
 
-/// Result of a run.
+/// Result of a run with or without a policy.
 #[derive(Clone, Copy, Debug)]
 struct PolicyTurn {
     rate: Rate,
@@ -155,7 +155,7 @@ fn table(turns: &[Vec<PolicyTurn>], seconds: Span) -> Table {
     }
 }
 
-/// One flow, then connections that carry nothing.
+/// Measures one flow, then connections that carry nothing, under a source of the rate.
 fn measure(bench: &Bench<'_>, source: RateSource, seconds: Span) -> Result<PolicyTurn, ExperimentError> {
     let failed = |error| ExperimentError::io(format!("measure {} on loopback", source.name()), error);
     let _policy = match source.policy() {

@@ -11,7 +11,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use crate::harness::error::ExperimentError;
 
-/// Windows of the burst.
+/// Window over which the burst is measured.
 const WINDOW: Span = Span::from_secs(1);
 
 /// Time after which the wire's list is complete (written ten times a second).
@@ -28,7 +28,7 @@ pub(crate) struct Spacing {
     frames: Vec<(Time, ByteCount)>,
 }
 
-/// Bandwidths over n consecutive packets.
+/// Spread of the bandwidths over n consecutive packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bandwidths {
     pub(crate) least: f64,
@@ -86,7 +86,7 @@ impl Spacing {
         runs.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// Their range and mean; not a number where there are none.
+    /// Range and mean of the bandwidths over `count` packets; not a number where there are none.
     pub(crate) fn summary(&self, count: usize) -> Bandwidths {
         let (mut sum, mut runs) = (0.0, 0.0);
         let (mut least, mut greatest) = (f64::NAN, f64::NAN);

@@ -14,19 +14,19 @@ use icdc_units::{ByteCount, Rate, Span};
 use crate::harness::error::ExperimentError;
 use crate::harness::traffic::cross_traffic::{FRAME, PAYLOAD};
 
-/// All destinations.
+/// Network of all destinations.
 const NETWORK: &str = "10.27.0.0/16";
-/// Sending interval.
+/// Interval at which datagrams are sent.
 const TICK: Span = Span::from_millis(1);
 /// Initial reserve of a class, as time at its rate, and at least in frames.
 const RESERVE: Span = Span::from_millis(80);
 const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
-/// Datagrams of one call.
+/// Number of datagrams that one system call sends.
 const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
 /// Supplied rate relative to that of the class: 101 %.
 const SURPLUS: (u64, u64) = (101, 100);
 
-/// Address of a destination.
+/// IPv4 address of the destination of this number.
 pub(crate) fn address(number: usize) -> Ipv4Addr {
     let [.., high, low] = (number as u32 + 1).to_be_bytes();
     Ipv4Addr::new(10, 27, high, low)

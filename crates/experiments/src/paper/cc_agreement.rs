@@ -35,7 +35,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 struct AgreementPath {
     megabits: u64,
     round_trip_ms: u64,
-    /// Queue by the bandwidth-delay product.
+    /// Size of the queue as a multiple of the bandwidth-delay product.
     queue: f64,
     loss: f64,
     seconds: u64,

@@ -50,11 +50,11 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 
-/// Extent of the measurements.
+/// Extent of the table's measurements.
 struct TableExtent {
     algorithms: usize,
     seconds: u64,
-    /// Live runs.
+    /// Number of live runs.
     runs: u64,
 }
 

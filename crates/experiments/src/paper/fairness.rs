@@ -39,7 +39,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// Tenths of rate × RTT.
+/// Sizes of the queues in tenths of rate × RTT.
 const QUEUES: [u64; 3] = [1, 5, 10];
 
 #[derive(Clone, Copy)]

@@ -48,7 +48,7 @@ const SAMPLES: [i64; 4] = [16, 64, 128, 256];
 const SAMPLES_PER_RTT: [i64; 3] = [2, 8, 32];
 /// Student's t in hundredths: any rise, 5 %, 1 %, 0.1 % for 128 samples.
 const CRITICAL: [i64; 4] = [0, 166, 236, 316];
-/// HighSpeed's, half, the mode's.
+/// Values of the parameter for the decrease: HighSpeed's, half, the mode's.
 const DECREASE: [i64; 3] = [0, 1, 2];
 /// Least jitter that hosts and their timers add to round-trip times.
 const JITTER: Span = Span::from_micros(200);
@@ -64,7 +64,7 @@ struct SweepExtent {
 const WHOLE: SweepExtent = SweepExtent { duration: Span::from_secs(120), from: Span::from_secs(20), runs: 5 };
 const QUICK: SweepExtent = SweepExtent { duration: Span::from_secs(20), from: Span::from_secs(5), runs: 1 };
 
-/// An algorithm with parameters.
+/// An algorithm with values of its parameters.
 #[derive(Clone)]
 struct ParameterSet {
     algorithm: &'static str,
@@ -86,7 +86,7 @@ impl ParameterSet {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Its series in plots: one of [`GROUPS`].
+    /// Name of the set's series in plots: one of [`GROUPS`].
     fn group(&self) -> &'static str {
         let [initial, formula, fast, half, by_mode, highspeed, reno] = GROUPS;
         match (self.algorithm, self.parameter("decrease")) {
@@ -111,7 +111,7 @@ const GROUPS: [&str; 7] = [
     "Reno",
 ];
 
-/// The references first.
+/// The sets of parameters that are simulated, the references first.
 fn cases(quick: bool) -> Vec<ParameterSet> {
     let reference = |&(algorithm, _)| ParameterSet { algorithm, parameters: Vec::new() };
     let mut cases: Vec<ParameterSet> = REFERENCES.iter().map(reference).collect();
@@ -140,11 +140,11 @@ fn cases(quick: bool) -> Vec<ParameterSet> {
 /// Results of a case at one round trip.
 #[derive(Clone, Copy, Debug)]
 struct Throughputs {
-    /// Throughput alone, bit/s.
+    /// Throughput without another flow, in bit/s.
     alone: f64,
-    /// Throughput of a Reno flow beside it, bit/s.
+    /// Throughput of a Reno flow beside it, in bit/s.
     left: Spread,
-    /// That flow's share.
+    /// The Reno flow's share of the throughput.
     share: Spread,
 }
 
@@ -264,7 +264,7 @@ fn of_ghstcp(cases: &[ParameterSet], found: &[Throughputs]) -> Vec<Throughputs> 
     cases.iter().zip(found).filter(|(case, _)| case.algorithm == "ghstcp").map(|(_, found)| *found).collect()
 }
 
-/// A point per case.
+/// Plot with a point per set of parameters: throughput alone over the Reno flow's share.
 fn plot(round_trip: Span, cases: &[ParameterSet], found: &[Throughputs]) -> Plot {
     let series = GROUPS.map(|name| {
         let inside = cases.iter().zip(found).filter(|(case, _)| case.group() == name);

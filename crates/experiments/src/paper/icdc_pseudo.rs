@@ -58,7 +58,7 @@ const SIZE: ByteCount = ByteCount::new(3_000_000_000);
 const QUICK_SIZE: ByteCount = ByteCount::new(300_000_000);
 const RUNS: u64 = 3;
 
-/// Pacing of the stream.
+/// Method by which the stream is paced.
 #[derive(Clone, Copy, PartialEq)]
 enum Pacing {
     Nothing,
@@ -82,11 +82,11 @@ struct Stream {
     runs: Vec<StreamRun>,
 }
 
-/// Result of a stream.
+/// Result of one run of a stream.
 struct StreamRun {
     recording: Recording,
     samples: Vec<(f64, SenderSample)>,
-    /// Mbit/s of payload.
+    /// Payload rate over the whole run, in Mbit/s.
     whole: f64,
     retransmitted: u64,
     lateness: Span,
@@ -106,7 +106,7 @@ const STREAMS: [(Pacing, Conditions, [&str; 3]); 7] = [
     (Pacing::Gaps, Conditions::DiskToDisk, ["11", "86 % of the bottleneck", ""]),
 ];
 
-/// Gap frames need a line that they fill.
+/// Settings of the lab; with gap frames, which need a line that they fill, they have a line rate.
 fn settings(pacing: Pacing) -> Settings {
     let line_rate = (pacing == Pacing::Gaps).then_some(RATE);
     Settings::symmetric(icdc_path::Settings { line_rate, ..path(RATE, ROUND_TRIP, QUEUE) })
@@ -283,7 +283,7 @@ fn table(streams: &[Stream]) -> Table {
     }
 }
 
-/// Plots of the first run.
+/// Plots of the stream's first run.
 fn plots(stream: &Stream) -> Vec<Plot> {
     let Some(run) = stream.runs.first() else { return Vec::new() };
     let mut plots = run.recording.plots(&settings(stream.pacing).forward);

@@ -42,7 +42,7 @@ const ROUND_TRIPS: [Span; 6] = [
 const MTUS: [u64; 2] = [1500, 9000];
 /// Buffers in halves of RTT × bandwidth, and the paper's finding.
 const HALVES: [(u64, &str); 5] = [(2, ""), (3, ""), (4, ""), (6, "full"), (8, "full")];
-/// Start-up and what follows.
+/// Simulated time: start-up and what follows.
 const SIMULATED: Span = Span::from_secs(30);
 /// The paper's kernel had BIC; today's have CUBIC, whose slow start ends before it loses.
 const ALGORITHMS: [&str; 2] = ["bic", "cubic"];
@@ -74,12 +74,12 @@ fn settings(mtu: u64, round_trip: Span) -> Settings {
     Settings::symmetric(icdc_path::Settings { mtu: ByteCount::new(mtu), ..path(RATE, round_trip, queue) })
 }
 
-/// Payload by the millisecond.
+/// Bytes of payload that arrived, by the millisecond.
 fn arrivals(record: &Recorder) -> Vec<u32> {
     record.flows[0].arrived.iter().map(|bytes| u32::try_from(*bytes).unwrap_or(u32::MAX)).collect()
 }
 
-/// Figures 3, 6 and 9.
+/// Simulates figures 3, 6 and 9: throughput by buffer size and round-trip time.
 fn buffers(bench: &Bench<'_>, mtu: u64) -> Result<Table, ExperimentError> {
     let round_trips = if bench.quick { &ROUND_TRIPS[..2] } else { &ROUND_TRIPS[..] };
     let simulation = |halves: u64, round_trip: Span| -> Simulation {
@@ -118,7 +118,7 @@ fn buffers(bench: &Bench<'_>, mtu: u64) -> Result<Table, ExperimentError> {
     })
 }
 
-/// Figures 4, 5 and 15.
+/// Simulates figures 4, 5 and 15: the start-up of a connection.
 fn start_up(bench: &Bench<'_>) -> Result<(Table, Plot), ExperimentError> {
     let starts = if bench.quick { &STARTS[..1] } else { &STARTS[..] };
     let simulation = |round_trip: Span, name: &str| bulk(&settings(9000, round_trip), algorithm(name), SIMULATED);

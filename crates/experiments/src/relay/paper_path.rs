@@ -6,13 +6,13 @@ use icdc_units::{ByteCount, Rate, Span};
 
 use crate::harness::hosts::paths::path;
 
-/// The paper's bottleneck.
+/// Rate of the paper's bottleneck.
 pub(crate) const RATE: Rate = Rate::from_bits_per_second(70_000_000);
 /// Tokyo–Osaka, and as far as Okinawa: the paper adds 25 ms, of the round trip or each way.
 pub(crate) const ROUND_TRIPS: [Span; 3] = [Span::from_millis(18), Span::from_millis(43), Span::from_millis(68)];
-/// Queue at the bottleneck.
+/// Size of the queue at the bottleneck.
 pub(crate) const QUEUE: ByteCount = ByteCount::new(100_000);
-/// Largest window without window scaling.
+/// Largest window of TCP without window scaling.
 pub(crate) const UNSCALED: ByteCount = ByteCount::from_kib(64);
 
 /// The path at a round trip.

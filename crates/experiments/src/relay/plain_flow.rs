@@ -31,26 +31,26 @@ const BIN: Span = Span::from_millis(1);
 /// A flow from the near host to the far one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainFlow {
-    /// Port on the far host.
+    /// TCP port on the far host.
     pub(crate) port: u16,
     /// Address of the relay to which the sender connects, if not to the far host itself.
     pub(crate) relay: Option<SocketAddrV4>,
     /// Congestion control of the sender.
     pub(crate) congestion: &'static str,
-    /// Buffers of both sockets.
+    /// Size of the buffers of both sockets.
     pub(crate) buffer: ByteCount,
-    /// Delay before it begins.
+    /// Delay before the flow begins.
     pub(crate) delay: Span,
-    /// Length from its first byte on.
+    /// Length of the flow, from its first byte on.
     pub(crate) lasts: Span,
 }
 
-/// Data that the receiver read.
+/// Data that the receiver of a flow read.
 #[derive(Clone, Debug)]
 pub(crate) struct Carried {
-    /// Time of its first byte.
+    /// Time at which the first byte was read.
     pub(crate) first_byte: Time,
-    /// Bytes of each millisecond since.
+    /// Bytes read in each millisecond since the first byte.
     pub(crate) series_ms: Vec<u32>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Row {
 /// Settings of untuned hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
-    /// Congestion control of the sender.
+    /// Name of the sender's congestion control.
     pub(crate) congestion: &'static str,
     /// Whether windows may be larger than 64 KiB (RFC 7323).
     pub(crate) window_scaling: bool,
@@ -94,7 +94,7 @@ impl Row {
         }
     }
 
-    /// Puts the cable of a net between its two hosts.
+    /// Joins the two hosts of a net by a cable (a veth pair).
     fn plug(&self, net: usize) -> Result<(), LabError> {
         let place = |host: &PlainHost| host.path().display().to_string();
         let plug = |own: &str, other: &str, place: &str| {

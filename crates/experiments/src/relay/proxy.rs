@@ -42,7 +42,7 @@ const RELAYED_BUFFERS: [ByteCount; 2] = [BUFFERS[0], BUFFERS[3]];
 const SECONDS: u64 = 120;
 const RUNS: u64 = 5;
 
-/// The connection between the hosts.
+/// A way by which the two hosts are connected.
 struct Between {
     cc: Option<&'static str>,
     figure: &'static str,
@@ -70,11 +70,11 @@ const BETWEEN: [Between; 4] = [
     },
 ];
 
-/// Measurements of one cell.
+/// Measurements of one cell of the table.
 struct BufferRuns {
     cc: Option<&'static str>,
     figure: &'static str,
-    /// The paper's statement about it.
+    /// The paper's statement about the cell.
     paper: &'static str,
     round_trip: Span,
     buffer: ByteCount,
@@ -250,7 +250,7 @@ fn order(cases: &[BufferRuns]) -> Table {
     }
 }
 
-/// Goodput over buffer size.
+/// Plot of goodput over buffer size; `None` if nothing was measured.
 fn plot(cases: &[BufferRuns], round_trip: Span) -> Option<Plot> {
     let series: Vec<Series> = BETWEEN
         .iter()

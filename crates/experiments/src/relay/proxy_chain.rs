@@ -36,7 +36,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// Mbit/s and milliseconds.
+/// Rate in Mbit/s and round-trip time in milliseconds of each leg.
 const LEGS: [(u64, u64); 2] = [(100, 60), (50, 140)];
 const LOSS: f64 = 1e-5;
 const SMALL: ByteCount = ByteCount::from_kib(64);
@@ -45,14 +45,14 @@ const CHOICES: [&str; 3] = ["cubic", "highspeed", "icdc"];
 const SECONDS: u64 = 60;
 const RUNS: u64 = 3;
 
-/// Through relays, or direct.
+/// Runs over both paths, through relays or direct.
 struct Chained {
     cc: Option<&'static str>,
     buffer: ByteCount,
     runs: Vec<Relayed>,
 }
 
-/// A leg by itself.
+/// Runs over one leg by itself.
 struct Alone {
     leg: usize,
     cc: &'static str,
@@ -168,7 +168,7 @@ fn table(cases: &[Chained], alone: &[Alone], seconds: u64) -> Table {
     }
 }
 
-/// The first run of each.
+/// Plot of the rates over time in the first run of each case.
 fn plot(cases: &[Chained]) -> Plot {
     let series = cases.iter().filter_map(|case| {
         let arrivals = case.runs.first()?.carried.arrivals();

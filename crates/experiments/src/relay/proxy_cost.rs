@@ -46,7 +46,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 
 const SECONDS: u64 = 8;
 const RUNS: u64 = 5;
-/// Start-up does not count.
+/// Length of the start-up, which does not count.
 const WARM_UP: Span = Span::from_millis(500);
 /// Size of the pipe through which HAProxy splices: that of icdc's.
 const PIPE: u32 = 1 << 20;
@@ -72,7 +72,7 @@ const CARRIERS: [Carrier; 5] = [
     Carrier::HaProxy { splices: false },
 ];
 
-/// Result of a run.
+/// Result of one run of a relaying program.
 #[derive(Clone, Copy, Debug)]
 struct RelayTurn {
     /// Rate during the counted time.
@@ -147,7 +147,7 @@ fn table(carriers: &[Carrier], turns: &[Vec<RelayTurn>], seconds: Span) -> Table
     }
 }
 
-/// One connection by a carrier.
+/// Measures one connection through a carrier.
 fn measure(
     bench: &Bench<'_>,
     scratch: &Scratch,
@@ -262,7 +262,7 @@ fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBoo
     }
 }
 
-/// The first line of its `-v`.
+/// Version of a program: the first line of its `-v`.
 fn version(program: &Path) -> String {
     let output = Command::new(program).arg("-v").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -41,14 +41,14 @@ const RUNS: u64 = 5;
 struct FairnessExtent {
     /// Time from the start of the later flow until counting begins.
     settling: Span,
-    /// Counted time.
+    /// Length of the time that counts.
     counted: Span,
 }
 
 const WHOLE: FairnessExtent = FairnessExtent { settling: Span::from_secs(20), counted: Span::from_secs(100) };
 const QUICK: FairnessExtent = FairnessExtent { settling: Span::from_secs(3), counted: Span::from_secs(5) };
 
-/// Measurements of one cell.
+/// Measurements of one cell of the table.
 struct Neighbours {
     cc: &'static str,
     paper: &'static str,
@@ -168,7 +168,7 @@ fn table(cases: &[Neighbours], extent: &FairnessExtent, runs: u64) -> Table {
     }
 }
 
-/// The Reno flow's share.
+/// Heat map of the Reno flow's share of the throughput.
 fn heat_map(cases: &[Neighbours], round_trips: &[Span], extent: &FairnessExtent) -> HeatMap {
     let share = |cc: &str, round_trip: Span| {
         let case = cases.iter().find(|case| case.cc == cc && case.round_trip == round_trip)?;

@@ -61,7 +61,7 @@ const STEADY: Span = Span::from_secs(4);
 /// Length of the connection from which relays know the path.
 const EARLIER: Span = Span::from_secs(8);
 
-/// Results of a round.
+/// Results of one round, in which each way is measured once.
 struct Round {
     direct: Relayed,
     relayed: Relayed,
@@ -172,7 +172,7 @@ fn table(rounds: &[Round], seconds: u64) -> Table {
     }
 }
 
-/// Time of the first answer.
+/// Measures the time from a connection's begin to the first answer; gives the table.
 fn setting_up(bench: &Bench<'_>) -> Result<Table, ExperimentError> {
     let chain = |warm| Some(Chain { cc: CC, warm });
     let mut rows = Vec::new();
@@ -199,7 +199,7 @@ fn setting_up(bench: &Bench<'_>) -> Result<Table, ExperimentError> {
     })
 }
 
-/// The first round.
+/// Plots of the rates in the first round.
 fn plots(rounds: &[Round]) -> Vec<Plot> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let columns = ["direct", "relayed", "known_path", "alone"];

@@ -45,7 +45,7 @@ const RUNS: u64 = 5;
 const ROUND_TRIP: Span = ROUND_TRIPS[0];
 const AMPLE: ByteCount = ByteCount::from_mib(4);
 const FIRST_PORT: u16 = 5201;
-/// Slow start and its losses are over.
+/// Time in seconds after which slow start and its losses are over.
 const SETTLED: f64 = 10.0;
 
 /// A number of connections, and their rates.
@@ -68,7 +68,7 @@ impl Figures for LineRun {
 }
 
 impl LineRun {
-    /// Total rate in Mbit/s while all of them send.
+    /// Total rate of the connections in Mbit/s while all of them send.
     fn megabits(&self) -> f64 {
         let from = self.carried.iter().map(|carried| carried.first_byte).max().unwrap_or(Time::ORIGIN);
         let to = self.carried.iter().map(Carried::ended).min().unwrap_or(Time::ORIGIN);
@@ -137,7 +137,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Figure 4.
+/// Table for figure 4: several connections together.
 fn together(cases: &[Together], seconds: u64) -> Table {
     let payload = payload_rate(&settings(ROUND_TRIP).forward).as_bits_per_second() as f64 / 1e6;
     let row = |case: &Together| {
@@ -166,7 +166,7 @@ fn together(cases: &[Together], seconds: u64) -> Table {
     }
 }
 
-/// Figure 5, as its authors read it.
+/// Table of what figure 5 shows, as its authors read it.
 fn findings(watched: &Measured) -> Table {
     let settled: Vec<&SenderSample> = watched.samples.iter().filter(|sample| sample.at_seconds >= SETTLED).collect();
     let trips = Spread::of(settled.iter().filter_map(|sample| Some(sample.rtt_seconds? * 1e3)));

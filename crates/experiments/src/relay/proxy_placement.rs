@@ -79,7 +79,7 @@ const WINDOW: ByteCount = ByteCount::from_kib(64);
 struct LegShare {
     share: u64,
     algorithm: &'static str,
-    /// Whether its hosts' windows are small.
+    /// Whether the windows of the plain hosts are small.
     is_small: bool,
 }
 

@@ -19,11 +19,11 @@ use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{Plain, Row};
 use crate::relay::relays::{Chain, RelayLeg, Relays};
 
-/// Ports of the far host.
+/// TCP port of the flows on the far host.
 const PORT: u16 = 5201;
 const PORT_BESIDE: u16 = 5202;
 
-/// A measurement as requested.
+/// A measurement as a scenario requests it.
 #[derive(Clone, Debug)]
 pub(crate) struct Relaying {
     /// The paths, one after the other.
@@ -32,30 +32,30 @@ pub(crate) struct Relaying {
     pub(crate) cc: Option<&'static str>,
     /// Settings of the plain hosts.
     pub(crate) plain: Plain,
-    /// Their socket buffers.
+    /// Size of the plain hosts' socket buffers.
     pub(crate) buffer: ByteCount,
     /// An earlier flow by the same relays, from which they know the path; none if that is zero.
     pub(crate) earlier: Span,
     /// Delay before the flow begins.
     pub(crate) delay: Span,
-    /// Length, from its first byte.
+    /// Length of the flow, from its first byte.
     pub(crate) lasts: Span,
-    /// Another flow of theirs, which is not relayed.
+    /// Another flow of the plain hosts, which is not relayed.
     pub(crate) beside: Option<BesideFlow>,
 }
 
 /// A flow that is not relayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BesideFlow {
-    /// Its socket buffers.
+    /// Size of the flow's socket buffers.
     pub(crate) buffer: ByteCount,
-    /// Delay before it begins.
+    /// Delay before this flow begins.
     pub(crate) delay: Span,
-    /// Length, from its first byte.
+    /// Length of the flow, from its first byte.
     pub(crate) lasts: Span,
 }
 
-/// Result of a measurement.
+/// Result of a measurement of plain hosts.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
@@ -63,7 +63,7 @@ pub(crate) struct Relayed {
     pub(crate) beside: Option<Carried>,
     /// The relays' legs, at the end.
     pub(crate) legs: Vec<RelayLeg>,
-    /// Recording of the first wire.
+    /// Recording of the packets on the first lab's wire.
     pub(crate) recording: Recording,
     /// Frames that the full queues dropped.
     pub(crate) queue_drops: u64,

@@ -14,7 +14,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::server::Server;
 use crate::relay::plain_hosts::Row;
 
-/// Port of connections between relays.
+/// TCP port of connections between relays.
 const PEER_PORT: u16 = 2634;
 
 /// The running relays; ended when dropped.
@@ -30,10 +30,10 @@ struct Relay {
     status: PathBuf,
 }
 
-/// Settings of the relays.
+/// Settings of a chain of relays.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain<'a> {
-    /// Congestion control of the legs between them.
+    /// Congestion control of the legs between the relays.
     pub(crate) cc: &'a str,
     /// Connections that are kept open from relay to relay.
     pub(crate) warm: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Chain<'a> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RelayLeg {
-    /// Kernel name of its congestion control.
+    /// Kernel name of the leg's congestion control.
     pub(crate) congestion: String,
     pub(crate) retransmissions: u64,
 }

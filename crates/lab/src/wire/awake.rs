@@ -42,7 +42,7 @@ pub(super) struct Awake<'scope> {
     threads: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
-/// State shared with the threads.
+/// State shared with the threads that keep processors awake.
 #[derive(Debug, Default)]
 pub(super) struct Switch {
     wanted: AtomicBool,
@@ -50,7 +50,7 @@ pub(super) struct Switch {
 }
 
 impl<'scope> Awake<'scope> {
-    /// One thread on each of these processors, asleep.
+    /// Starts one thread on each of these processors, asleep at first.
     pub(super) fn new(scope: &'scope Scope<'scope, '_>, processors: &[usize], switch: &'scope Switch) -> Self {
         let threads = processors.iter().map(|&cpu| scope.spawn(move || switch.keep_awake(cpu))).collect();
         Self { switch, threads }

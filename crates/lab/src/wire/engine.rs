@@ -43,7 +43,7 @@ const PUBLISH: Span = Span::from_millis(100);
 /// Longest sleep without packets, after which a stop is noticed.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Runs the lanes until `stop`.
+/// Moves the packets of all lanes until `stop` is set.
 pub(super) fn run(lanes: &mut [&mut Lane], pace: Pace, stop: &AtomicBool) -> Result<(), PacketError> {
     let mut publish_at = clock::now();
     while !stop.load(Ordering::Relaxed) {

@@ -29,18 +29,18 @@ const WASTEFUL: usize = 2;
 const PATIENCE: Span = Span::from_millis(500);
 /// Latenesses are distinguished up to this, with two significant digits.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
-/// Window of the burstiness.
+/// Window over which the burstiness is measured.
 const BURST_WINDOW: Span = Span::from_secs(1);
 /// Destination and type of a PAUSE frame (IEEE 802.3 annex 31B).
 const PAUSE_DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
 const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
 
-/// Result of a turn.
+/// What a lane did in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moved {
-    /// Nothing was due.
+    /// No packet was due.
     Nothing,
-    /// Everything that was due.
+    /// All packets that were due were moved.
     Some,
     /// The limit of a turn; more may be due.
     Full,
@@ -65,7 +65,7 @@ struct Due {
 
 /// A packet in flight.
 enum Packet {
-    /// In its slot of the ring.
+    /// The packet lies whole in its slot of the ring.
     Whole { slot: Slot, length: u32 },
     /// Copied out of the ring, with the header of its offloads: a packet that would waste a slot,
     /// the rest of a superpacket after losses, or a packet that carries a mark.
@@ -169,7 +169,7 @@ impl Lane {
         Ok(Moved::of(sent.packets))
     }
 
-    /// Updates the page.
+    /// Writes the lane's counters to the page.
     pub(super) fn publish(&mut self) -> Result<(), PacketError> {
         if let Some(listing) = &mut self.listing {
             listing.publish();
@@ -270,7 +270,7 @@ impl Passage<'_> {
         }
     }
 
-    /// `packet` begins with the header of its offloads.
+    /// Keeps a copied packet until it is due; `packet` begins with the header of its offloads.
     fn keep_copy(&mut self, due: Due, mut packet: Box<[u8]>) {
         if due.is_marked {
             mark_congestion(&mut packet[Offload::LENGTH..]);

@@ -19,21 +19,21 @@ const RECORD: usize = 16;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// A frame of the list.
+/// A frame in the wire's list of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Time at which the path had received it.
+    /// Time at which the path had received the frame.
     pub at: Time,
-    /// Its length on the wire.
+    /// Length of the frame on the wire.
     pub length: ByteCount,
     /// Destination: the IPv4 address, the last four bytes of an IPv6 address, or zero.
     pub to: u32,
 }
 
-/// The list while it is written.
+/// The list of frames while it is written.
 pub(super) struct Listing {
     file: File,
-    /// Noted, and not yet written.
+    /// Entries noted, and not yet written to the file.
     noted: Vec<u8>,
     /// Frames that may still be noted.
     room: u64,

@@ -29,7 +29,7 @@ use crate::heading::Heading;
 
 /// Bins that are kept: ten minutes, the time recorded ahead, and a margin.
 pub(crate) const HISTORY: u64 = 670_000;
-/// Length of a bin.
+/// Length of a bin of the series.
 pub(crate) const BIN: Span = Span::from_millis(1);
 
 const HEADER_WORDS: usize = 64;
@@ -38,7 +38,7 @@ const BIN_WORDS: usize = 5;
 const SERIES_OFFSET: usize = 4096;
 const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
 
-/// Numbers about the process.
+/// Numbers about the wire process, by their place in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Global {
@@ -53,49 +53,68 @@ pub enum Global {
     Started,
 }
 
-/// Numbers about one direction.
+/// Numbers about one direction, by their place in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[allow(missing_docs)] // as in `icdc_path::Counters`, or evident from the name
 pub enum Gauge {
+    /// Frames that arrived at the path.
     Offered,
+    /// Bytes on the wire of these frames.
     OfferedBytes,
+    /// Frames that the bottleneck passed.
     Delivered,
+    /// Bytes on the wire of these frames.
     DeliveredBytes,
+    /// Frames that the path lost.
     Lost,
+    /// Frames that the full queue or CoDel dropped.
     QueueDrops,
+    /// Gap frames (PAUSE).
     GapFrames,
+    /// Frames that exceeded the line rate.
     Overruns,
+    /// Longest queue at the bottleneck, in bytes.
     QueueMax,
+    /// Packets in flight on the path now.
     HeldPackets,
+    /// Bytes in flight on the path now.
     HeldBytes,
+    /// Frames that the ring had no free slot for.
     RingOverflow,
     SendFailures,
+    /// Frames that were longer than a slot of the ring.
     Truncated,
+    /// Packets of many frames (segmentation offload).
     Superpackets,
+    /// Median of the lateness of packets, in nanoseconds.
     LatenessMedian,
+    /// 99th percentile of the lateness, in nanoseconds.
     Lateness99,
+    /// 99.9th percentile of the lateness, in nanoseconds.
     Lateness999,
+    /// Greatest lateness, in nanoseconds.
     LatenessMax,
     /// Longest virtual queue of a window, and the mean of all windows, in bytes.
     BurstMax,
     BurstSum,
     BurstWindows,
+    /// Frames that got a congestion mark (ECN).
     Marked,
 }
 
-/// One millisecond of one direction.
+/// One direction's numbers of one millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bin {
     /// Bytes on the wire that arrived at the far end.
     pub delivered: ByteCount,
     /// Bytes on the wire that arrived at the path.
     pub offered: ByteCount,
-    /// Longest queue.
+    /// Longest queue at the bottleneck in the millisecond.
     pub queue: ByteCount,
     /// Frames that the queue had no room for.
     pub queue_drops: u32,
-    /// Frames that the path lost.
+    /// Number of frames that the path lost.
     pub lost: u32,
     /// Burstiness of the second that began here; zero in all other milliseconds.
     pub burst: ByteCount,
@@ -107,7 +126,7 @@ pub(crate) const AHEAD: Span = Span::from_secs(60);
 /// Further time ahead for which memory is populated.
 const SPARE: Span = Span::from_secs(10);
 
-/// The file, mapped.
+/// The file of a path's counters and series, mapped into memory.
 pub struct Page {
     memory: NonNull<AtomicU64>,
 }
@@ -159,7 +178,7 @@ impl Page {
         Ok((page, reserve))
     }
 
-    /// Opens it to be read.
+    /// Opens and maps an existing page, to be read only.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.len() != LENGTH as u64 {
@@ -180,7 +199,7 @@ impl Page {
         self.word(which as usize).load(Ordering::Relaxed)
     }
 
-    /// Writes one.
+    /// Writes one number about the wire process.
     pub(crate) fn set_global(&self, which: Global, value: u64) {
         self.word(which as usize).store(value, Ordering::Relaxed);
     }
@@ -191,7 +210,8 @@ impl Page {
         self.lane_word(heading, gauge).load(Ordering::Relaxed)
     }
 
-    /// One millisecond; `None` if nothing happened in it or it is no longer, or not yet, kept.
+    /// The bin of millisecond `number`; `None` if nothing happened in it or it is no longer, or not
+    /// yet, kept.
     #[must_use]
     pub fn bin(&self, heading: Heading, number: u64) -> Option<Bin> {
         let words = bin_words(heading, number);

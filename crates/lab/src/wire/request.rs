@@ -12,24 +12,24 @@ use crate::settings::Settings;
 /// Request to build a lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Name of the lab.
+    /// Name of the lab to build.
     pub(crate) name: String,
-    /// Existing directory for its state.
+    /// Existing directory for the lab's state.
     pub(crate) directory: PathBuf,
-    /// Its settings.
+    /// Settings of the lab to build.
     pub(crate) settings: Settings,
-    /// It needs a user namespace of its own, because rights are missing.
+    /// Whether the lab needs a user namespace of its own, because rights are missing.
     pub(crate) user_namespace: bool,
     /// The process that owns the lab: when it ends, in whatever way, the lab is taken down. `None`:
     /// it stays until it is taken down.
     pub(crate) owner: Option<Process>,
 }
 
-/// Answer to the request.
+/// The wire process's answer to the request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The lab is complete.
     Ready(Box<LabRecord>),
-    /// It failed, and nothing of it is left.
+    /// Building the lab failed with this message, and nothing of it is left.
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! What carries a link's records.
+//! Carriers of a link's records: TCP connections, and streams that another program carries.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -16,55 +16,57 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::write_clock::{Together, WriteClock};
 
-/// What waits for a program whose window is opened here: one that has not run for a moment has
-/// little to send at once then.
+/// Number of bytes that may wait for a forwarding program whose window is opened here: a program
+/// that has not run for a moment then has little to send at once.
 const WAITS: usize = 48 << 10;
 
-/// A stream of bytes in both directions, watched and ended from any thread.
+/// Byte stream that carries a link's records in both directions; any thread can monitor and end
+/// it.
 #[derive(Clone)]
 pub enum Carrier {
-    /// A TCP connection, and what paces the writes where the kernel does not.
+    /// A TCP connection, and the pacer of its writes where the kernel does not pace.
     Tcp(Arc<TcpStream>, Arc<WritePace>),
-    /// Something that another program carries.
+    /// A stream that another program, such as ssh, carries.
     Forwarded(Arc<Forwarded>),
 }
 
-/// A cap of a TCP connection's rate, kept by its writes on kernels that do not pace a socket (Linux
-/// before 3.13).
+/// Rate limit of a TCP connection that is enforced by delaying writes, on kernels that do not pace
+/// a socket (Linux before 3.13).
 #[derive(Default)]
 pub struct WritePace(OnceLock<WriteClock>);
 
-/// The program that carries a stream; being dropped ends it.
+/// The program that carries a stream, such as ssh; dropping it ends the program.
 pub trait ForwardingProgram: Send + Sync {
-    /// Asks it to end and does not wait: the stream is of no use any more.
+    /// Asks the program to end and does not wait, because the stream is of no use any more.
     fn end(&self);
 }
 
-/// A stream of bytes that another program carries, as ssh does.
+/// A byte stream that another program carries, such as ssh.
 pub struct Forwarded {
     socket: UnixStream,
     peer: String,
-    /// Until the stream is shut down.
+    /// TCP connection of the program; `None` once the stream is shut down, or if it cannot be
+    /// seen.
     network: Mutex<Option<Network>>,
-    /// The program's own, if that is known.
+    /// Window of the program's own flow control in bytes, if it is known.
     window: Option<ByteCount>,
     clock: WriteClock,
     written: AtomicU64,
-    /// It goes with the stream.
+    /// The program, which ends together with the stream.
     program: Box<dyn ForwardingProgram>,
 }
 
-/// The TCP connection by which another program sends. Only that program reads and writes it, and
-/// closes it; here it is looked at and paced.
+/// The TCP connection by which another program sends. Only that program reads, writes and closes
+/// it; this process only reads its statistics and paces it.
 struct Network {
     socket: TcpStream,
-    /// Acknowledged before the stream began.
+    /// Bytes that were acknowledged before the stream began.
     before: ByteCount,
 }
 
 impl Forwarded {
-    /// `socket` leads to `program`, which sends over `network`, if that could be had; `peer` names
-    /// the other end in messages.
+    /// New stream: `socket` leads to `program`, which sends over the TCP connection `network`, if
+    /// that could be found; `peer` names the other end in messages.
     #[must_use]
     pub fn new(
         socket: UnixStream,
@@ -77,10 +79,10 @@ impl Forwarded {
         Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
-    /// The program has a `window` of its own: it carries no more than that in a round trip. Where
-    /// its connection can be seen, writes open that window as its congestion window opens, and go
-    /// just as fast as it lets through then, smoothly and so together with others. Little waits for
-    /// the program to read it.
+    /// Declares that the program has a `window` of its own: it carries no more than that in a
+    /// round trip. Where its connection can be seen, writes open that window as its congestion
+    /// window opens, and go just as fast as it lets through then, smoothly and so together with
+    /// others. Little waits for the program to read it.
     #[must_use]
     pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
         let round_trip =
@@ -112,10 +114,10 @@ impl From<Forwarded> for Carrier {
 }
 
 impl Carrier {
-    /// Ends one direction or both.
+    /// Ends one direction of the stream or both.
     ///
     /// # Errors
-    /// The kernel's, if the peer was faster.
+    /// Error that the kernel returned, if the peer has ended it before.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Tcp(stream, pace) => {
@@ -137,7 +139,7 @@ impl Carrier {
         }
     }
 
-    /// The other end, for messages.
+    /// Name of the other end, for messages.
     pub(super) fn peer(&self) -> String {
         match self {
             Self::Tcp(stream, _) => {
@@ -148,8 +150,8 @@ impl Carrier {
         }
     }
 
-    /// Flights of the handshake and frames are gathered into large writes here; the last piece of
-    /// one must not wait for an acknowledgement.
+    /// Disables Nagle's algorithm: flights of the handshake and frames are gathered into large
+    /// writes here, and the last piece of one must not wait for an acknowledgement.
     pub(super) fn send_at_once(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream, _) => stream.set_nodelay(true),
@@ -157,7 +159,8 @@ impl Carrier {
         }
     }
 
-    /// What the program that carries it has under way at most, if that is known.
+    /// Window of the program that carries the stream: its maximum bytes in flight; `None` if
+    /// unknown.
     pub(super) fn window(&self) -> Option<ByteCount> {
         match self {
             Self::Tcp(..) => None,
@@ -165,7 +168,8 @@ impl Carrier {
         }
     }
 
-    /// What the kernel knows of the TCP connection, also of one that another program uses.
+    /// Kernel's TCP statistics of the connection, also of one that another program uses; `None` if
+    /// there is none.
     pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(stream, _) => icdc_tcp::info(&**stream).ok(),
@@ -173,7 +177,7 @@ impl Carrier {
         }
     }
 
-    /// The TCP connection, if it is one.
+    /// The TCP connection; `None` if another program carries the stream.
     pub(super) fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
             Self::Tcp(stream, _) => Some(stream),
@@ -188,7 +192,7 @@ impl Carrier {
         }
     }
 
-    /// Writes what is taken at once.
+    /// Writes as many of the bytes as are taken at once; returns their number.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream, pace) => (&**stream).write(&bytes[..pace.take(bytes.len())]),
@@ -222,8 +226,8 @@ impl Carrier {
         }
     }
 
-    /// Caps the pace at which it sends: the kernel's where it is TCP, also of another program, and
-    /// else that of the writes, as on kernels that do not pace a socket.
+    /// Limits the sending rate: by the kernel's pacing where the carrier is TCP, also of another
+    /// program, and else by delaying writes, as on kernels that do not pace a socket.
     pub(super) fn set_rate(&self, rate: Rate) {
         let set = match self {
             Self::Tcp(stream, pace) => pace.set_rate(stream, rate),
@@ -240,8 +244,8 @@ impl Carrier {
         }
     }
 
-    /// Bytes that the peer's host has, or, where another program sends by what cannot be seen, that
-    /// this one has taken.
+    /// Bytes that have reached the peer's host, or, where another program sends over a connection
+    /// that cannot be seen, that the program has taken.
     pub(super) fn delivered(&self) -> ByteCount {
         match self {
             Self::Tcp(stream, _) => has_arrived(stream),
@@ -265,13 +269,13 @@ impl WritePace {
         }
     }
 
-    /// Waits until bytes are due; how many of `wanted` may be written then.
+    /// Waits until bytes are due; returns how many of the `wanted` bytes may be written then.
     fn take(&self, wanted: usize) -> usize {
         self.0.get().map_or(wanted, |clock| clock.take(wanted, || None))
     }
 }
 
-/// Bytes that the other end of a connection has.
+/// Bytes sent on a connection that have reached the other end's host.
 fn has_arrived(stream: &TcpStream) -> ByteCount {
     icdc_tcp::info(stream).map_or(ByteCount::ZERO, |info| info.bytes_acked + info.mss * u64::from(info.sacked))
 }

@@ -1,4 +1,4 @@
-//! What the halves of a link over TCP share, and what any thread may see of it.
+//! State that the halves of a link over TCP share, and that any thread may read.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -13,44 +13,45 @@ use super::carrier::Carrier;
 use crate::control::{Control, SendTimes};
 use crate::error::LinkError;
 
-/// Time that the last bytes and the peer's farewell have when a link is closed in order.
+/// Time limit for the last bytes and the peer's close when a link is closed in order.
 pub(super) const FAREWELL: Span = Span::from_secs(2);
 
-/// What the two halves and the control share.
+/// State that the two halves and the control of a secure link share.
 pub(super) struct Connection {
     pub(super) carrier: Carrier,
     pub(super) peer: String,
     pub(super) peer_key: PublicKey,
-    /// Of the protocol.
+    /// Protocol version that was agreed upon.
     pub(super) version: u32,
     pub(super) cipher: &'static str,
-    /// How long the handshake took, if this end began it.
+    /// Duration of the handshake; `None` if the peer began it.
     pub(super) handshake_time: Option<Span>,
-    /// The peer asked for new keys in the outlet's direction too.
+    /// Whether the peer asked for new keys in the sending direction too.
     pub(super) key_update_wanted: AtomicBool,
-    /// This end has shut the connection down.
+    /// Whether this end has shut the connection down.
     pub(super) stopped: AtomicBool,
-    /// The outlet has ended its direction in order.
+    /// Whether the sending half has ended its direction in order.
     pub(super) said_farewell: AtomicBool,
-    /// The inlet has seen the end of its direction, of whatever kind.
+    /// Whether the receiving half has seen the end of its direction, of whatever kind.
     pub(super) heard_end: AtomicBool,
     pub(super) encrypt_nanos: AtomicU64,
     pub(super) socket_nanos: AtomicU64,
-    /// How long the inlet has waited for the peer since it last heard it, in steps of its read
-    /// timeout.
+    /// Nanoseconds for which the receiving half has waited for the peer since it last received
+    /// anything, in steps of its read timeout.
     pub(super) silence_nanos: AtomicU64,
-    /// Bytes of payload that the inlet has decrypted.
+    /// Number of payload bytes that the receiving half has decrypted.
     pub(super) payload_received: AtomicU64,
-    /// Bytes that the outlet has written and that were no payload.
+    /// Number of bytes that the sending half has written and that were no payload.
     pub(super) overhead_sent: AtomicU64,
 }
 
 impl Connection {
+    /// Whether this end has shut the connection down.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// What an error of the socket means.
+    /// Link error that an error of the socket amounts to, such as a stop of this end.
     pub(super) fn io(&self, call: &'static str, error: std::io::Error) -> LinkError {
         if self.is_stopped() { LinkError::Stopped } else { LinkError::io(&self.peer, call, error) }
     }
@@ -59,7 +60,7 @@ impl Connection {
         if self.is_stopped() { LinkError::Stopped } else { LinkError::Cut { peer: self.peer.clone() } }
     }
 
-    /// Ends the connection without a farewell.
+    /// Ends the connection at once, without an orderly close.
     pub(super) fn abort(&self) {
         // It fails if the peer was faster, and then there is nothing left to end.
         let _ = self.carrier.shutdown(Shutdown::Both);
@@ -136,9 +137,9 @@ impl Control for Connection {
 }
 
 impl Drop for Connection {
-    /// Closing a socket that holds unread data resets the connection, which takes the farewell from
-    /// the peer that has not read it yet. So after a farewell what still arrives is read away, up
-    /// to the peer's end.
+    /// Closes the connection. Closing a socket that holds unread data resets it, which would take
+    /// the orderly close from a peer that has not read it yet: so what still arrives after it is
+    /// read and discarded, up to the peer's end.
     fn drop(&mut self) {
         if !self.said_farewell.load(Ordering::SeqCst) || self.heard_end.load(Ordering::SeqCst) || self.is_stopped() {
             return;

@@ -1,4 +1,4 @@
-//! A link that goes from one process to another, between two frames.
+//! A link that is handed over from one process to another, between two frames.
 //!
 //! ```text
 //! process that listens                                       process of the session
@@ -24,19 +24,19 @@ use crate::control::LinkControl;
 use crate::error::LinkError;
 use crate::link::Link;
 
-/// A link that has left this process.
+/// A link that is being passed to another process.
 #[derive(Debug)]
 pub struct HandedOver {
-    /// What the other process needs beside the socket.
+    /// State that the other process needs beside the socket.
     pub state: LinkState,
-    /// The connection.
+    /// Socket of the connection.
     pub socket: OwnedFd,
-    /// Watches the connection here, and ends it, whoever has the link. While it is held, the
-    /// connection stays open.
+    /// Control that still monitors the connection from this process, and can end it. While it is
+    /// held, the connection stays open.
     pub control: LinkControl,
 }
 
-/// What a process needs, beside the socket, to go on with a link.
+/// State that a process needs, beside the socket, to continue a link.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LinkState {
     peer: String,
@@ -47,10 +47,10 @@ pub struct LinkState {
 }
 
 impl Link {
-    /// Gives the link to another process, which [takes it over](Self::take_over).
+    /// Prepares the link for another process, which [takes it over](Self::take_over).
     ///
     /// # Errors
-    /// It is not a TCP connection of this process, is in the middle of a frame, or has ended.
+    /// The link is not a TCP connection of this process, is in the middle of a frame, or has ended.
     pub fn hand_over(self) -> Result<HandedOver, LinkError> {
         let Self { outlet, inlet, control } = self;
         let bound = || LinkError::Protocol("this link cannot leave its process".to_owned());
@@ -65,7 +65,7 @@ impl Link {
         Ok(HandedOver { state, socket: socket.into(), control })
     }
 
-    /// Goes on with a link that another process has handed over. This end listened for it.
+    /// Continues a link that another process has handed over. This end was the listening one.
     ///
     /// # Errors
     /// The state makes no sense, or the socket is none.

@@ -22,24 +22,25 @@ use super::carrier::Carrier;
 use super::key_schedule::{Direction, FirstSecrets, TrafficSecret, cipher_of};
 use crate::error::LinkError;
 
-/// A handshake of raw public keys takes about 2 KiB from either side; a stranger is not allowed
-/// much more.
+/// Maximum number of handshake bytes that are buffered: a handshake of raw public keys takes about
+/// 2 KiB from either side, and a stranger is not allowed much more.
 const MAX_BUFFERED: usize = 64 << 10;
-/// Longest body of a record in a handshake (RFC 8446 section 5.2).
+/// Maximum length of the body of a record in a handshake (RFC 8446 section 5.2).
 const MAX_BODY: usize = (1 << 14) + 256;
 
-/// What a completed handshake leaves.
+/// Result of a completed TLS handshake.
 pub(super) struct Established {
     pub(super) transmit: Direction,
     pub(super) receive: Direction,
     pub(super) peer_key: PublicKey,
-    /// Of the protocol.
+    /// Protocol version that was agreed upon.
     pub(super) version: u32,
     pub(super) role: Role,
     /// Bytes that arrived behind the handshake.
     pub(super) early: Vec<u8>,
 }
 
+/// Runs the connecting end of a TLS handshake over `carrier`.
 pub(super) fn client(
     carrier: &Carrier,
     peer: &str,
@@ -54,6 +55,7 @@ pub(super) fn client(
     Handshake::new(carrier, peer, deadline, first, offered).run(connection)
 }
 
+/// Runs the listening end of a TLS handshake over `carrier`.
 pub(super) fn server(
     carrier: &Carrier,
     peer: &str,
@@ -69,13 +71,13 @@ pub(super) fn server(
 
 struct Handshake<'a> {
     socket: Socket<'a>,
-    /// What has arrived and is not used up.
+    /// Bytes that have arrived and are not used up.
     incoming: Vec<u8>,
-    /// How much of it rustls may see: whole records.
+    /// Number of these bytes that rustls may see: whole records.
     shown: usize,
     outgoing: Vec<u8>,
     first: Arc<FirstSecrets>,
-    /// What this end offers.
+    /// Protocol versions that this end offers.
     offered: Option<Versions>,
 }
 
@@ -160,7 +162,8 @@ impl<'a> Handshake<'a> {
         })
     }
 
-    /// No version is common to both ends: each tells the other its own.
+    /// Exchanges versions when none is common to both ends (each tells the other its own) and
+    /// returns the error.
     fn exchange_versions<C: Party>(&mut self, connection: &mut C, ours: Versions) -> LinkError {
         match self.hear_versions(connection, ours) {
             Ok(theirs) => LinkError::OtherVersions { peer: self.socket.peer.to_owned(), theirs, ours },
@@ -204,13 +207,13 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// Forgets what rustls has used up.
+    /// Discards the first `count` bytes, which rustls has used up.
     fn discard(&mut self, count: usize) {
         self.incoming.drain(..count);
         self.shown -= count;
     }
 
-    /// Lets rustls see one record more, reading as much as that takes.
+    /// Shows rustls one record more, reading as much as that takes.
     fn show_next_record(&mut self) -> Result<(), LinkError> {
         self.buffer(self.shown + HEADER)?;
         let header = &self.incoming[self.shown..];
@@ -254,7 +257,8 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// Why nothing came of a handshake with `peer`, if the path drops large packets.
+/// Error for a failed handshake with `peer` if the path drops large packets; `None` if it does not
+/// seem to.
 fn black_hole(carrier: &Carrier, peer: &str) -> Option<LinkError> {
     let Carrier::Tcp(socket, _) = carrier else { return None };
     let info = icdc_tcp::info(&**socket).ok().filter(TcpInfo::loses_large_segments)?;
@@ -269,7 +273,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
     }
 }
 
-/// A socket on which every wait ends when the deadline of the whole has come.
+/// A socket on which every wait ends at the deadline of the whole handshake.
 struct Socket<'a> {
     carrier: &'a Carrier,
     peer: &'a str,
@@ -322,12 +326,12 @@ impl Socket<'_> {
     }
 }
 
-/// A signal, or the time limit of the socket: the deadline decides.
+/// Whether the error is only a signal or the time limit of the socket: the deadline decides.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
-/// One side of a handshake.
+/// One side of a TLS handshake: client or server.
 trait Party: Sized {
     type Data;
 

@@ -29,20 +29,21 @@ use crate::error::LinkError;
 use crate::halves::Inlet;
 use crate::parcel::Parcel;
 
-/// Size of the opener's buffer, in bytes: a read is given half of it or more.
+/// Size of the opener's buffer, in bytes: each read has half of it or more.
 pub(super) const BUFFER: usize = 1 << 20;
 
-/// Steps in which the time without a byte from the peer is counted.
+/// Number of steps in which the time without a byte from the peer is counted.
 pub(super) const STEPS: u64 = 15;
 
+/// Receiving half of a TLS link.
 pub(super) struct SecureInlet {
     connection: Arc<Connection>,
     opener: Opener,
     direction: Direction,
     dead_after: Span,
-    /// Content of the last record that was not decrypted into a block.
+    /// Plaintext of the last record that was not decrypted into a block.
     clear: Box<[u8]>,
-    /// What of it has not been taken.
+    /// Range of `clear` that has not been processed.
     untaken: Range<usize>,
     assembler: Assembler,
 }
@@ -60,7 +61,8 @@ impl SecureInlet {
         }
     }
 
-    /// Takes what another process had decrypted and not taken.
+    /// Restores plaintext that another process had decrypted and not processed; `None` if it is
+    /// too long.
     pub(super) fn with_clear(mut self, clear: &[u8]) -> Option<Self> {
         self.clear.get_mut(..clear.len())?.copy_from_slice(clear);
         self.untaken = 0..clear.len();
@@ -91,8 +93,8 @@ impl SecureInlet {
         }
     }
 
-    /// Decrypts the next record, whose plaintext has this length; the parcel if it completes one
-    /// that needs no more than that.
+    /// Decrypts the next record, whose plaintext has this length; returns the parcel if the record
+    /// completes it.
     fn open(&mut self, plaintext: usize) -> Result<Option<Parcel>, LinkError> {
         let room = self.assembler.payload_room();
         let room = room.filter(|(room, missing)| plaintext <= room.len() && plaintext - 1 <= *missing);
@@ -130,7 +132,7 @@ impl SecureInlet {
         }
     }
 
-    /// Reads what the socket has, at least one byte.
+    /// Reads from the socket what has arrived, at least one byte.
     fn read(&mut self) -> Result<(), LinkError> {
         let room = self.opener.room();
         loop {

@@ -19,14 +19,14 @@ use icdc_record::{Cipher, NextKey, RecordError, RecordKey};
 use rustls::{CipherSuite, Error, KeyLog};
 use serde::{Deserialize, Serialize};
 
-/// The traffic secret that one direction uses now.
+/// Traffic secret of one direction at present (TLS 1.3).
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct TrafficSecret {
     cipher: Cipher,
     secret: Vec<u8>,
 }
 
-/// The cipher of a suite of TLS 1.3.
+/// Record cipher of a TLS 1.3 cipher suite; `None` for a suite that is not supported.
 pub(super) fn cipher_of(suite: CipherSuite) -> Option<Cipher> {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => Some(Cipher::Aes128Gcm),
@@ -36,7 +36,7 @@ pub(super) fn cipher_of(suite: CipherSuite) -> Option<Cipher> {
     }
 }
 
-/// The name of its suite (RFC 8446 section B.4).
+/// Name of the cipher suite with this cipher (RFC 8446 section B.4).
 fn suite_name(cipher: Cipher) -> &'static str {
     match cipher {
         Cipher::Aes128Gcm => "TLS13_AES_128_GCM_SHA256",
@@ -45,7 +45,7 @@ fn suite_name(cipher: Cipher) -> &'static str {
     }
 }
 
-/// The hash of its suite.
+/// Hash function of the cipher suite, for HKDF.
 fn hash_of(cipher: Cipher) -> hkdf::Algorithm {
     match cipher {
         Cipher::Aes128Gcm | Cipher::Chacha20Poly1305 => HKDF_SHA256,
@@ -53,7 +53,7 @@ fn hash_of(cipher: Cipher) -> hkdf::Algorithm {
     }
 }
 
-/// Length of its keys, in bytes.
+/// Length of the cipher's keys, in bytes.
 fn key_length(cipher: Cipher) -> usize {
     match cipher {
         Cipher::Aes128Gcm => 16,
@@ -66,7 +66,7 @@ impl TrafficSecret {
         Self { cipher, secret }
     }
 
-    /// The key under this secret, for the record number `sequence` next.
+    /// Record key under this secret, for the record number `sequence` next.
     pub(super) fn record_key(&self, sequence: u64) -> Result<RecordKey, RecordError> {
         let iv = self.expand("iv", 12)?.try_into().map_err(|_| no_key("the IV has another length"))?;
         let key = self.expand("key", key_length(self.cipher))?;
@@ -74,7 +74,7 @@ impl TrafficSecret {
         key.ok_or_else(|| no_key("the key has another length"))
     }
 
-    /// Goes on to the secret after the next key update.
+    /// Replaces the secret by the one after the next key update.
     fn advance(&mut self) -> Result<(), RecordError> {
         self.secret = self.expand("traffic upd", hash_of(self.cipher).len())?;
         Ok(())
@@ -102,7 +102,7 @@ fn no_key(why: &str) -> RecordError {
     RecordError::NextKey(why.to_owned())
 }
 
-/// So many bytes of output.
+/// Output length of HKDF, in bytes.
 struct Length(usize);
 
 impl KeyType for Length {
@@ -111,8 +111,8 @@ impl KeyType for Length {
     }
 }
 
-/// One direction: its traffic secret, shared by its half and what makes its next keys, and how many
-/// records there have been under the first key.
+/// Keys of one direction: its traffic secret, shared by its half and by what derives its next
+/// keys, and the number of records so far under the first key.
 pub(super) struct Direction {
     secret: Arc<Mutex<TrafficSecret>>,
     sequence: u64,
@@ -123,12 +123,12 @@ impl Direction {
         Self { secret: Arc::new(Mutex::new(secret)), sequence }
     }
 
-    /// The key to begin with.
+    /// First record key of the direction.
     pub(super) fn record_key(&self) -> Result<RecordKey, RecordError> {
         lock(&self.secret).record_key(self.sequence)
     }
 
-    /// The keys after that.
+    /// Function that derives the keys after each key update.
     pub(super) fn next_keys(&self) -> NextKey {
         let secret = Arc::clone(&self.secret);
         Box::new(move || {
@@ -138,12 +138,12 @@ impl Direction {
         })
     }
 
-    /// The name of the cipher suite.
+    /// Name of the cipher suite.
     pub(super) fn suite(&self) -> &'static str {
         suite_name(lock(&self.secret).cipher)
     }
 
-    /// The traffic secret that is used now.
+    /// Traffic secret that is used at present.
     pub(super) fn secret(&self) -> TrafficSecret {
         lock(&self.secret).clone()
     }
@@ -153,7 +153,7 @@ fn lock(secret: &Mutex<TrafficSecret>) -> MutexGuard<'_, TrafficSecret> {
     secret.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hears the first traffic secrets of one handshake.
+/// Key log that receives the first traffic secrets of one handshake.
 #[derive(Default)]
 pub(super) struct FirstSecrets(Mutex<Heard>);
 
@@ -164,7 +164,7 @@ struct Heard {
 }
 
 impl FirstSecrets {
-    /// Those of the client's and of the server's direction.
+    /// First traffic secrets, of the client's and of the server's direction.
     pub(super) fn take(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let both = heard.client.take().zip(heard.server.take());

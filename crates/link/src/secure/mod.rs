@@ -49,13 +49,13 @@ use crate::error::LinkError;
 use crate::halves::DEAD_AFTER;
 use crate::link::Link;
 
-/// What a link over TCP allows before it gives up or takes new keys.
+/// Limits of a secure link: when it gives up and when it changes keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecureSettings {
-    /// Longest time without a byte from the peer while this end waits for one.
+    /// Maximum time without a byte from the peer while this end waits for one.
     pub dead_after: Span,
-    /// Records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC 8446
-    /// section 5.5); the default is 2^23, 128 GiB of payload.
+    /// Number of records that are sent under one key. AES-GCM is good for 2^24.5 full records (RFC
+    /// 8446 section 5.5); the default is 2^23, 128 GiB of payload.
     pub records_per_key: u64,
 }
 
@@ -125,7 +125,7 @@ pub fn secure_server_with(
     link(carrier, peer, established, None, settings)
 }
 
-/// A carrier, and the name of its peer.
+/// Prepares a stream as a carrier; returns it with the name of its peer.
 fn prepared(stream: impl Into<Carrier>) -> Result<(Carrier, String), LinkError> {
     let carrier = stream.into();
     let peer = carrier.peer();
@@ -144,7 +144,7 @@ fn link(
     Ok(Link::new(outlet, inlet, connection))
 }
 
-/// The parts of a link.
+/// Parts from which a secure link is assembled.
 struct Parts {
     outlet: SecureOutlet,
     inlet: SecureInlet,

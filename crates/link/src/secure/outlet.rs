@@ -27,20 +27,21 @@ use crate::error::LinkError;
 use crate::halves::Outlet;
 use crate::parcel::Parcel;
 
-/// Messages without payload are collected up to this many bytes.
+/// Maximum number of bytes of messages without payload that are collected before they are sent.
 const MAX_PENDING: usize = 64 << 10;
 
+/// Sending half of a TLS link.
 pub(super) struct SecureOutlet {
     connection: Arc<Connection>,
     sealer: Sealer,
     direction: Direction,
-    /// Frames not yet encrypted.
+    /// Encoded frames that are not yet encrypted.
     pending: Vec<u8>,
-    /// Bytes of payload in the records not yet written.
+    /// Number of payload bytes in the records that are not yet written.
     payload: usize,
-    /// An error has left the stream of records in the middle of one.
+    /// Whether an error has left the stream of records in the middle of one.
     failed: bool,
-    /// Another process goes on with it.
+    /// Whether another process continues this half.
     handed_over: bool,
 }
 
@@ -61,7 +62,7 @@ impl SecureOutlet {
         Ok(())
     }
 
-    /// What is pending and a record of padding, which is longer than the ten segments that a
+    /// Sends what is pending and a record of padding, which is longer than the ten segments that a
     /// connection may begin with (RFC 6928).
     fn transmit_padded(&mut self) -> Result<(), LinkError> {
         let mut stopwatch = Stopwatch { since: clock::now() };
@@ -86,7 +87,8 @@ impl SecureOutlet {
         Ok(())
     }
 
-    /// Has a record of data made, where there is room for it.
+    /// Encrypts a record of data by `record`, writing to the socket first where there is no room
+    /// for it.
     fn seal(
         &mut self,
         record: impl FnOnce(&mut Sealer) -> Result<(), RecordError>,
@@ -180,13 +182,13 @@ impl Drop for SecureOutlet {
     }
 }
 
-/// Time since the last lap.
+/// Measures the time since the last lap.
 struct Stopwatch {
     since: Time,
 }
 
 impl Stopwatch {
-    /// Nanoseconds since the last lap, which begins anew.
+    /// Nanoseconds since the last lap; starts the next lap.
     fn lap(&mut self) -> u64 {
         let now = clock::now();
         let span = now - std::mem::replace(&mut self.since, now);

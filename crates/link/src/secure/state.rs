@@ -1,4 +1,4 @@
-//! Where the two halves of a link stand, for the process that goes on with them.
+//! State of the two halves of a link, for the process that continues them.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use super::key_schedule::TrafficSecret;
 
-/// Where the sending half stands.
+/// State of the sending half of a link, with which another process continues it.
 #[derive(Serialize, Deserialize)]
 pub struct OutletState {
     pub(super) secret: TrafficSecret,
-    /// Records under this secret.
+    /// Number of records sent under this secret.
     pub(super) sequence: u64,
-    /// The peer asked for new keys in this direction too.
+    /// Whether the peer asked for new keys in this direction too.
     pub(super) key_update_wanted: bool,
 }
 
-/// Where the receiving half stands.
+/// State of the receiving half of a link, with which another process continues it.
 #[derive(Serialize, Deserialize)]
 pub struct InletState {
     pub(super) secret: TrafficSecret,
-    /// Records under this secret.
+    /// Number of records received under this secret.
     pub(super) sequence: u64,
-    /// What is decrypted and was not taken.
+    /// Bytes that are decrypted and not processed.
     pub(super) clear: Vec<u8>,
-    /// What has arrived and is not decrypted.
+    /// Bytes that have arrived and are not decrypted.
     pub(super) unopened: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! When the next bytes may be written, where no kernel paces what is sent.
+//! Pacing of writes: when the next bytes may be written, where no kernel paces what is sent.
 //!
 //! A program that carries a stream may have a window of its own, as a channel of ssh has: no more
 //! is under way, on a path however long. It hands on what it gets as soon as it can, and its TCP
@@ -19,37 +19,37 @@ use std::time::Duration;
 use icdc_tcp::clock;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Writes at a rate that is capped are of so much time, so that a change of the rate is heeded soon
-/// and none leaves as a long burst.
+/// Length in time of one write at a limited rate, so that a change of the rate takes effect soon
+/// and no write leaves as a long burst.
 const STEP: Span = Span::from_millis(10);
-/// The least that is written at once: a packet's payload.
+/// Minimum number of bytes written at once: a packet's payload.
 const LEAST: u64 = 1400;
-/// Time that went by unused is not made up for, but what a late thread has missed is: so much of
-/// one that writes alone, and of one of several, which together make up for less.
+/// Maximum lateness of a thread that is made up for, while idle time is not: that of a thread that
+/// writes alone, and of one of several, which together make up for less.
 const LATE: Span = Span::from_millis(20);
 const LATE_BESIDE_OTHERS: Span = Span::from_millis(40);
 const LATE_TOGETHER: Span = Span::from_millis(8);
-/// The least rate: one that never comes to an end.
+/// Lower bound of the rate: a lower one would never come to an end.
 const LEAST_RATE: Rate = Rate::from_bytes_per_second(1);
-/// On shorter paths a window opens at once.
+/// Round-trip time below which a window opens at once.
 const SHORT: Span = Span::from_millis(4);
-/// What a TCP connection may have under way at its beginning.
+/// Bytes that a TCP connection may have in flight at its beginning (initial window).
 const BEGINNING: ByteCount = ByteCount::new(10 * LEAST);
-/// What is written in a round trip, as a share of what has arrived: the rate doubles with each if
-/// that is 2 ln 2.
+/// Bytes written in a round trip per byte that has arrived (7/5): the rate doubles with each round
+/// trip if that is 2 ln 2.
 const GROWTH: (u64, u64) = (7, 5);
-/// The share of a window that is used: it is told in steps that it has become free, and what cannot
-/// be taken waits in the program, to leave in a burst.
+/// Share of a window that is used: the peer tells in steps that it has become free, and what
+/// cannot be taken waits in the program, to leave in a burst.
 const USED: (u64, u64) = (31, 32);
 
-/// What the writes of several streams are at most together: a part of the sum of their rates.
+/// Common rate limit of the writes of several streams: a part of the sum of their rates.
 #[derive(Debug, Default)]
 pub struct Together(Mutex<Sum>);
 
 #[derive(Debug)]
 struct Sum {
     rate: Rate,
-    /// When what was written will have been sent at the sum of all rates.
+    /// Time when what was written will have been sent at the sum of all rates.
     due: Time,
 }
 
@@ -64,13 +64,13 @@ impl Together {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of them goes at another rate than before.
+    /// Changes the rate of one of the streams from `before` to `rate`.
     fn replace(&self, before: Rate, rate: Rate) {
         let mut sum = self.lock();
         sum.rate = sum.rate - before + rate;
     }
 
-    /// When one of them may write so much, which is noted.
+    /// Reserves `count` bytes for one of the streams; returns the time when it may write them.
     fn place(&self, count: ByteCount, now: Time) -> Time {
         let mut sum = self.lock();
         let begin = sum.due.max(now - LATE_TOGETHER);
@@ -79,18 +79,18 @@ impl Together {
     }
 }
 
-/// A window that opens.
+/// A window that opens gradually, as TCP's congestion window does.
 #[derive(Debug)]
 struct Opening {
     window: ByteCount,
     round_trip: Span,
     together: Arc<Together>,
-    /// What of the sum is this one's.
+    /// Part of this stream in the sum of the rates.
     rate: Rate,
 }
 
 impl Opening {
-    /// What may be written while so much has arrived.
+    /// Rate at which may be written when `arrived` bytes have arrived.
     fn rate(&mut self, arrived: ByteCount) -> Rate {
         let grown = (arrived + BEGINNING).scaled(GROWTH.0, GROWTH.1);
         let rate = grown.min(self.window.scaled(USED.0, USED.1)) / self.round_trip;
@@ -108,7 +108,7 @@ impl Drop for Opening {
     }
 }
 
-/// Paces the writes of one thread; the rate is set by any.
+/// Pacer of the writes of one thread; any thread may set the rate.
 #[derive(Debug, Default)]
 pub(super) struct WriteClock {
     state: Mutex<State>,
@@ -119,9 +119,9 @@ pub(super) struct WriteClock {
 struct State {
     rate: Rate,
     opening: Option<Opening>,
-    /// When what was written will have been sent at the rate.
+    /// Time when what was written will have been sent at the rate.
     due: Time,
-    /// Nothing is waited for any more.
+    /// Whether pacing has stopped: nothing is waited for any more.
     stopped: bool,
 }
 
@@ -141,13 +141,13 @@ impl WriteClock {
         self.changed.notify_all();
     }
 
-    /// Caps the rate from now on; [`Rate::MAX`] for none.
+    /// Limits the rate from now on; [`Rate::MAX`] for no limit.
     pub(super) fn set_rate(&self, rate: Rate) {
         self.change(|state| state.rate = rate);
     }
 
-    /// Opens a window on a path of this round-trip time, beside others; false where the path is so
-    /// short that it opens at once.
+    /// Begins to open a window on a path of this round-trip time, together with others; false
+    /// where the path is so short that it opens at once.
     pub(super) fn open(&self, window: ByteCount, round_trip: Span, together: &Arc<Together>) -> bool {
         let is_long = round_trip >= SHORT;
         if is_long {
@@ -157,13 +157,13 @@ impl WriteClock {
         is_long
     }
 
-    /// Lets whoever waits go.
+    /// Stops pacing: wakes whoever waits.
     pub(super) fn stop(&self) {
         self.change(|state| (state.stopped, state.opening) = (true, None));
     }
 
-    /// Waits until bytes are due; how many of `wanted` may be written then. `arrived` tells how
-    /// many have arrived since the beginning, where that is known.
+    /// Waits until bytes are due; returns how many of `wanted` may be written then. `arrived`
+    /// returns how many have arrived since the beginning, where that is known.
     pub(super) fn take(&self, wanted: usize, arrived: impl Fn() -> Option<ByteCount>) -> usize {
         let mut state = self.wait(self.lock(), |state| state.due);
         let (count, at) = state.take(wanted, clock::now(), arrived);
@@ -171,7 +171,7 @@ impl WriteClock {
         count
     }
 
-    /// Waits for a time, which may change, or until nothing is waited for any more.
+    /// Waits until a time, which may change, or until pacing is stopped.
     fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, until: impl Fn(&State) -> Time) -> MutexGuard<'a, State> {
         loop {
             let pause = until(&state) - clock::now();
@@ -185,12 +185,12 @@ impl WriteClock {
 }
 
 impl State {
-    /// Whether nothing has to wait.
+    /// Whether no write has to wait.
     fn is_free(&self) -> bool {
         self.stopped || (self.rate == Rate::MAX && self.opening.is_none())
     }
 
-    /// How many of `wanted` bytes may be written, and when, which is noted.
+    /// Returns how many of `wanted` bytes may be written, and when, and reserves them.
     fn take(&mut self, wanted: usize, now: Time, arrived: impl Fn() -> Option<ByteCount>) -> (usize, Time) {
         if self.is_free() {
             return (wanted, now);

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use super::PolicyError;
 
-/// `CGROUP2_SUPER_MAGIC` of linux/magic.h.
+/// File system type of cgroup v2 (`CGROUP2_SUPER_MAGIC` of linux/magic.h).
 const MAGIC: u32 = 0x6367_7270;
 
 /// A cgroup as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Its directory.
+    /// Directory of the cgroup.
     pub path: PathBuf,
-    /// The kernel's number of it: that of the directory's inode.
+    /// The kernel's number of the cgroup: that of the directory's inode.
     pub id: u64,
 }
 
@@ -34,7 +34,7 @@ impl Cgroup {
         Ok(Self { path: real, id })
     }
 
-    /// Whether the path still leads to the cgroup of that number.
+    /// Whether the path still leads to the cgroup of this number.
     #[cfg(feature = "ebpf")]
     pub(super) fn is_there(&self) -> bool {
         id(&self.path) == Ok(self.id)
@@ -50,7 +50,7 @@ fn id(path: &Path) -> Result<u64, String> {
     Ok(found.ino())
 }
 
-/// Mount point of the hierarchy.
+/// Mount point of the cgroup v2 hierarchy.
 fn mounted() -> Result<PathBuf, PolicyError> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mount_point(&table).ok_or(PolicyError::NoCgroups)

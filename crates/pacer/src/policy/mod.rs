@@ -50,7 +50,7 @@ pub use without::{Watch, add, list, remove, remove_all};
 /// Settings of connections to or from a prefix. `None` leaves a setting as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Addresses of the other end.
+    /// Prefix of the other end's address.
     pub to: Prefix,
     /// Limit of the rate of TCP payload, by the kernel's own pacing.
     pub rate: Option<Rate>,
@@ -58,7 +58,7 @@ pub struct Policy {
     pub congestion: Option<String>,
     /// Segments that may leave before the first acknowledgement.
     pub initial_window: Option<u32>,
-    /// Most segments in flight.
+    /// Largest congestion window, in segments.
     pub largest_window: Option<u32>,
     /// Segments that a paced connection may send at once, where the device can be configured.
     pub burst: Option<u32>,
@@ -76,7 +76,7 @@ impl Policy {
     /// Checks that the policy can be kept.
     ///
     /// # Errors
-    /// It sets nothing, or something out of range.
+    /// The policy sets nothing, or something out of range.
     fn check(&self) -> Result<(), PolicyError> {
         let Self { rate, congestion, initial_window, largest_window, burst, .. } = self;
         if rate.is_none() && congestion.is_none() && initial_window.is_none() && largest_window.is_none() {
@@ -99,24 +99,24 @@ impl Policy {
 /// A policy in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its settings; the algorithm by the kernel's name.
+    /// Settings of the policy; its algorithm by the kernel's name.
     pub policy: Policy,
-    /// Path of its cgroup.
+    /// Path of the cgroup whose connections it governs.
     pub cgroup: PathBuf,
     /// The cgroup has been removed: the policy has nothing left to act on.
     pub cgroup_is_gone: bool,
-    /// Connections that have got it so far.
+    /// Number of connections that have got the policy so far.
     pub connections: u64,
 }
 
 /// Result of adding a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// Path of its cgroup.
+    /// Path of the cgroup whose connections it governs.
     pub cgroup: PathBuf,
-    /// Its settings; the algorithm by the kernel's name.
+    /// Settings of the policy; its algorithm by the kernel's name.
     pub policy: Policy,
-    /// It replaced one for the same prefix.
+    /// Whether it replaced a policy for the same prefix.
     pub replaced: bool,
     /// Side effects and warnings: sentences for the user.
     pub notes: Vec<String>,
@@ -127,9 +127,9 @@ pub struct Added {
 pub struct Governed {
     /// Number of the socket, unique over all network namespaces.
     pub cookie: u64,
-    /// Address of this end.
+    /// Address and port of this end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Address and port of the other end.
     pub remote: SocketAddr,
     /// The policy as it was when the socket got it.
     pub policy: Policy,
@@ -139,32 +139,32 @@ pub struct Governed {
     pub refused: Vec<&'static str>,
     /// Bytes that the other end has acknowledged.
     pub acknowledged: ByteCount,
-    /// The rate at which it is paced now; [`Rate::MAX`] if it is not.
+    /// The rate at which the socket is paced now; [`Rate::MAX`] if it is not.
     pub pacing_rate: Rate,
     /// The ceiling of that rate; [`Rate::MAX`] if there is none. Programs may change it after the
     /// policy has set it.
     pub ceiling: Rate,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the connection.
     pub rtt: Span,
     /// Congestion window in segments.
     pub window: u32,
-    /// Segments retransmitted so far.
+    /// Number of segments retransmitted so far.
     pub retransmitted: u32,
-    /// Congestion control in use.
+    /// Name of the congestion control in use.
     pub congestion: String,
 }
 
-/// Errors of policies.
+/// Errors of setting and listing policies.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The policy would change nothing.
     #[error("a policy sets something: a rate, a congestion control or a window")]
     Empty,
-    /// Beyond what the kernel takes.
+    /// The rate is beyond what the kernel takes.
     #[error("{0} cannot be the rate of a policy: it takes {LEAST_RATE} to {LARGEST_RATE}")]
     Rate(Rate),
-    /// Beyond what makes sense.
+    /// The window, in segments, is beyond what makes sense.
     #[error("a window of {0} segments cannot be: it takes 1 to {LARGEST_WINDOW}")]
     Window(u32),
     /// A burst limit without a rate: unpaced connections have no bursts to limit.
@@ -179,10 +179,10 @@ pub enum PolicyError {
     /// This kernel, process or build cannot have policies.
     #[error("policies are eBPF: {0}")]
     Obstacle(Obstacle),
-    /// Nothing can be pinned.
+    /// The policy cannot be pinned.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The kernel has none mounted.
+    /// No cgroup v2 hierarchy is mounted.
     #[error("no cgroup v2 hierarchy is mounted; as root: mkdir -p /run/cgroup2 && mount -t cgroup2 none /run/cgroup2")]
     NoCgroups,
     /// The path is not a cgroup.
@@ -190,21 +190,21 @@ pub enum PolicyError {
     Cgroup {
         /// Path that was named.
         path: PathBuf,
-        /// Reason.
+        /// Reason why it cannot be used.
         reason: String,
     },
-    /// The algorithm is not available.
+    /// The congestion control is not available.
     #[error("{0}")]
     Congestion(String),
-    /// No such policy.
+    /// There is no policy for this prefix.
     #[error("{} has no policy for {to}; `icdc pace policy list` tells what there is", .cgroup.display())]
     NotThere {
         /// Requested prefix.
         to: Prefix,
-        /// Its cgroup.
+        /// Cgroup in which it was looked for.
         cgroup: PathBuf,
     },
-    /// Pinned by another icdc.
+    /// The policies were pinned by another version of icdc.
     #[error("{}: made by another version of icdc; `icdc pace policy remove --all` removes it", .path.display())]
     OtherVersion {
         /// Path of the pin.
@@ -218,10 +218,10 @@ pub enum PolicyError {
         /// The kernel's error.
         reason: String,
     },
-    /// The kernel refused something.
+    /// The kernel refused a system call.
     #[error("{}: {call}: {reason}", .path.display())]
     Call {
-        /// On what.
+        /// Path of the file that the call was for.
         path: PathBuf,
         /// System call that failed.
         call: &'static str,
@@ -231,13 +231,13 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// Whether the command requested something impossible.
+    /// Whether the command requested something impossible, so that the usage is wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Empty | Self::Rate(_) | Self::Window(_) | Self::Burst)
     }
 
-    /// Whether another user, such as root, could do it.
+    /// Whether it failed for lack of privileges: another user, such as root, could do it.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
         matches!(self, Self::Obstacle(Obstacle::Capability(_) | Obstacle::UserNamespace))

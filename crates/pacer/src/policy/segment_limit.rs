@@ -74,7 +74,7 @@ pub(super) fn release_cgroup(cgroup: u64) -> Result<(), PolicyError> {
     release_those(|limit| limit.cgroup == cgroup)
 }
 
-/// Removes all limits.
+/// Removes all limits that were set.
 pub(super) fn release_all() -> Result<(), PolicyError> {
     release_those(|_| true)
 }
@@ -172,7 +172,7 @@ fn namespace() -> Result<u64, PolicyError> {
     namespace_cookie().map_err(unknown)
 }
 
-/// All notes on devices of this network namespace.
+/// The notes on devices of this network namespace, with their paths.
 fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
     let prefix = format!("{}-", namespace()?);
     let entries = fs::read_dir(NOTES).into_iter().flatten().flatten();

@@ -7,10 +7,10 @@ use icdc_units::{ByteCount, Span, Time};
 /// Interval of the computation, unless it is reported earlier.
 const SECOND: Span = Span::from_secs(1);
 
-/// Burstiness of all classes.
+/// Burstiness of all classes, by the second.
 pub(super) struct Bursts {
     classes: Vec<Class>,
-    /// End of the present second.
+    /// Time at which the present second ends.
     end: Time,
 }
 
@@ -28,7 +28,8 @@ impl Bursts {
         Self { classes: parents.map(class).collect(), end: now + SECOND }
     }
 
-    /// A frame leaves at `at`, for its class and all that this is part of; times do not decrease.
+    /// Notes a frame that leaves at `at`, for its class and all classes above; times do not
+    /// decrease.
     pub(super) fn left(&mut self, class: usize, at: Time, length: ByteCount) {
         let mut path = Some(class);
         while let Some(class) = path.and_then(|index| self.classes.get_mut(index)) {

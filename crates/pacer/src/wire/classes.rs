@@ -14,7 +14,7 @@ use super::error::WireError;
 const TARGET: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
 
-/// Classes of a file.
+/// The classes of traffic in a file.
 #[derive(Clone, Debug)]
 pub struct Classes {
     path: PathBuf,
@@ -148,11 +148,13 @@ fn prefix<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Prefix>, D::Erro
     Prefix::of_text(&String::deserialize(input)?).map(Some).map_err(D::Error::custom)
 }
 
-/// A name or a number.
+/// A value in the file: a word or a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Word {
+    /// A number in the file.
     Number(u16),
+    /// A text in the file.
     Text(String),
 }
 

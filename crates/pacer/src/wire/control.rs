@@ -21,14 +21,14 @@ pub struct Control {
 /// Time limit for a pump's answer: one that exceeds it has ended, or is overloaded.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Counters of a pump.
+/// Status of a running wire pacer, with its counters.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// Time of the counters.
+    /// Time at which the counters were read.
     pub at: Time,
     /// Status by class, in the order of the file.
     pub classes: Vec<ClassStatus>,
-    /// Gap frames sent.
+    /// Number of gap frames sent.
     pub gap_frames: u64,
     /// Time for which the process did not get to run while frames waited; the rates lack that much.
     pub late: Span,
@@ -38,27 +38,27 @@ pub struct Status {
     pub reloads: u64,
 }
 
-/// Status of a class.
+/// Status of one class.
 #[derive(Clone, Debug)]
 pub struct ClassStatus {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// The class that it is part of, which counts all that its classes do.
+    /// Name of the parent class, which counts all that its classes do.
     pub parent: Option<String>,
-    /// Guaranteed rate.
+    /// Guaranteed rate of the class; `None` if it has none.
     pub rate: Option<Rate>,
-    /// Ceiling, if it is more than the rate.
+    /// Ceiling of the class's rate, if it is more than the rate.
     pub ceiling: Option<Rate>,
-    /// Counters of the class.
+    /// Frames and bytes of the class so far.
     pub counters: ClassCounters,
     /// Queued bytes, as on the wire.
     pub waiting: ByteCount,
-    /// Its largest burst since the status before, as it left, in a second at a time.
+    /// Largest burst of the class as it left since the last status, over a second at a time.
     pub burst: ByteCount,
 }
 
 impl Control {
-    /// Requests the pump to end.
+    /// Asks the wire pacer to end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -75,11 +75,11 @@ pub(super) struct Pump {
 /// Condition for the next turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// There is more to do.
+    /// There is more to do at once.
     AtOnce,
-    /// A frame is due then.
+    /// The next frame is due at this time.
     At(Time),
-    /// When a frame arrives.
+    /// There is nothing to do until a frame arrives.
     Whenever,
 }
 
@@ -178,7 +178,7 @@ impl Pump {
         }
     }
 
-    /// Hands over what is due.
+    /// Hands the due frames to the device, and tells when there is more to do.
     fn send(&mut self, now: Time) -> Result<Next, WireError> {
         let horizon = self.clock.position_at(now + self.lead);
         let next = loop {

@@ -27,7 +27,7 @@ pub(super) struct Detour {
 }
 
 impl Detour {
-    /// Makes the tap. Nothing goes into it yet.
+    /// Makes the tap device of the detour; nothing is led into it yet.
     pub(super) fn prepare(device: &str) -> Result<(Self, Tap), WireError> {
         let found = link(device)?.ok_or_else(|| WireError::NoDevice { device: device.to_owned() })?;
         let hardware = hardware(&found).ok_or_else(|| WireError::NotEthernet { device: device.to_owned() })?;

@@ -17,7 +17,7 @@ pub enum WireError {
     /// The rate of the line was not given, and the device does not report it.
     #[error("{device} does not say how fast its line is: give --line-rate, such as 1gbit")]
     LineRate {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// Gap frames would pace nothing.
@@ -26,15 +26,15 @@ pub enum WireError {
          which paces as exactly as the system's timer wakes icdc"
     )]
     NotCharged {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// Its driver.
+        /// Name of the device's driver.
         driver: String,
     },
-    /// Another one is there.
+    /// Another wire pacer runs on the device.
     #[error("{device} is paced already: one pacer at a time can have it")]
     Busy {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The kernel would drop what arrives.
@@ -43,35 +43,35 @@ pub enum WireError {
          sysctl net.ipv4.conf.{device}.rp_filter=2"
     )]
     ReversePath {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The file of classes cannot be used.
     #[error("{}: {reason}", .path.display())]
     Classes {
-        /// The file.
+        /// Path of the file with the classes.
         path: PathBuf,
-        /// Reason.
+        /// What is wrong in the file.
         reason: String,
     },
     /// The classes of the file cannot be.
     #[error("{}: {cause}", .path.display())]
     Tree {
-        /// The file.
+        /// Path of the file with the classes.
         path: PathBuf,
-        /// Reason.
+        /// What is wrong with the tree of classes.
         cause: TreeError,
     },
     /// There is no such device.
     #[error("{device}: there is no such network device; `ip link` lists those of this host")]
     NoDevice {
-        /// Its name.
+        /// Name of the missing device.
         device: String,
     },
     /// The device has no hardware address of Ethernet.
     #[error("{device} is no Ethernet device: only those can be paced")]
     NotEthernet {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The kernel does not return or change devices and routes.
@@ -80,13 +80,13 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// Whether the command requested something impossible.
+    /// Whether the command requested something impossible, so that the usage is wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::LineRate { .. } | Self::NotCharged { .. } | Self::Classes { .. } | Self::Tree { .. })
     }
 
-    /// Whether another user, such as root, could do it.
+    /// Whether it failed for lack of privileges: another user, such as root, could do it.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
         match self {

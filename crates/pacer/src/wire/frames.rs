@@ -16,7 +16,7 @@ pub(super) const WIRE_OVERHEAD: usize = 24;
 pub(super) const ETHERNET: usize = 14;
 const VLAN: usize = 4;
 
-/// A frame of the host.
+/// A frame that the host sends.
 pub(super) struct Frame {
     bytes: Vec<u8>,
 }
@@ -30,7 +30,7 @@ impl Frame {
         &mut self.bytes[HEADER..]
     }
 
-    /// Its length on the wire. Short frames are padded there.
+    /// Length of the frame on the wire, where short ones are padded.
     pub(super) fn wire_length(&self) -> ByteCount {
         let length = (self.bytes.len() - HEADER).max(60) + WIRE_OVERHEAD;
         ByteCount::from(length)
@@ -54,7 +54,7 @@ const SPARE: usize = 1024;
 const WASTEFUL: usize = 2;
 
 impl Room {
-    /// For frames of a device of this MTU.
+    /// Makes a reader for the frames of a device of this MTU.
     pub(super) fn new(mtu: usize) -> Self {
         let length = HEADER + ETHERNET + VLAN + mtu;
         Self { next: vec![0; length], length, long: vec![0; Tap::MOST.max(length)], spare: Vec::new() }
@@ -112,7 +112,7 @@ impl Room {
 
 /// A frame to be handed to the device.
 pub(super) enum Outgoing {
-    /// A frame of the host.
+    /// The host sends this frame.
     Frame(Frame),
     /// A gap frame of this number of bytes, Ethernet header included.
     Gap(usize),

@@ -5,16 +5,16 @@ use icdc_units::{Rate, Span};
 
 use super::error::WireError;
 
-/// Method of keeping frames apart.
+/// Method of keeping frames apart on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The system's timer.
+    /// Frames wait for the system's timer.
     Timer,
     /// Gap frames that fill the line.
     Gap,
 }
 
-/// A device with its line.
+/// A network device, and the rate and pacing of its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Name of the device.

@@ -6,9 +6,9 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 /// Clock of a line, between times and positions in bytes.
 pub(super) struct LineClock {
     line: Rate,
-    /// Time of position zero.
+    /// Time at which the line was at position zero.
     origin: Time,
-    /// Until then the line is idle on purpose.
+    /// Time until which the line is idle on purpose.
     rest: Time,
 }
 

@@ -14,7 +14,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 use super::random::uniform;
 
-/// See the module's description.
+/// A process of bursty loss by Gilbert's model of two states.
 #[derive(Clone, Debug)]
 pub struct Burst {
     random: ChaCha8Rng,

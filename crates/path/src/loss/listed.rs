@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Loses the packets whose numbers, counted from 1 in order of arrival, are listed.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Ascending, without repetition.
+    /// Numbers of the packets still to be lost, ascending, without repetition.
     to_lose: VecDeque<u64>,
     offered: u64,
 }

@@ -19,9 +19,9 @@ pub enum Model {
     /// No packet is lost.
     #[default]
     None,
-    /// Each by itself, with this probability.
+    /// Each packet is lost independently, with this probability.
     Random(f64),
-    /// In bursts (Gilbert's model): see [`Burst`].
+    /// Packets are lost in bursts (Gilbert's model): see [`Burst`].
     Burst {
         /// Share of all packets that is lost.
         ratio: f64,
@@ -35,13 +35,13 @@ pub enum Model {
 /// A running loss process.
 #[derive(Clone, Debug)]
 pub enum Loss {
-    /// Loses nothing.
+    /// No packet is lost.
     None,
-    /// Loses each packet by itself.
+    /// Each packet is lost independently.
     Random(Random),
-    /// Loses in bursts.
+    /// Packets are lost in bursts.
     Burst(Burst),
-    /// Loses listed packets.
+    /// Packets with listed numbers are lost.
     Listed(Listed),
 }
 

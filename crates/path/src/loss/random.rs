@@ -13,11 +13,12 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// See the module's description.
+/// A process of independent loss with a constant probability.
 #[derive(Clone, Debug)]
 pub struct Random {
     random: ChaCha8Rng,
-    /// ln(1 − p); zero if nothing is ever lost.
+    /// Logarithm of the probability that a packet survives, ln(1 − p); zero if nothing is ever
+    /// lost.
     log_survival: f64,
     /// Packets that survive before the next loss.
     survivors: u64,

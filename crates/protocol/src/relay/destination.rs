@@ -6,47 +6,48 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Longest name of a host (RFC 1035 section 2.3.4, in text without the last dot).
+/// Longest host name in bytes (RFC 1035 section 2.3.4, in text without the last dot).
 const MAX_NAME: usize = 253;
 
-/// A host and a TCP port.
+/// Destination of a relayed connection: a host and a TCP port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// The host.
+    /// Address or name of the host.
     pub host: Host,
-    /// Its port, not zero.
+    /// The TCP port, not zero.
     pub port: u16,
 }
 
-/// An address, or a name that is still to be resolved.
+/// An IP address, or a host name that is still to be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// An address; IPv4 is never written as IPv6.
+    /// An IP address; IPv4 is never written as IPv6.
     Address(IpAddr),
-    /// A name.
+    /// A host name.
     Name(HostName),
 }
 
-/// A name that can be given to a resolver: letters, digits, `-`, `_` and `.`, at most 253 of them.
+/// A host name that can be given to a resolver: letters, digits, `-`, `_` and `.`, at most 253 of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostName(String);
 
-/// Text or bytes that name no destination.
+/// Reason for which text or bytes name no destination.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DestinationError {
-    /// No `HOST:PORT`.
+    /// The text is not `HOST:PORT`.
     #[error("{0:?} is not HOST:PORT; an IPv6 address is written in brackets: [2001:db8::1]:443")]
     Form(String),
-    /// Neither an address nor a name.
+    /// The host is neither an address nor a name.
     #[error("{0:?} is neither an address nor the name of a host")]
     Host(String),
-    /// Port 0.
+    /// The port is 0.
     #[error("port 0 is no destination")]
     Port,
 }
 
 impl Destination {
-    /// A host and a port other than zero.
+    /// The destination of this host and port; the port must not be zero.
     ///
     /// # Errors
     /// [`DestinationError::Port`].
@@ -54,7 +55,7 @@ impl Destination {
         if port == 0 { Err(DestinationError::Port) } else { Ok(Self { host, port }) }
     }
 
-    /// The address, unless it is a name.
+    /// The address with the port; `None` if the host is a name.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.host {
@@ -65,14 +66,14 @@ impl Destination {
 }
 
 impl From<SocketAddr> for Destination {
-    /// The port is taken as it is.
+    /// The destination with this address; a port of zero is not refused.
     fn from(address: SocketAddr) -> Self {
         Self { host: Host::Address(address.ip().to_canonical()), port: address.port() }
     }
 }
 
 impl HostName {
-    /// A name without any normalization.
+    /// Checks a host name and keeps it without any normalization.
     ///
     /// # Errors
     /// [`DestinationError::Host`] with what was given.
@@ -85,7 +86,7 @@ impl HostName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -93,7 +94,7 @@ impl HostName {
 }
 
 impl Host {
-    /// An address in any notation without brackets, or else a name.
+    /// Parses an address in any notation without brackets, or else a name.
     ///
     /// # Errors
     /// [`DestinationError::Host`].

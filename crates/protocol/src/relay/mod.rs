@@ -19,7 +19,7 @@ pub mod socks5_client;
 
 pub use destination::{Destination, DestinationError, Host, HostName};
 
-/// The front of bytes that may not have arrived completely.
+/// Reader of bytes that may not have arrived completely.
 struct Front<'a> {
     bytes: &'a [u8],
     used: usize,
@@ -30,21 +30,24 @@ impl<'a> Front<'a> {
         Self { bytes, used: 0 }
     }
 
-    /// The next `count` bytes; `None` if they have not arrived.
+    /// Consumes the next `count` bytes; `None` if they have not arrived.
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.used..self.used.checked_add(count)?)?;
         self.used += count;
         Some(taken)
     }
 
+    /// Consumes the next `N` bytes; `None` if they have not arrived.
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
+    /// Consumes the next byte; `None` if it has not arrived.
     fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
+    /// Consumes the next two bytes, a big-endian port; `None` if they have not arrived.
     fn port(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }

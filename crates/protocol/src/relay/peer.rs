@@ -23,7 +23,7 @@ const MAGIC: [u8; 8] = *b"icdcrly1";
 pub const MAX_HEADER: usize = 10 + 1 + (2 + 255 + 2) + 19 + 1 + 8 * MAX_HOPS;
 /// Most relays that a connection may pass.
 pub const MAX_HOPS: usize = 16;
-/// Bytes of an answer.
+/// Length of an answer in bytes.
 pub const ANSWER: usize = 4;
 
 const PUBLIC_ONLY: u8 = 1;
@@ -31,7 +31,7 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 const NAME: u8 = 3;
 
-/// A relay, for as long as its process lives: a random number.
+/// Random number that identifies a relay for as long as its process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RelayId(pub u64);
 
@@ -42,32 +42,32 @@ pub struct Header {
     pub destination: Destination,
     /// Address of the client.
     pub client: SocketAddr,
-    /// The destination must be a public address: the client came by SOCKS, and no rule allows it
-    /// more.
+    /// Whether the destination must be a public address: the client came by SOCKS, and no rule
+    /// allows it more.
     pub public_only: bool,
     /// The relays passed so far.
     pub hops: Vec<RelayId>,
 }
 
-/// Bytes that are no header.
+/// Reason for which bytes are no header.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
-    /// Something else speaks.
+    /// The magic is wrong: another protocol is spoken.
     #[error("it does not begin as a relay's header: is it another program, or TLS where none is expected?")]
     Magic,
-    /// Longer than any header.
+    /// The header is longer than any may be; its length in bytes.
     #[error("the header has {0} bytes; {MAX_HEADER} are the most")]
     TooLong(usize),
-    /// More relays than a connection may pass.
+    /// The connection has passed more relays than it may; their number.
     #[error("the connection has passed {0} relays; {MAX_HOPS} are the most")]
     TooManyHops(usize),
-    /// A part that cannot be read.
+    /// This part of the header cannot be decoded.
     #[error("the header's {0} cannot be read")]
     Malformed(&'static str),
 }
 
 impl Header {
-    /// The bytes of it.
+    /// The encoded header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = vec![if self.public_only { PUBLIC_ONLY } else { 0 }];
@@ -81,7 +81,7 @@ impl Header {
         header
     }
 
-    /// Decodes a header; gives it and its length in bytes, or `None` if it has not arrived
+    /// Decodes a header; returns it with its length in bytes, or `None` if it has not arrived
     /// completely.
     ///
     /// # Errors
@@ -101,6 +101,7 @@ impl Header {
         Self::decode_body(&mut Front::new(body)).map(|header| Some((header, front.used)))
     }
 
+    /// Decodes the part of a header after its length.
     fn decode_body(body: &mut Front<'_>) -> Result<Self, HeaderError> {
         let wrong = HeaderError::Malformed;
         let flags = body.byte().filter(|flags| flags & !PUBLIC_ONLY == 0).ok_or(wrong("flags"))?;
@@ -116,6 +117,7 @@ impl Header {
     }
 }
 
+/// Appends the encoding of an address or name with its port.
 fn encode_place(body: &mut Vec<u8>, place: &Destination) {
     match &place.host {
         Host::Address(IpAddr::V4(address)) => {
@@ -134,6 +136,7 @@ fn encode_place(body: &mut Vec<u8>, place: &Destination) {
     body.extend(place.port.to_be_bytes());
 }
 
+/// Decodes an address or name with its port; `None` if it is malformed.
 fn decode_place(body: &mut Front<'_>) -> Option<Destination> {
     let host = match body.byte()? {
         IPV4 => Host::Address(IpAddr::from(body.array::<4>()?)),
@@ -147,28 +150,28 @@ fn decode_place(body: &mut Front<'_>) -> Option<Destination> {
     Destination::new(host, body.port()?).ok()
 }
 
-/// Outcome of a connection, as reported to the relay before.
+/// Outcome of a connection, as reported to the preceding relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The destination has accepted.
+    /// The destination has accepted the connection.
     Connected,
-    /// A rule is against it.
+    /// A rule of the relay forbids the connection.
     Denied,
     /// The connection has passed this relay before.
     Loop,
-    /// No route to the destination.
+    /// There is no route to the destination.
     Unreachable,
-    /// The destination refused.
+    /// The destination refused the connection.
     Refused,
-    /// The destination was silent.
+    /// The destination did not answer in time.
     TimedOut,
-    /// The name has no address.
+    /// The destination's name has no address.
     UnknownName,
     /// The relay is at its limit, or is shutting down.
     Busy,
 }
 
-/// In the order of their numbers on the wire.
+/// The verdicts in the order of their numbers on the wire.
 const VERDICTS: [Verdict; 8] = [
     Verdict::Connected,
     Verdict::Denied,
@@ -181,14 +184,14 @@ const VERDICTS: [Verdict; 8] = [
 ];
 
 impl Verdict {
-    /// The answer with this verdict.
+    /// The encoded answer with this verdict.
     #[must_use]
     pub fn encode(self) -> [u8; ANSWER] {
         let number = VERDICTS.iter().position(|verdict| *verdict == self).unwrap_or(0);
         [b'i', b'r', 1, number as u8]
     }
 
-    /// The verdict of an answer; `None` for anything else.
+    /// The verdict of an encoded answer; `None` for anything else.
     #[must_use]
     pub fn decode(answer: [u8; ANSWER]) -> Option<Self> {
         let [b'i', b'r', 1, number] = answer else { return None };

@@ -3,14 +3,14 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Every header begins with these.
+/// First bytes of every header.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, command PROXY.
+/// Byte of a header that says version 2 and command PROXY.
 const VERSION_AND_COMMAND: u8 = 0x21;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 
-/// The header that precedes the data of a connection from `client` to `destination`.
+/// The encoded header that precedes the data of a connection from `client` to `destination`.
 #[must_use]
 pub fn header(client: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let mut header = Vec::from(SIGNATURE);
@@ -30,6 +30,7 @@ pub fn header(client: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     header
 }
 
+/// This address as IPv6, IPv4 as an IPv4-mapped one.
 fn as_v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

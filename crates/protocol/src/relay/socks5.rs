@@ -30,13 +30,14 @@ pub(super) const IPV6: u8 = 4;
 const BAD_COMMAND: u8 = 7;
 const BAD_ADDRESS: u8 = 8;
 
-/// State of a handshake.
+/// State of a SOCKS 5 handshake at the server.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     needs_login: bool,
     stage: Stage,
 }
 
+/// Message of the client that is due next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Methods,
@@ -47,20 +48,20 @@ enum Stage {
 /// Next step after the bytes that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet.
+    /// The message is incomplete: wait for more bytes.
     More,
-    /// Drop this many bytes, and send this answer.
+    /// Drop this number of bytes, and send this answer.
     Answer(usize, Vec<u8>),
-    /// This many bytes held a login: pass the result of checking it to [`Handshake::login`].
+    /// This number of bytes held a login: pass the result of checking it to [`Handshake::login`].
     Login(usize, Login),
-    /// This many bytes held the request; [`reply`] makes the answer.
+    /// This number of bytes held the request for this destination; [`reply`] makes the answer.
     Request(usize, Destination),
 }
 
-/// Credentials of a client.
+/// User name and password of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Name, 0 to 255 bytes.
+    /// User name, 0 to 255 bytes.
     pub user: Vec<u8>,
     /// Password, 0 to 255 bytes.
     pub password: Vec<u8>,
@@ -72,13 +73,13 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// A handshake that fails.
+/// Reason for which a handshake fails, with the answer to the client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what}")]
 pub struct SocksError {
-    /// The reason.
+    /// The reason, as text.
     pub what: String,
-    /// Answer to the client before the connection is closed.
+    /// Answer to send to the client before the connection is closed; may be empty.
     pub answer: Vec<u8>,
 }
 
@@ -87,7 +88,7 @@ fn refuse<T>(what: impl Into<String>, answer: Vec<u8>) -> Result<T, SocksError> 
 }
 
 impl Handshake {
-    /// The beginning; `needs_login` asks for user and password.
+    /// A handshake of which nothing has arrived; `needs_login` asks for user and password.
     #[must_use]
     pub fn new(needs_login: bool) -> Self {
         Self { needs_login, stage: Stage::Methods }
@@ -107,7 +108,8 @@ impl Handshake {
         Ok(step.unwrap_or(Step::More))
     }
 
-    /// The answer to a login. After a wrong one the connection is to be closed.
+    /// The answer to a login, which is `right` or wrong. After a wrong one the connection is to be
+    /// closed.
     #[must_use]
     pub fn login(&mut self, right: bool) -> [u8; 2] {
         self.stage = Stage::Request;
@@ -129,6 +131,7 @@ impl Handshake {
         Ok(Some(Step::Answer(front.used, vec![VERSION, method])))
     }
 
+    /// Parses the login of a client.
     fn shown(front: &mut Front<'_>) -> Result<Option<Step>, SocksError> {
         let Some(version) = front.byte() else { return Ok(None) };
         if version != LOGIN_VERSION {
@@ -173,7 +176,7 @@ impl Handshake {
     }
 }
 
-/// The answer to a request; `bound` is this end of the connection to the destination.
+/// The encoded answer to a request; `bound`: local address of the connection to the destination.
 #[must_use]
 pub fn reply(verdict: Verdict, bound: Option<SocketAddr>) -> Vec<u8> {
     let code = match verdict {
@@ -188,6 +191,7 @@ pub fn reply(verdict: Verdict, bound: Option<SocketAddr>) -> Vec<u8> {
     encode_reply(code, bound.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))))
 }
 
+/// An encoded answer that reports a failure.
 fn failure(code: u8) -> Vec<u8> {
     encode_reply(code, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
 }

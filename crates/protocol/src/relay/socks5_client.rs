@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::socks5::{CONNECT, IPV4, IPV6, LOGIN_VERSION, Login, NAME, NO_ACCEPTABLE, NO_LOGIN, PASSWORD, VERSION};
 use super::{Destination, Host};
 
-/// Most bytes of a user or a password.
+/// Most bytes of a user name or a password.
 const MAX_WORD: usize = 255;
 
 /// The client's state during the handshake.
@@ -21,6 +21,7 @@ pub struct Client {
     received: Vec<u8>,
 }
 
+/// Answer of the server that is due next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Method,
@@ -31,7 +32,7 @@ enum Stage {
 /// Next step after the bytes that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Read [`Client::missing`] bytes more.
+    /// Read another [`Client::missing`] bytes.
     More,
     /// Send these bytes; then read [`Client::missing`] bytes.
     Send(Vec<u8>),
@@ -45,28 +46,28 @@ pub enum ClientError {
     /// The other end does not speak SOCKS 5.
     #[error("what answers there does not speak SOCKS 5: its first byte is {0}")]
     NotSocks(u8),
-    /// It requires a login, and there is none.
+    /// The proxy requires a login, and none is given.
     #[error("it wants a user and a password, and none are given")]
     WantsLogin,
-    /// It accepts no method of authentication that is offered.
+    /// The proxy accepts no method of authentication that is offered.
     #[error("it accepts neither a connection without a login nor one with user and password")]
     NoMethod,
     /// User or password are wrong.
     #[error("it does not accept the user and the password")]
     WrongLogin,
-    /// User or password cannot be encoded.
+    /// User name or password cannot be encoded.
     #[error("user and password have at most {MAX_WORD} bytes each, the user one at least")]
     BadLogin,
-    /// It does not connect to the destination.
+    /// The proxy does not connect to the destination, for this reason.
     #[error("it answers: {0}")]
     Refused(String),
-    /// Its answer is malformed.
+    /// This answer of the proxy is malformed.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
 }
 
 impl Client {
-    /// A client, and the first bytes to send.
+    /// A client at the start of its handshake, and the first bytes to send.
     ///
     /// # Errors
     /// [`ClientError::BadLogin`].
@@ -79,7 +80,7 @@ impl Client {
         Ok((Self { destination, login, stage: Stage::Method, received: Vec::new() }, hello))
     }
 
-    /// Bytes of the answer that are still to be read; the answer may turn out to be longer.
+    /// Number of bytes of the answer still to be read; the answer may turn out to be longer.
     #[must_use]
     pub fn missing(&self) -> usize {
         let whole = match (self.stage, self.received.as_slice()) {
@@ -95,7 +96,7 @@ impl Client {
         whole - self.received.len()
     }
 
-    /// Takes bytes that were read, at most [`Client::missing`] of them.
+    /// Processes bytes that were read, at most [`Client::missing`] of them; returns the next step.
     ///
     /// # Errors
     /// See [`ClientError`]; the connection is of no use then.
@@ -160,7 +161,7 @@ impl Client {
     }
 }
 
-/// RFC 1928, section 6.
+/// Meaning of a reply code (RFC 1928, section 6).
 fn words(code: u8) -> String {
     let known = match code {
         1 => "general failure",

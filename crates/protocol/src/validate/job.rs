@@ -34,7 +34,7 @@ fn transfer(transfer: &Transfer) -> Checked {
     }
 }
 
-/// A connection after the first.
+/// Checks the number of a connection after the first.
 pub(super) fn further(stream: u8) -> Checked {
     require((1..MAX_STREAMS).contains(&stream), "a connection number out of bounds")
 }

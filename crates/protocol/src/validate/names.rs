@@ -15,13 +15,13 @@ pub fn is_component(name: &[u8]) -> bool {
         && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// A path of any number of components, as bytes.
+/// Checks a path of any number of components.
 pub(super) fn path(path: &[u8]) -> Checked {
     require(path.len() <= MAX_PATH, "a path too long")?;
     require(!path.contains(&0), "a path with a NUL")
 }
 
-/// Extended attributes: names and values.
+/// Checks extended attributes: names and values.
 pub(super) fn xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Checked {
     let bytes: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
     require(bytes <= MAX_XATTR_BYTES, "too many bytes of extended attributes")?;

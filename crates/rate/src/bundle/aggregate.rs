@@ -23,7 +23,7 @@ pub(super) struct Aggregate {
     pub(super) sent: ByteCount,
     /// Best delivery rate of the last complete round trips.
     pub(super) carried: Rate,
-    /// Number of members.
+    /// Number of members of the bundle.
     pub(super) members: u64,
 }
 
@@ -38,7 +38,7 @@ impl Aggregate {
         self.sent - self.seen.delivered
     }
 
-    /// Whether the congestion windows limit the rate.
+    /// Whether the members' congestion windows limit the bundle's rate.
     pub(super) fn windows_limit(&self) -> bool {
         self.in_flight() >= self.seen.window * WINDOW_USE_THRESHOLD
     }

@@ -49,7 +49,7 @@ const DOUBTED_STEP: Ratio = Ratio::new(1, 2);
 /// at 31/32 and 7/8.
 const WINDOW_FILL: Ratio = Ratio::new(15, 16);
 
-/// Result of the climb.
+/// Result of the climb: what it found of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) capacity: Rate,
@@ -75,7 +75,7 @@ pub(super) struct Climb {
     retransmitted: u64,
 }
 
-/// A round trip in progress.
+/// A round trip of the climb that is in progress.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Time,
@@ -104,7 +104,7 @@ impl Default for Climb {
 }
 
 impl Climb {
-    /// Total ceiling at present.
+    /// Ceiling of the bundle's total rate at present.
     pub(super) fn ceiling(&self) -> Rate {
         match &self.round {
             None => self.spread,
@@ -113,7 +113,7 @@ impl Climb {
         }
     }
 
-    /// Time of the next update.
+    /// Time at which the climb is to be updated next.
     pub(super) fn next_update(&self, now: Time) -> Time {
         self.round.as_ref().map_or(now + CLOSE_INTERVAL, |round| round.train.next_update(now))
     }

@@ -118,13 +118,13 @@ const ALONE_SHARE: Ratio = Ratio::new(7, 16);
 /// no transfer differs at 3/16 and 3/4.
 const DOUBTFUL_SHARE: Ratio = Ratio::new(3, 8);
 
-/// State of COMPETE.
+/// State of COMPETE: the bundle beside flows that fill every queue.
 #[derive(Debug)]
 pub(super) struct Compete {
     rate: Rate,
     /// Capacity before the queue came, if it is known.
     before: Option<Rate>,
-    /// Capacity by the last measurement.
+    /// Capacity of the path by the last measurement.
     capacity: Option<Rate>,
     step: Step,
     round: Option<Round>,
@@ -133,23 +133,26 @@ pub(super) struct Compete {
 /// Step of COMPETE.
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// The rate is held to see whether the queue drains.
     Waiting {
         rounds: u32,
         /// Queue in the reference round trip.
         queue: Span,
     },
+    /// The rate is raised to measure the capacity by the queue's answer.
     Rising {
-        /// Round trips at this rate.
+        /// Number of round trips at this rate.
         rounds: u32,
-        /// Measurement at a lower rate.
+        /// Measurement at a lower rate, against which the capacity is computed.
         reference: Option<Reference>,
         /// Times that the measurement began again.
         attempts: u32,
     },
+    /// Half of the measured capacity is held.
     Sharing(Sharing),
 }
 
-/// State of SHARING.
+/// State of SHARING, in which the bundle holds half of the capacity.
 #[derive(Clone, Copy, Debug)]
 struct Sharing {
     capacity: Rate,
@@ -163,7 +166,7 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// The beginning of SHARING.
+    /// The state at the beginning of SHARING a path of this capacity.
     fn of(capacity: Rate, is_remembered: bool) -> Self {
         Self { capacity, is_remembered, rounds: 0, was_reduced: false, gone: 0 }
     }
@@ -236,12 +239,12 @@ impl Compete {
         self.capacity
     }
 
-    /// Total ceiling at present.
+    /// Ceiling of the bundle's total rate at present.
     pub(super) fn ceiling(&self) -> Rate {
         self.rate
     }
 
-    /// Whether there certainly are others that fill the queue.
+    /// Whether it is certain that other flows fill the queue; not in WAITING.
     pub(super) fn is_sure(&self) -> bool {
         !matches!(self.step, Step::Waiting { .. })
     }
@@ -370,7 +373,7 @@ impl Compete {
         Transition::Continue(Reason::ShareFound)
     }
 
-    /// SHARING: half of the capacity.
+    /// Step of SHARING after a round trip: sets the rate to hold half of the capacity.
     fn share(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
         let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
         let has_queue = seen.queue >= standing(seen.base).max(seen.base * QUEUE_THRESHOLD);

@@ -24,9 +24,9 @@ const RETIREMENT_FACTOR: u64 = 3;
 /// Data that a member was handed and the receiver does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
-    /// The member.
+    /// Number of the member.
     pub number: Number,
-    /// Bytes that it still has to send.
+    /// Bytes that the member still has to send.
     pub bytes: ByteCount,
     /// Number of blocks that others would have to send for it.
     pub blocks: u64,

@@ -78,7 +78,7 @@ struct Limited {
     windows: Rate,
 }
 
-/// A request for more members.
+/// A request for more members, and the time for which it stands.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     /// Number of members at that time.

@@ -53,7 +53,7 @@ const SHARED_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// fails at 5/4 and 2.
 const FULL_SHARED_RATE: Ratio = Ratio::new(3, 2);
 
-/// State of the search.
+/// State of the search for a higher capacity.
 #[derive(Debug)]
 pub(super) struct Search {
     train: Option<Train>,
@@ -181,7 +181,7 @@ impl Search {
         if self.is_shared(capacity) { full.min(capacity * FULL_SHARED_RATE) } else { full }
     }
 
-    /// Rate of the next train.
+    /// Rate of the next train, above the capacity known so far.
     fn rate(&self, capacity: Rate) -> Rate {
         if self.is_shared(capacity) {
             return (capacity * SHARED_TRAIN_FACTOR).min(self.carried_before - self.carried_before * RETURN_MARGIN);

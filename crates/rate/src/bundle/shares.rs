@@ -34,11 +34,11 @@ const LEAST_SHARE: Ratio = Ratio::new(1, 16);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
     carried: [Rate; DEMAND_ROUNDS],
-    /// Measurements in a row in which it could not use its ceiling.
+    /// Number of measurements in a row in which the member could not use its ceiling.
     short: usize,
     /// Bytes delivered since the last measurement.
     delivered: ByteCount,
-    /// Time since the last measurement.
+    /// Time since the member's last measurement.
     span: Span,
 }
 
@@ -58,7 +58,7 @@ impl Demand {
         self.short = if is_short { self.short + 1 } else { 0 };
     }
 
-    /// Greatest rate that it can use, if its congestion window allows `window`.
+    /// Greatest rate that the member can use, if its congestion window allows `window`.
     pub(super) fn most(self, window: Rate) -> Rate {
         let best = self.carried.into_iter().max().unwrap_or_default();
         let [last, before, ..] = self.carried;

@@ -68,11 +68,11 @@ const LATE_ROUNDS: u64 = 2;
 /// not differ at 2 and 8.
 const LATE_LENGTHS: u64 = 4;
 
-/// A train in progress.
+/// A train in progress: a short burst above the rate, by which the capacity is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Train {
     begin: Time,
-    /// Bytes sent when it began.
+    /// Bytes that the bundle had sent when the train began.
     from: ByteCount,
     progress: Progress,
     /// Time of the update before, and bytes delivered by then.
@@ -85,21 +85,18 @@ pub(super) struct Train {
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     /// The ceilings are set, and not all members send at the higher rate yet.
-    Beginning {
-        until: Time,
-        length: Span,
-    },
-    Leaving {
-        until: Time,
-    },
+    Beginning { until: Time, length: Span },
+    /// All members send at the higher rate, until a time.
+    Leaving { until: Time },
+    /// The train has been sent, and its acknowledgements arrive.
     Arriving {
         end: Time,
-        /// Bytes sent when it ended.
+        /// Bytes that the bundle had sent when the train ended.
         to: ByteCount,
         /// Time at which everything sent before it had been delivered.
         first: Option<Time>,
     },
-    /// All of it has arrived; the smoothed round-trip times follow.
+    /// The whole train has arrived; the smoothed round-trip times follow.
     Settling(Arrival),
 }
 
@@ -109,27 +106,27 @@ struct Arrival {
     at: Time,
     /// Bytes sent when the train ended.
     to: ByteCount,
-    /// Time in which it was sent.
+    /// Time in which the train was sent.
     took: Span,
-    /// Rate at which it was sent.
+    /// Rate at which the train was sent.
     went: Rate,
-    /// Rate at which its acknowledgements arrived.
+    /// Rate at which the train's acknowledgements arrived.
     came: Rate,
-    /// Longest round-trip time since.
+    /// Longest round-trip time since the arrival.
     rtt: Span,
 }
 
-/// Result of a train.
+/// Result of a train: the rates at which it left and arrived, if they could be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Rate at which it was sent, and rate at which the path carried it.
+    /// Rate at which the train was sent, and rate at which the path carried it.
     Carried(Rate, Rate),
-    /// Not all of it arrived, or it was too short to be measured.
+    /// Nothing was measured: not all of the train arrived, or it was too short.
     Nothing,
 }
 
 impl Outcome {
-    /// Whether the path carried it more slowly than it was sent.
+    /// Whether the path carried the train more slowly than it was sent.
     pub(super) fn is_stretched(self) -> bool {
         matches!(self, Self::Carried(went, came) if came < went * STRETCH_THRESHOLD)
     }
@@ -150,12 +147,12 @@ impl Train {
         Self { begin: now, from: sent, progress, before, without: [aggregate.usual_rtt; RTT_SAMPLES_BEFORE] }
     }
 
-    /// Whether the higher rate is in force.
+    /// Whether the train's higher rate is in force.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.progress, Progress::Beginning { .. } | Progress::Leaving { .. })
     }
 
-    /// Time of the next update.
+    /// Time at which the train is to be updated next.
     pub(super) fn next_update(&self, now: Time) -> Time {
         match self.progress {
             Progress::Beginning { until, .. } | Progress::Leaving { until } => until.max(now + Span::from_nanos(1)),

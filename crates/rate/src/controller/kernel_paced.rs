@@ -16,7 +16,7 @@ pub struct KernelPaced {
     is_one_flow: bool,
     sharing: Sharing,
     share: Share,
-    /// The others may take blocks.
+    /// Whether the connections after the first may take blocks.
     is_open: bool,
     /// Bytes acknowledged on each connection after the first, at the last tick.
     acknowledged: BTreeMap<Number, ByteCount>,

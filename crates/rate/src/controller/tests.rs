@@ -104,7 +104,7 @@ fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<Connection
 
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
-/// Ceilings that those actions set.
+/// The ceilings that those actions set, with the connections' numbers.
 fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
     let set = actions.iter().filter_map(|action| match action {
         Action::SetCeiling(number, rate) => Some((*number, *rate)),

@@ -18,7 +18,7 @@ struct Receiver<D> {
     round_trip: usize,
 }
 
-/// State at a sample.
+/// State of the simulated disk at a sample.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     second: f64,

@@ -24,7 +24,7 @@ impl Delivery {
         self.recent.push_back((now, delivered));
     }
 
-    /// Greatest rate since [`Self::take_peak`].
+    /// Greatest delivery rate since [`Self::take_peak`].
     pub(super) fn peak(&self) -> Rate {
         self.peak
     }

@@ -15,7 +15,7 @@ pub struct Observation {
     pub delivered: ByteCount,
     /// Packets retransmitted since the connection began.
     pub retransmitted: u64,
-    /// Bytes of a packet.
+    /// Size of a packet (the MSS), in bytes.
     pub packet: ByteCount,
     /// Congestion window.
     pub window: ByteCount,

@@ -42,18 +42,18 @@ const GROWTH_WINDOWS: usize = 2;
 /// Detector of cross traffic that begins.
 #[derive(Debug, Default)]
 pub(super) struct Onset {
-    /// The window in progress.
+    /// The window in progress, `None` before the first.
     present: Option<Window>,
     /// The complete windows, the latest first.
     before: [Option<Window>; ONSET_WINDOWS],
 }
 
-/// Observations of one window.
+/// Observations within one window of time.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Time,
     delivered: ByteCount,
-    /// Least queue in it.
+    /// Least delay of the queue in the window.
     queue: Span,
 }
 

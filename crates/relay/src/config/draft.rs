@@ -6,29 +6,29 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Draft {
-    /// Listeners.
+    /// Listeners (`[[listen]]`).
     #[serde(default)]
     pub listen: Vec<ListenDraft>,
-    /// Routes.
+    /// Routes (`[[route]]`).
     #[serde(default)]
     pub route: Vec<RouteDraft>,
-    /// Rules, in order.
+    /// Access rules in order (`[[rule]]`).
     #[serde(default)]
     pub rule: Vec<RuleDraft>,
-    /// Legs between relays.
+    /// Settings of the legs between relays (`[leg]`).
     #[serde(default)]
     pub leg: LegDraft,
-    /// Legs to destinations.
+    /// Settings of the legs to destinations (`[exit]`).
     #[serde(default)]
     pub exit: ExitDraft,
-    /// Limits.
+    /// Limits of connections, memory and time (`[limits]`).
     #[serde(default)]
     pub limits: LimitsDraft,
     /// File of this relay's key, for legs with TLS.
     pub identity: Option<String>,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: Option<usize>,
-    /// `ADDR:PORT` for Prometheus.
+    /// Address `ADDR:PORT` at which Prometheus fetches the metrics.
     pub metrics: Option<String>,
     /// Path of the socket for `icdc relay status`; empty for none.
     pub status: Option<String>,
@@ -40,26 +40,26 @@ pub struct Draft {
 pub struct ListenDraft {
     /// `ADDR:PORT` whose clients all have one destination.
     pub forward: Option<String>,
-    /// Destination of its clients, `HOST:PORT`.
+    /// Destination `HOST:PORT` of all clients of a forwarding listener.
     pub to: Option<String>,
-    /// `ADDR:PORT` for SOCKS 5.
+    /// Address `ADDR:PORT` of a SOCKS 5 listener.
     pub socks5: Option<String>,
-    /// File with lines `USER:PASSWORD`.
+    /// File of the SOCKS users, with lines `USER:PASSWORD`.
     pub users: Option<String>,
-    /// `ADDR:PORT` for other relays.
+    /// Address `ADDR:PORT` of a listener for other relays.
     pub peer: Option<String>,
     /// Public keys of relays that are admitted; the legs then have TLS.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// `ADDR:PORT` for TPROXY.
+    /// Address `ADDR:PORT` of a transparent listener (TPROXY).
     pub transparent: Option<String>,
 }
 
-/// A route.
+/// A route as text: for which destinations it is, and its next hops.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteDraft {
-    /// Prefix of destinations; all without.
+    /// Address prefix of the route's destinations; all if absent.
     pub to: Option<String>,
     /// `HOST:PORT` of relays, or `direct`; best first.
     #[serde(default)]
@@ -71,61 +71,61 @@ pub struct RouteDraft {
     pub warm: usize,
 }
 
-/// A rule.
+/// An access rule as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleDraft {
-    /// `allow` or `deny`.
+    /// What the rule does with a connection it matches: `allow` or `deny`.
     pub action: String,
-    /// Kind of listener.
+    /// Kind of listener that the rule is for.
     pub listener: Option<String>,
-    /// Prefix of clients.
+    /// Address prefix of the clients that the rule is for.
     pub from: Option<String>,
-    /// Prefix of destinations.
+    /// Address prefix of the destinations that the rule is for.
     pub to: Option<String>,
     /// Port of destinations, one or a range `LO-HI`.
     pub ports: Option<String>,
 }
 
-/// Legs between relays.
+/// Settings of the legs between relays, as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LegDraft {
-    /// Congestion control, or `auto`.
+    /// Congestion control of these legs by name, or `auto`.
     pub congestion: Option<String>,
-    /// Ceiling of each connection's rate.
+    /// Ceiling of the rate of each connection.
     pub rate: Option<String>,
-    /// Size of the buffers.
+    /// Size of the socket buffers.
     pub buffer: Option<String>,
 }
 
-/// Legs to destinations.
+/// Settings of the legs to destinations, as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExitDraft {
     /// Send the PROXY protocol, version 2.
     #[serde(default)]
     pub proxy_protocol: bool,
-    /// Connect from the client's address.
+    /// Whether to connect to the destination from the client's own address.
     #[serde(default)]
     pub keep_source: bool,
 }
 
-/// Limits.
+/// The relay's limits, as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LimitsDraft {
-    /// Connections in all.
+    /// Greatest number of open connections in all.
     pub connections: Option<usize>,
-    /// Connections of one client address.
+    /// Greatest number of open connections of one client address.
     pub per_client: Option<usize>,
-    /// Bytes buffered in the relay.
+    /// Most bytes that the relay buffers in all.
     pub memory: Option<String>,
-    /// Bytes buffered of one connection.
+    /// Most bytes that the relay buffers for one connection.
     pub memory_per_connection: Option<String>,
-    /// Time for a client to make its request.
+    /// Time limit for a client to make its request.
     pub greeting: Option<String>,
-    /// Time to reach a destination.
+    /// Time limit for reaching a destination.
     pub connect: Option<String>,
     /// Time without data until a connection is closed.
     pub idle: Option<String>,
@@ -137,7 +137,7 @@ impl Draft {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// Where and what is wrong, over several lines.
+    /// The text is no valid configuration: where and what is wrong, over several lines.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
     }

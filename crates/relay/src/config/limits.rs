@@ -2,12 +2,12 @@
 
 use icdc_units::{ByteCount, Span};
 
-/// Limits.
+/// The relay's limits of connections, memory and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections in all.
+    /// Greatest number of open connections in all.
     pub connections: usize,
-    /// Connections of one client address.
+    /// Greatest number of open connections of one client address.
     pub per_client: usize,
     /// Bytes buffered in the relay and its sockets; above it, connections with the most read no
     /// more.
@@ -15,7 +15,7 @@ pub struct Limits {
     /// Bytes buffered of one connection: while more has been read and not sent, nothing is read. No
     /// socket buffer is larger.
     pub memory_per_connection: ByteCount,
-    /// Time for a client to make its request.
+    /// Time limit for a client to make its request.
     pub greeting: Span,
     /// Time to reach a destination, all routes together.
     pub connect: Span,

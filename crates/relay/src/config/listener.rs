@@ -7,7 +7,7 @@ use icdc_protocol::relay::Destination;
 
 use super::users::Users;
 
-/// A listener.
+/// A listener of the configuration: its address and the protocol of its clients.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// Address and port; `[::]` serves IPv4 as well.
@@ -17,7 +17,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Whether its clients are other relays.
+    /// Whether the listener's clients are other relays.
     pub(crate) fn is_between_relays(&self) -> bool {
         matches!(self.kind, ListenerKind::Peer(_))
     }
@@ -37,7 +37,7 @@ pub enum ListenerKind {
 }
 
 impl ListenerKind {
-    /// Its name in configurations.
+    /// Name of the listener's kind in configurations.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl ListenerKind {
         }
     }
 
-    /// Whether it admits clients that no rule names.
+    /// Whether listeners of this kind admit clients that no rule names.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Self::Forward(_) | Self::Transparent => true,
@@ -57,7 +57,7 @@ impl ListenerKind {
         }
     }
 
-    /// Whether its clients have to show a key or a password.
+    /// Whether clients of such a listener have to show a key or a password.
     pub(crate) fn requires_authentication(&self) -> bool {
         matches!(self, Self::Socks5(Some(_)) | Self::Peer(Some(_)))
     }

@@ -23,25 +23,25 @@ use super::users::Users;
 const ALPN: &[u8] = b"icdc-relay/1";
 /// Warm connections to one relay, at most.
 const MAX_WARM: usize = 1024;
-/// Worker threads, at most.
+/// Greatest number of worker threads.
 const MAX_THREADS: usize = 256;
 
-/// A whole configuration.
+/// A relay's whole configuration, checked.
 #[derive(Debug)]
 pub struct Config {
-    /// Listeners.
+    /// Addresses at which clients connect, with their protocols.
     pub listeners: Vec<Listener>,
     /// Next hops by destination.
     pub routes: Routes,
-    /// Access rules.
+    /// Access rules in order.
     pub rules: Rules,
     /// Settings of legs between relays.
     pub leg: LegSettings,
     /// Settings of legs to destinations.
     pub exit: Exit,
-    /// Limits.
+    /// Limits of connections, memory and time.
     pub limits: Limits,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
     /// Address of the metrics for Prometheus.
     pub metrics: Option<SocketAddr>,
@@ -66,7 +66,7 @@ pub enum ConfigError {
     Value {
         /// The listener, route, rule or setting.
         place: String,
-        /// The error in it.
+        /// What is wrong with the value.
         what: String,
     },
     /// The configuration has no listener.
@@ -115,9 +115,11 @@ impl Config {
     }
 }
 
-/// Error in an entry.
+/// Error in an entry of the configuration.
 enum Wrong {
+    /// A value is wrong, for this reason.
     Value(String),
+    /// The relay's own key cannot be loaded.
     Identity(TrustError),
 }
 

@@ -10,22 +10,22 @@ use icdc_units::{ByteCount, Prefix, Rate};
 /// Next hop of a connection.
 #[derive(Clone, Debug)]
 pub enum Hop {
-    /// To the destination itself.
+    /// A connection to the destination itself.
     Direct,
-    /// To another relay.
+    /// A connection to another relay, which leads on.
     Relay(Arc<NextRelay>),
 }
 
 /// Another relay's `peer` listener.
 #[derive(Debug)]
 pub struct NextRelay {
-    /// Address of its listener.
+    /// Address of the next relay's listener.
     pub place: Destination,
-    /// TLS, where the leg has it.
+    /// TLS settings of the leg; `None` for a leg in clear.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Connections that are kept open for the next clients.
     pub warm: usize,
-    /// Address at which it was last reached.
+    /// Address at which the relay was last reached.
     last_address: Mutex<Option<SocketAddr>>,
 }
 
@@ -36,7 +36,8 @@ impl NextRelay {
         Self { place, tls, warm, last_address: Mutex::default() }
     }
 
-    /// Remembers the address at which it was reached, and has authenticated where it has TLS.
+    /// Remembers the address at which the relay was reached, and has authenticated where it has
+    /// TLS.
     pub(crate) fn remember_address(&self, address: SocketAddr) {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
     }
@@ -46,7 +47,7 @@ impl NextRelay {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Its address, if that is known without resolving a name.
+    /// The next relay's address, if it is known without resolving a name.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.place.address().or_else(|| *self.last_address.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -55,13 +56,13 @@ impl NextRelay {
 /// The next hops for one prefix: when one fails, the next is tried.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Destinations; `None` for all.
+    /// Destinations that the route is for; `None` for all.
     pub to: Option<Prefix>,
-    /// Next hops, best first.
+    /// The route's next hops, best first.
     pub via: Vec<Hop>,
 }
 
-/// All routes.
+/// All routes of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Routes(pub Vec<Route>);
 
@@ -86,7 +87,7 @@ impl Routes {
         }
     }
 
-    /// Every relay of a route.
+    /// Every relay that is a next hop of some route.
     pub fn relays(&self) -> impl Iterator<Item = &Arc<NextRelay>> {
         self.0.iter().flat_map(|route| &route.via).filter_map(|hop| match hop {
             Hop::Relay(relay) => Some(relay),
@@ -109,7 +110,7 @@ impl fmt::Display for Hop {
 pub struct LegSettings {
     /// The kernel's name of the congestion control; `None` for the system's default.
     pub congestion: Option<String>,
-    /// Ceiling of each connection's rate.
+    /// Ceiling of the rate of each connection; `None` for no ceiling.
     pub pacing: Option<Rate>,
     /// Buffers of a fixed size in place of growing ones.
     pub buffer: Option<ByteCount>,

@@ -19,28 +19,28 @@ use super::private::is_private;
 /// A rule. A condition that is `None` matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it allows; otherwise it denies.
+    /// Whether the rule allows what it matches; otherwise it denies it.
     pub allow: bool,
     /// Kind of the listener, by its name in configurations.
     pub listener: Option<String>,
-    /// Address of the client.
+    /// Prefix of the client's address; `None` matches all.
     pub from: Option<Prefix>,
-    /// Address of the destination.
+    /// Prefix of the destination's address; `None` matches all.
     pub to: Option<Prefix>,
-    /// Ports of the destination.
+    /// Range of the destination's port; `None` matches all.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
-/// All rules.
+/// All access rules, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
 
-/// Outcome of the rules.
+/// Decision of the access rules about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A rule denies it, or the default does.
     Denied,
-    /// A rule allows it.
+    /// The rules allow the connection.
     Allowed,
     /// No rule matches, and the default allows it.
     Open,
@@ -100,9 +100,9 @@ impl Rules {
         }
     }
 
-    /// Whether the decision about a name depends on its address: an address that is denied has many
-    /// names, among them its own digits in other notations, and a client that is admitted to some
-    /// addresses alone may name only these.
+    /// Whether a destination given by name must be resolved before the rules can decide: an address
+    /// that is denied has many names, among them its own digits in other notations, and a client
+    /// that is admitted to some addresses alone may name only these.
     #[must_use]
     pub fn need_address(&self, kind: &ListenerKind, client: IpAddr) -> bool {
         let depends = |rule: &Rule| rule.to.is_some() && (!rule.allow || rule.from.is_some());

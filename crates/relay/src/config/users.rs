@@ -57,7 +57,7 @@ impl Users {
         if users.is_empty() { Err("it names no user".to_owned()) } else { Ok(Self(users)) }
     }
 
-    /// Whether a login is right. The time that the check takes does not depend on the password.
+    /// Whether a login's name and password are right. The check takes as long for any password.
     #[must_use]
     pub fn admit(&self, login: &Login) -> bool {
         let known = self.0.get(&login.user);

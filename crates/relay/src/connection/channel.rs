@@ -1,4 +1,4 @@
-//! Both directions of data between the client's leg and the far leg.
+//! The data of a connection in both directions, between the client's leg and the far leg.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,20 +34,20 @@ struct Paused {
     down: bool,
 }
 
-/// An error of one leg.
+/// An error of one leg of a connection.
 pub(super) struct LegError {
     pub(super) side: Side,
     pub(super) cause: io::Error,
 }
 
-/// Result of a tick.
+/// Result of a channel's periodic check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// Nothing to do.
+    /// There is nothing to do.
     Quiet,
     /// A direction may be read again.
     Resumed,
-    /// Nothing has moved for the configured time.
+    /// No data has moved for the configured time.
     Idle,
 }
 
@@ -108,7 +108,7 @@ impl Channel {
         self.buffered
     }
 
-    /// Buffered bytes as last measured.
+    /// Bytes buffered for the connection, as last measured.
     pub(super) fn buffered(&self) -> ByteCount {
         self.buffered
     }

@@ -21,19 +21,17 @@ pub(super) struct Greeting {
 }
 
 enum Protocol {
-    /// All clients of the listener have the same destination.
+    /// A forwarded port, all of whose clients have this destination.
     Forward(Destination),
     /// The client's packets are addressed to the destination.
     Transparent,
-    Socks5 {
-        handshake: Handshake,
-        users: Option<Arc<Users>>,
-        input: Vec<u8>,
-    },
+    /// A SOCKS 5 handshake is in progress.
+    Socks5 { handshake: Handshake, users: Option<Arc<Users>>, input: Vec<u8> },
+    /// The client is another relay.
     Peer(Peer),
 }
 
-/// Another relay.
+/// Progress of the greeting of another relay.
 enum Peer {
     /// The TLS handshake, if the leg has TLS, is not complete.
     Handshaking { idle: Span, request: Span },
@@ -43,14 +41,14 @@ enum Peer {
     Header { input: Vec<u8> },
 }
 
-/// Next operation of the greeting.
+/// What to do next in the greeting of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Complete the TLS handshake, if the leg has TLS; then call [`Greeting::handshake_completed`].
     Handshake,
     /// Read at most this number of bytes, and pass them to [`Greeting::receive`].
     Read(usize),
-    /// Send these bytes.
+    /// Send these bytes to the client.
     Reply(Vec<u8>),
     /// Send these bytes to a client that has authenticated.
     Authenticated([u8; 2]),
@@ -75,7 +73,7 @@ impl Greeting {
         Self { deadline: now + limits.greeting, protocol }
     }
 
-    /// Whether it is another relay that keeps the connection warm for later clients.
+    /// Whether the client is another relay that keeps the connection warm for later clients.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.protocol, Protocol::Peer(Peer::Idle { .. }))
     }

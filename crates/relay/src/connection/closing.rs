@@ -8,10 +8,10 @@ use crate::worker_context::WorkerContext;
 
 /// Time limit for a refused client to read its reply.
 const TIMEOUT: Span = Span::from_secs(2);
-/// Reads in one turn.
+/// Greatest number of reads in one turn.
 const READS: u32 = 16;
 
-/// Sends the reply.
+/// Begins the stage Closing of a refused connection: sends the client the reply that says why.
 pub(super) fn begin(reply: &[u8], near: &mut Leg, refused: &Stage, now: Time) -> Stage {
     near.send_first(reply);
     near.close_gracefully();

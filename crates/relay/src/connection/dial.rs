@@ -16,7 +16,7 @@ use crate::worker_context::WorkerContext;
 /// Begins to connect to a next hop at `address`.
 ///
 /// # Errors
-/// It has failed at once.
+/// [`Refusal`] if the connection attempt failed at once.
 pub(super) fn dial(
     hop: &NextHop,
     address: SocketAddr,

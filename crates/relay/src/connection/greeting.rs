@@ -24,7 +24,7 @@ fn rejected(reason: impl std::fmt::Display) -> End {
     End::Rejected { reason: reason.to_string(), reply: None }
 }
 
-/// The request with the bytes behind it, once it is whole.
+/// Reads the client's request; returns it, with the bytes behind it, once it is whole.
 fn greet(
     greeting: &mut Greeting,
     inbound: &mut Inbound,

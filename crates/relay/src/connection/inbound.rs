@@ -50,8 +50,8 @@ impl Inbound {
         Policy { own, rules: &self.config.rules, routes: &self.config.routes, listener: &self.listener.kind }
     }
 
-    /// The reply to the client's request; `None` where its listener's protocol has none. `bound` is
-    /// this relay's address towards the destination.
+    /// Bytes of the reply to the client's request; `None` where its listener's protocol has none.
+    /// `bound` is this relay's address towards the destination.
     pub(super) fn reply(&self, verdict: Verdict, bound: Option<SocketAddr>) -> Option<Vec<u8>> {
         match &self.listener.kind {
             ListenerKind::Socks5(_) => Some(socks5::reply(verdict, bound)),

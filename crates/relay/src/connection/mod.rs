@@ -67,11 +67,11 @@ pub(crate) struct Connection {
 /// State of a connection after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It waits for an event.
+    /// The connection waits for an event.
     Waiting,
-    /// It has more to do after other connections.
+    /// The connection has more to do, after a turn of the others.
     Busy,
-    /// It has ended.
+    /// The connection has ended.
     Over,
 }
 
@@ -86,7 +86,7 @@ impl Connection {
         &self.inbound.near
     }
 
-    /// Whether it is a connection that another relay keeps warm.
+    /// Whether another relay keeps this connection warm, with no request on it yet.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(&self.stage, Stage::Greeting(greeting) if greeting.is_idle())
     }
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Its status; the counters of the relay then include the bytes in it.
+    /// The connection's status; the relay's counters include its bytes from then on.
     pub(crate) fn status(&mut self, context: &WorkerContext) -> ConnectionStatus {
         if let Some(channel) = self.stage.channel_mut() {
             channel.count_bytes(&context.relay.counters);

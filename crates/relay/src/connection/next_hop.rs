@@ -14,19 +14,19 @@ use crate::config::{Decision, Hop, ListenerKind, NextRelay, Routes, Rules};
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// Request of a client.
+/// Request of a client: its destination and how it came here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) destination: Destination,
     pub(super) client: SocketAddr,
     /// The destination must have a public address.
     pub(super) public_only: bool,
-    /// Relays passed so far.
+    /// Ids of the relays that the request has passed so far.
     pub(super) hops: Vec<RelayId>,
 }
 
 impl Request {
-    /// A client's own request.
+    /// A request that a client made itself, through no other relay.
     pub(super) fn new(destination: Destination, client: SocketAddr) -> Self {
         Self { destination, client, public_only: false, hops: Vec::new() }
     }
@@ -61,12 +61,12 @@ pub(super) struct Policy<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) Verdict, pub(super) String);
 
-/// Next hop of a connection.
+/// Next hop of a connection, to which its far leg leads.
 #[derive(Clone, Debug)]
 pub(super) enum NextHop {
-    /// To the destination itself.
+    /// The destination itself, at this address.
     Destination(SocketAddr),
-    /// To another relay.
+    /// Another relay.
     Relay(Arc<NextRelay>),
 }
 
@@ -92,14 +92,11 @@ impl NextHop {
 /// A candidate for the next hop.
 #[derive(Clone, Debug)]
 pub(super) enum Candidate {
+    /// A next hop whose address is known, or another relay.
     Hop(NextHop),
     /// The destination's name is resolved first; its addresses are then reached `directly`, or as
     /// the routes say.
-    Lookup {
-        name: HostName,
-        port: u16,
-        directly: bool,
-    },
+    Lookup { name: HostName, port: u16, directly: bool },
 }
 
 /// A request with the candidates that are left for it.
@@ -109,9 +106,9 @@ pub(super) struct Route {
     candidates: VecDeque<Candidate>,
     /// Time limit of all candidates together.
     deadline: Time,
-    /// Failure of the last candidate.
+    /// Failure of the last candidate that was tried.
     failure: Refusal,
-    /// Names that have been queried.
+    /// Number of names that have been looked up.
     queries: u64,
 }
 
@@ -192,7 +189,7 @@ impl Route {
     /// Takes the next candidate, with the time by which it must have led to the destination.
     ///
     /// # Errors
-    /// None is left; why the last one failed.
+    /// No candidate is left: the [`Refusal`] of the last one.
     pub(super) fn next(&mut self, now: Time) -> Result<(Candidate, Time), Refusal> {
         let candidate = self.candidates.pop_front().ok_or_else(|| self.failure.clone())?;
         let left = self.deadline - now;

@@ -46,7 +46,7 @@ pub(super) fn advance(mut stage: Relaying, inbound: &mut Inbound, context: &mut 
     }
 }
 
-/// Whether either direction has more to move.
+/// Moves data in both directions; gives whether either has more to move at once.
 fn relay(channel: &mut Channel, near: &mut Leg, context: &mut WorkerContext) -> Result<bool, LegError> {
     let up = channel.relay_up(near, context)?;
     let down = channel.relay_down(near, context)?;

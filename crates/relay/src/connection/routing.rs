@@ -20,7 +20,7 @@ use crate::poller::Side;
 use crate::resolver::Query;
 use crate::worker_context::WorkerContext;
 
-/// Begins with the next candidate.
+/// Tries the route's next candidate for the next hop; ends the connection if none is left.
 pub(super) fn advance(mut pending: Box<Pending>, inbound: &mut Inbound, context: &mut WorkerContext) -> Transition {
     let (candidate, deadline) = match pending.route.next(context.now) {
         Ok(next) => next,
@@ -49,7 +49,7 @@ pub(super) fn advance(mut pending: Box<Pending>, inbound: &mut Inbound, context:
     }
 }
 
-/// Begins to connect.
+/// Begins to connect to a next hop at an address.
 fn connect(
     pending: Box<Pending>,
     hop: NextHop,

@@ -13,7 +13,7 @@ use crate::config::NextRelay;
 use crate::flow::Flow;
 use crate::leg::Leg;
 
-/// Stage of a connection.
+/// Stage of a relayed connection, with its data.
 pub(super) enum Stage {
     /// The client makes its request.
     Greeting(Greeting),
@@ -23,15 +23,15 @@ pub(super) enum Stage {
     Resolving(Resolving),
     /// TCP connects to the next hop.
     Connecting(Connecting),
-    /// TLS with the next relay.
+    /// The TLS handshake with the next relay is in progress.
     Securing(Securing),
     /// The next relay has the request and has not answered; the client's data already follows.
     Requesting(Requesting),
-    /// Data in both directions.
+    /// Data flows in both directions.
     Relaying(Relaying),
     /// The client, whose request has failed, gets its reply.
     Closing(Closing),
-    /// Over.
+    /// The connection is over.
     Closed,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Pending {
     pub(super) up: Flow,
 }
 
-/// See [`Stage::Resolving`].
+/// Data of the stage [`Stage::Resolving`].
 pub(super) struct Resolving {
     pub(super) pending: Box<Pending>,
     /// Number of the query; answers to earlier ones may come late.
@@ -51,15 +51,15 @@ pub(super) struct Resolving {
     pub(super) deadline: Time,
 }
 
-/// Purpose of resolving a name.
+/// For what a name is being resolved.
 pub(super) enum Target {
     /// The destination, which is then reached directly or as the routes say.
     Destination { directly: bool },
-    /// The next relay.
+    /// The name is the next relay's.
     Relay(Arc<NextRelay>),
 }
 
-/// See [`Stage::Connecting`].
+/// Data of the stage [`Stage::Connecting`].
 pub(super) struct Connecting {
     pub(super) pending: Box<Pending>,
     pub(super) hop: NextHop,
@@ -67,7 +67,7 @@ pub(super) struct Connecting {
     pub(super) deadline: Time,
 }
 
-/// See [`Stage::Securing`].
+/// Data of the stage [`Stage::Securing`].
 pub(super) struct Securing {
     pub(super) pending: Box<Pending>,
     pub(super) relay: Arc<NextRelay>,
@@ -75,7 +75,7 @@ pub(super) struct Securing {
     pub(super) deadline: Time,
 }
 
-/// See [`Stage::Requesting`].
+/// Data of the stage [`Stage::Requesting`].
 pub(super) struct Requesting {
     pub(super) route: Route,
     pub(super) relay: Arc<NextRelay>,
@@ -87,14 +87,14 @@ pub(super) struct Requesting {
     pub(super) channel: Box<Channel>,
 }
 
-/// See [`Stage::Relaying`].
+/// Data of the stage [`Stage::Relaying`].
 pub(super) struct Relaying {
     pub(super) destination: Destination,
     pub(super) hop: NextHop,
     pub(super) channel: Box<Channel>,
 }
 
-/// See [`Stage::Closing`].
+/// Data of the stage [`Stage::Closing`].
 pub(super) struct Closing {
     pub(super) deadline: Time,
     /// Requested destination and hop, for the status.
@@ -102,19 +102,19 @@ pub(super) struct Closing {
     pub(super) via: Option<String>,
 }
 
-/// Result of a stage.
+/// What a stage's step leads to.
 pub(super) enum Transition {
-    /// It waits for an event.
+    /// The connection stays in this stage and waits for an event.
     Wait(Stage),
-    /// It has more to do after other connections.
+    /// The connection stays in this stage and has more to do, after a turn of the others.
     Yield(Stage),
-    /// Another stage begins.
+    /// The connection enters this stage, and its step follows at once.
     Next(Stage),
     /// The connection is over in this stage.
     End(Stage, End),
 }
 
-/// End of a connection.
+/// How a relayed connection ended.
 #[derive(Debug)]
 pub(super) enum End {
     /// Both sides have ended their direction.
@@ -126,7 +126,7 @@ pub(super) enum End {
     Unreachable(Refusal),
     /// A leg failed.
     Aborted(String),
-    /// Nothing has happened for too long.
+    /// Nothing has happened for too long; what was awaited.
     TimedOut(&'static str),
 }
 
@@ -156,7 +156,7 @@ impl Resolving {
 }
 
 impl Stage {
-    /// Name in the status.
+    /// Name of the stage in the relay's status.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Greeting(_) => "greeting",
@@ -234,7 +234,7 @@ impl Stage {
         }
     }
 
-    /// The next hop, once it is known: `direct`, or the next relay.
+    /// Name of the next hop, once it is known: `direct`, or the next relay.
     pub(super) fn via(&self) -> Option<String> {
         match self {
             Self::Resolving(Resolving { target: Target::Destination { .. }, .. }) => Some("direct".to_owned()),

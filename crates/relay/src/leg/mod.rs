@@ -40,9 +40,9 @@ pub(crate) struct Leg {
     tls: Option<Box<Tls>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// Urgent data has arrived.
+    /// Whether TCP urgent data has arrived.
     pub(crate) has_urgent: bool,
-    /// The path may be long: its buffers are sized at run time, and what it has free is remembered.
+    /// Whether the leg leads to a relay: the path may be long, so buffers are sized at run time.
     pub(crate) between_relays: bool,
     observer: Option<Box<PathObserver>>,
     /// Size that was set; zero while the kernel tunes it.
@@ -74,7 +74,7 @@ impl Leg {
         })
     }
 
-    /// Encrypts everything from now on.
+    /// Encrypts everything on the leg from now on, by this TLS session.
     pub(crate) fn secure(&mut self, session: rustls::Connection) {
         self.tls = Some(Box::new(Tls::new(session)));
     }
@@ -87,8 +87,8 @@ impl Leg {
         self.tls.is_none()
     }
 
-    /// Whether `splice` may read from it. Not after urgent data: splice stops before them for good,
-    /// while a read skips them.
+    /// Whether `splice` may read from the leg: not with TLS, and not after urgent data, at which
+    /// splice stops for good, while a read skips it.
     pub(crate) fn can_be_spliced(&self) -> bool {
         self.is_clear() && !self.has_urgent
     }
@@ -169,7 +169,7 @@ impl Leg {
         ByteCount::new(rustix::io::ioctl_fionread(&self.socket).unwrap_or(0))
     }
 
-    /// Continues the TLS handshake; true once it is complete, or without TLS.
+    /// Continues the TLS handshake; returns true once it is complete, or without TLS.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -211,7 +211,7 @@ impl Leg {
         }
     }
 
-    /// Reads what has arrived.
+    /// Reads what has arrived on the leg, decrypted if it has TLS.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Received> {
         match &mut self.tls {
             Some(tls) => tls.read(into, &self.socket, &mut self.readable),
@@ -265,7 +265,7 @@ impl Leg {
         Ok(true)
     }
 
-    /// Makes dropping it close the connection in order: the kernel still sends what it holds.
+    /// Lets the leg be closed in order when it is dropped: the kernel still sends what it holds.
     pub(crate) fn close_gracefully(&self) {
         // It fails only if the connection is gone already.
         let _ = SockRef::from(&self.socket).set_linger(None);

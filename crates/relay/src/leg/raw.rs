@@ -3,14 +3,14 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Outcome of a read.
+/// Outcome of a read from a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// This number of bytes.
+    /// This number of bytes was read.
     Bytes(usize),
     /// The other end has shut its direction down.
     End,
-    /// Nothing to read at present.
+    /// There is nothing to read at present.
     WouldBlock,
 }
 

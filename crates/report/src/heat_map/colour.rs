@@ -35,13 +35,13 @@ impl Colour {
         (0..=100).rev().find_map(|percent| shown(CHROMA * f64::from(percent) / 100.0)).unwrap_or_else(grey)
     }
 
-    /// As `#rrggbb`.
+    /// The colour in the notation `#rrggbb`.
     pub(super) fn hex(self) -> String {
         let [r, g, b] = self.0.map(|part| (encoded(part) * 255.0).round() as u8);
         format!("#{r:02x}{g:02x}{b:02x}")
     }
 
-    /// Whether white stands out more than black.
+    /// Whether white text has more contrast on this colour than black text.
     pub(super) fn is_dark(self) -> bool {
         self.contrast(1.0) > self.contrast(0.0)
     }
@@ -58,7 +58,7 @@ impl Colour {
     }
 }
 
-/// From OKLab to linear sRGB; the matrices are the source's.
+/// Converts a colour from OKLab to linear sRGB; the matrices are the source's.
 fn linear(lightness: f64, a: f64, b: f64) -> [f64; 3] {
     let cube = |on_a: f64, on_b: f64| (lightness + on_a * a + on_b * b).powi(3);
     let l = cube(0.396_337_777_4, 0.215_803_757_3);

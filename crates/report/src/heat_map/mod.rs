@@ -16,37 +16,37 @@ use colour::Colour;
 /// A value for each pair of a row and a column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeatMap {
-    /// What is shown.
+    /// Title of the map: what it shows.
     pub title: String,
     /// Unit of the values.
     pub unit: Unit,
-    /// From top to bottom.
+    /// Categories of the rows, from top to bottom.
     pub rows: Categories,
-    /// From left to right.
+    /// Categories of the columns, from left to right.
     pub columns: Categories,
     /// Row by row; `None`, what is not finite, and what is missing at a row's end: no value.
     pub values: Vec<Vec<Option<f64>>>,
-    /// How values become colours.
+    /// Scale by which values become colours.
     pub scale: ColourScale,
     /// Values of the darkest and of the lightest colour, so that maps compare; what lies beyond has
     /// the colour of the end. `None`: the least and the greatest value of this map.
     pub range: Option<(f64, f64)>,
 }
 
-/// What rows or columns stand for.
+/// The categories that rows or columns stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Categories {
-    /// What they differ in.
+    /// Name of the quantity in which the categories differ.
     pub name: String,
-    /// One each.
+    /// Labels of the categories, one each.
     pub labels: Vec<String>,
 }
 
-/// How values become colours.
+/// Scale by which values become colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColourScale {
-    /// Equal differences look equal.
+    /// Linear scale: equal differences look equal.
     #[default]
     Linear,
     /// Equal ratios look equal; what is not above zero has the darkest colour.
@@ -54,7 +54,7 @@ pub enum ColourScale {
 }
 
 impl Categories {
-    /// Categories by name.
+    /// Categories that differ in the quantity `name`, with their labels.
     pub fn new<Label: Into<String>>(name: &str, labels: impl IntoIterator<Item = Label>) -> Self {
         Self { name: name.into(), labels: labels.into_iter().map(Into::into).collect() }
     }
@@ -94,7 +94,7 @@ impl HeatMap {
         values.map(|value| (value, value)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Where a value lies between the ends, 0 to 1.
+    /// Position of a value between the scale's ends, from 0 to 1.
     fn share(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         let share = match self.scale {
             ColourScale::Linear => (value - low) / (high - low),
@@ -114,7 +114,7 @@ impl HeatMap {
     }
 }
 
-/// All maps of a report.
+/// Appends the drawings of all heat maps of a report to the page.
 pub(crate) fn draw_all(page: &mut String, maps: &[HeatMap]) {
     if maps.is_empty() {
         return;
@@ -132,9 +132,9 @@ const ROW: f64 = 30.0;
 const LEAST_COLUMN: f64 = 46.0;
 /// Names and labels of the columns.
 const HEAD: f64 = 42.0;
-/// The scale and its labels.
+/// Height of the drawn scale and its labels, in pixels.
 const FOOT: f64 = 40.0;
-/// Steps of the drawn scale.
+/// Number of steps of the drawn scale.
 const STEPS: usize = 32;
 /// Padding and border of a figure, both sides, as in the style sheet.
 const FRAME: f64 = 30.0;
@@ -182,7 +182,7 @@ fn draw(page: &mut String, map: &HeatMap) {
     page.push_str("</svg></figure>\n");
 }
 
-/// One cell at `(x, y)`, so wide, with words for who points at it.
+/// Appends one cell of a map, with a text that shows when it is pointed at.
 fn cell(
     page: &mut String,
     map: &HeatMap,

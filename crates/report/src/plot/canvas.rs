@@ -8,12 +8,12 @@ use crate::axis::{self, Scale};
 use crate::escape::escaped;
 
 pub(super) const WIDTH: f64 = 960.0;
-/// Room for labels.
+/// Room for labels left of the plot, in pixels.
 pub(super) const LEFT: f64 = 56.0;
 pub(super) const RIGHT: f64 = 14.0;
 pub(super) const TOP: f64 = 10.0;
 
-/// Where things stand in the drawing.
+/// Coordinates of a plot in its drawing.
 pub(super) struct Canvas {
     pub(super) horizontal: Scale,
     pub(super) vertical: Scale,
@@ -21,7 +21,7 @@ pub(super) struct Canvas {
     name: String,
     pub(super) over_time: bool,
     pub(super) height: f64,
-    /// Room below the plot.
+    /// Room below the plot, in pixels.
     pub(super) bottom: f64,
 }
 
@@ -62,7 +62,7 @@ impl Canvas {
         self.foot() - self.vertical.share(value).clamp(0.0, 1.0) * (self.foot() - TOP)
     }
 
-    /// Lower end of the plot.
+    /// Vertical coordinate of the plot's lower end.
     pub(super) fn foot(&self) -> f64 {
         self.height - self.bottom
     }

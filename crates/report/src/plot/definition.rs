@@ -4,20 +4,20 @@ use serde::Serialize;
 
 use crate::{Series, Unit};
 
-/// One coordinate system.
+/// A plot: series of values over one axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plot {
-    /// What is shown.
+    /// Title of the plot: what it shows.
     pub title: String,
-    /// What it is shown of, where a report shows the same of several: the CSV columns begin with
-    /// it. See [`Self::of`].
+    /// Name of the object that the plot is about, where a report shows the same of several: the CSV
+    /// columns begin with it. See [`Self::of`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Unit of the values of all series but marks, which are counts.
     pub unit: Unit,
-    /// Where the value axis begins.
+    /// Value at which the value axis begins.
     pub baseline: Baseline,
-    /// What lies along the plot.
+    /// The horizontal axis.
     pub axis: Axis,
     /// Drawn in order, the last on top.
     pub series: Vec<Series>,
@@ -37,7 +37,7 @@ impl Plot {
         Self { title: format!("{}, {group}", self.title), group: group.into(), ..self }
     }
 
-    /// The same over another axis.
+    /// This plot with another horizontal axis than time.
     #[must_use]
     pub fn over(self, name: &str, unit: Unit) -> Self {
         Self { axis: Axis::Value { name: name.into(), unit }, ..self }
@@ -50,7 +50,7 @@ impl Plot {
     }
 }
 
-/// What lies along a plot.
+/// Quantity along the horizontal axis of a plot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
@@ -59,14 +59,14 @@ pub enum Axis {
     Time,
     /// Some other quantity; uniform series have no place here.
     Value {
-        /// What it is.
+        /// Name of the quantity along the axis.
         name: String,
-        /// Its unit.
+        /// Unit of the quantity along the axis.
         unit: Unit,
     },
 }
 
-/// Where a value axis begins.
+/// Value at which a value axis begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {

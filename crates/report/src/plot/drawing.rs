@@ -16,7 +16,7 @@ use crate::{Series, Stroke, Values};
 /// Draws anew what the reader wants to see closer.
 pub(crate) const ZOOM: &str = include_str!("zoom.js");
 
-/// As many as have a colour of their own in the style sheet.
+/// Number of lines that have a colour of their own in the style sheet.
 const COLOURS: usize = 8;
 
 /// An HTML `<figure>` of `plot`, the report's plot `index`, with heading, legend and SVG; a time
@@ -60,7 +60,7 @@ pub(crate) fn draw(plot: &Plot, index: usize, end: f64) -> String {
     svg
 }
 
-/// The value axis and its unit with prefix.
+/// The scale of the value axis, and its unit with prefix.
 fn vertical(plot: &Plot) -> (Scale, String) {
     let (least, greatest) = extremes(plot).unwrap_or((0.0, 0.0));
     let greatest = greatest.max(0.0);
@@ -87,7 +87,7 @@ fn extremes(plot: &Plot) -> Option<(f64, f64)> {
     plot.series.iter().filter(|series| series.stroke != Stroke::Marks).filter_map(of_series).reduce(hull)
 }
 
-/// What the style sheet calls each series.
+/// Style sheet class of each series of a plot.
 fn classes(plot: &Plot) -> Vec<String> {
     let mut lines = 0;
     let mut class = |series: &Series| match series.stroke {

@@ -15,7 +15,7 @@ const MOST_DOTS: usize = 60;
 /// Height of a mark at the foot of the plot.
 const MARK: u32 = 9;
 
-/// The path of `series` and that of its markers; either may be empty.
+/// SVG paths of `series` and of its markers; either may be empty.
 pub(super) fn paths(canvas: &Canvas, series: &Series) -> (String, String) {
     match &series.values {
         Values::Points(points) => {
@@ -95,7 +95,7 @@ fn line(canvas: &Canvas, points: &[(f64, f64)]) -> String {
     path
 }
 
-/// Fills what lies below steps that end at their points.
+/// SVG path that fills what lies below steps that end at their points.
 fn area(canvas: &Canvas, start: f64, points: &[(f64, f64)]) -> String {
     if points.is_empty() {
         return String::new();
@@ -111,7 +111,7 @@ fn area(canvas: &Canvas, start: f64, points: &[(f64, f64)]) -> String {
     path
 }
 
-/// At most one tick per pixel column, where counts are above zero.
+/// SVG path of ticks at the plot's foot, at most one per pixel column, where counts are above zero.
 fn marks(canvas: &Canvas, counts: impl Iterator<Item = (f64, f64)>) -> String {
     let marked: BTreeSet<u32> =
         counts.filter(|(_, count)| *count > 0.0).map(|(at, _)| canvas.x(at).round() as u32).collect();

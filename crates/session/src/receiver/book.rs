@@ -69,45 +69,47 @@ pub struct Settings {
     /// Paths that the sender was asked for, as the user wrote them; `None` where the sender
     /// chooses.
     pub asked: Option<Vec<Vec<u8>>>,
-    /// Only what is not there yet may be made.
+    /// Whether existing names must not be replaced: only names that do not exist yet may be
+    /// created.
     pub only_new: bool,
 }
 
-/// See the module's description. `P` is the payload of a pack.
+/// State machine of the names in a receiving session, from announcement to final name: the module
+/// describes it. `P` is the payload of a pack.
 pub struct Book<P> {
     settings: Settings,
     actions: VecDeque<Action<P>>,
-    /// The answer that the action that was given last is waiting for.
+    /// The answer that the last action given to the executor is waiting for.
     unanswered: Option<Answer>,
     stage: SessionStage,
-    /// Id of the next entry.
+    /// Id that the next announced entry must have.
     next: EntryId,
     levels: Levels,
     /// Directories whose own attributes are being set, or are not durable.
     finishing: ById<Finishing>,
-    /// Bytes of paths and attributes of what is known.
+    /// Bytes of paths and attributes of the tracked items and directories.
     weight: usize,
     items: ById<Tracked>,
     /// Number of items that are wanted and not done.
     wanted: usize,
     links: Links,
-    /// Further names that become files of their own.
+    /// Hard links that become files of their own, as soon as they have their first answer.
     apart: Vec<EntryId>,
     claims: Claims,
     batch: Batch,
     /// The purpose of each flush of names that is outstanding, oldest first.
     naming: VecDeque<NameFlush>,
-    /// The run has a journal.
+    /// Whether the run has a journal.
     is_journaled: bool,
-    /// An interrupted run left it.
+    /// Whether the journal was left by an interrupted run, which this one continues.
     is_resuming: bool,
-    /// The directory that holds the run's journal among a source's contents, and the source's
-    /// entry.
+    /// The directory that holds the run's journal where a source's contents go into it, and the
+    /// source's entry.
     contents: Option<(DirectoryId, Entry)>,
-    /// The last event.
+    /// Time of the last event.
     last: Time,
     phase: Phase,
-    /// An item has failed for a reason that may be gone when the same command is run again.
+    /// Whether an item has failed for a reason that may be gone when the same command is run again.
     has_passing_failure: bool,
 }
 
@@ -156,13 +158,13 @@ impl<P> Book<P> {
         }
     }
 
-    /// Notes that the action that was given last has its answer.
+    /// Records that the last action given to the executor has its answer.
     fn answered(&mut self, answer: Answer) {
         debug_assert_eq!(self.unanswered, Some(answer), "nothing is answered that was not asked for");
         self.unanswered = None;
     }
 
-    /// The message whose entries are being answered.
+    /// The announcement message whose entries are being answered, if there is one.
     fn answering(&mut self) -> Option<&mut Announced> {
         match &mut self.stage {
             SessionStage::Running(run) => run.answering.as_mut(),
@@ -170,14 +172,15 @@ impl<P> Book<P> {
         }
     }
 
-    /// A message of the sender about names.
+    /// Handles a message of the sender about names.
     pub fn on_message(&mut self, now: Time, message: Message) {
         self.last = now;
         let taken = self.announce(message);
         self.end_on_error(taken);
     }
 
-    /// Time at which [`on_time`](Self::on_time) is due, if it is.
+    /// Time at which [`on_time`](Self::on_time) is due; `None` if nothing is waiting to be
+    /// published.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.batch.waits().then(|| self.last + QUIET)
@@ -192,7 +195,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Nothing more comes from the link, so that nothing more is wanted either.
+    /// Handles the end of the link: nothing more arrives, so that nothing more is requested either.
     pub fn on_link_ended(&mut self) {
         match self.phase {
             Phase::Announcing => self.phase = Phase::Cut,
@@ -201,7 +204,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Nothing more comes from anywhere: publishes what is staged, for the last time.
+    /// Handles the end of all sources of data: publishes what is staged, for the last time.
     pub fn on_settled(&mut self) {
         self.publish();
         self.proceed();
@@ -217,7 +220,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Decides what is wanted of an item that is to be examined.
+    /// Decides what has to be transferred of an item that is to be examined.
     ///
     /// # Errors
     /// If the item cannot be done.
@@ -231,7 +234,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// An item that is not done.
+    /// The item of this id, if it is announced and neither done nor failed.
     #[must_use]
     pub fn item(&self, id: EntryId) -> Option<&Item> {
         self.items.get(&id).map(|tracked| &*tracked.item)
@@ -255,7 +258,7 @@ impl<P> Book<P> {
         Pending { items, directories, bytes: ByteCount::new(bytes as u64) }
     }
 
-    /// Whether every item is done.
+    /// Whether every item of the run is done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.phase == Phase::Complete
@@ -282,7 +285,7 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Does what an event has made possible.
+    /// Takes all steps that an event has made possible: admits, publishes, checks for the end.
     fn proceed(&mut self) {
         if self.phase.is_open() {
             self.admit_waiting();
@@ -297,7 +300,7 @@ impl<P> Book<P> {
         self.check_complete();
     }
 
-    /// Records the failure of an item and notifies the user; gives the reason.
+    /// Records the failure of an item and notifies the user; returns the reason.
     fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
         self.has_passing_failure |= failure.is_passing();
         let reason = failure.into_reason();

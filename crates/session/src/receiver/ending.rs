@@ -35,7 +35,7 @@ pub const CLOSING_PATIENCE: Span = Span::from_millis(500);
 /// can be sent.
 pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
-/// One action for the executor.
+/// An action of the end of the session for the executor to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this on the first connection.
@@ -56,11 +56,12 @@ pub enum Action {
 pub enum LinkEnd {
     /// The sender has closed it in order.
     Closed,
-    /// It broke, or a message on it ends the session.
+    /// The connection broke, or a message on it ends the session.
     Failed(SessionError),
 }
 
-/// See the module's description.
+/// State machine of the end of a receiving session: its outcome, and the phase of the first
+/// connection.
 #[derive(Debug)]
 pub struct Ending {
     outcome: Outcome,
@@ -79,13 +80,14 @@ enum Outcome {
     Complete,
     /// Everything is done, and the sender knows it.
     Agreed(Option<Goodbye>),
+    /// The session has failed.
     Failed(SessionError),
 }
 
 /// Phase of the first connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Both directions are in use.
+    /// Both directions of the first connection are in use.
     Open,
     /// The first connection takes nothing more: the session fails with this error unless a better
     /// reason arrives by then.
@@ -114,7 +116,7 @@ impl Ending {
         self.actions.pop_front()
     }
 
-    /// Every item is done.
+    /// Handles the event that every item is done.
     pub fn on_complete(&mut self) {
         self.outcome = match std::mem::replace(&mut self.outcome, Outcome::Complete) {
             Outcome::Pending => Outcome::Complete,
@@ -123,7 +125,8 @@ impl Ending {
         };
     }
 
-    /// The session has failed. The first reason counts, and none once everything is done.
+    /// Handles a failure of the session. Only the first one counts, and none once everything is
+    /// done.
     pub fn on_failure(&mut self, now: Time, error: SessionError) {
         if matches!(self.outcome, Outcome::Pending | Outcome::SenderDone(_)) {
             let words = last_words(&error);
@@ -132,7 +135,7 @@ impl Ending {
         }
     }
 
-    /// The first connection takes nothing more, for the reason `error`.
+    /// Handles that nothing more can be sent on the first connection, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
         // The sender expects no answer after its goodbye.
         if let (Outcome::Pending, Phase::Open) = (&self.outcome, &self.phase) {
@@ -140,7 +143,7 @@ impl Ending {
         }
     }
 
-    /// The user asks to stop.
+    /// Handles the user's request to stop.
     pub fn on_interrupt(&mut self, now: Time) {
         match self.outcome {
             Outcome::Pending | Outcome::SenderDone(_) => self.outcome = Outcome::Failed(SessionError::Interrupted),
@@ -154,7 +157,7 @@ impl Ending {
         self.close_with(now, Some(Message::Interrupt));
     }
 
-    /// Sends the last message while the sender may still send.
+    /// Sends the last message `words`, if there is one, while the sender may still send.
     fn close_with(&mut self, now: Time, words: Option<Message>) {
         if self.is_running() {
             self.actions.extend(words.map(say));
@@ -163,7 +166,8 @@ impl Ending {
         }
     }
 
-    /// The sender has said goodbye on the first connection, where nothing more is received.
+    /// Handles the sender's goodbye on the first connection, after which nothing more is received
+    /// there.
     pub fn on_goodbye(&mut self, goodbye: Goodbye) {
         self.outcome = match std::mem::replace(&mut self.outcome, Outcome::Pending) {
             Outcome::Pending => Outcome::SenderDone(goodbye),
@@ -173,7 +177,7 @@ impl Ending {
         self.drain(false);
     }
 
-    /// Nothing more is received on the first connection.
+    /// Handles the end of the receiving direction of the first connection.
     pub fn on_link_ended(&mut self, end: LinkEnd) {
         match &self.outcome {
             Outcome::Pending => {
@@ -198,11 +202,12 @@ impl Ending {
         }
     }
 
+    /// Whether the first connection is in use and not being closed.
     fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::SendBroken { .. })
     }
 
-    /// The first connection has ended.
+    /// Begins to drain after the first connection has ended; `has_said_why`: the reason was sent.
     fn drain(&mut self, has_said_why: bool) {
         let has_said_why = match self.phase {
             Phase::Open | Phase::SendBroken { .. } => has_said_why,
@@ -213,7 +218,7 @@ impl Ending {
         self.actions.push_back(Action::CutFurther);
     }
 
-    /// Everything behind the connections has ended.
+    /// Handles that all data behind the connections has been processed.
     pub fn on_drained(&mut self, now: Time) {
         if let Outcome::SenderDone(_) = self.outcome {
             let reason = "it said goodbye before everything was done";
@@ -227,7 +232,7 @@ impl Ending {
         self.phase = Phase::Flushing { until: now + LAST_WORDS_PATIENCE };
     }
 
-    /// The messages are flushed to the carrier, or could not be.
+    /// Handles the outcome of [`Action::Flush`]: the messages are flushed, or could not be.
     pub fn on_flushed(&mut self) {
         if let Phase::Closing { .. } = self.phase {
             self.phase = Phase::Cut;
@@ -235,7 +240,7 @@ impl Ending {
         }
     }
 
-    /// The direction is closed, or could not be.
+    /// Handles the outcome of [`Action::Close`]: the sending direction is closed, or could not be.
     pub fn on_closed(&mut self) {
         if let Phase::Flushing { .. } = self.phase {
             self.phase = Phase::Closed;
@@ -243,7 +248,7 @@ impl Ending {
         }
     }
 
-    /// Time at which [`on_time`](Self::on_time) is due, if it is.
+    /// Time at which [`on_time`](Self::on_time) is due, if a deadline is set.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         match self.phase {
@@ -273,13 +278,13 @@ impl Ending {
         }
     }
 
-    /// Whether everything is done and the sender knows it.
+    /// Whether every item is done and the sender knows it.
     #[must_use]
     pub fn is_agreed(&self) -> bool {
         matches!(self.outcome, Outcome::Agreed(_))
     }
 
-    /// Whether everything is done.
+    /// Whether every item is done at this end.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         matches!(self.outcome, Outcome::Complete | Outcome::Agreed(_))
@@ -326,10 +331,12 @@ impl Ending {
     }
 }
 
+/// The action that sends this message.
 fn say(words: Message) -> Action {
     Action::Say(Box::new(words))
 }
 
+/// The error of a session whose first connection ended this way before the outcome was decided.
 fn error_of(end: LinkEnd) -> SessionError {
     match end {
         LinkEnd::Closed => SessionError::Cut("the sender closed the connection early".into()),

@@ -41,13 +41,14 @@ use file::File;
 #[derive(Debug)]
 pub struct Files<B> {
     files: BTreeMap<EntryId, File<B>>,
-    /// Files that may have blocks to compare.
+    /// Files that may have blocks to read and compare.
     reading: VecDeque<EntryId>,
     context: Context<B>,
 }
 
 impl<B> Files<B> {
-    /// With `verify`, every file is read back from the medium before it is stored.
+    /// An empty set of files; with `verify`, every file is read back from the medium before it is
+    /// stored.
     #[must_use]
     pub fn new(verify: bool) -> Self {
         Self { files: BTreeMap::new(), reading: VecDeque::new(), context: Context::new(verify) }
@@ -59,12 +60,12 @@ impl<B> Files<B> {
         self.files.insert(id, file);
     }
 
-    /// A block of the file has arrived and has the value in its header.
+    /// Handles a block of a file that has arrived; `value` is the digest in its header.
     pub fn on_block(&mut self, id: EntryId, index: u32, value: Digest, block: B) {
         self.with(id, |file, context| file.on_block(index, value, block, context));
     }
 
-    /// The sender has finished an item, or gives it up.
+    /// Handles the sender's end of an item: all of it has been sent, or it is given up.
     pub fn on_end(&mut self, end: FileEnd) {
         if !self.files.contains_key(&end.id) {
             return self.context.push(Action::Foreign(end));
@@ -77,7 +78,8 @@ impl<B> Files<B> {
         });
     }
 
-    /// The sender has answered a `Ready`: the session's own first, then those of [`Action::Probe`].
+    /// Handles the sender's answer to a `Ready`: the session's own first, then those of
+    /// [`Action::Probe`].
     pub fn on_confirmed(&mut self) {
         self.context.confirmed += 1;
         let waiting: Vec<EntryId> =
@@ -85,38 +87,38 @@ impl<B> Files<B> {
         waiting.into_iter().for_each(|id| self.with(id, File::advance));
     }
 
-    /// Outcome of [`Action::Open`].
+    /// Handles the outcome of [`Action::Open`].
     pub fn on_opened(&mut self, id: EntryId, outcome: Result<Opened, Failure>) {
         self.with(id, |file, context| file.on_opened(outcome, context));
     }
 
-    /// Outcome of [`Action::Write`].
+    /// Handles the outcome of [`Action::Write`].
     pub fn on_written(&mut self, id: EntryId, index: u32, outcome: Result<(), Failure>, now: Time) {
         self.with(id, |file, context| file.on_written(index, outcome, now, context));
     }
 
-    /// Outcome of [`Action::Sync`].
+    /// Handles the outcome of [`Action::Sync`].
     pub fn on_synced(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.with(id, |file, context| file.on_synced(outcome, context));
     }
 
-    /// Outcome of [`Action::Note`].
+    /// Handles the outcome of [`Action::Note`].
     pub fn on_noted(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.with(id, |file, context| file.on_noted(outcome, context));
     }
 
-    /// Outcome of [`Action::Finish`].
+    /// Handles the outcome of [`Action::Finish`].
     pub fn on_finished(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.with(id, |file, context| file.on_finished(outcome, context));
     }
 
-    /// Outcome of [`Action::FindData`]: ranges of blocks, ascending, outside of which the medium
-    /// holds nothing.
+    /// Handles the outcome of [`Action::FindData`]: ranges of block numbers, ascending, outside of
+    /// which the medium holds nothing.
     pub fn on_data_found(&mut self, id: EntryId, outcome: Result<Vec<Range<u32>>, Failure>) {
         self.with(id, |file, context| file.on_data_found(outcome, context));
     }
 
-    /// Outcome of a [`Read`]: whether the block contains what it should.
+    /// Handles the outcome of a [`Read`]; `good`: the block contains what it should.
     pub fn on_compared(&mut self, id: EntryId, index: u32, good: bool) {
         self.with(id, |file, context| file.on_compared(index, good, context));
     }
@@ -129,7 +131,7 @@ impl<B> Files<B> {
         all.into_iter().for_each(|id| self.with(id, File::advance));
     }
 
-    /// The next action, in order. Files, journals and locks belong to the executor.
+    /// The next action to carry out, in order. Files, journals and locks belong to the executor.
     pub fn poll(&mut self) -> Option<Action<B>> {
         self.context.actions.pop_front()
     }
@@ -160,6 +162,8 @@ impl<B> Files<B> {
         self.files.is_empty()
     }
 
+    /// Passes an event to the file of this id, if there is one, and removes the file once it has
+    /// ended.
     fn with(&mut self, id: EntryId, event: impl FnOnce(&mut File<B>, &mut Context<B>)) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let read_before = file.has_reads(&self.context);

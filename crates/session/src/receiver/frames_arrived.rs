@@ -7,32 +7,33 @@ use std::collections::BTreeMap;
 
 use icdc_protocol::message::Message;
 
-/// See the module's description.
+/// The connections after the first, by number, with the data frames that arrived over each.
 #[derive(Clone, Debug, Default)]
 pub struct Connections(BTreeMap<u8, Connection>);
 
+/// State of a connection after the first.
 #[derive(Clone, Copy, Debug)]
 enum Connection {
-    /// In use; number of data frames that have arrived over it.
+    /// The connection is in use; number of data frames that have arrived over it.
     Open { frames: u64 },
-    /// It has ended, and the sender knows what arrived.
+    /// The connection has ended, and the sender knows what arrived.
     Gone,
 }
 
 /// Reaction to the sender's message that a connection has ended at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it has ended at this end, too.
+    /// Do nothing: the connection has ended at this end, too.
     Nothing,
-    /// Shut it; [`Connections::on_ended`] follows.
+    /// Shut the connection; [`Connections::on_ended`] follows.
     Shut,
     /// Reply to the sender that nothing arrived over it.
     NothingArrived,
 }
 
 impl Connections {
-    /// A further connection is there. False if it is not to be used: there has been one of its
-    /// number, or the sender has given it up.
+    /// Records a further connection. Returns false if it must not be used: there has been one of
+    /// its number, or the sender has given it up.
     #[must_use]
     pub fn on_joined(&mut self, connection: u8) -> bool {
         if self.0.contains_key(&connection) {
@@ -42,14 +43,15 @@ impl Connections {
         true
     }
 
-    /// A message has arrived over a further connection and is on its way to where it belongs.
+    /// Records a message that has arrived over a further connection; data frames are counted.
     pub fn on_message(&mut self, connection: u8, message: &Message) {
         if let Some(Connection::Open { frames }) = self.0.get_mut(&connection) {
             *frames += u64::from(message.is_data());
         }
     }
 
-    /// A further connection has ended; gives the message for the sender, if one is due.
+    /// Records that a further connection has ended; returns the message for the sender, if one is
+    /// due.
     pub fn on_ended(&mut self, connection: u8) -> Option<Message> {
         match self.0.insert(connection, Connection::Gone) {
             Some(Connection::Open { frames }) => Some(Message::Left { connection, frames }),
@@ -57,7 +59,8 @@ impl Connections {
         }
     }
 
-    /// The sender reports that a connection has ended at its end.
+    /// Handles the sender's report that a connection has ended at its end; returns the reaction to
+    /// it.
     pub fn on_left(&mut self, connection: u8) -> Answer {
         match self.0.get(&connection) {
             Some(Connection::Open { .. }) => Answer::Shut,

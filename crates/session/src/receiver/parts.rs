@@ -12,20 +12,21 @@ use std::collections::{HashMap, VecDeque};
 use icdc_protocol::limits::PART_SIZE;
 use icdc_protocol::message::{BlockHeader, EntryId, Part};
 
-/// See the module's description. `B` is a block of the ring.
+/// Reassembly of blocks that arrive in parts. `B` is a block of the ring.
 #[derive(Debug)]
 pub struct Parts<B> {
     blocks: HashMap<(EntryId, u32), State<B>>,
     /// Number of blocks with missing parts.
     filling: usize,
-    /// The last ones that came whole, at most [`REMEMBERED`].
+    /// The blocks that most recently came whole, at most [`REMEMBERED`], by file and block number.
     came_whole: VecDeque<(EntryId, u32)>,
 }
 
-/// Blocks that came whole and are remembered: more than are sent after the first one has gone in
-/// parts, and what ended connections may owe besides.
+/// Number of blocks that came whole and are remembered: more than are sent after the first one has
+/// gone in parts, and what ended connections may owe besides.
 const REMEMBERED: usize = 1024;
 
+/// State of a block of which a part has arrived.
 #[derive(Debug)]
 enum State<B> {
     Filling(Filling<B>),
@@ -33,6 +34,7 @@ enum State<B> {
     Whole,
 }
 
+/// A block of which parts are missing.
 #[derive(Debug)]
 struct Filling<B> {
     /// The first part; the others have the same header except for their number.
@@ -42,8 +44,9 @@ struct Filling<B> {
     missing: u32,
 }
 
-/// Errors of a part.
+/// Error: more than half of the ring's blocks are incomplete.
 const TOO_MANY: &str = "more blocks are on their way in parts than the ring has room for";
+/// Error: parts of one block differ in their headers.
 const DIFFERENT: &str = "the parts of a block tell different things of it";
 
 impl<B> Default for Parts<B> {
@@ -53,9 +56,9 @@ impl<B> Default for Parts<B> {
 }
 
 impl<B> Parts<B> {
-    /// Puts the part `arrived` into its block. `ring`: size of the ring, in blocks. `put` gives the
-    /// block with the part in its place, made from the block as filled so far, unless this is its
-    /// first part. Gives the block if it is complete now.
+    /// Puts the part `arrived` into its block. `ring`: size of the ring, in blocks. `put` returns
+    /// the block with the part in its place, made from the block as filled so far, unless this is
+    /// its first part. Returns the block if it is complete now.
     ///
     /// # Errors
     /// If the part cannot belong to a block.
@@ -95,7 +98,7 @@ impl<B> Parts<B> {
         Ok(whole)
     }
 
-    /// A block has arrived whole: its parts are not needed any more.
+    /// Records that a block has arrived whole: its parts are not needed any more.
     pub fn came_whole(&mut self, id: EntryId, index: u32) {
         if self.came_whole.len() == REMEMBERED {
             self.came_whole.pop_front();
@@ -108,14 +111,14 @@ impl<B> Parts<B> {
         }
     }
 
-    /// Blocks of which parts are missing.
+    /// Number of blocks of which parts are missing.
     #[must_use]
     pub fn filling(&self) -> usize {
         self.filling
     }
 }
 
-/// A bit for each part of the block but this one.
+/// Bit mask of all parts of the block except this one.
 fn others(part: &Part) -> u32 {
     let count = (part.length as usize).div_ceil(PART_SIZE);
     (0..count as u32).filter(|number| *number != u32::from(part.number)).map(|number| 1 << number).sum()

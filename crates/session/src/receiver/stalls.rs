@@ -8,23 +8,24 @@
 
 use icdc_units::{Span, Time};
 
-/// Silence after which a connection is given up while others carry on. TCP transmits a lost
-/// segment a fourth time within it, even on a path of half a second.
+/// Silence after which a connection is given up while others carry on. TCP retransmits a lost
+/// segment three times within it, even at a round-trip time of half a second.
 pub const STALLED: Span = Span::from_secs(5);
 /// Silence of the first connection after which the path may be down for all.
 pub const GAP: Span = Span::from_secs(2);
 
-/// Silence of the first connection.
+/// How long the first connection has been silent.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
-    /// Time that its inlet has waited for the sender; zero while it waits for room in the ring.
+    /// Time for which its inlet has waited for the sender; zero while it waits for room in the
+    /// ring.
     pub inlet: Span,
-    /// Silence of its path, acknowledgements included, also while the ring is full; zero if
-    /// unknown.
+    /// Time since its path was last heard of, acknowledgements included, also while the ring is
+    /// full; zero if unknown.
     pub path: Span,
 }
 
-/// See the module's description.
+/// Detector of connections that have stalled while the first one is active.
 #[derive(Clone, Copy, Debug)]
 pub struct Stalls {
     /// Start of the present period in which the first connection had no gap.
@@ -38,8 +39,8 @@ impl Stalls {
         Self { active_since: now }
     }
 
-    /// Gives the numbers of the further connections that have stalled. `first` and `others`: time
-    /// since anything has arrived. To be called several times a second.
+    /// Returns the numbers of the further connections that have stalled. `first` and `others`: time
+    /// since anything has arrived over each. To be called several times a second.
     pub fn update(&mut self, now: Time, first: First, others: impl IntoIterator<Item = (u8, Span)>) -> Vec<u8> {
         if first.inlet.max(first.path) >= GAP {
             self.active_since = now;

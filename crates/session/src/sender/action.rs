@@ -6,7 +6,7 @@ use icdc_units::ByteCount;
 
 use crate::error::SessionError;
 
-/// Something to do, in the order in which [`poll`](super::Sender::poll) gives it.
+/// An action for the executor, in the order in which [`poll`](super::Sender::poll) gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The receiver has answered: data may flow.
@@ -21,14 +21,14 @@ pub enum Action {
     /// [`on_read`](super::Sender::on_read). Or [`on_unreadable`](super::Sender::on_unreadable)
     /// where not even its first block was read.
     Read {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
-        /// Blocks that the receiver holds, and their values.
+        /// Blocks that the receiver holds, with their digests; `None` if it holds none.
         held: Option<BlockMap>,
     },
     /// Read one block of a large file once more and send it.
     ReadAgain {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
         /// The block's number in the file.
         index: u32,
@@ -38,35 +38,35 @@ pub enum Action {
     Granted,
     /// An item has ended: what the executor keeps for it may be closed.
     Settled {
-        /// The item.
+        /// Id of the item.
         id: EntryId,
-        /// Path from the source's parent.
+        /// Path of the item from the source's parent.
         path: Vec<u8>,
         /// Length of a regular file, zero of anything else.
         bytes: ByteCount,
-        /// Its outcome.
+        /// Outcome of the item.
         fate: Fate,
     },
     /// The receiver could not finish a directory.
     DirectoryFailed {
-        /// Path from the source's parent.
+        /// Path of the item from the source's parent.
         path: Vec<u8>,
-        /// The reason.
+        /// The reason, as a sentence for the user.
         reason: String,
     },
     /// Notify the user of something that is left out.
     Problem(Problem),
-    /// Items have met this at the receiver so far.
+    /// Report how many items have met this event at the receiver so far.
     Noticed(Notice),
     /// Another process writes what the receiver is to write; `None` when it is not waited for any
     /// more.
     Running(Option<Running>),
-    /// Place that the receiver has given the source, for further sessions of the run.
+    /// Keep the place that the receiver has given the source, for further sessions of the run.
     Placed(Place),
     /// A connection after the first is lost, and what did not arrive over it is read again: shut
     /// it, and notify the user.
     ConnectionLost {
-        /// Its number.
+        /// Number of the connection.
         connection: u8,
     },
     /// Send nothing more of what waits behind the messages: the user stops the run.
@@ -81,19 +81,19 @@ pub enum Action {
 /// Outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Published, with the digest of a regular file.
+    /// The item was published; digest of a regular file, `None` for a link.
     Published(Option<FileDigest>),
-    /// It was published by an earlier session, and is left as it is.
+    /// The item was published by an earlier session, and is left as it is.
     Kept,
-    /// It is of equal size and time, and the user asked to skip such files.
+    /// The item was left alone: it has equal size and time, and the user asked to skip such files.
     Skipped,
     /// The existing file was modified later, and the user asked to keep such files.
     KeptNewer,
-    /// It would be transferred if this were no dry run.
+    /// The item would be transferred if this were no dry run.
     WouldSend,
-    /// It failed at either end.
+    /// The item failed at either end.
     Failed {
-        /// The reason.
+        /// The reason, as a sentence for the user.
         reason: String,
     },
 }

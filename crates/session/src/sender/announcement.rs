@@ -4,19 +4,19 @@ use icdc_protocol::frame::{ENTRIES_OVERHEAD, entry_length};
 use icdc_protocol::limits::MAX_HEAD;
 use icdc_protocol::message::Entry;
 
-/// Entries in one message.
+/// Most entries in one message.
 const MOST: usize = 256;
 
-/// See the module's description.
+/// Entries that wait to be announced together in one message.
 #[derive(Default)]
 pub(super) struct Batch {
     entries: Vec<Entry>,
-    /// Bytes that they take in a message.
+    /// Number of bytes that the entries take in a message.
     bytes: usize,
 }
 
 impl Batch {
-    /// Adds an entry; gives those that make a message now.
+    /// Adds an entry; returns the entries that are complete as a message now, if any.
     pub(super) fn push(&mut self, entry: Entry) -> Option<Vec<Entry>> {
         let bytes = entry_length(&entry);
         let before = if self.bytes + bytes > MAX_HEAD - ENTRIES_OVERHEAD { self.take() } else { None };
@@ -25,7 +25,7 @@ impl Batch {
         if self.entries.len() >= MOST { self.take() } else { before }
     }
 
-    /// Gives all there are, if there are any.
+    /// Takes all waiting entries; `None` if there are none.
     pub(super) fn take(&mut self) -> Option<Vec<Entry>> {
         self.bytes = 0;
         Some(std::mem::take(&mut self.entries)).filter(|entries| !entries.is_empty())

@@ -17,20 +17,26 @@ const FEW: usize = 1024;
 /// A frame of data that a connection was handed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Debt {
+    /// A block of a large file, or parts of it.
     Block { id: EntryId, index: u32 },
+    /// Small files.
     Pack(Vec<EntryId>),
+    /// The end of a large file.
     End(EntryId),
 }
 
-/// See the module's description.
+/// The connections after the first, by number, each with the frames it may still owe.
 #[derive(Default)]
 pub(super) struct Connections(BTreeMap<u8, Connection>);
 
+/// State of a connection after the first.
 enum Connection {
+    /// The connection is in use.
     Open(Debts),
-    /// Ended at this end; the receiver was informed and will report what arrived.
+    /// The connection has ended at this end; the receiver was informed and will report what
+    /// arrived.
     Ended(Debts),
-    /// The receiver has reported what arrived.
+    /// The connection has ended, and the receiver has reported what arrived.
     Gone,
 }
 
@@ -41,13 +47,14 @@ pub(super) enum Account {
     Owed(Vec<Debt>),
     /// The connection was never in use here, and will not be.
     Unused,
-    /// More frames than it was handed, or a second report.
+    /// The report is wrong: more frames than the connection was handed, or a second report.
     Wrong,
 }
 
+/// Frames that one connection was handed.
 #[derive(Default)]
 struct Debts {
-    /// Frames that it was handed.
+    /// Number of frames that the connection was handed.
     handed: u64,
     /// Frames of items that are not settled, each with its number among all frames.
     debts: Vec<(u64, Debt)>,
@@ -65,8 +72,8 @@ impl Connections {
         true
     }
 
-    /// Notes that a connection is handed a frame of data. The frame is given back if the connection
-    /// has ended.
+    /// Records that a connection is handed a frame of data. If the connection has ended, the frame
+    /// is returned as the error.
     pub(super) fn hand(&mut self, number: u8, frame: Debt, is_pending: impl Fn(EntryId) -> bool) -> Result<(), Debt> {
         match self.0.get_mut(&number) {
             Some(Connection::Open(debts)) => {
@@ -77,8 +84,8 @@ impl Connections {
         }
     }
 
-    /// A connection has ended at this end. Gives the number of frames that it was handed, the first
-    /// time and unless the receiver has already reported its end.
+    /// Records that a connection has ended at this end. Returns the number of frames that it was
+    /// handed; `None` if it had ended before or the receiver has already reported its end.
     pub(super) fn end(&mut self, number: u8) -> Option<u64> {
         let connection = self.0.get_mut(&number)?;
         let Connection::Open(debts) = connection else { return None };
@@ -87,7 +94,7 @@ impl Connections {
         Some(handed)
     }
 
-    /// The receiver reports that a connection has ended, and that `arrived` frames came over it.
+    /// Handles the receiver's report that a connection has ended and `arrived` frames came over it.
     pub(super) fn account(&mut self, number: u8, arrived: u64) -> Account {
         match self.0.insert(number, Connection::Gone) {
             Some(Connection::Open(debts) | Connection::Ended(debts)) if arrived <= debts.handed => {
@@ -107,6 +114,7 @@ impl Connections {
 }
 
 impl Debts {
+    /// Adds a frame; drops settled ones when there are many.
     fn push(&mut self, frame: Debt, is_pending: impl Fn(EntryId) -> bool) {
         self.debts.push((self.handed, frame));
         self.handed += 1;
@@ -119,7 +127,7 @@ impl Debts {
 }
 
 impl Debt {
-    /// The debt for a message, if it is a data frame.
+    /// The debt for a message; `None` if it is not a data frame.
     pub(super) fn of(message: &Message) -> Option<Self> {
         match message {
             Message::Block(header) => Some(Self::Block { id: header.id, index: header.index }),
@@ -131,7 +139,7 @@ impl Debt {
         }
     }
 
-    /// Drops what is settled; returns whether anything is left.
+    /// Drops settled items from this debt; returns whether any are left.
     fn keep(&mut self, is_pending: impl Fn(EntryId) -> bool) -> bool {
         match self {
             Self::Block { id, .. } | Self::End(id) => is_pending(*id),

@@ -20,25 +20,25 @@ pub const REASON_PATIENCE: Span = Span::from_millis(500);
 
 type Outcome = Result<(), SessionError>;
 
-/// See the module's description.
+/// State of the end of a sending session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Under way.
+    /// The session is under way.
     Open(Outgoing),
     /// The user has stopped the run; the receiver makes durable what it has.
     Interrupting { until: Time, outgoing: Outgoing },
     /// The last words are being sent.
     Closing { outcome: Outcome, awaits: Awaits, until: Time },
-    /// Nothing follows.
+    /// The session has ended, and nothing follows.
     Closed,
 }
 
-/// The direction to the receiver.
+/// State of the sending direction of the first connection: whether it still takes messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Open,
-    /// It takes nothing more; unless the receiver's reason arrives by `until`, the session fails
-    /// with `error`.
+    /// The direction takes nothing more; unless the receiver's reason arrives by `until`, the
+    /// session fails with `error`.
     Broken {
         error: SessionError,
         until: Time,
@@ -48,14 +48,18 @@ pub(super) enum Outgoing {
 /// Events that a closing session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
+    /// The last messages are still to be sent.
     Sent,
+    /// The last messages are still to be sent, and the receiver to close.
     SentAndClosed,
+    /// The receiver is still to close.
     Closed,
 }
 
 /// Step requested by a transition of the ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// Nothing is to be done.
     Nothing,
     /// End all work; if there is an error, send it to the receiver where that is possible.
     Leave(Option<SessionError>),
@@ -70,7 +74,7 @@ impl Ending {
         matches!(self, Self::Closing { .. } | Self::Closed)
     }
 
-    /// The user stops the run; returns whether this is the first time.
+    /// Records that the user stops the run; returns whether this is the first time.
     pub(super) fn interrupt(&mut self, now: Time) -> bool {
         let Self::Open(outgoing) = self else { return false };
         let outgoing = std::mem::replace(outgoing, Outgoing::Open);
@@ -78,7 +82,8 @@ impl Ending {
         true
     }
 
-    /// Everything is settled. `awaits_close`: the receiver closes when it has put its journal away.
+    /// Handles that every item is settled. `awaits_close`: the receiver closes once it has removed
+    /// its journal.
     pub(super) fn complete(&mut self, now: Time, awaits_close: bool) -> Step {
         let awaits = match (self.outgoing(), awaits_close) {
             (None, _) => return Step::Nothing,
@@ -91,7 +96,7 @@ impl Ending {
         Step::Leave(None)
     }
 
-    /// Something failed that ends the session; the first reason counts.
+    /// Handles a failure that ends the session; only the first one counts.
     pub(super) fn fail(&mut self, now: Time, error: SessionError) -> Step {
         let Some(outgoing) = self.outgoing() else { return Step::Nothing };
         let is_broken = matches!(outgoing, Outgoing::Broken { .. });
@@ -104,7 +109,7 @@ impl Ending {
         Step::Leave(Some(error))
     }
 
-    /// The connection takes nothing more.
+    /// Handles that nothing more can be sent on the first connection.
     pub(super) fn send_failed(&mut self, now: Time, error: SessionError) -> Step {
         match self {
             Self::Open(outgoing) | Self::Interrupting { outgoing, .. } => {
@@ -117,7 +122,7 @@ impl Ending {
         }
     }
 
-    /// Nothing more arrives from the receiver.
+    /// Handles that nothing more arrives from the receiver.
     pub(super) fn receive_ended(&mut self, now: Time, error: SessionError) -> Step {
         match self {
             Self::Closing { awaits: Awaits::Closed, .. } => self.end(),
@@ -130,7 +135,7 @@ impl Ending {
         }
     }
 
-    /// The last words are handed to the carrier, or cannot be.
+    /// Handles that the last messages are handed to the carrier, or cannot be.
     pub(super) fn sent(&mut self, now: Time) -> Step {
         match self {
             Self::Closing { awaits: Awaits::Sent, .. } => self.end(),
@@ -143,8 +148,8 @@ impl Ending {
         }
     }
 
-    /// The receiver, which sends something all the time, has been silent for long: what is on its
-    /// way cannot be completed.
+    /// Handles a long silence of the receiver, which normally sends something all the time: what is
+    /// on its way cannot be completed.
     pub(super) fn silent(&mut self, now: Time) -> Step {
         match self {
             Self::Interrupting { .. } => self.leave_and_end(Err(SessionError::Interrupted)),
@@ -185,7 +190,7 @@ impl Ending {
         }
     }
 
-    /// The direction to the receiver while the session is under way.
+    /// State of the sending direction while the session is under way; `None` afterwards.
     fn outgoing(&self) -> Option<&Outgoing> {
         match self {
             Self::Open(outgoing) | Self::Interrupting { outgoing, .. } => Some(outgoing),

@@ -23,14 +23,14 @@ const OPEN: usize = 1536;
 /// Limits on how far announcements run ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Announced items that are not settled, and settled ones behind them. Directories count until
-    /// the items before them are settled.
+    /// Most announced items that are not settled, including settled ones behind them. Directories
+    /// count until the items before them are settled.
     pub items: usize,
     /// Bytes of paths, attributes and held contents of pending items at which nothing more is
     /// announced.
     pub bytes: ByteCount,
-    /// Directories that may be open at once. In trees of more than two thirds as many levels there
-    /// are more: a third as many beside those levels, and two at least.
+    /// Most directories that may be open at once. In trees of more than two thirds as many levels
+    /// there are more: a third as many beside those levels, and two at least.
     pub directories: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Window {
 const LEAST_OPEN: usize = 2;
 
 impl Window {
-    /// With no more directories open than this.
+    /// This window, with at most `most` directories open at once.
     #[must_use]
     pub fn with_directories(self, most: usize) -> Self {
         Self { directories: self.directories.min(most), ..self }
@@ -47,32 +47,32 @@ impl Window {
 }
 
 impl Default for Window {
-    /// Well below what a receiver allows.
+    /// Default limits, well below what a receiver allows.
     fn default() -> Self {
         Self { items: MAX_PENDING * 3 / 4, bytes: ByteCount::new(MAX_PENDING_BYTES as u64 / 4), directories: OPEN }
     }
 }
 
-/// An announced item.
+/// An announced item of the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The entry, as announced.
     pub entry: Entry,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
-    /// For a further name of a file: the [`first_name`](digest::first_name) that it refers to.
+    /// For a hard link, the [`first_name`](digest::first_name) of its file; `None` for other items.
     pub first: Option<Digest>,
     /// Bytes of its contents that are kept in memory until it is settled.
     pub held: usize,
 }
 
 impl Item {
-    /// Its digest, with that of its contents.
+    /// Digest of the item, given that of its contents.
     fn digest(&self, contents: Option<&FileDigest>) -> Digest {
         digest::item(&self.path, &self.entry, self.first.as_ref(), contents)
     }
 
-    /// Bytes that it keeps in memory beside its fixed size.
+    /// Bytes that the item keeps in memory beside its fixed size.
     fn weight(&self) -> usize {
         entry_weight(&self.entry, &self.path) + self.held
     }
@@ -86,7 +86,7 @@ impl Item {
         }
     }
 
-    /// Whether it is a regular file.
+    /// Whether the item is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         matches!(self.entry.kind, EntryKind::File { .. })
@@ -98,31 +98,32 @@ impl Item {
 pub struct Counts {
     /// Totals of the scan.
     pub totals: Totals,
-    /// Files that are published.
+    /// Number of files that are published.
     pub files_done: u64,
-    /// Sum of their sizes.
+    /// Sum of the sizes of the published files, in bytes.
     pub bytes_done: ByteCount,
-    /// Symbolic links, and further names of files, that are published.
+    /// Number of symbolic and hard links that are published.
     pub links_done: u64,
-    /// Files that the receiver left as they were, being equal.
+    /// Number of files that the receiver left as they were because they are equal.
     pub skipped: u64,
-    /// Files that the receiver left as they were, being newer, further names of one included.
+    /// Number of files that the receiver left as they were because its own are newer, hard links
+    /// included.
     pub kept_newer: u64,
-    /// Sum of the sizes that the files of both kinds have at the source.
+    /// Sum of the sizes that the skipped files and those kept as newer have at the source.
     pub skipped_bytes: ByteCount,
-    /// Items that failed at either end.
+    /// Number of items that failed at either end.
     pub failed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
-    /// Files that an earlier run had published and that were not read in this one.
+    /// Number of files that an earlier run had published and that were not read in this one.
     pub taken_over_files: u64,
-    /// Sum of their sizes.
+    /// Sum of the sizes of these taken-over files, in bytes.
     pub taken_over_bytes: ByteCount,
 }
 
 impl Counts {
-    /// Payload to be sent in total, as far as the receiver has requested it; `None` until the scan
-    /// is complete.
+    /// Total payload to be sent, as far as the receiver has requested it; `None` until the scan is
+    /// complete.
     #[must_use]
     pub fn to_send(&self) -> Option<ByteCount> {
         let has = self.resumed_bytes + self.skipped_bytes;
@@ -130,20 +131,24 @@ impl Counts {
     }
 }
 
+/// An announced item in the window.
 enum Slot {
+    /// The item is not settled.
     Pending(Box<Open>),
-    /// Counted; the digest enters the tree when the slot is the oldest.
+    /// The item is settled and counted; its digest enters the tree digest when the slot is the
+    /// oldest.
     Settled(Option<Digest>),
 }
 
 /// An item that is not settled.
 struct Open {
     item: Item,
-    /// Blocks that the receiver may still find damaged among those it holds.
+    /// Number of held blocks that the receiver may still find damaged.
     resendable: u32,
     stage: ItemStage,
 }
 
+/// Progress of an item that is not settled.
 enum ItemStage {
     /// The receiver has not requested anything of it.
     Announced { held: Option<BlockMap> },
@@ -151,40 +156,46 @@ enum ItemStage {
     Asked,
     /// A small file that is in a pack.
     Packed(Digest),
-    /// A large file whose last block is read, or that could not be read to its end.
+    /// A large file whose last block has been read, or that could not be read to its end.
     Read { blocks: u32, outcome: Result<FileDigest, GivenUp> },
 }
 
-/// The receiver had already answered for the item, or the item has ended.
+/// Error: the receiver had already answered for the item, or the item has ended.
 #[derive(Debug)]
 pub(super) struct NotAwaited;
 
 /// Outcome of an item.
 pub(super) enum Settlement {
+    /// The item is published; digest of a regular file, `None` for a link.
     Published(Option<FileDigest>),
+    /// An earlier run has published it with this digest, and it was not read.
     TakenOver(FileDigest),
+    /// The item is equal at the receiver, and left alone.
     Skipped,
+    /// The receiver's file is newer, and kept.
     KeptNewer,
+    /// The item failed at either end.
     Failed,
 }
 
-/// See the module's description.
+/// The sender's items in the order of their announcement: which are announced, wanted, read,
+/// settled.
 pub(super) struct Ledger {
     window: Window,
     first: EntryId,
     slots: VecDeque<Slot>,
     tree: TreeHasher,
-    /// Digests that entered the tree, by entry, if they are kept.
+    /// Digests that entered the tree digest, by entry; `None` if they are not kept.
     digests: Option<Vec<(EntryId, Digest)>>,
     counts: Counts,
     only_digest: Option<FileDigest>,
     pending: usize,
     /// Bytes of paths, attributes and held contents of the pending items.
     weight: usize,
-    /// Announced directories whose children are not all done, and their paths.
+    /// Announced directories whose children are not all done, with their paths.
     directories: ById<Vec<u8>>,
-    /// Directories that must stay open: how many pending items are in each, and the scan while it
-    /// is there.
+    /// Directories that must stay open, each with the number of pending items in it, plus one while
+    /// the scan is there.
     open: ById<usize, Parent>,
 }
 
@@ -206,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// Whether another item may be announced, `depth` levels below its source.
+    /// Whether the window has room for another item, `depth` levels below its source.
     pub(super) fn has_room(&self, depth: usize) -> bool {
         let beside = (self.window.directories / 3).max(LEAST_OPEN);
         let open = self.window.directories.max(depth + beside);
@@ -225,7 +236,7 @@ impl Ledger {
         self.first + self.slots.len() as EntryId
     }
 
-    /// Enters an item under `item.entry.id`, which must be [`next_id`](Self::next_id).
+    /// Adds an announced item under `item.entry.id`, which must be [`next_id`](Self::next_id).
     pub(super) fn announce(&mut self, item: Item) {
         debug_assert_eq!(item.entry.id, self.next_id(), "ids are consecutive");
         self.counts.totals.entries += 1;
@@ -240,9 +251,9 @@ impl Ledger {
         self.slots.push_back(Slot::Pending(Box::new(open)));
     }
 
-    /// Enters a directory. It ends only when its last child does, and the window must not wait for
-    /// that: it counts as settled from the start. It stays open until it [is
-    /// left](Self::leave_directory).
+    /// Adds an announced directory. It ends only when its last child does, and the window must not
+    /// wait for that: it counts as settled from the start. It stays open until the scan
+    /// [leaves](Self::leave_directory) it.
     pub(super) fn announce_directory(&mut self, directory: Item) {
         let digest = directory.digest(None);
         let Item { entry, path, .. } = directory;
@@ -254,24 +265,25 @@ impl Ledger {
         self.slide();
     }
 
-    /// The scan has left a directory.
+    /// Records that the scan has left a directory.
     pub(super) fn leave_directory(&mut self, id: EntryId) {
         self.release(Parent::Directory(id));
     }
 
-    /// Ends a directory; gives its path back the first time.
+    /// Ends a directory; returns its path, or `None` if it had ended before.
     pub(super) fn directory_done(&mut self, id: EntryId, failed: bool) -> Option<Vec<u8>> {
         let path = self.directories.remove(&id)?;
         self.counts.failed += u64::from(failed);
         Some(path)
     }
 
-    /// The item, if it is announced and not settled.
+    /// The item of this id; `None` unless it is announced and not settled.
     pub(super) fn pending(&self, id: EntryId) -> Option<&Item> {
         self.open(id).map(|open| &open.item)
     }
 
-    /// Records that the receiver has answered for an item; gives the blocks that it holds.
+    /// Records that the receiver has answered for an item; returns the blocks that the receiver
+    /// holds.
     pub(super) fn ask(&mut self, id: EntryId) -> Result<Option<BlockMap>, NotAwaited> {
         let open = self.open_mut(id).ok_or(NotAwaited)?;
         match std::mem::replace(&mut open.stage, ItemStage::Asked) {
@@ -283,7 +295,7 @@ impl Ledger {
         }
     }
 
-    /// A hard link that the receiver has requested becomes a file of its own; gives its length.
+    /// Turns a hard link whose contents the receiver has requested into a file; returns its length.
     /// `None` if it is not a hard link, or was not requested.
     pub(super) fn link_becomes_file(&mut self, id: EntryId) -> Option<ByteCount> {
         let Open { item, stage: ItemStage::Asked, .. } = self.open_mut(id)? else { return None };
@@ -295,8 +307,8 @@ impl Ledger {
         Some(ByteCount::new(size))
     }
 
-    /// Records that a block which the receiver holds is damaged. `None` if the item is settled;
-    /// false if there is no such block, or if the receiver has named more blocks than it holds.
+    /// Records that a block held by the receiver is damaged. Returns `None` if the item is settled;
+    /// false if there is no such block, or the receiver has named more blocks than it holds.
     pub(super) fn resend(&mut self, id: EntryId, index: u32) -> Option<bool> {
         let open = self.open_mut(id)?;
         let known = open.resendable > 0 && index < block_count(open.item.size().as_u64());
@@ -304,7 +316,7 @@ impl Ledger {
         Some(known)
     }
 
-    /// Notes blocks that the receiver holds. False if the item or a block number is not known.
+    /// Records blocks that the receiver holds. False if the item or a block number is not known.
     pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
         let Some(Open { item, resendable, stage: ItemStage::Announced { held } }) = self.open_mut(id) else {
             return false;
@@ -322,7 +334,7 @@ impl Ledger {
         self.counts.resumed_bytes += bytes;
     }
 
-    /// Notes the digest of a small file as it was read, for comparison with what the receiver
+    /// Records the digest of a small file as it was read, for comparison with what the receiver
     /// publishes.
     pub(super) fn packed(&mut self, id: EntryId, digest: Digest) {
         if let Some(open) = self.open_mut(id) {
@@ -330,7 +342,8 @@ impl Ledger {
         }
     }
 
-    /// Notes how the reading of a large file ended. `None` if the item is settled.
+    /// Records how the reading of a large file ended, and returns the frame to send; `None` if the
+    /// item is settled.
     pub(super) fn read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         let open = self.open_mut(id)?;
         let end = FileEnd { id, blocks, outcome: outcome.clone() };
@@ -338,7 +351,7 @@ impl Ledger {
         Some(end)
     }
 
-    /// The end of a large file, if it has been read and the item is not settled.
+    /// The end of a large file; `None` unless it has been read and the item is not settled.
     pub(super) fn end_of(&self, id: EntryId) -> Option<FileEnd> {
         match &self.open(id)?.stage {
             ItemStage::Read { blocks, outcome } => Some(FileEnd { id, blocks: *blocks, outcome: outcome.clone() }),
@@ -346,7 +359,7 @@ impl Ledger {
         }
     }
 
-    /// Digest of the file as it was read, as far as it has been.
+    /// Digest of the file as it was read; `None` if it has not been read, or is settled.
     pub(super) fn digest(&self, id: EntryId) -> Option<FileDigest> {
         match &self.open(id)?.stage {
             ItemStage::Packed(digest) => Some(FileDigest::Blake3(*digest)),
@@ -355,7 +368,7 @@ impl Ledger {
         }
     }
 
-    /// Ends an item; gives it back the first time.
+    /// Settles an item and returns it; `None` if it was settled before.
     pub(super) fn settle(&mut self, id: EntryId, how: &Settlement) -> Option<Item> {
         let position = self.position(id)?;
         let slot = self.slots.get_mut(position).filter(|slot| matches!(slot, Slot::Pending(_)))?;
@@ -412,7 +425,7 @@ impl Ledger {
         self.counts.failed += 1;
     }
 
-    /// The scan is complete.
+    /// Records that the scan is complete, so that the totals are final.
     pub(super) fn scan_complete(&mut self) {
         self.counts.totals.complete = true;
     }
@@ -431,16 +444,18 @@ impl Ledger {
         self.tree.finish()
     }
 
-    /// Digests of the items published so far, in that order; none if they are not kept.
+    /// Digests of the items published so far, in the order of their announcement; empty if they are
+    /// not kept.
     pub(super) fn digests(&self) -> &[(EntryId, Digest)] {
         self.digests.as_deref().unwrap_or_default()
     }
 
-    /// Digest of the only file, if there was just one.
+    /// Digest of the only regular file; `None` if there are several, or its digest is not known.
     pub(super) fn only(&self) -> Option<FileDigest> {
         self.only_digest.filter(|_| self.counts.totals.files == 1)
     }
 
+    /// Counts one holder of an open directory less.
     fn release(&mut self, parent: Parent) {
         if let Some(holders) = self.open.get_mut(&parent) {
             *holders -= 1;
@@ -450,10 +465,12 @@ impl Ledger {
         }
     }
 
+    /// Position of an item in the window; `None` if it has left the window.
     fn position(&self, id: EntryId) -> Option<usize> {
         Some(id.checked_sub(self.first)? as usize)
     }
 
+    /// The item of this id, if it is not settled.
     fn open(&self, id: EntryId) -> Option<&Open> {
         match self.slots.get(self.position(id)?)? {
             Slot::Pending(open) => Some(open),
@@ -469,6 +486,7 @@ impl Ledger {
         }
     }
 
+    /// Moves the window past settled items, whose digests enter the tree digest.
     fn slide(&mut self) {
         while let Some(Slot::Settled(digest)) = self.slots.front() {
             if let Some(digest) = digest {

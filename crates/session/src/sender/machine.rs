@@ -22,20 +22,20 @@ use super::packs::Packs;
 use crate::error::SessionError;
 use crate::weight::Pending;
 
-/// Messages that may be queued for the connection before the scan has to wait.
+/// Most messages that are queued for the connection before the scan has to wait.
 const MOST_MESSAGES: usize = 64;
 
 /// Settings of the sending end of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Nothing is transferred; what would be is only reported.
+    /// Whether this is a dry run: nothing is transferred; what would be is only reported.
     pub dry_run: bool,
-    /// The receiver keeps a journal of the run and closes when it has put it away: the session ends
-    /// after that.
+    /// Whether the receiver keeps a journal of the run and closes when it has removed it: the
+    /// session ends after that.
     pub keeps_journal: bool,
     /// Limits on how far announcements run ahead.
     pub window: Window,
-    /// The digests of the items are kept until the end: 40 bytes for each.
+    /// Whether the digests of the items are kept until the end: 40 bytes for each.
     pub keeps_digests: bool,
     /// Features without which the receiver cannot do what is requested.
     pub needs: Features,
@@ -44,11 +44,11 @@ pub struct Settings {
 /// An entry that the scan has found, to be announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its parent.
+    /// Parent of the entry.
     pub parent: Parent,
     /// Name, as in [`Entry::name`].
     pub name: Vec<u8>,
-    /// Its type.
+    /// Type of the entry.
     pub kind: EntryKind,
     /// Permission bits (lower 12 bits).
     pub mode: u16,
@@ -60,21 +60,21 @@ pub struct Found {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
-    /// See [`Item::first`].
+    /// Digest of a hard link's first name: see [`Item::first`].
     pub first: Option<Digest>,
-    /// See [`Item::held`].
+    /// Bytes of contents kept in memory: see [`Item::held`].
     pub held: usize,
 }
 
 /// Purpose for which the scan requests room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// To announce an item.
+    /// The scan wants to announce an item.
     Item {
         /// Number of directories from the source down to the scan's position.
         depth: usize,
     },
-    /// To report a problem.
+    /// The scan wants to report a problem.
     Problem,
 }
 
@@ -83,28 +83,28 @@ pub enum Need {
 pub enum Grant {
     /// The scan may continue.
     Now,
-    /// Not yet; an [`Action::Granted`] follows.
+    /// The scan has to wait; an [`Action::Granted`] follows.
     Later,
-    /// The session is over.
+    /// The scan has to end: the session is over.
     Over,
 }
 
 /// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
-/// The sending end of one session: see the [module](super).
+/// State machine of the sending end of one session: see the [module](super).
 pub struct Sender {
     settings: Settings,
     ledger: Ledger,
     batch: Batch,
     packs: Packs,
     connections: Connections,
-    /// The scan's request that was not granted yet.
+    /// The scan's request that was not granted yet, if there is one.
     needed: Option<Need>,
     has_answered: bool,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
-    /// The receiver waits for another session, and the user was informed.
+    /// Whether the receiver waits for another session and the user was informed.
     is_waiting: bool,
     ending: Ending,
     messages: VecDeque<Message>,
@@ -112,7 +112,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A session that begins with `begin`.
+    /// The sending end of a session that starts with the message `begin`.
     #[must_use]
     pub fn new(settings: Settings, begin: Begin) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Sender {
         }
     }
 
-    /// The next action, in order.
+    /// The next action to carry out, in order.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -152,7 +152,8 @@ impl Sender {
 
     // Events of the scan.
 
-    /// Requests room. Unless it is granted at once, everything announced so far is sent.
+    /// Requests room for the scan. Unless it is granted at once, everything announced so far is
+    /// sent.
     pub fn request(&mut self, need: Need) -> Grant {
         if self.ending.is_over() {
             return Grant::Over;
@@ -165,8 +166,8 @@ impl Sender {
         Grant::Later
     }
 
-    /// Announces an entry, once there is [room](Self::request); gives its id. A directory is to be
-    /// [left](Self::leave_directory) when everything in it has been announced.
+    /// Announces an entry, once there is [room](Self::request); returns its id. A directory is to
+    /// be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
         let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held } = found;
         let id = self.ledger.next_id();
@@ -185,7 +186,7 @@ impl Sender {
         id
     }
 
-    /// All children of a directory have been announced: the scan needs it no more.
+    /// Ends a directory all of whose children have been announced.
     pub fn leave_directory(&mut self, id: EntryId) {
         self.flush();
         self.queue(Message::DirEnd { id });
@@ -193,7 +194,7 @@ impl Sender {
         self.grant();
     }
 
-    /// The scan has met something that cannot be announced, once there is [room](Self::request).
+    /// Handles something that the scan cannot announce, once there is [room](Self::request).
     pub fn on_problem(&mut self, problem: Problem) {
         if problem.error {
             self.ledger.count_failure();
@@ -202,17 +203,17 @@ impl Sender {
         self.queue(Message::Problem(problem));
     }
 
-    /// Items have met an event at this end that the other end's user should know.
+    /// Tells the other end of an event that items have met at this end and its user should know.
     pub fn on_noticed(&mut self, notice: Notice) {
         self.queue(Message::Notice(notice));
     }
 
-    /// The path needs `wanted` connections, the first included, which the other end has to make.
+    /// Asks the other end to make connections: the path needs `wanted` of them, the first included.
     pub fn on_scarcity(&mut self, wanted: u8) {
         self.queue(Message::Connections { wanted });
     }
 
-    /// Everything has been announced.
+    /// Handles the end of the scan: everything has been announced.
     pub fn on_scanned(&mut self, now: Time) {
         self.flush();
         self.ledger.scan_complete();
@@ -223,25 +224,26 @@ impl Sender {
 
     // Events of the readers.
 
-    /// An announced item that is not settled.
+    /// The item of this id; `None` unless it is announced and not settled.
     #[must_use]
     pub fn item(&self, id: EntryId) -> Option<&Item> {
         self.ledger.pending(id)
     }
 
-    /// Small files are read, and their pack is going to be sent.
+    /// Records that small files are read and their pack is going to be sent.
     pub fn on_packed(&mut self, items: &[PackItem]) {
         items.iter().for_each(|item| self.ledger.packed(item.id, item.digest));
     }
 
-    /// The reading of a large file has ended, `blocks` of which were sent (besides those that were
-    /// [read again](Action::ReadAgain)). Gives the frame to send after these blocks: none if the
-    /// other end has given the file up.
+    /// Records that the reading of a large file has ended, `blocks` of which were sent (besides
+    /// those that were [read again](Action::ReadAgain)). Returns the frame to send after these
+    /// blocks, or `None` if the other end has given the file up.
     pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         self.ledger.read(id, blocks, outcome)
     }
 
-    /// An item cannot be read: this is reported to the receiver, and the item is settled.
+    /// Handles an item that cannot be read: this is reported to the receiver, and the item is
+    /// settled.
     pub fn on_unreadable(&mut self, now: Time, id: EntryId, given_up: GivenUp) {
         if self.ledger.pending(id).is_none() {
             return;
@@ -255,7 +257,7 @@ impl Sender {
 
     // Events of the receiver.
 
-    /// A message has arrived.
+    /// Handles a message that has arrived from the receiver.
     pub fn on_message(&mut self, now: Time, message: Message) {
         if self.ending.is_over() {
             return;
@@ -270,25 +272,26 @@ impl Sender {
         self.proceed(now);
     }
 
-    /// Nothing more arrives on the first connection, for the reason `error`.
+    /// Handles that nothing more arrives on the first connection, for the reason `error`.
     pub fn on_receive_ended(&mut self, now: Time, error: SessionError) {
         let step = self.ending.receive_ended(now, error);
         self.take(step);
     }
 
-    /// The first connection takes nothing more, for the reason `error`.
+    /// Handles that nothing more can be sent on the first connection, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
         let step = self.ending.send_failed(now, error);
         self.take(step);
     }
 
-    /// After [`Action::Leave`]: all messages are handed to the carrier.
+    /// Handles, after [`Action::Leave`], that all messages are handed to the carrier.
     pub fn on_sent(&mut self, now: Time) {
         let step = self.ending.sent(now);
         self.take(step);
     }
 
-    /// The receiver, which sends something several times a second, has been silent for long.
+    /// Handles a long silence of the receiver, which normally sends something several times a
+    /// second.
     pub fn on_silence(&mut self, now: Time) {
         let step = self.ending.silent(now);
         self.take(step);
@@ -296,15 +299,16 @@ impl Sender {
 
     // Events of the connections after the first.
 
-    /// A further connection is established. False if it is not to be used: it has ended before, the
-    /// session is over, or its number is in use.
+    /// Records that a further connection is established. False if it must not be used: it has ended
+    /// before, the session is over, or its number is in use.
     #[must_use]
     pub fn on_joined(&mut self, connection: u8) -> bool {
         !self.ending.is_over() && self.connections.join(connection)
     }
 
-    /// Called before a further connection sends this frame; not for the first one. False if it may
-    /// not be sent over that connection because it has ended: the contents are then read again.
+    /// Records a frame that a further connection is about to send; not called for the first one.
+    /// False if it may not be sent over that connection because it has ended: the contents are then
+    /// read again.
     #[must_use]
     pub fn on_handed(&mut self, connection: u8, frame: &Message) -> bool {
         let Some(debt) = Debt::of(frame) else { return true };
@@ -318,8 +322,8 @@ impl Sender {
         }
     }
 
-    /// A further connection has ended at this end. The receiver answers with the number of frames
-    /// that arrived over it.
+    /// Handles the end of a further connection at this end. The receiver answers with the number of
+    /// frames that arrived over it.
     pub fn on_connection_ended(&mut self, connection: u8) {
         if let Some(frames) = self.connections.end(connection)
             && !self.ending.is_over()
@@ -330,7 +334,7 @@ impl Sender {
 
     // Events of this end.
 
-    /// The user stops the run.
+    /// Handles the user's request to stop the run.
     pub fn on_interrupt(&mut self, now: Time) {
         if self.ending.interrupt(now) {
             self.actions.push_back(Action::StopData);
@@ -338,7 +342,7 @@ impl Sender {
         }
     }
 
-    /// A failure at this end that ends the session.
+    /// Ends the session because of a failure at this end.
     pub fn fail(&mut self, now: Time, error: SessionError) {
         let step = self.ending.fail(now, error);
         self.take(step);
@@ -394,18 +398,20 @@ impl Sender {
         self.ledger.tree()
     }
 
-    /// Digests of the items published so far, in that order, by entries; none if they are not kept.
+    /// Digests of the items published so far, in the order of their announcement; empty if they are
+    /// not kept.
     #[must_use]
     pub fn digests(&self) -> &[(EntryId, Digest)] {
         self.ledger.digests()
     }
 
-    /// Digest of the only file, if there was just one.
+    /// Digest of the only regular file; `None` if there are several, or its digest is not known.
     #[must_use]
     pub fn only(&self) -> Option<FileDigest> {
         self.ledger.only()
     }
 
+    /// Settles an item, and tells the executor its outcome.
     fn settle(&mut self, id: EntryId, how: &Settlement, fate: Fate) {
         if let Some(item) = self.ledger.settle(id, how) {
             let bytes = item.size();
@@ -423,6 +429,7 @@ impl Sender {
         self.grant();
     }
 
+    /// Carries out a step of the ending.
     fn take(&mut self, step: Step) {
         match step {
             Step::Nothing => return,
@@ -447,6 +454,7 @@ impl Sender {
         self.grant();
     }
 
+    /// Whether the scan's request can be granted now.
     fn has_room(&self, need: Need) -> bool {
         self.messages.len() < MOST_MESSAGES
             && match need {
@@ -455,7 +463,7 @@ impl Sender {
             }
     }
 
-    /// Grants the scan's request, or ends it with the session.
+    /// Grants the scan's request if there is room now, or if the session is over.
     fn grant(&mut self) {
         if self.needed.is_some_and(|need| self.ending.is_over() || self.has_room(need)) {
             self.needed = None;

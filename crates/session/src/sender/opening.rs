@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use icdc_protocol::limits::{MAX_HEAD, MAX_NAME};
 use icdc_protocol::message::{Begin, Message, Source};
 
-/// Most sources in one message, whatever their names: each takes its identity and a few bytes
-/// besides.
+/// Most sources in one message, whatever their names: each takes the bytes of its name and at most
+/// 32 besides.
 const MOST: usize = MAX_HEAD / (MAX_NAME + 32);
 
 /// Messages that begin a session with `begin`.

@@ -12,18 +12,18 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::EntryId;
 use icdc_units::ByteCount;
 
-/// Files in one pack: enough to make a frame cheap, few enough that several packers have work.
+/// Most files in one pack: enough to make a frame cheap, few enough that several packers have work.
 const MOST: usize = 256;
-/// Packs in which the bytes so far would travel: two for each of as many connections as a session
-/// begins with.
+/// Number of packs in which the bytes so far would travel: two for each of as many connections as a
+/// session begins with.
 const SHARE: u64 = 32;
-/// Bytes of the smallest packs: a connection's initial window takes a quarter of it.
+/// Size of the smallest packs: a connection's initial window takes a quarter of it.
 const LEAST: ByteCount = ByteCount::from_kib(64);
 
 /// Splits a session's small files into packs.
 #[derive(Debug, Default)]
 pub(super) struct Packs {
-    /// Bytes that were split so far.
+    /// Number of bytes that were split into packs so far.
     packed: ByteCount,
 }
 

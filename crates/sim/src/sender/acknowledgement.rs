@@ -16,26 +16,27 @@ use crate::receiver::{Acknowledgement, Reports};
 /// Packets delivered by one acknowledgement.
 #[derive(Default)]
 struct Delivered {
-    /// Cumulatively acknowledged.
+    /// Whether packets were cumulatively acknowledged.
     advanced: bool,
-    /// Selectively acknowledged.
+    /// Whether packets were selectively acknowledged.
     sacked: bool,
-    /// Times of transmission, of packets sent once: first and last that this acknowledgement passed
-    /// cumulatively.
+    /// Times of transmission of the first and the last packet, of those sent once, that this
+    /// acknowledgement passed cumulatively.
     acked: Option<(Time, Time)>,
-    /// Like `acked`, of packets that it acknowledged selectively.
+    /// Times of transmission like `acked`, of packets that it acknowledged selectively.
     sacks: Option<(Time, Time)>,
-    /// A packet that was retransmitted was among those acknowledged; when the last of them was
-    /// sent.
+    /// Time at which the last retransmitted packet among those acknowledged was sent; `None` if
+    /// there is none.
     again: Option<Time>,
 }
 
+/// Extends a range of times to one more.
 fn extend(times: &mut Option<(Time, Time)>, sent: Time) {
     *times = Some(times.map_or((sent, sent), |(first, last)| (first.min(sent), last.max(sent))));
 }
 
 impl Sender {
-    /// An acknowledgement arrives, with all that the receiver has had to report until it left.
+    /// Handles an acknowledgement, with all that the receiver had to report until it left.
     pub(crate) fn acknowledge(&mut self, now: Time, ack: &Acknowledgement, reports: &mut Reports) {
         let before = (self.rate.delivered(), self.lost, self.board.in_flight());
         let una = self.board.una();
@@ -78,7 +79,7 @@ impl Sender {
         Pacing::update(&mut self.algorithm.socket);
     }
 
-    /// Takes packets off the scoreboard.
+    /// Removes the acknowledged packets from the scoreboard; returns what was delivered.
     fn take(&mut self, now: Time, ack: &Acknowledgement, reports: &mut Reports) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some((first, end)) = reports.take(ack.reported) {
@@ -109,13 +110,14 @@ impl Sender {
         delivered
     }
 
+    /// Counts a delivered packet for loss detection and delivery rate.
     fn deliver(&mut self, now: Time, number: u64, packet: &Packet) {
         self.rack.advance(now, number, packet, self.rtt.least());
         self.rate.deliver(number, packet.sent, packet.stamp, packet.was_resent());
     }
 
-    /// Round-trip time: from the earliest packet that was acknowledged for the timeout, from the
-    /// latest for the rest.
+    /// Measures the round-trip time: from the earliest packet that was acknowledged for the
+    /// timeout, from the latest for the rest.
     fn measure(&mut self, now: Time, delivered: &Delivered, una_before: u64) {
         let acked = delivered.acked.filter(|_| delivered.again.is_none());
         let mut smoothed = acked.or(delivered.sacks).map(|(first, _)| now - first);
@@ -145,7 +147,7 @@ impl Sender {
         }
     }
 
-    /// The part of an acknowledgement that is about loss.
+    /// Handles the part of an acknowledgement that is about loss (`tcp_fastretrans_alert`).
     fn alert(&mut self, now: Time) {
         use CongestionState::{Loss, Open, Recovery};
         let (board, done) = (&self.board, self.board.una() >= self.high);
@@ -173,6 +175,8 @@ impl Sender {
         }
     }
 
+    /// Enters the state that the scoreboard calls for: Recovery if packets are lost, else Open or
+    /// Disorder.
     fn open_or_recover(&mut self, now: Time) {
         if self.board.lost() > 0 {
             self.enter_recovery(now);
@@ -186,7 +190,7 @@ impl Sender {
         }
     }
 
-    /// Marks losses; gives the number of retransmissions among them.
+    /// Marks losses; returns the number of retransmissions among them.
     pub(super) fn detect(&mut self, now: Time) -> u64 {
         let in_recovery = matches!(self.state, CongestionState::Recovery | CongestionState::Loss);
         let (least, smoothed) = (self.rtt.least(), self.rtt.smoothed());
@@ -199,6 +203,7 @@ impl Sender {
         found.again
     }
 
+    /// Enters fast recovery, and begins to reduce the window.
     pub(super) fn enter_recovery(&mut self, now: Time) {
         self.update_socket(now);
         if !self.is_reducing() {
@@ -208,7 +213,7 @@ impl Sender {
         self.counters.recoveries += 1;
     }
 
-    /// Takes the new threshold from the algorithm.
+    /// Begins to reduce the window to the new threshold, which the algorithm gives.
     pub(super) fn begin_reduction(&mut self) {
         self.high = self.board.next();
         self.probing.high = None;
@@ -219,6 +224,7 @@ impl Sender {
         self.algorithm.socket.snd_ssthresh = self.algorithm.ssthresh();
     }
 
+    /// Reduces the window after an acknowledgement.
     pub(super) fn reduce(&mut self, progress: Progress) {
         let threshold = u64::from(self.algorithm.socket.snd_ssthresh);
         if let Some(window) = self.reduction.window(progress, self.board.in_flight(), threshold) {
@@ -226,6 +232,7 @@ impl Sender {
         }
     }
 
+    /// Ends recovery: the window becomes the threshold.
     fn finish_recovery(&mut self) {
         self.enter(CongestionState::Open);
         if !self.algorithm.controls() {
@@ -234,12 +241,13 @@ impl Sender {
         }
     }
 
+    /// Enters a congestion state.
     pub(super) fn enter(&mut self, state: CongestionState) {
         self.algorithm.set_state(state);
         self.state = state;
     }
 
-    /// One more loss than was seen as such: the probe repaired it, the window answers it at once.
+    /// Reduces the window at once, for a loss that only a tail loss probe has repaired and shown.
     pub(super) fn reduce_at_once(&mut self, now: Time) {
         self.update_socket(now);
         self.begin_reduction();
@@ -248,7 +256,8 @@ impl Sender {
     }
 }
 
-/// From the latest packet that was sent once.
+/// Round-trip time of the latest packet that was sent once; `None` if the acknowledgement delivered
+/// none.
 fn round_trip(now: Time, delivered: &Delivered) -> Option<Span> {
     let acked = delivered.acked.filter(|_| delivered.again.is_none());
     let last = acked.map(|(_, last)| last).max(delivered.sacks.map(|(_, last)| last));

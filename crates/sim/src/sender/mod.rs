@@ -46,28 +46,30 @@ use rtt::RoundTrip;
 use scoreboard::Scoreboard;
 use timer::{Probing, Timer};
 
-/// `SK_PACING_NEEDED`.
+/// Kernel constant `SK_PACING_NEEDED`: TCP paces the socket's packets itself.
 const PACING_NEEDED: u32 = 1;
 
-/// A packet that leaves.
+/// A data packet that leaves the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
+    /// Number of the packet, counted from 0 over the connection.
     pub(crate) number: u64,
+    /// Whether it is a retransmission.
     pub(crate) again: bool,
 }
 
 /// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
-    /// Packets sent, retransmissions included.
+    /// Number of packets sent, retransmissions included.
     pub sent: u64,
-    /// Of these, retransmissions.
+    /// Number of retransmissions among the packets sent.
     pub retransmitted: u64,
-    /// Times that fast recovery was entered.
+    /// Number of times that fast recovery was entered.
     pub recoveries: u64,
-    /// Retransmission timeouts.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Probes of the tail.
+    /// Number of tail loss probes.
     pub probes: u64,
 }
 
@@ -76,13 +78,13 @@ pub struct SenderCounters {
 pub struct SenderState {
     /// Congestion window, in packets.
     pub window: u32,
-    /// Threshold, in packets; `None` before the first loss.
+    /// Slow-start threshold, in packets; `None` before the first loss.
     pub threshold: Option<u32>,
-    /// Packets in flight.
+    /// Number of packets in flight.
     pub in_flight: u64,
     /// Smoothed round-trip time.
     pub rtt: Span,
-    /// Rate at which it paces, if it does.
+    /// Pacing rate; `None` if the sender does not pace.
     pub pacing_rate: Option<Rate>,
     /// State of loss recovery.
     pub recovery: CongestionState,
@@ -91,19 +93,19 @@ pub struct SenderState {
 /// Settings of a sender besides its algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Packets of the application in all.
+    /// Number of packets that the application sends in all.
     pub(crate) packets: u64,
-    /// The user's pacing rate.
+    /// Ceiling of the pacing rate set by the user; `None` for no ceiling.
     pub(crate) rate: Option<Rate>,
-    /// The device cuts aggregates into packets.
+    /// Whether the device cuts aggregates into packets (TSO).
     pub(crate) segmentation: bool,
-    /// Packets that the receiver first takes.
+    /// First receive window, in packets.
     pub(crate) window: u64,
     /// Round-trip time that the handshake measured.
     pub(crate) handshake: Span,
 }
 
-/// See the module's description.
+/// The sending TCP of one flow, with its congestion control.
 pub(crate) struct Sender {
     algorithm: Connection,
     board: Scoreboard,
@@ -114,19 +116,19 @@ pub(crate) struct Sender {
     rate: DeliveryRate,
     timer: Timer,
     state: CongestionState,
-    /// `snd_nxt` when the state was entered (`high_seq`): its acknowledgement ends it.
+    /// `snd_nxt` when the state was entered (`high_seq`): its acknowledgement ends the state.
     high: u64,
     packets: u64,
-    /// First packet that the receiver does not take yet.
+    /// Number of the first packet that the receiver does not take yet.
     edge: u64,
-    /// Packets found lost in all.
+    /// Number of packets found lost in all.
     lost: u64,
-    /// RACK waits for packets that may be lost.
+    /// Whether RACK waits for packets that may be lost.
     is_checking: bool,
-    /// `snd_nxt` when the use of the window was last noted (`cwnd_usage_seq`).
+    /// `snd_nxt` when the use of the window was last recorded (`cwnd_usage_seq`).
     usage: u64,
     probing: Probing,
-    /// New packets were sent since the last pause.
+    /// Whether new packets were sent since the last pause.
     busy: bool,
     /// Time at which pacing permits the next packet.
     wake: Time,
@@ -166,19 +168,19 @@ impl Sender {
         }
     }
 
-    /// The connection is established.
+    /// Handles that the connection is established.
     pub(crate) fn start(&mut self, now: Time) {
         self.update_socket(now);
         self.algorithm.init();
     }
 
-    /// The application sends nothing more.
+    /// Handles that the application sends nothing more.
     pub(crate) fn stop(&mut self) {
         self.packets = self.board.next();
         self.wake = Time::MAX;
     }
 
-    /// The connection is closed.
+    /// Handles that the connection is closed.
     pub(crate) fn close(&mut self) {
         self.algorithm.release();
     }
@@ -188,7 +190,8 @@ impl Sender {
         self.board.una() == self.packets
     }
 
-    /// The next packet that may leave now; lost ones first. `None` if none may.
+    /// Sends the next packet that may leave now, lost ones first, and returns it; `None` if none
+    /// may.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
         self.wake = Time::MAX;
         if let Some(number) = self.probing.due.take().filter(|number| self.may_probe(*number)) {
@@ -209,19 +212,20 @@ impl Sender {
         None
     }
 
-    /// Whether a probe would be useful: not for a packet that is acknowledged.
+    /// Whether a probe with this packet would be useful: not if it is acknowledged already.
     fn may_probe(&self, number: u64) -> bool {
         let (una, next) = (self.board.una(), self.board.next());
         let known = (una..next).contains(&number) && !self.board.packet(number).is_sacked();
         known || (number == next && number < self.packets.min(self.edge))
     }
 
-    /// The line is busy: pacing waits until [`Self::poll`] is asked again.
+    /// Handles that the line is busy: pacing waits until [`Self::poll`] is called again.
     pub(crate) fn hold(&mut self, now: Time) {
         self.wake = Time::MAX;
         self.pause(now);
     }
 
+    /// Number of the next packet to send, lost ones first; `None` if there is none.
     fn next_packet(&mut self) -> Option<u64> {
         if self.board.lost() > 0
             && let Some(number) = self.board.next_lost()
@@ -232,6 +236,7 @@ impl Sender {
         (next < self.packets.min(self.edge)).then_some(next)
     }
 
+    /// Sends a packet, new or again.
     fn transmit(&mut self, now: Time, number: u64) -> Segment {
         if self.board.in_flight() == 0 {
             self.update_socket(now);
@@ -261,7 +266,7 @@ impl Sender {
         Segment { number, again }
     }
 
-    /// Nothing more leaves now: takes note of whether the window was the reason
+    /// Handles that nothing more leaves now: records whether the window was the reason
     /// (`tcp_cwnd_validate`).
     fn pause(&mut self, now: Time) {
         self.pacing.finish(&self.algorithm.socket);
@@ -284,6 +289,7 @@ impl Sender {
         }
     }
 
+    /// Whether the window is being reduced.
     fn is_reducing(&self) -> bool {
         self.state == CongestionState::Recovery
     }
@@ -303,7 +309,7 @@ impl Sender {
         socket.mdev_us = self.rtt.deviation_quarters();
     }
 
-    /// The state as `TCP_INFO` reports it.
+    /// The state of the connection, as `TCP_INFO` reports it.
     pub(crate) fn observe(&self, now: Time) -> TcpState {
         let packet = ByteCount::new(u64::from(self.algorithm.socket.mss_cache));
         let seen = Observation {

@@ -14,38 +14,41 @@
 use icdc_cc::native::Socket;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// `sk_pacing_status` without pacing.
+/// Kernel constant `SK_PACING_NONE`, a value of `sk_pacing_status`: TCP does not pace.
 const PACING_NONE: u32 = 0;
-/// `gso_max_size`.
+/// Largest aggregate in bytes (`gso_max_size`).
 const LARGEST_AGGREGATE: u64 = 65_536;
-/// Packets that are not paced.
+/// Number of packets at the start of a connection that are not paced.
 const FREE_PACKETS: u64 = 10;
 
-/// See the module's description.
+/// State of the pacing of a sender.
 #[derive(Clone, Debug)]
 pub(super) struct Pacing {
     segmentation: bool,
     next: Time,
-    /// The aggregate that is being sent: its start, time lost before, packets so far and in total.
+    /// Start of the aggregate that is being sent.
     start: Time,
+    /// Time between the time at which pacing allowed the aggregate and its start.
     credit: Span,
+    /// Number of packets in the aggregate so far.
     packets: u64,
+    /// Number of packets in the whole aggregate.
     most: u64,
     sent: u64,
 }
 
 impl Pacing {
-    /// `segmentation`: the device cuts aggregates into packets.
+    /// Pacing of a new connection; `segmentation`: the device cuts aggregates into packets.
     pub(super) fn new(segmentation: bool) -> Self {
         Self { segmentation, next: Time::ORIGIN, start: Time::ORIGIN, credit: Span::ZERO, packets: 0, most: 0, sent: 0 }
     }
 
-    /// Time at which the next packet may leave; `None` if at once.
+    /// Time at which the next packet may leave; `None` if it may at once.
     pub(super) fn waits_until(&self, now: Time, socket: &Socket) -> Option<Time> {
         (self.packets == 0 && now < self.next && rate(socket).is_some()).then_some(self.next)
     }
 
-    /// A packet leaves.
+    /// Records that a packet leaves.
     pub(super) fn sent(&mut self, now: Time, socket: &Socket) {
         self.sent += 1;
         let Some(rate) = rate(socket) else { return };
@@ -61,7 +64,7 @@ impl Pacing {
         }
     }
 
-    /// Nothing more leaves now: the aggregate is as long as it is.
+    /// Ends the aggregate, since nothing more leaves now, and schedules the next.
     pub(super) fn finish(&mut self, socket: &Socket) {
         if self.packets == 0 {
             return;
@@ -74,7 +77,7 @@ impl Pacing {
         self.packets = 0;
     }
 
-    /// Sets the rate after an acknowledgement.
+    /// Sets the socket's pacing rate after an acknowledgement.
     pub(super) fn update(socket: &mut Socket) {
         let percent = if socket.snd_cwnd < socket.snd_ssthresh / 2 { 200 } else { 120 };
         let packets = u64::from(socket.snd_cwnd.max(socket.packets_out));
@@ -84,7 +87,7 @@ impl Pacing {
     }
 }
 
-/// The rate in force, if any.
+/// The pacing rate in force; `None` if packets are not paced.
 pub(super) fn rate(socket: &Socket) -> Option<Rate> {
     let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
     (socket.sk_pacing_status != PACING_NONE && bytes != u64::MAX && bytes > 0)

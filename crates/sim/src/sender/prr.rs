@@ -9,7 +9,7 @@
 //!
 //! `prior`: window before the loss; `delivered`, `out`: packets delivered and sent since.
 
-/// See the module's description.
+/// State of a proportional rate reduction of the congestion window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reduction {
     prior: u64,
@@ -20,26 +20,26 @@ pub(super) struct Reduction {
 /// Input of the reduction from one acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
-    /// Packets newly delivered.
+    /// Number of packets newly delivered.
     pub(super) delivered: u64,
-    /// Packets newly found lost.
+    /// Number of packets newly found lost.
     pub(super) lost: u64,
-    /// The cumulative acknowledgement moved.
+    /// Whether the cumulative acknowledgement moved.
     pub(super) advanced: bool,
 }
 
 impl Reduction {
-    /// Begins with a window of `prior` packets.
+    /// A reduction that begins with a window of `prior` packets.
     pub(super) fn new(prior: u64) -> Self {
         Self { prior: prior.max(1), delivered: 0, out: 0 }
     }
 
-    /// A packet went out, new or again.
+    /// Records that a packet was sent, new or again.
     pub(super) fn sent(&mut self) {
         self.out += 1;
     }
 
-    /// The window after an acknowledgement; `None` if it delivered nothing.
+    /// The window in packets after an acknowledgement; `None` if it delivered nothing.
     pub(super) fn window(&mut self, progress: Progress, in_flight: u64, ssthresh: u64) -> Option<u64> {
         if progress.delivered == 0 {
             return None;

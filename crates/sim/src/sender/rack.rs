@@ -13,12 +13,12 @@ use icdc_units::{Span, Time};
 
 use super::scoreboard::{Packet, Scoreboard};
 
-/// Selectively acknowledged packets that are proof enough (`tcp_reordering`).
+/// Number of selectively acknowledged packets that prove a loss (`tcp_reordering`).
 const ENOUGH: u64 = 3;
-/// `TCP_TIMEOUT_MIN`.
+/// Shortest wait for a check (`TCP_TIMEOUT_MIN`).
 const LEAST_WAIT: Span = Span::from_millis(2);
 
-/// See the module's description.
+/// State of the loss detection by time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rack {
     /// Send time and number of the most recently sent packet that was delivered.
@@ -26,19 +26,19 @@ pub(super) struct Rack {
     rtt: Span,
 }
 
-/// Packets found lost.
+/// Numbers of packets found lost by one check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
-    /// First transmissions.
+    /// Number of first transmissions found lost.
     pub(super) first: u64,
-    /// Retransmissions.
+    /// Number of retransmissions found lost.
     pub(super) again: u64,
-    /// Time of the next check, unless an acknowledgement arrives before.
+    /// Time of the next check, unless an acknowledgement arrives before; `None` if none is needed.
     pub(super) check_again: Option<Time>,
 }
 
 impl Rack {
-    /// A packet was delivered.
+    /// Records that a packet was delivered.
     pub(super) fn advance(&mut self, now: Time, number: u64, packet: &Packet, least_rtt: Span) {
         let rtt = now - packet.sent;
         // Sooner than possible: it is the earlier transmission that arrived.
@@ -56,7 +56,7 @@ impl Rack {
         now >= packet.sent + self.rtt
     }
 
-    /// Marks packets as lost.
+    /// Marks packets as lost on the scoreboard; returns their numbers.
     pub(super) fn detect(
         &self,
         now: Time,

@@ -12,35 +12,35 @@
 use icdc_cc::native::RateSample;
 use icdc_units::{Span, Time};
 
-/// State of the deliveries when a packet was transmitted.
+/// State of the deliveries at the transmission of a packet, stored with the packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
-    /// Packets delivered.
+    /// Number of packets delivered.
     delivered: u32,
-    /// Time at which the last of them was acknowledged.
+    /// Time at which the last of these packets was acknowledged.
     delivered_at: Time,
-    /// Send time of the packet that began the window.
+    /// Send time of the packet that began the interval.
     first_sent: Time,
 }
 
-/// See the module's description.
+/// Estimator of the delivery rate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Time,
     first_sent: Time,
-    /// The most recently sent packet among those of this acknowledgement: send time, number, stamp,
-    /// whether it was retransmitted.
+    /// The most recently sent packet among those of the present acknowledgement: send time, number,
+    /// stamp, whether it was retransmitted.
     latest: Option<(Time, u64, Stamp, bool)>,
 }
 
 impl DeliveryRate {
-    /// Packets delivered in all.
+    /// Number of packets delivered in all.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// A packet is sent while `outstanding` others are in flight.
+    /// The stamp of a packet that is sent while `outstanding` others are not acknowledged.
     pub(super) fn stamp(&mut self, now: Time, outstanding: u64) -> Stamp {
         if outstanding == 0 {
             self.first_sent = now;
@@ -49,7 +49,7 @@ impl DeliveryRate {
         Stamp { delivered: self.delivered as u32, delivered_at: self.delivered_at, first_sent: self.first_sent }
     }
 
-    /// An acknowledgement delivers a packet.
+    /// Records that the present acknowledgement delivers a packet.
     pub(super) fn deliver(&mut self, number: u64, sent: Time, stamp: Stamp, again: bool) {
         self.delivered += 1;
         if self.latest.is_none_or(|(time, latest, ..)| (time, latest) <= (sent, number)) {
@@ -57,12 +57,13 @@ impl DeliveryRate {
         }
     }
 
-    /// Packets delivered since the most recently sent one of this acknowledgement left.
+    /// Number of packets delivered since the most recently sent packet of this acknowledgement
+    /// left.
     pub(super) fn since_latest(&self) -> u32 {
         self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
     }
 
-    /// The sample of an acknowledgement that was handled; the caller fills in the rest.
+    /// The rate sample of the acknowledgement that was handled; the caller fills in the rest.
     pub(super) fn sample(&mut self, now: Time, least_rtt: Span) -> RateSample {
         let unknown = RateSample { delivered: -1, interval_us: -1, ..RateSample::default() };
         let Some((sent, _, stamp, again)) = self.latest.take() else { return unknown };

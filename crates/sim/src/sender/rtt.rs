@@ -13,33 +13,33 @@
 
 use icdc_units::Span;
 
-/// `TCP_RTO_MIN`, in microseconds.
+/// Least variation in the timeout, in microseconds (`TCP_RTO_MIN`).
 const LEAST_VARIATION: i64 = 200_000;
-/// `TCP_RTO_MAX`.
+/// Longest retransmission timeout (`TCP_RTO_MAX`).
 const LONGEST: Span = Span::from_secs(120);
 
-/// See the module's description.
+/// Estimator of the round-trip time and the retransmission timeout.
 #[derive(Clone, Debug)]
 pub(super) struct RoundTrip {
     srtt: i64,
     mdev: i64,
     mdev_max: i64,
     rttvar: i64,
-    /// The packet whose acknowledgement ends the round trip.
+    /// Number of the packet whose acknowledgement ends the present round trip.
     end: u64,
     backoff: u32,
     least: Span,
 }
 
 impl RoundTrip {
-    /// After the handshake, which took `first`.
+    /// The estimator after a handshake that took `first`.
     pub(super) fn new(first: Span) -> Self {
         let micros = (first.as_micros() as i64).max(1);
         let rttvar = (micros * 2).max(LEAST_VARIATION);
         Self { srtt: micros << 3, mdev: micros * 2, mdev_max: rttvar, rttvar, end: 0, backoff: 0, least: first }
     }
 
-    /// A round trip was measured; `una` and `next` are the sender's.
+    /// Updates the estimates by a measured round-trip time; `una` and `next` are the sender's.
     pub(super) fn measure(&mut self, measured: Span, una: u64, next: u64) {
         let mut error = measured.as_micros() as i64 - (self.srtt >> 3);
         self.srtt = (self.srtt + error).max(1);
@@ -66,38 +66,38 @@ impl RoundTrip {
         self.backoff = 0;
     }
 
-    /// Records a round-trip time, which may be the least.
+    /// Records a round-trip time for the smallest one.
     pub(super) fn note(&mut self, measured: Span) {
         self.least = self.least.min(measured);
     }
 
-    /// Least round trip so far.
+    /// Smallest round-trip time so far.
     pub(super) fn least(&self) -> Span {
         self.least
     }
 
-    /// In eighths of a microsecond (`srtt_us`).
+    /// Smoothed round-trip time in eighths of a microsecond (`srtt_us`).
     pub(super) fn smoothed_eighths(&self) -> u32 {
         u32::try_from(self.srtt).unwrap_or(u32::MAX)
     }
 
-    /// In quarters of a microsecond (`mdev_us`).
+    /// Mean deviation of the round-trip time in quarters of a microsecond (`mdev_us`).
     pub(super) fn deviation_quarters(&self) -> u32 {
         u32::try_from(self.mdev).unwrap_or(0)
     }
 
-    /// Smoothed.
+    /// Smoothed round-trip time.
     pub(super) fn smoothed(&self) -> Span {
         Span::from_nanos(self.srtt as u64 * 125)
     }
 
-    /// The timeout.
+    /// The retransmission timeout, with backoff.
     pub(super) fn timeout(&self) -> Span {
         let plain = Span::from_micros(((self.srtt >> 3) + self.rttvar) as u64);
         (plain * (1 << self.backoff.min(20))).min(LONGEST)
     }
 
-    /// A timeout has passed: the next is twice as long.
+    /// Records that a timeout has passed: the next one is twice as long.
     pub(super) fn back_off(&mut self) {
         self.backoff += 1;
     }

@@ -20,16 +20,19 @@ use icdc_units::Time;
 
 use super::rate::Stamp;
 
+/// Flag: the packet is selectively acknowledged.
 const SACKED: u8 = 1;
+/// Flag: the packet was found lost.
 const LOST: u8 = 2;
+/// Flag: the packet was lost and is retransmitted.
 const RESENT: u8 = 4;
-/// Sent more than once, whatever became of it (Karn's rule).
+/// Flag: the packet was sent more than once, whatever became of it (Karn's rule).
 const TWICE: u8 = 8;
 
-/// One packet in flight.
+/// State of one packet between the first unacknowledged one and the next new one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Packet {
-    /// Last transmission.
+    /// Time of the last transmission.
     pub(super) sent: Time,
     /// State of the deliveries at the last transmission.
     pub(super) stamp: Stamp,
@@ -37,23 +40,23 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Whether it was selectively acknowledged before.
+    /// Whether the packet is selectively acknowledged.
     pub(super) fn is_sacked(&self) -> bool {
         self.flags & SACKED != 0
     }
 
-    /// Whether it was sent more than once.
+    /// Whether the packet was sent more than once.
     pub(super) fn was_resent(&self) -> bool {
         self.flags & TWICE != 0
     }
 
-    /// Lost and not retransmitted.
+    /// Whether the packet is lost and not retransmitted yet.
     fn waits(&self) -> bool {
         self.flags & (LOST | RESENT | SACKED) == LOST
     }
 }
 
-/// See the module's description.
+/// State of every packet between the first unacknowledged one and the next new one.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     ring: Vec<Packet>,
@@ -84,42 +87,42 @@ impl Scoreboard {
         }
     }
 
-    /// First packet that is not cumulatively acknowledged.
+    /// Number of the first packet that is not cumulatively acknowledged.
     pub(super) fn una(&self) -> u64 {
         self.una
     }
 
-    /// Next packet that has never been sent.
+    /// Number of the next packet that has never been sent.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Sent and not cumulatively acknowledged (`packets_out`).
+    /// Number of packets sent and not cumulatively acknowledged (`packets_out`).
     pub(super) fn outstanding(&self) -> u64 {
         self.next - self.una
     }
 
-    /// Selectively acknowledged (`sacked_out`).
+    /// Number of packets selectively acknowledged (`sacked_out`).
     pub(super) fn sacked(&self) -> u64 {
         self.sacked
     }
 
-    /// Lost, whether retransmitted or not (`lost_out`).
+    /// Number of packets lost, whether retransmitted or not (`lost_out`).
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Retransmissions in flight (`retrans_out`).
+    /// Number of retransmissions in flight (`retrans_out`).
     pub(super) fn resent(&self) -> u64 {
         self.resent
     }
 
-    /// Packets estimated to be in flight.
+    /// Estimated number of packets in flight.
     pub(super) fn in_flight(&self) -> u64 {
         self.outstanding() + self.resent - self.sacked - self.lost
     }
 
-    /// One of the packets between `una` and `next`.
+    /// State of a packet, which must be between `una` and `next`.
     pub(super) fn packet(&self, number: u64) -> &Packet {
         &self.ring[number as usize & (self.ring.len() - 1)]
     }
@@ -129,7 +132,7 @@ impl Scoreboard {
         &mut self.ring[number as usize & mask]
     }
 
-    /// Sends the next new packet.
+    /// Adds the next new packet, which is sent now; returns its number.
     pub(super) fn send(&mut self, now: Time, stamp: Stamp) -> u64 {
         if self.outstanding() as usize == self.ring.len() {
             self.grow();
@@ -140,6 +143,7 @@ impl Scoreboard {
         number
     }
 
+    /// Doubles the ring, which is full.
     fn grow(&mut self) {
         let mut ring = vec![Packet::default(); self.ring.len() * 2];
         let mask = ring.len() - 1;
@@ -149,7 +153,7 @@ impl Scoreboard {
         self.ring = ring;
     }
 
-    /// Sends a packet again.
+    /// Records that a packet is sent again.
     pub(super) fn resend(&mut self, number: u64, now: Time, stamp: Stamp) {
         let packet = self.packet_mut(number);
         let already = packet.flags & RESENT != 0;
@@ -158,7 +162,8 @@ impl Scoreboard {
         self.retransmissions.push_back((number, now));
     }
 
-    /// A selective acknowledgement: the packet as it was, if that is news.
+    /// Marks a packet as selectively acknowledged; returns its state before, or `None` if that is
+    /// not new.
     pub(super) fn sack(&mut self, number: u64) -> Option<Packet> {
         if !(self.una..self.next).contains(&number) || self.packet(number).is_sacked() {
             return None;
@@ -170,7 +175,7 @@ impl Scoreboard {
         Some(before)
     }
 
-    /// The cumulative acknowledgement of the first packet: as it was.
+    /// Removes the first packet, which is cumulatively acknowledged; returns its state before.
     pub(super) fn acknowledge_first(&mut self) -> Packet {
         let before = *self.packet(self.una);
         self.leave(before.flags);
@@ -179,6 +184,7 @@ impl Scoreboard {
         before
     }
 
+    /// Counts a packet with these flags as no longer lost or retransmitted.
     fn leave(&mut self, flags: u8) {
         self.lost -= u64::from(flags & LOST != 0);
         self.resent -= u64::from(flags & RESENT != 0);
@@ -186,7 +192,7 @@ impl Scoreboard {
 
     /// Judges transmissions in the order of their times: `lost(number, packet)` returns whether a
     /// packet that has not been delivered is lost; the first one that is not ends the loop. Returns
-    /// the numbers of first transmissions and of retransmissions that were lost.
+    /// how many first transmissions and how many retransmissions were lost.
     pub(super) fn judge(&mut self, mut lost: impl FnMut(u64, &Packet) -> bool) -> (u64, u64) {
         let (mut first, mut again) = (0, 0);
         self.judged = self.judged.max(self.una);
@@ -221,13 +227,15 @@ impl Scoreboard {
         (first, again)
     }
 
+    /// Whether the retransmission of a packet at the time `sent` is still in flight.
     fn is_on_its_way_again(&self, number: u64, sent: Time) -> bool {
         let packet = || self.packet(number);
         (self.una..self.next).contains(&number) && packet().flags & RESENT != 0 && packet().sent == sent
     }
 
-    /// A retransmission timeout: packets not delivered are lost if `lost(packet)`, the first packet
-    /// in any case. Returns the number of lost ones.
+    /// Marks losses at a retransmission timeout: of the packets not delivered, those for which
+    /// `lost(packet)` is true, and the first one in any case. Returns the number of packets newly
+    /// lost.
     pub(super) fn give_up(&mut self, lost: impl Fn(&Packet) -> bool) -> u64 {
         self.lost_first.clear();
         self.lost_again.clear();
@@ -252,7 +260,7 @@ impl Scoreboard {
         count
     }
 
-    /// The lost packet that is to be retransmitted next.
+    /// Number of the lost packet that is to be retransmitted next; `None` if there is none.
     pub(super) fn next_lost(&mut self) -> Option<u64> {
         for again in [false, true] {
             while let Some(&number) = if again { &self.lost_again } else { &self.lost_first }.front() {

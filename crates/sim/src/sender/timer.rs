@@ -2,11 +2,14 @@
 
 use icdc_units::Time;
 
-/// Purpose of the timer.
+/// Purpose for which the timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Retransmission timeout.
     Retransmission,
+    /// Tail loss probe.
     Probe,
+    /// Check of packets that may be lost (RACK).
     Reordering,
 }
 
@@ -15,22 +18,26 @@ pub(super) enum Kind {
 pub(super) struct Timer {
     pub(super) kind: Kind,
     pub(super) at: Time,
-    /// Timeouts in a row.
+    /// Number of timeouts in a row.
     pub(super) retries: u32,
 }
 
 impl Timer {
+    /// A timer that is not set.
     pub(super) const OFF: Self = Self { kind: Kind::Retransmission, at: Time::MAX, retries: 0 };
 
+    /// Sets the timer to a purpose and a time.
     pub(super) fn set(&mut self, kind: Kind, at: Time) {
         (self.kind, self.at) = (kind, at);
     }
 
+    /// Whether the timer is set for a probe.
     pub(super) fn is_probe(&self) -> bool {
         self.kind == Kind::Probe && self.at < Time::MAX
     }
 
-    /// The head was retransmitted.
+    /// Sets the timer to the timeout after the first packet was retransmitted, unless it is set for
+    /// a check.
     pub(super) fn expect_retransmission(&mut self, at: Time) {
         if self.kind != Kind::Reordering {
             self.set(Kind::Retransmission, at);
@@ -38,13 +45,14 @@ impl Timer {
     }
 }
 
-/// Probes of the tail.
+/// State of the tail loss probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Probing {
-    /// The packet that is to be sent as a probe.
+    /// Number of the packet that is to be sent as a probe; `None` if none is due.
     pub(super) due: Option<u64>,
-    /// `snd_nxt` when a probe was sent that is not answered (`tlp_high_seq`).
+    /// `snd_nxt` when a probe was sent that is not answered (`tlp_high_seq`); `None` if there is
+    /// none.
     pub(super) high: Option<u64>,
-    /// The probe was a retransmission.
+    /// Whether the probe was a retransmission.
     pub(super) again: bool,
 }

@@ -18,7 +18,7 @@ use super::prr::Progress;
 use super::timer::{Kind, Timer};
 use crate::receiver::Acknowledgement;
 
-/// Two ticks of a kernel of 1000 Hz (`TCP_TIMEOUT_MIN_US`).
+/// Shortest addition to a probe's time: two ticks of a kernel of 1000 Hz (`TCP_TIMEOUT_MIN_US`).
 const LEAST_PROBE: Span = Span::from_millis(2);
 /// The longest that a receiver may delay the acknowledgement of a single packet (`TCP_RTO_MIN`).
 const ACK_DELAY: Span = Span::from_millis(200);
@@ -29,7 +29,7 @@ impl Sender {
         self.timer.at.min(self.wake)
     }
 
-    /// Something may have run out.
+    /// Handles the timer if it has expired.
     pub(crate) fn expire(&mut self, now: Time) {
         if now < self.timer.at {
             return;
@@ -41,7 +41,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_retransmit_timer`, `tcp_enter_loss`.
+    /// Handles a retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
     fn time_out(&mut self, now: Time) {
         use CongestionState::{Disorder, Loss, Open};
         self.counters.timeouts += 1;
@@ -67,7 +67,8 @@ impl Sender {
         self.timer.set(Kind::Retransmission, now + self.rtt.timeout());
     }
 
-    /// `tcp_send_loss_probe`.
+    /// Handles the time of a tail loss probe: schedules the probe to be sent
+    /// (`tcp_send_loss_probe`).
     fn probe(&mut self, now: Time) {
         let (next, idle) = (self.board.next(), self.probing.high.is_none());
         self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
@@ -85,7 +86,7 @@ impl Sender {
         self.rearm(now);
     }
 
-    /// `tcp_process_tlp_ack`.
+    /// Ends a probe that an acknowledgement answers (`tcp_process_tlp_ack`).
     pub(super) fn end_probing(&mut self, now: Time, ack: &Acknowledgement) {
         let Some(high) = self.probing.high.filter(|high| ack.next >= *high) else { return };
         if !self.probing.again || ack.duplicate {
@@ -99,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_rack_reo_timeout`.
+    /// Checks again for lost packets (`tcp_rack_reo_timeout`).
     fn check_again(&mut self, now: Time) {
         self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
         let before = self.board.in_flight();
@@ -115,15 +116,15 @@ impl Sender {
         }
     }
 
-    /// After progress: a probe, or the timeout (`tcp_set_xmit_timer`).
+    /// Sets the timer after progress: to a probe, or to the timeout (`tcp_set_xmit_timer`).
     pub(super) fn restart_timer(&mut self, now: Time) {
         if !self.schedule_probe(now, true) {
             self.rearm(now);
         }
     }
 
-    /// The timeout, from now, or, in place of another timer, from when the head was sent
-    /// (`tcp_rearm_rto`).
+    /// Sets the timer to the timeout, from now, or, in place of another timer, from when the first
+    /// packet was sent (`tcp_rearm_rto`).
     pub(super) fn rearm(&mut self, now: Time) {
         if self.board.outstanding() == 0 {
             self.timer = Timer { retries: self.timer.retries, ..Timer::OFF };
@@ -135,11 +136,12 @@ impl Sender {
         self.timer.set(Kind::Retransmission, at.max(now + Span::from_nanos(1000)));
     }
 
+    /// Time at which the first unacknowledged packet was last sent.
     fn head_sent(&self) -> Time {
         self.board.packet(self.board.una()).sent
     }
 
-    /// `tcp_schedule_loss_probe`; returns whether a probe is due.
+    /// Sets the timer to a tail loss probe (`tcp_schedule_loss_probe`); returns whether one is due.
     pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
         let out = self.board.outstanding();
         if out == 0 || self.state != CongestionState::Open {

@@ -17,25 +17,27 @@ use super::path_hints::PathHints;
 use super::without::tell;
 use crate::{CongestionError, OptionError, Privileges, allowed_congestion, congestion, info, set_congestion};
 
-/// What a socket got.
+/// Result of choosing a socket's congestion control.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The kernel's name of what it uses now.
+    /// Kernel name of the congestion control that the socket uses now.
     pub name: String,
-    /// Why that is not what was asked for, and what it is instead: a sentence for the user.
+    /// Notice for the user if the socket does not use what was requested: the reason, and what it
+    /// uses instead.
     pub instead: Option<String>,
-    /// Keeps what was loaded for the next socket. This one keeps its algorithm without.
+    /// Hold that keeps the loaded algorithm for the next socket. This socket keeps its algorithm
+    /// without it.
     pub hold: Option<Hold>,
-    /// The algorithm has received all hints.
+    /// Whether the algorithm has received all hints.
     pub has_hints: bool,
 }
 
-/// The algorithm that finds the rate by itself.
+/// Name of the algorithm that finds the path's rate by itself.
 const BEST: &str = "icdc";
-/// Every kernel has it, and every user may choose it.
+/// Name of a plain algorithm, which every kernel has and every user may choose.
 const PLAIN: &str = "reno";
-/// On shorter paths any algorithm fills the path at once, and what a host does in between is longer
-/// than the round trip.
+/// Round-trip time below which the choice does not matter: any algorithm fills so short a path at
+/// once, and delays within a host are longer than the round trip.
 const SHORT: Span = Span::from_millis(2);
 
 /// Lets the socket use the congestion control `name`: the kernel's own if it has one of that name,
@@ -71,9 +73,9 @@ pub fn choose(fd: &impl AsFd, name: &str, privileges: &Privileges) -> Result<Cho
     Ok(Chosen { name: used, instead, hold: None, has_hints: false })
 }
 
-/// As [`choose`], for the best algorithm that can be had here: ours, and what the system gives
-/// where that cannot be loaded. An established connection tells how long its path is; ours is told
-/// what else is to be known of it.
+/// Gives the socket the best algorithm that is available here: icdc's own, or the system's default
+/// where that cannot be loaded. An established connection tells how long its path is; the
+/// algorithm also receives the `hints`.
 ///
 /// # Errors
 /// The socket is none of TCP.
@@ -90,7 +92,7 @@ pub fn choose_best(fd: &impl AsFd, hints: PathHints, privileges: &Privileges) ->
     keep(fd)
 }
 
-/// Leaves the socket what the system gives.
+/// Leaves the socket the system's default congestion control.
 ///
 /// # Errors
 /// The socket is none of TCP.
@@ -98,15 +100,16 @@ pub fn keep(fd: &impl AsFd) -> Result<Chosen, CongestionError> {
     Ok(Chosen { name: congestion(fd)?, instead: None, hold: None, has_hints: false })
 }
 
-/// Begins to load what [`choose_best`] will soon give to a socket, if it can be had.
+/// Begins to load in the background the algorithm that [`choose_best`] will soon give to a socket,
+/// if it is available.
 pub fn load_ahead() {
     if let Some(algorithm) = find(BEST).filter(|algorithm| !registered(algorithm) && obstacle(algorithm).is_none()) {
         hold::load_ahead(algorithm);
     }
 }
 
-/// Whether [`choose_best`] may give what [finds the rate](finds_the_rate), as far as can be told
-/// without a socket.
+/// Whether [`choose_best`] may give an algorithm that [finds the rate](finds_the_rate), as far as
+/// can be told without a socket.
 #[must_use]
 pub fn may_find_the_rate() -> bool {
     find(BEST).is_some_and(|algorithm| {
@@ -114,14 +117,14 @@ pub fn may_find_the_rate() -> bool {
     })
 }
 
-/// Whether the algorithm of this name paces just under what the path has free, all by itself.
+/// Whether the algorithm of this name paces by itself just below the rate that the path has free.
 #[must_use]
 pub fn finds_the_rate(name: &str) -> bool {
     find(name).is_some_and(|algorithm| algorithm.name == BEST)
 }
 
-/// Lets an established connection that has carried little begin anew from what is `known` of its
-/// path, if its congestion control can ([`finds_the_rate`]); true if it does.
+/// Restarts the congestion control of an established connection that has carried little from what
+/// is `known` of its path, if the algorithm can do so ([`finds_the_rate`]); true if it does.
 pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     let Some(algorithm) = find(BEST) else { return false };
     let name = algorithm.kernel_name();
@@ -145,8 +148,8 @@ pub fn begin_anew(fd: &impl AsFd, known: Resumption) -> bool {
     anew.is_ok()
 }
 
-/// As [`choose`], for sockets that are to be made: loads what must be, and tells the name that they
-/// can have before they connect.
+/// Chooses as [`choose`], for sockets that are to be made: loads the algorithm if necessary, and
+/// returns the name that they can set before they connect.
 ///
 /// # Errors
 /// Neither the kernel nor icdc knows the name, or there is no socket to try it on.
@@ -157,8 +160,8 @@ pub fn choose_in_advance(name: &str, privileges: &Privileges) -> Result<Chosen, 
     choose(&socket, name, privileges)
 }
 
-/// Sets the congestion control of a socket, which may be another process's, to the one of ours of
-/// this name, loaded if it must be, and tells it of the socket.
+/// Sets the congestion control of a socket, which may be another process's, to icdc's algorithm of
+/// this name, loaded if necessary, and passes the hints to it.
 ///
 /// # Errors
 /// It cannot be had: why, as a sentence for the user.
@@ -167,8 +170,8 @@ pub fn set_ours(socket: &impl AsFd, name: &str, hints: &PathHints) -> Result<Tak
     take(socket, algorithm, hints)
 }
 
-/// Sets one of ours with these privileges; with those of this process if the helper does not
-/// answer.
+/// Sets one of icdc's algorithms with these privileges; with those of this process if the helper
+/// does not answer.
 fn set_with(
     privileges: &Privileges,
     fd: &impl AsFd,

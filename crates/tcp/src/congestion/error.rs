@@ -10,35 +10,35 @@ use super::obstacle::Obstacle;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// A parameter that it does not have, or a value that it cannot do with.
+    /// The algorithm has no such parameter, or does not accept the value.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// This kernel, process or build cannot load it.
+    /// This kernel, process or build cannot load the algorithm.
     #[error("{name} cannot be loaded: {obstacle}")]
     Obstacle {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
         /// Obstacle to loading.
         obstacle: Obstacle,
     },
-    /// The name is registered already.
+    /// The name is already registered in the kernel.
     #[error("{name} is loaded already, {holder}; the name {kernel_name} can be there once only")]
     Taken {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
-        /// Its name in the kernel.
+        /// Name of the algorithm in the kernel.
         kernel_name: String,
-        /// Its holder.
+        /// What keeps the existing registration loaded.
         holder: Holder,
     },
-    /// The kernel refused it.
+    /// The kernel refused to load the algorithm.
     #[error("{name} cannot be loaded: {step}: {reason}; RUST_LOG=debug shows what the kernel's verifier says")]
     Refused {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
         /// Step that failed.
         step: &'static str,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         reason: String,
     },
 }
@@ -55,30 +55,30 @@ impl LoadError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnloadError {
-    /// It is not loaded.
+    /// The algorithm is not loaded.
     #[error("{name} is not loaded; `icdc cc list` tells what is")]
     NotLoaded {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
     },
-    /// Another process holds it.
+    /// Another process keeps the algorithm loaded.
     #[error("{name} is loaded {holder}: {}", advice(.holder))]
     Held {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
-        /// Its holder.
+        /// What keeps the algorithm loaded.
         holder: Holder,
     },
     /// The pin could not be removed, or the registration not be taken back.
     #[error("{name} cannot be unloaded: {call}: {reason}")]
     Call {
-        /// The algorithm.
+        /// Name of the algorithm.
         name: &'static str,
-        /// System call that failed.
+        /// Name of the system call that failed.
         call: String,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         reason: String,
-        /// The call failed for lack of privilege.
+        /// Whether the call failed for lack of privilege.
         denied: bool,
     },
 }

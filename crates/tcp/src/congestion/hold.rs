@@ -15,25 +15,27 @@ use super::path_hints::PathHints;
 use super::without::{Loaded, load, tell};
 use crate::{CongestionError, set_congestion};
 
-/// Keeps an algorithm loaded. All sockets of a process share it.
+/// Hold that keeps an algorithm loaded. All sockets of a process share it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub(super) loaded: Arc<Loaded>,
 }
 
-/// One of icdc's algorithms that a socket has taken.
+/// Result of setting one of icdc's algorithms on a socket.
 #[derive(Debug)]
 pub struct Taken {
-    /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm without.
+    /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm
+    /// without it.
     pub hold: Option<Hold>,
-    /// The algorithm has received all hints.
+    /// Whether the algorithm has received all hints.
     pub has_hints: bool,
 }
 
-/// Attempts, as another process may load or unload the algorithm between the two calls.
+/// Maximum number of attempts, as another process may load or unload the algorithm between the two
+/// calls.
 const TRIES: u32 = 20;
 
-/// Puts one of icdc's algorithms on the socket, loaded if necessary, and passes it the hints for
+/// Sets one of icdc's algorithms on the socket, loaded if necessary, and passes it the hints for
 /// the socket.
 ///
 /// # Errors
@@ -70,6 +72,7 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHi
 /// Algorithms that this process has loaded and that are still held.
 static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
 
+/// Hold on the algorithm if this process has loaded it and still holds it; `None` otherwise.
 pub(super) fn held(algorithm: &Algorithm) -> Option<Hold> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = loaded.iter().filter(|(name, _)| *name == algorithm.name).filter_map(|(_, weak)| weak.upgrade());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Holder of a loaded algorithm.
+/// What keeps an algorithm loaded in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A pin that `icdc cc load --pin` made; it outlasts processes.
@@ -11,10 +11,10 @@ pub enum Holder {
     Process {
         /// Process id.
         id: u32,
-        /// Its command line.
+        /// Command line of the process.
         command: String,
     },
-    /// None: it stays until it is unregistered; the only kind on kernels before 6.4.
+    /// Nothing holds it: it stays until it is unregistered; the only kind on kernels before 6.4.
     Nobody,
     /// Neither a pin of icdc's nor a visible process: a pin in another place, or another object of
     /// that name.

@@ -4,7 +4,7 @@ use icdc_cc::Algorithm;
 
 use crate::available_congestion;
 
-/// The algorithms that can be loaded.
+/// All algorithms of icdc that can be loaded.
 pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
     // The others are the kernel's own, which the simulator has under the same name.
     icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)
@@ -16,12 +16,12 @@ pub fn find(name: &str) -> Option<&'static Algorithm> {
     ours().find(|algorithm| algorithm.name == name || algorithm.kernel_name() == name)
 }
 
-/// Whether the kernel has the name now.
+/// Whether the algorithm is registered in the kernel at present.
 pub(super) fn registered(algorithm: &Algorithm) -> bool {
     is_available(&algorithm.kernel_name())
 }
 
-/// Whether the kernel has the algorithm `kernel_name` now.
+/// Whether the kernel has the algorithm `kernel_name` at present.
 pub(super) fn is_available(kernel_name: &str) -> bool {
     available_congestion().iter().any(|name| name == kernel_name)
 }

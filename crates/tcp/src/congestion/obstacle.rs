@@ -9,24 +9,25 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The program was built without.
+    /// This program was built without eBPF support, for this reason.
     #[error("this icdc was built without eBPF ({0}); build it with clang, libelf and zlib at hand (scripts/setup.sh)")]
     NotBuilt(&'static str),
-    /// No struct_ops, or no functions of the kernel for eBPF.
+    /// The kernel, of this release, is too old: it lacks struct_ops, or functions for eBPF
+    /// programs.
     #[error("kernel {0} is too old for eBPF as icdc uses it, which takes Linux 5.15 or newer")]
     Kernel(String),
-    /// The kernel does not describe its types.
+    /// The kernel does not provide its type information (BTF).
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux); it takes one built with CONFIG_DEBUG_INFO_BTF"
     )]
     NoTypes,
-    /// eBPF is interpreted.
+    /// The kernel interprets eBPF instead of compiling it (JIT).
     #[error("eBPF is not compiled here; as root: sysctl net.core.bpf_jit_enable=1")]
     Interpreted,
-    /// The process may not.
+    /// The process lacks these capabilities.
     #[error("{} missing; run as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep icdc", missing(.0))]
     Capability(Vec<&'static str>),
-    /// Privileges of a user namespace do not count.
+    /// The process is in a user namespace, whose privileges do not count.
     #[error("root of a user namespace may not load eBPF; load it outside: it holds in every network namespace")]
     UserNamespace,
 }
@@ -35,7 +36,7 @@ fn missing(names: &[&str]) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
 
-/// The first obstacle for `algorithm`, if there is one.
+/// First obstacle to loading `algorithm`; `None` if there is none.
 pub(super) fn obstacle(algorithm: &Algorithm) -> Option<Obstacle> {
     match algorithm.has_object() {
         Err(reason) if cfg!(feature = "ebpf") => Some(Obstacle::NotBuilt(reason)),
@@ -52,6 +53,7 @@ pub fn ebpf_obstacle() -> Option<Obstacle> {
     of_kernel().or_else(of_process)
 }
 
+/// Obstacle of this kernel to loading eBPF; `None` if there is none.
 fn of_kernel() -> Option<Obstacle> {
     if !release_is_at_least(5, 15) {
         return Some(Obstacle::Kernel(release()));
@@ -70,6 +72,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
+/// Obstacle of this process, such as missing capabilities; `None` if there is none.
 fn of_process() -> Option<Obstacle> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
@@ -95,7 +98,7 @@ fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Whether the kernel is of this version or a newer one.
+/// Whether the running kernel is of this version or a newer one.
 pub(super) fn release_is_at_least(major: u32, minor: u32) -> bool {
     version(&release()) >= (major, minor)
 }

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// The BPF file system.
+/// Mount point of the BPF file system.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// Our directory in the BPF file system.
+/// Directory of icdc's pins in the BPF file system.
 pub const DIRECTORY: &str = "/sys/fs/bpf/icdc";
 
-/// An algorithm that stays loaded.
+/// Result of pinning an algorithm, which then stays loaded after the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
     /// Path of the pin; `None` on kernels before 6.4, where it stays loaded without one.
     pub path: Option<PathBuf>,
-    /// The BPF file system was not mounted, and is now.
+    /// Whether the BPF file system was not mounted before, and had to be.
     pub mounted: bool,
 }
 
-/// An algorithm could not be pinned.
+/// Reason why an algorithm could not be pinned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PinError {
@@ -31,7 +31,7 @@ pub enum PinError {
         "there is no BPF file system at {FILE_SYSTEM}, and it cannot be mounted: {0}; as root: mount -t bpf -o mode=700 bpf {FILE_SYSTEM}"
     )]
     Mount(io::Error),
-    /// A file system mounted here would end with the process.
+    /// The process has a mount namespace of its own: a file system mounted here would end with it.
     #[error(
         "there is no BPF file system at {FILE_SYSTEM} in this mount namespace, and one mounted here would end with it; run this outside (not by `ip netns exec`): it holds in every network namespace"
     )]
@@ -43,12 +43,12 @@ pub enum PinError {
         path: PathBuf,
         /// System call that failed.
         call: &'static str,
-        /// The kernel's error.
+        /// Error that the kernel returned.
         reason: String,
     },
 }
 
-/// Parent, its parent and so on, and the first process.
+/// Process ids of the parent, its parent and so on, and of the first process.
 #[cfg(feature = "ebpf")]
 fn ancestors() -> impl Iterator<Item = u32> {
     let parent = |id: &u32| {
@@ -59,7 +59,7 @@ fn ancestors() -> impl Iterator<Item = u32> {
     std::iter::successors(parent(&std::process::id()), parent).chain([1])
 }
 
-/// `None` for a process that may not be looked at.
+/// Mount namespace of a process; `None` for a process that may not be inspected.
 #[cfg(feature = "ebpf")]
 fn mount_namespace(process: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok()
@@ -70,7 +70,7 @@ pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// Makes the [`DIRECTORY`] for pins; whether the file system had to be mounted.
+/// Makes the [`DIRECTORY`] for pins; returns whether the file system had to be mounted.
 ///
 /// # Errors
 /// See [`PinError`].

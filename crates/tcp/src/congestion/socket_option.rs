@@ -9,11 +9,11 @@ use thiserror::Error;
 
 use crate::options::OptionError;
 
-/// A congestion control algorithm could not be chosen.
+/// Reason why a congestion control algorithm could not be chosen.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CongestionError {
-    /// The kernel does not have it (now).
+    /// The kernel does not have the algorithm, at least not at present.
     #[error(
         "the kernel has no congestion control \"{name}\"; it has: {}; name one of these, load another with `modprobe tcp_NAME` as root, or take one of icdc's (`icdc cc list`)",
         listed(.available)
@@ -21,10 +21,10 @@ pub enum CongestionError {
     Unknown {
         /// Requested name.
         name: String,
-        /// Available names.
+        /// Names of the available algorithms.
         available: Vec<String>,
     },
-    /// It is available for privileged users only.
+    /// The algorithm is available for privileged users only.
     #[error(
         "congestion control \"{name}\" is reserved for root here; allowed: {}; as root, add it to net.ipv4.tcp_allowed_congestion_control",
         listed(.allowed)
@@ -32,10 +32,10 @@ pub enum CongestionError {
     NotAllowed {
         /// Requested name.
         name: String,
-        /// Names that any user may choose.
+        /// Names of the algorithms that any user may choose.
         allowed: Vec<String>,
     },
-    /// The option could not be set.
+    /// The socket option could not be set.
     #[error(transparent)]
     Option(#[from] OptionError),
 }
@@ -44,7 +44,7 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "(unknown)".to_owned() } else { names.join(", ") }
 }
 
-/// Longest name (`TCP_CA_NAME_MAX` less the NUL).
+/// Maximum length of an algorithm's name (`TCP_CA_NAME_MAX` less the NUL).
 const MAX_NAME: usize = 15;
 
 /// Sets the congestion control of the socket to `name`, as the kernel calls it (`cubic`, `bbr`).
@@ -62,18 +62,18 @@ pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError>
     })
 }
 
-/// The name of the congestion control that the socket uses.
+/// Kernel name of the congestion control that the socket uses.
 pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
     sockopt::tcp_congestion(fd).map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
 }
 
-/// Algorithms that are built in or loaded; a module that the kernel would load on demand is not
-/// among them. Empty if `/proc` does not say.
+/// Names of the algorithms that are built in or loaded; a module that the kernel would load on
+/// demand is not among them. Empty if `/proc` does not say.
 pub fn available_congestion() -> Vec<String> {
     names(AVAILABLE).unwrap_or_default()
 }
 
-/// Algorithms that any user may choose. Empty if `/proc` does not say.
+/// Names of the algorithms that any user may choose. Empty if `/proc` does not say.
 pub fn allowed_congestion() -> Vec<String> {
     names(ALLOWED).unwrap_or_default()
 }

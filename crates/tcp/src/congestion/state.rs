@@ -10,35 +10,35 @@ use super::obstacle::{Obstacle, obstacle};
 #[cfg(not(feature = "ebpf"))]
 use super::without::holder;
 
-/// An entry of the list.
+/// A congestion control algorithm in the list of all, with its availability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Name for users.
     pub name: String,
     /// Name in the kernel.
     pub kernel_name: String,
-    /// One-line description; empty for those of the kernel.
+    /// One-line description; empty for the kernel's algorithms.
     pub summary: &'static str,
     /// Availability on this host.
     pub state: Availability,
-    /// Any user may choose it, now that it is there.
+    /// Whether any user may choose it at present.
     pub for_anyone: bool,
 }
 
 /// Availability of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// The kernel has it, built in or as a module.
+    /// The kernel has the algorithm, built in or as a module.
     BuiltIn,
-    /// It is one of icdc's, and loaded.
+    /// One of icdc's algorithms, which is loaded; what keeps it loaded.
     Loaded(Holder),
-    /// It is one of icdc's, and is loaded when it is chosen.
+    /// One of icdc's algorithms, which is loaded when it is chosen.
     Loadable,
-    /// It is one of icdc's and cannot be loaded.
+    /// One of icdc's algorithms, which cannot be loaded; the obstacle.
     Unavailable(Obstacle),
 }
 
-/// The kernel's algorithms and icdc's.
+/// Lists the kernel's congestion control algorithms and icdc's.
 #[must_use]
 pub fn list() -> Vec<Listed> {
     let allowed = crate::allowed_congestion();

@@ -17,7 +17,7 @@ use super::pin::{self, PinError, Pinned};
 pub struct Loaded(Infallible);
 
 impl Loaded {
-    /// Pins it, so that it outlasts this process.
+    /// Pins the algorithm, so that it outlasts this process.
     ///
     /// # Errors
     /// None, as there is nothing to pin.
@@ -26,7 +26,7 @@ impl Loaded {
     }
 }
 
-/// Reports that this build has no eBPF.
+/// Always fails, because this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -36,7 +36,7 @@ pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<L
     Err(LoadError::Obstacle { name: algorithm.name, obstacle })
 }
 
-/// Reports that this build has no eBPF.
+/// Always fails, because this build has no eBPF.
 ///
 /// # Errors
 /// Always.
@@ -47,7 +47,7 @@ pub fn unload(algorithm: &'static Algorithm) -> Result<(), UnloadError> {
     }
 }
 
-/// The parameters of what is loaded, which this build cannot read.
+/// Parameters of the loaded algorithm, which this build cannot read: always `None`.
 #[must_use]
 pub fn parameters(_algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     None
@@ -58,7 +58,7 @@ pub(super) fn holder(algorithm: &Algorithm) -> Holder {
     if path.exists() { Holder::Pinned(path) } else { Holder::Elsewhere }
 }
 
-/// Stores no hint.
+/// Stores no hint and returns false, as this build has no eBPF.
 pub(super) fn tell(_fd: &impl AsFd, _algorithm: &Algorithm, _loaded: Option<&Loaded>, _what: &PathHints) -> bool {
     false
 }

@@ -18,10 +18,10 @@ use icdc_units::ByteCount;
 use super::jobs::{CompareJob, NameJob};
 use super::shared::Shared;
 
-/// Reads in flight.
+/// Number of reads in flight.
 const DEPTH: usize = 4;
 
-/// Handles jobs until the queue is closed or the session fails.
+/// Compares files until the queue is closed or the session fails; results go to `names`.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, names: &Channel<NameJob>) {
     let mut reader: Option<Reader> = None;
     for job in queue {
@@ -59,7 +59,7 @@ impl Reader {
         Ok(Self { engine, pool })
     }
 
-    /// Digest of what the medium holds; `None` if the session fails meanwhile.
+    /// Reads a file from the medium and returns its digest; `None` if the session fails meanwhile.
     fn digest(&mut self, shared: &Shared<'_>, job: &CompareJob) -> Result<Option<FileDigest>, String> {
         let size = job.size.as_u64();
         let (file, _) = job.directory.open_file(&job.name).map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ impl Reader {
         Ok(if shared.has_failed() { None } else { digest_like(&job.digest, &blocks) })
     }
 
-    /// Waits for a block and notes its value.
+    /// Waits for one block to be read and records its digest in `blocks`.
     fn take(&mut self, blocks: &mut BlockMap) -> Result<(), String> {
         let Some(Completion { tag, block, result, .. }) = self.engine.wait() else {
             return Err("no memory is left to read it: earlier reads of the disk were never answered".into());

@@ -4,11 +4,11 @@ use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
 use icdc_protocol::message::Place;
 
-/// Files that a receiver for `destination` may read and change: everything beneath the destination;
-/// beneath its parent directory where the destination is missing or a file, an interrupted run left
-/// its journal there, or an earlier session has made the destination the copy itself (its `place`).
-/// Nothing where the destination cannot be resolved: the session finds and reports that when it
-/// begins.
+/// Files that a receiver for `destination` may read and change: everything beneath the
+/// destination; beneath its parent directory where the destination is missing or a file, an
+/// interrupted run left its journal there, or an earlier session has made the destination the copy
+/// itself (its `place`). Empty where the destination cannot be resolved: the session finds and
+/// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], place: Option<Place>) -> Files {
     let files = Files::of_end();
     let Ok(located) = tree.resolve(destination) else {
@@ -30,14 +30,15 @@ pub(super) fn files(tree: &Tree, destination: &[u8], place: Option<Place>) -> Fi
     }
 }
 
-/// The directory in which the first missing one of those above the destination is to be made.
+/// Existing directory in which the first missing one of those above the destination is to be made;
+/// `None` if none is missing.
 fn above_missing(tree: &Tree, destination: &[u8]) -> Option<Directory> {
     let slashes = (1..destination.len()).filter(|at| destination[*at] == b'/' && destination[at - 1] != b'/');
     let above = slashes.map_while(|slash| tree.resolve(&destination[..slash]).ok());
     above.into_iter().find(|located| located.stat.is_none()).map(|located| located.directory)
 }
 
-/// True if a run's journal is in this directory, or cannot be seen.
+/// Whether a run's journal is in this directory, or the directory cannot be examined.
 fn may_hold_journal(directory: &Directory) -> bool {
     let is_journal = |name: &[u8]| StagingName::parse(name).is_some_and(|name| name.kind == StagingKind::Run);
     directory.entries().map_or(true, |entries| entries.iter().any(|entry| is_journal(entry.name)))

@@ -8,14 +8,14 @@ use icdc_units::ByteCount;
 
 use crate::clock;
 
-/// A payload that has arrived whole.
+/// A block's payload that has arrived completely.
 pub(super) struct Arrived {
     pub(super) block: Block,
     pub(super) length: usize,
     pub(super) waits: WaitingBlock,
 }
 
-/// Blocks of one session that have arrived and are not yet written.
+/// Counts the blocks of one session that have arrived and are not yet written to disk.
 #[derive(Clone, Default)]
 pub(super) struct DiskQueue(Arc<Mutex<Backlog>>);
 
@@ -28,13 +28,14 @@ pub(super) struct WaitingBlock {
 const NO_PANIC: &str = "no panic while blocks are counted";
 
 impl DiskQueue {
-    /// The block waits from now on.
+    /// Counts the block as waiting for the disk from now on; returns it with `length` bytes of
+    /// data.
     pub(super) fn arrived(&self, block: Block, length: usize) -> Arrived {
         self.0.lock().expect(NO_PANIC).arrived(clock::now());
         Arrived { block, length, waits: WaitingBlock { waiting: self.clone(), length: ByteCount::from(length) } }
     }
 
-    /// Blocks that wait at present, and the rate at which the disk takes them.
+    /// Number of blocks that wait for the disk at present, and the rate at which it takes them.
     pub(super) fn load(&self) -> Load {
         self.0.lock().expect(NO_PANIC).sample(clock::now())
     }

@@ -5,7 +5,7 @@ use std::io;
 use icdc_disk::tree::TreeError;
 pub(super) use icdc_session::Failure;
 
-/// A write, a read or a flush of the item at `path` failed.
+/// Failure of the item at `path`, in which the system call `call` (write, read or flush) failed.
 pub(super) fn of_disk(path: &str, call: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::full(path),
@@ -13,7 +13,7 @@ pub(super) fn of_disk(path: &str, call: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// A name could not be made, changed or looked up.
+/// Failure of an item whose name could not be made, changed or looked up.
 pub(super) fn of_tree(error: &TreeError) -> Failure {
     let is_disk = match error {
         TreeError::System { cause, .. } => is_of_medium(cause),
@@ -23,7 +23,7 @@ pub(super) fn of_tree(error: &TreeError) -> Failure {
     if is_disk { Failure::Passing(reason) } else { Failure::Final(reason) }
 }
 
-/// Whether the medium, or the server that holds it, failed.
+/// Whether the error means that the storage medium, or the server that holds it, failed.
 fn is_of_medium(cause: &io::Error) -> bool {
     use rustix::io::Errno;
     let errors = [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::HOSTDOWN, Errno::REMOTEIO];

@@ -6,26 +6,26 @@ use icdc_disk::tree::{FileTime, Stat};
 /// that reuses its inode, and from itself after it was written to; a new name changes neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIdentity {
-    /// Number of its file system.
+    /// Device number of the file system.
     device: u64,
-    /// Its number there.
+    /// Inode number in the file system.
     inode: u64,
     size: u64,
     modified: FileTime,
 }
 
 impl FileIdentity {
-    /// The file that `stat` describes.
+    /// Identity of the file that `stat` describes.
     pub(super) fn of(stat: &Stat) -> Self {
         Self { device: stat.dev, inode: stat.ino, size: stat.size, modified: stat.mtime }
     }
 
-    /// Its time of modification.
+    /// Time of modification of the file.
     pub(super) fn modified(&self) -> FileTime {
         self.modified
     }
 
-    /// True if `stat` describes the same inode, whatever its size and time are by now.
+    /// Whether `stat` describes the same inode, whatever its size and time are by now.
     pub(super) fn has_inode_of(&self, stat: &Stat) -> bool {
         (self.device, self.inode) == (stat.dev, stat.ino)
     }

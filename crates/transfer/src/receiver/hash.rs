@@ -12,7 +12,8 @@ use super::jobs::{HashJob, StoreJob};
 use super::shared::Shared;
 use crate::diskless;
 
-/// Handles jobs until the queue is closed, beside others that do the same.
+/// Checks blocks until the queue is closed, beside other threads that do the same; good blocks go
+/// to `store`.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {
     for job in queue {
         let handed = match job {
@@ -31,8 +32,8 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// Checks a block and makes a job of the store of it; `None` for one of a file that has failed, or
-/// where the session fails.
+/// Checks a block and returns the job to store it; `None` for a block of a file that has failed,
+/// or where the session fails.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that has failed may still arrive.
     let size = shared.size_of_large(header.id)?;
@@ -45,8 +46,8 @@ fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> 
     }
 }
 
-/// Puts the data ranges in their places and compares the block's value; its length is that in the
-/// file from then on.
+/// Puts the data ranges in their places and compares the block's digest with the header; the
+/// returned block has the length that it has in the file.
 fn check(
     diskless: Option<Diskless>,
     size: ByteCount,
@@ -75,7 +76,8 @@ fn check(
     Ok(Arrived { block, length, waits })
 }
 
-/// Moves data that lies back to back to the ranges where it belongs, zeros between.
+/// Moves data that lies back to back in a block to the (offset, length) `ranges` where it belongs,
+/// and fills with zeros between.
 fn spread(block: &mut Block, ranges: &[(u32, u32)], length: usize) -> Result<(), ()> {
     let mut packed: usize = ranges.iter().map(|(_, data)| *data as usize).sum();
     let mut end = length;

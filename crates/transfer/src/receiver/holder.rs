@@ -10,11 +10,11 @@ use std::fs::{self, File};
 
 use icdc_disk::tree::Stat;
 
-/// A process on this host.
+/// A process on this host that holds a file's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pid: u32,
-    /// Seconds since it was started, where that can be seen.
+    /// Seconds since the process was started; `None` where that cannot be seen.
     running: Option<u64>,
 }
 
@@ -28,18 +28,18 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Its number.
+    /// Process id of the holder.
     pub(super) fn pid(self) -> u32 {
         self.pid
     }
 
-    /// Seconds since it was started, where that can be seen.
+    /// Seconds since the process was started; `None` where that cannot be seen.
     pub(super) fn age(self) -> Option<u64> {
         self.running
     }
 }
 
-/// Process that holds the lock of `file`, if it can be found.
+/// Process that holds the lock of `file`; `None` if it cannot be found.
 pub(super) fn holder(file: &File) -> Option<Holder> {
     let stat = Stat::of(file).ok()?;
     let device = (rustix::fs::major(stat.dev), rustix::fs::minor(stat.dev));
@@ -47,6 +47,8 @@ pub(super) fn holder(file: &File) -> Option<Holder> {
     Some(Holder { pid, running: running(pid) })
 }
 
+/// Process id of the holder of a lock on this inode, by the text of `/proc/locks`; `None` if it
+/// lists none.
 fn listed(locks: &str, (major, minor): (u32, u32), inode: u64) -> Option<u32> {
     let place = format!("{major:02x}:{minor:02x}:{inode}");
     let of_this = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

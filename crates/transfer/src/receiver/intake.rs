@@ -20,6 +20,7 @@ use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
 use crate::{clock, path_text};
 
+/// Receives the frames of a session and hands each to the thread that handles it.
 #[derive(Clone)]
 pub(super) struct Intake<'a> {
     pub(super) shared: &'a Shared<'a>,
@@ -28,9 +29,11 @@ pub(super) struct Intake<'a> {
     pub(super) account: &'a Account,
 }
 
-/// Effect of a message on the loop of the intake.
+/// Whether the receive loop goes on after a message.
 enum Flow {
+    /// Receive the next message.
     Continue,
+    /// Stop receiving: this was the sender's last message.
     Goodbye(Goodbye),
 }
 
@@ -98,7 +101,8 @@ impl Intake<'_> {
         }
     }
 
-    /// A further connection has ended; whether the sender did not know.
+    /// Handles that a further connection has ended, and tells the sender what arrived over it;
+    /// returns whether the receiver did not know this before.
     fn ended(&self, number: u8) -> bool {
         let ended = self.shared.connections().on_ended(number);
         self.shared.further.shut(number);
@@ -107,7 +111,7 @@ impl Intake<'_> {
         is_news
     }
 
-    /// A further connection has ended at the sender's end.
+    /// Handles the sender's message that a further connection has ended at its end.
     fn left(&self, number: u8) {
         let answer = self.shared.connections().on_left(number);
         match answer {
@@ -176,7 +180,7 @@ impl Intake<'_> {
         Ok(Flow::Continue)
     }
 
-    /// Adds a part to its block; returns the block once it is complete.
+    /// Adds a part to its block; returns the block with its header once it is complete.
     fn join(&self, part: &Part, payload: Option<(Block, usize)>) -> Result<Option<(BlockHeader, Block)>, SessionError> {
         let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
         let ring = self.shared.pool.capacity();
@@ -197,7 +201,7 @@ impl Intake<'_> {
         self.shared.counters.max_rate.store(limit.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// Hands a block to the hashers.
+    /// Hands a received block to the hashing threads.
     fn hash(&self, header: BlockHeader, payload: Option<Arrived>) {
         self.shared.under_check.enters(header.id);
         let _ = self.hash.send(HashJob::Block { header, payload });

@@ -10,54 +10,52 @@ use super::failure::Failure;
 use super::large_file::Plan;
 use super::publishing::Made;
 
-/// Work for the thread of the names.
+/// Work for the thread that handles file names.
 pub(super) enum NameJob {
+    /// A message from the sender.
     Message(Message),
+    /// A pack of small files: its items, and their contents back to back.
     Pack(Vec<PackItem>, Option<Arrived>),
     /// A large file is complete under its staging name.
-    Stored {
-        id: EntryId,
-        made: Made,
-        digest: FileDigest,
-    },
-    /// A file that an earlier run has published was read.
+    Stored { id: EntryId, made: Made, digest: FileDigest },
+    /// A file that an earlier run has published was read and compared.
     Compared {
         id: EntryId,
-        /// The file still has the digest under which it was published.
+        /// Whether the file still has the digest under which it was published.
         same: bool,
     },
-    /// A large file is given up.
-    Lost {
-        id: EntryId,
-        failure: Failure,
-    },
+    /// Receiving a large file was given up.
+    Lost { id: EntryId, failure: Failure },
 }
 
-/// Work for the hashers' threads.
+/// Work for the hashing threads.
 pub(super) enum HashJob {
+    /// A block whose digest is to be checked.
     Block { header: BlockHeader, payload: Option<Arrived> },
-    End(FileEnd),
-    Confirmed,
-}
-
-/// Work for the store's thread.
-pub(super) enum StoreJob {
-    /// A file whose blocks will come, except for those that are held.
-    Expect { plan: Box<Plan>, held: Option<BlockMap> },
-    /// A block with the right value.
-    Block { header: BlockHeader, block: Arrived },
     /// No more blocks of a file will come, or it is given up.
     End(FileEnd),
     /// The sender has answered a `Ready`.
     Confirmed,
 }
 
-/// A file to compare.
+/// Work for the thread that stores large files on disk.
+pub(super) enum StoreJob {
+    /// A file whose blocks will come, except for those that are `held` already.
+    Expect { plan: Box<Plan>, held: Option<BlockMap> },
+    /// A block to be written, whose digest was right.
+    Block { header: BlockHeader, block: Arrived },
+    /// No more blocks of a file will come, or the file is given up.
+    End(FileEnd),
+    /// The sender has answered a `Ready`.
+    Confirmed,
+}
+
+/// A file whose contents are to be compared with a digest.
 pub(super) struct CompareJob {
     pub(super) id: EntryId,
     pub(super) directory: Directory,
     pub(super) name: Name,
     pub(super) size: ByteCount,
-    /// Digest that the contents should have.
+    /// Digest that the contents of the file should have.
     pub(super) digest: FileDigest,
 }

@@ -12,28 +12,28 @@ use icdc_disk::tree::{Directory, FileTime, StagingKind, set_time};
 
 use super::staging::{Purpose, Staging, make_under};
 
-/// Most file systems whose files for trying are kept open.
+/// Maximum number of file systems whose probe files are kept open.
 const OPEN: usize = 16;
 
-/// File systems that were probed.
+/// Cache of probed file systems, for the precision and range of modification times that they keep.
 #[derive(Default)]
 pub(super) struct KeptTimes {
     /// Unnamed files for probing, by the number of their file system; `None` where none can be
     /// made.
     tried_on: Mutex<HashMap<u64, Option<File>>>,
-    /// Nothing may be made in a directory, not even for a moment.
+    /// Whether nothing may be made in a directory, not even for a moment.
     changes_nothing: bool,
 }
 
 impl KeptTimes {
-    /// For a run that `changes_nothing`, or for one that does.
+    /// New cache, for a run that `changes_nothing` or for one that does.
     pub(super) fn new(changes_nothing: bool) -> Self {
         Self { changes_nothing, ..Self::default() }
     }
 
-    /// The time that a file of `directory`, which is on the file system `device`, shows once it was
-    /// given `wanted`; `wanted` itself where that cannot be tried. `found` is what a file there
-    /// shows that may have been given it.
+    /// Modification time that a file of `directory`, which is on the file system `device`, shows
+    /// once it was given `wanted`; `wanted` itself where that cannot be tried. `found` is the time
+    /// shown by a file there that may have been given it.
     pub(super) fn shown(
         &self,
         (directory, device): (&Directory, u64),
@@ -50,7 +50,8 @@ impl KeptTimes {
         }
     }
 
-    /// An unnamed file in `directory`, or one under a staging name that is removed at once.
+    /// Makes an unnamed file in `directory`, or one under a staging name that is removed at once;
+    /// `None` if neither can be made.
     fn file_in(&self, directory: &Directory) -> Option<File> {
         let named = || {
             let make = |staging: Staging| directory.create_file(&staging.part(), 0o600);
@@ -62,14 +63,14 @@ impl KeptTimes {
     }
 }
 
-/// True if an item that was given the time `wanted` shows one that is off by more than the rounding
-/// of file systems, which keep seconds or every other one.
+/// Whether an item that was given the time `wanted` shows one that is off by more than the
+/// rounding of file systems, which keep seconds or every other one.
 pub(super) fn is_far_off(wanted: Option<FileTime>, shown: FileTime) -> bool {
     wanted.is_some_and(|wanted| wanted.seconds.abs_diff(shown.seconds) >= 2)
 }
 
-/// True if a file system that keeps whole seconds, or every other one, may keep `found` of
-/// `wanted`.
+/// Whether `found` may be the time `wanted` as stored by a file system that keeps whole seconds,
+/// or every other one.
 fn may_be_kept_of(wanted: FileTime, found: FileTime) -> bool {
     found.nanos == 0
         && (found.seconds == wanted.seconds || (found.seconds % 2 == 0 && found.seconds == wanted.seconds - 1))

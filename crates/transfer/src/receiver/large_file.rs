@@ -21,14 +21,14 @@ use super::shared::Shared;
 use super::staging::Staging;
 use super::waiting::{LockWait, Locked};
 
-/// Files that an earlier run has left of an item, locked.
+/// Part file and journal that an earlier run has left of an item, locked.
 pub(super) struct Continued {
     pub(super) staging: Staging,
     pub(super) file: File,
     pub(super) journal: FileJournal,
 }
 
-/// A large file before anything of it is opened.
+/// Plan for receiving a large file, before any of its files is opened.
 pub(super) struct Plan {
     pub(super) id: EntryId,
     entry: Entry,
@@ -40,12 +40,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The file `name` in `directory`, by its entry; `locked` is the extent of its lock.
+    /// Plan for the file `name` in `directory`, described by `entry`; `locked` is the extent of
+    /// its lock.
     pub(super) fn new(entry: Entry, directory: Directory, name: Name, header: Header, locked: Locked) -> Self {
         Self { id: entry.id, entry, directory, name, header, locked, continued: None }
     }
 
-    /// Uses what an earlier run left.
+    /// Makes the plan continue the part file that an earlier run left.
     pub(super) fn continue_with(&mut self, continued: Continued) {
         self.continued = Some(continued);
     }
@@ -64,9 +65,9 @@ impl Plan {
         self.directory.path_of(&self.name)
     }
 
-    /// Makes the part file and its journal, replacing what has their names. True if another
-    /// session's lock was waited for, or if the sender has gone: a newer run may have completed the
-    /// file by then, even where no lock shows it.
+    /// Makes the part file and its journal, replacing what has their names. The bool is true if
+    /// another session's lock was waited for, or if the sender has gone: a newer run may have
+    /// completed the file by then, even where no lock shows it.
     fn begin(&self, shared: &Shared<'_>) -> Result<(Unfinished, bool), Failure> {
         let Self { directory, name, header, locked, .. } = self;
         let shown = self.path();
@@ -97,7 +98,7 @@ impl Plan {
     }
 }
 
-/// An unfinished file and its journal.
+/// Part file of an unfinished item, with its journal.
 struct Unfinished {
     staging: Staging,
     file: File,
@@ -166,13 +167,13 @@ impl LargeFile {
         &self.disk
     }
 
-    /// Appends durable blocks to the journal.
+    /// Appends durable blocks (index and digest) to the journal.
     pub(super) fn note(&mut self, blocks: &[(u32, Digest)]) -> Result<(), Failure> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.append(blocks).map_err(|error| failure::of_disk(&self.path(), "write", &error))
     }
 
-    /// Sets length and metadata; false if it could not be given its mode.
+    /// Sets length and metadata of the file; false if it could not be given its mode.
     pub(super) fn finish(&self, preserve: Preserve) -> Result<bool, Failure> {
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
         let wanted = metadata(&self.entry, preserve);
@@ -186,8 +187,8 @@ impl LargeFile {
         made.and_then(|has_mode| Ok(set(&wanted)? && has_mode)).map_err(|error| failure::of_tree(&error))
     }
 
-    /// Drops clean pages, so that reads go to the medium; gives the blocks outside of which that
-    /// holds nothing.
+    /// Drops clean pages from the page cache, so that reads go to the medium; returns the ranges
+    /// of blocks that may hold data (outside of them the medium holds nothing).
     pub(super) fn find_data(&self) -> Result<Vec<Range<u32>>, Failure> {
         self.disk.forget_cache();
         let block = BLOCK_SIZE as u64;
@@ -196,7 +197,7 @@ impl LargeFile {
         data.collect::<Result<_, _>>().map_err(|error| failure::of_disk(&self.path(), "read", &error))
     }
 
-    /// The complete file, of which `unsynced` bytes are not durable.
+    /// The complete file, ready to be published, of which `unsynced` bytes are not durable.
     pub(super) fn made(&self, unsynced: ByteCount) -> Result<Made, Failure> {
         let made = if self.size > ByteCount::from(BLOCK_SIZE) {
             Made::durable(self.staging, self.disk.clone())
@@ -206,7 +207,7 @@ impl LargeFile {
         made.map_err(Failure::from)
     }
 
-    /// Leaves the file on the disk if `keep` has it, and removes it otherwise.
+    /// Closes the file: leaves it on the disk if `keep`, and removes it otherwise.
     pub(super) fn close(&self, keep: bool) {
         if !keep {
             leftovers::discard(&self.directory, self.staging);
@@ -214,7 +215,7 @@ impl LargeFile {
     }
 }
 
-/// The umask of this process.
+/// File mode creation mask (umask) of this process.
 fn umask() -> u16 {
     static UMASK: OnceLock<u16> = OnceLock::new();
     *UMASK.get_or_init(|| {

@@ -29,16 +29,17 @@ use super::staging::{Purpose, Staging, Whose, make_under};
 use super::waiting::WaitPolicy;
 use crate::clock;
 
-/// Most times that a file may be replaced at once while its lock is waited for.
+/// Maximum number of attempts to take a lock when the file is replaced by another while its lock
+/// is waited for.
 pub(super) const CLAIMS: u32 = 3;
-/// Kinds of files beside an unfinished item.
+/// Kinds of staging files that lie beside an unfinished item.
 const BESIDE: [StagingKind; 2] = [StagingKind::Part, StagingKind::Blocks];
 
 /// Interval of the attempts to take a lock. A thread that waits in `flock` itself can be woken by a
 /// signal only, and no event reports a released lock on every file system.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Takes the lock of a file that another session may hold. True if it had to wait.
+/// Takes the lock of a file that another session may hold; returns true if it had to wait.
 fn lock(file: &File, what: &str, waits: &dyn WaitPolicy) -> io::Result<bool> {
     let begun = clock::now();
     let mut has_waited = false;
@@ -57,24 +58,25 @@ fn lock(file: &File, what: &str, waits: &dyn WaitPolicy) -> io::Result<bool> {
     Ok(has_waited)
 }
 
+/// Text for the user that says that another process holds the lock of `what`.
 pub(super) fn busy(what: &str, holder: Option<Holder>) -> String {
     let who = holder.map_or(String::new(), |holder| format!(" ({holder})"));
     format!("{what}: another icdc{who} is writing it; wait for its end or stop it")
 }
 
-/// File that an earlier session has left under a name.
+/// File that an earlier session has left under a staging name.
 pub(super) struct Claimed {
-    /// Locked; `None` if there is nothing, or nothing any more.
+    /// The file, locked; `None` if there is none, or none any more.
     pub(super) file: Option<File>,
-    /// An earlier session has held it until just now.
+    /// Whether an earlier session has held the file until just now.
     pub(super) has_waited: bool,
     /// The file that was waited for, unlocked, if it lost its name during the wait and was trusted
     /// before.
     pub(super) ended: Option<File>,
 }
 
-/// Takes the file with the staging name `name`, if it exists, once its earlier holder has ended. It
-/// is shown to the user as `what`.
+/// Locks the file with the staging name `name`, if it exists, once its earlier holder has ended,
+/// and returns it. It is shown to the user as `what`.
 pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn WaitPolicy) -> Result<Claimed, String> {
     let failed = |error: io::Error| format!("{what}: {error}");
     let mut claimed = Claimed { file: None, has_waited: false, ended: None };
@@ -111,7 +113,7 @@ pub(super) fn claim(directory: &Directory, name: &Name, what: &str, waits: &dyn 
 }
 
 /// Opens a read-only file of this user, which has its last mode already, for reading, if another
-/// session holds it.
+/// session holds it; `None` otherwise.
 fn opened_held(directory: &Directory, name: &Name) -> Option<(File, Stat)> {
     let (file, stat) = directory.open_file(name).ok()?;
     (stat.uid == file_user() && stat.nlink == 1 && !try_lock(&file).unwrap_or(true)).then_some((file, stat))
@@ -122,9 +124,9 @@ pub(super) fn is_still_named(directory: &Directory, name: &Name, file: &Stat) ->
     directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == (file.dev, file.ino))
 }
 
-/// Whether the journal `stat`, found as `name`, can be trusted: it belongs to this user, others may
-/// not write to it, and the directory lists exactly this name. Under another name that the file
-/// system treats as equal it may be a file that was copied here by someone who may not make a
+/// Whether the journal `stat`, found as `name`, can be trusted: it belongs to this user, others
+/// may not write to it, and the directory lists exactly this name. Under another name that the
+/// file system treats as equal it may be a file that was copied here by someone who may not make a
 /// journal.
 pub(super) fn is_believed(directory: &Directory, name: &Name, stat: &Stat) -> bool {
     let of_others = stat.mode & 0o022;
@@ -137,7 +139,7 @@ pub(super) fn is_believed(directory: &Directory, name: &Name, stat: &Stat) -> bo
         && directory.lists(name).unwrap_or(true)
 }
 
-/// Opens a journal if what it says may be believed.
+/// Opens a journal if its contents can be trusted ([`is_believed`]); `None` otherwise.
 fn open_believed(directory: &Directory, name: &Name) -> Option<File> {
     let (file, stat) = directory.reopen_file(name).ok()?;
     is_believed(directory, name, &stat).then_some(file)
@@ -151,12 +153,14 @@ pub(super) struct FileJournal {
 }
 
 impl FileJournal {
-    /// Journal beside an item with its block map, if it is about this version of the source.
+    /// Finds the journal beside an item, with its block map; `None` unless it is about this
+    /// version of the source.
     pub(super) fn find(directory: &Directory, staging: Staging, header: &Header) -> Option<(Self, BlockMap)> {
         Self::read(open_believed(directory, &staging.blocks())?, header)
     }
 
-    /// Blocks that this journal has, if it is about this version of the source.
+    /// Reads a journal and the map of durable blocks in it; `None` unless it is about this version
+    /// of the source.
     fn read(file: File, header: &Header) -> Option<(Self, BlockMap)> {
         let codec = BlockJournal::new(header);
         let mut reader = codec.reader();
@@ -183,7 +187,7 @@ impl FileJournal {
         Ok(Self { codec, file, length: block_journal::HEADER_LENGTH as u64 })
     }
 
-    /// Notes blocks that are durable.
+    /// Appends durable blocks (index and digest) to the journal.
     pub(super) fn append(&mut self, blocks: &[(u32, Digest)]) -> io::Result<()> {
         let bytes: Vec<u8> = blocks.iter().flat_map(|(index, value)| self.codec.record(*index, value)).collect();
         self.file.write_all_at(&bytes, self.length)?;
@@ -220,8 +224,9 @@ pub(super) fn feed(file: &File, limit: u64, mut take: impl FnMut(&[u8]) -> io::R
     Ok(())
 }
 
-/// Makes something in place of what an earlier run of this user left of the item with the final
-/// name `name`, its journal included. Gives the name under which it lies.
+/// Makes something under a staging name by `make`, in place of what an earlier run of this user
+/// left of the item with the final name `name`, its journal included. Returns it with its staging
+/// name.
 pub(super) fn make_part<T>(
     directory: &Directory,
     name: &Name,
@@ -232,10 +237,10 @@ pub(super) fn make_part<T>(
     Ok((made, staging.part()))
 }
 
-/// Files of a large item that were made, of which the one for its data is locked.
+/// Files made for a large item; the one for its data is locked.
 pub(super) struct MadeFiles {
     pub(super) file: File,
-    /// `None` where it is to have none, or no later run would find it.
+    /// Journal of the item; `None` where it is to have none, or no later run would find it.
     pub(super) journal: Option<File>,
     pub(super) staging: Staging,
 }
@@ -280,7 +285,7 @@ pub(super) fn make_files(
     Ok(made.map(|(file, journal)| MadeFiles { file, journal, staging }))
 }
 
-/// Locks the new file `name`. False if another session has taken it.
+/// Locks the new file `name`; false if another session has taken it.
 fn hold(directory: &Directory, name: &Name, file: &File) -> Result<bool, TreeError> {
     let failed = |call| move |cause| TreeError::System { path: directory.path_of(name), call, cause };
     Ok(try_lock(file).map_err(failed("flock"))?
@@ -299,18 +304,19 @@ fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeErr
     }
 }
 
-/// Files that an earlier session has left of an item.
+/// What an earlier session has left of an item.
 pub(super) struct LeftPart {
     /// The unfinished file, locked; `None` if there is none, or none any more.
     pub(super) part: Option<(Staging, File)>,
-    /// An earlier session has held it until just now.
+    /// Whether an earlier session has held the file until just now.
     pub(super) has_waited: bool,
     /// Durable blocks by the journal of a file that was waited for and has been removed, if it is
     /// about this version of the source.
     pub(super) ended: Option<BlockMap>,
 }
 
-/// Waits for an unfinished file, and keeps its journal open, which is removed with it.
+/// Wait policy for the lock of an unfinished file, which keeps its journal open, as that is
+/// removed with the file.
 struct WithJournal<'a> {
     waits: &'a dyn WaitPolicy,
     directory: &'a Directory,
@@ -354,7 +360,7 @@ pub(super) fn find_part(
     Ok(left)
 }
 
-/// Removes what is there of an unfinished item.
+/// Removes the files of an unfinished item, as far as they exist.
 pub(super) fn discard(directory: &Directory, staging: Staging) {
     // Whoever finds the unfinished file gone makes both again.
     let _ = directory.remove_file(&staging.blocks());
@@ -371,13 +377,13 @@ pub(super) fn remove_journals(directory: &Directory, name: &Name, whose: Whose) 
     }
 }
 
-/// Removes all that an earlier session of this user has left of the item with the final name
+/// Removes all files that an earlier session of this user has left of the item with the final name
 /// `name`, of which nothing more comes.
 pub(super) fn remove_unfinished(directory: &Directory, name: &Name, whose: Whose) {
     Purpose::item(name, whose).found_again().into_iter().for_each(|staging| staging.remove(directory, &BESIDE));
 }
 
-/// Under which names this user may have left something of the item with the final name `name`.
+/// Staging names under which this user may have left files of the item with the final name `name`.
 fn own(directory: &Directory, name: &Name, whose: Whose, kinds: &[StagingKind]) -> impl Iterator<Item = Staging> {
     Purpose::item(name, whose).found_again().into_iter().filter(move |staging| staging.is_free(directory, kinds))
 }

@@ -76,31 +76,32 @@ use crate::stages::Activity;
 
 /// Default size of the ring between socket and disk, where memory is not limited to less.
 const RING: ByteCount = ByteCount::from_mib(256);
-/// Smallest ring that a user can request: the disk's queue, and as much again in flight.
+/// Minimum number of blocks of the ring that a user can request: the disk's queue, and as much
+/// again in flight.
 const LEAST_BLOCKS: u64 = 16;
-/// Result of a finished session.
+/// Result of a finished receiving session.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// The sender's goodbye; `None` where it did not arrive.
+    /// The sender's last message; `None` where it did not arrive.
     pub goodbye: Option<Goodbye>,
-    /// Regular files that are complete and were not skipped.
+    /// Number of regular files that are complete and were not skipped.
     pub files: u64,
-    /// Sum of their sizes.
+    /// Sum of the sizes of these files in bytes.
     pub bytes: u64,
-    /// Symbolic links, and further names of files, that were made.
+    /// Number of symbolic links, and further names of files, that were made.
     pub links: u64,
-    /// Files that were there already and equal.
+    /// Number of files that were there already and equal.
     pub skipped: u64,
-    /// Files that were there already and newer than the source's.
+    /// Number of files that were there already and newer than the source's.
     pub kept_newer: u64,
-    /// Items that failed.
+    /// Number of items that failed.
     pub failed: u64,
-    /// Bytes that an earlier run had made durable.
+    /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
-    /// Files that an earlier run published and that were not read, and their bytes; counted above,
-    /// too.
+    /// Number of files that an earlier run published and that were not read, and their bytes; they
+    /// are included in `files` and `bytes`.
     pub taken_over: (u64, u64),
-    /// Digest of the file, if there was just one.
+    /// Digest of the file, if the session had just one.
     pub only: Option<FileDigest>,
 }
 
@@ -248,7 +249,7 @@ fn run_threads(
     })
 }
 
-/// Result of a session whose threads have ended.
+/// Result of a receiving session whose threads have ended.
 fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
     let counters = &shared.counters;
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
@@ -271,7 +272,7 @@ fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
     })
 }
 
-/// Reports to the sender why nothing is received.
+/// Sends the reason to the sender when nothing can be received.
 fn break_off(outlet: &mut dyn Outlet, error: &SessionError) {
     if let Some(refusal) = error.refusal() {
         let sent = outlet.send(Message::Abort(refusal).into()).and_then(|()| outlet.flush());
@@ -294,8 +295,8 @@ fn ring_blocks(options: &ReceiveOptions) -> u64 {
     options.ring.map_or_else(|| resources::blocks(blocks(RING)), |asked| blocks(asked).max(LEAST_BLOCKS))
 }
 
-/// The most connections that such a receiver can receive on at a time: each fills a block of its
-/// ring. Further ones would hold shares of the rate, and wait.
+/// Maximum number of connections that a receiver with these options can receive on at a time: each
+/// fills a block of its ring. Further ones would hold shares of the rate, and wait.
 #[must_use]
 pub fn most_connections(options: &ReceiveOptions) -> u8 {
     u8::try_from(ring_blocks(options)).unwrap_or(u8::MAX)

@@ -59,30 +59,31 @@ const NO_DEADLINE: Duration = Duration::from_secs(3600);
 pub(super) struct FileExecutor<'a> {
     shared: &'a Shared<'a>,
     book: Book<Option<Arrived>>,
-    /// From the sender's first message until the run has begun.
+    /// Request to begin the run: present from the sender's first message until the run has begun.
     opening: Option<Opening>,
     run: Option<RunLog>,
     directories: Directories,
     /// Names that may have another spelling at the destination.
     spellings: Spellings,
-    /// The destination was made for this session.
+    /// Whether the destination was made for this session.
     new_destination: bool,
     /// Unfinished files that examinations have claimed, until their blocks are expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
-    /// Published or found file under the first name of each file with several, as many as the
-    /// book knows.
+    /// Published or found file under the first name of each file with several hard links, as many
+    /// as the book knows.
     first_files: ById<FileIdentity>,
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
     kept_times: KeptTimes,
-    /// `None` when nothing more will come from the link: then the store may end, too.
+    /// Channel to the store; `None` when nothing more will come from the link: then the store may
+    /// end, too.
     store: Option<Channel<StoreJob>>,
-    /// Ended together with `store`.
+    /// Channel to the thread that compares files; closed together with `store`.
     compare: Option<Channel<CompareJob>>,
 }
 
-/// A run that has not begun.
+/// A run that has been requested and has not begun.
 struct Opening {
     job: Digest,
     placement: Placement,
@@ -248,8 +249,8 @@ impl<'a> FileExecutor<'a> {
 
 /// The run as a whole.
 impl FileExecutor<'_> {
-    /// Finds where the sources are placed; takes the lock of the journal that an earlier session
-    /// may still hold.
+    /// Finds where the sources are placed; takes the lock of the run's journal, which an earlier
+    /// session may still hold.
     fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
         let (tree, destination) = (shared.order.tree, shared.order.destination);
@@ -286,7 +287,8 @@ impl FileExecutor<'_> {
         })
     }
 
-    /// Makes the destination, if need be, and begins the run's journal in it.
+    /// Makes the destination, if need be, and begins the run's journal in it; returns the target
+    /// of each source.
     fn begin_run(&mut self) -> Result<Vec<Target>, NotBegun> {
         let shared = self.shared;
         let Some(opening) = &mut self.opening else { return Ok(Vec::new()) };
@@ -367,21 +369,21 @@ impl FileExecutor<'_> {
     }
 }
 
-/// Outcome for a further name.
+/// Outcome of making a further name (hard link) of a file.
 enum Linked {
     /// The new name refers to the file that was published or found under the first name.
     ToFirst,
-    /// The link was not made, for this reason.
+    /// The hard link was not made, for this reason.
     Not(Apart),
 }
 
-/// True if further names of this item may follow.
+/// Whether the item is the first name of a file that has several.
 fn is_first_name(item: &Item) -> bool {
     matches!(item.entry.kind, EntryKind::File { linked: true, .. })
 }
 
 impl Opening {
-    /// The run's journal, if it has one and the directory for it is there.
+    /// Finds the run's journal; `None` if the run has none, or the directory for it is missing.
     fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
         let (true, Some(base)) = (self.is_journaled, self.placement.base()) else { return Ok(None) };
         let id = RunId {
@@ -397,6 +399,7 @@ impl Opening {
 
 /// Items and directories.
 impl FileExecutor<'_> {
+    /// Makes or opens a directory; `None` if it is missing in a dry run.
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
             return Ok(self.directories.find_existing(new));
@@ -423,7 +426,7 @@ impl FileExecutor<'_> {
         Ok(())
     }
 
-    /// The directory that an item goes into, and its name there.
+    /// Directory that an item goes into, and its name there.
     fn place(&self, item: &Item) -> Result<(&Directory, Name), Failure> {
         let directory = self.directories.get(item.directory)?;
         let name = Name::new(&item.place.name).map_err(|error| error.to_string())?;
@@ -434,7 +437,7 @@ impl FileExecutor<'_> {
         self.book.item(id).ok_or_else(|| "it is not known any more".into())
     }
 
-    /// Extent of the lock of an item's unfinished file.
+    /// Extent of the lock of an item's unfinished file: everything, or one item of many.
     fn locked(&self) -> Locked {
         if self.run.is_some() { Locked::OneOfMany } else { Locked::Everything }
     }
@@ -475,7 +478,8 @@ impl FileExecutor<'_> {
         Ok(verdict)
     }
 
-    /// Sets what a file lacks of its attributes, if it is the one that was looked at.
+    /// Sets attributes that an existing file lacks, if it is still the one that was examined;
+    /// returns whether something was changed.
     fn amend(&mut self, id: EntryId) -> Result<bool, Failure> {
         let looked_at = self.to_amend.remove(&id);
         let item = self.item(id)?;
@@ -491,7 +495,7 @@ impl FileExecutor<'_> {
         })
     }
 
-    /// Notes which file has the first name of one with several.
+    /// Remembers the file that has the first of several names.
     fn remember_first(&mut self, id: EntryId, file: FileIdentity) {
         if self.first_files.len() < MAX_LINKED || self.first_files.contains_key(&id) {
             self.first_files.insert(id, file);
@@ -519,7 +523,8 @@ impl FileExecutor<'_> {
         let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size(), digest });
     }
 
-    /// Checks and writes small files.
+    /// Checks small files that arrived in a pack and writes them under staging names; returns for
+    /// each the bytes that are not yet durable, or why it was not staged.
     fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<ByteCount, NotStaged>)> {
         let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
         let how = (self.shared.options.preserve, self.shared.whose());
@@ -588,8 +593,8 @@ impl FileExecutor<'_> {
         }
     }
 
-    /// Renames items to their final names: those that may have other spellings one after the other,
-    /// because the names to compare with must exist.
+    /// Renames items to their final names: those that may have other spellings one after the
+    /// other, because the names to compare with must exist. Returns the outcome of each.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
         let mut spellings = std::mem::take(&mut self.spellings);
         let may_differ = |publication: &&Publication| {
@@ -616,7 +621,7 @@ impl FileExecutor<'_> {
         renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()
     }
 
-    /// Reports an item whose time of modification is not the one that was set.
+    /// Notifies the user if an item's time of modification is not the one that was set.
     fn check_time(&self, item: &Item, shown: FileTime) {
         let is_link = matches!(item.entry.kind, EntryKind::HardLink { .. });
         if !is_link && is_far_off(metadata(&item.entry, self.shared.options.preserve).mtime, shown) {

@@ -30,6 +30,7 @@ pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result
     Ok(())
 }
 
+/// Description of the item `name`; `None` if it does not exist.
 fn stat(directory: &Directory, name: &Name) -> Result<Option<Stat>, TreeError> {
     match directory.stat(name) {
         Err(error) if error.is_missing() => Ok(None),

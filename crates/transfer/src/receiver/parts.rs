@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use icdc_disk::Block;
 
-/// A part, at the start of what has `arrived`, in its place: in what the parts `before` have
-/// filled, or in its own block if it is the first.
+/// Puts an arrived part, which lies at the start of `arrived`, at its `range` of the block: in the
+/// block `before`, which holds the earlier parts, or in its own block if it is the first.
 pub(super) fn put(before: Option<Block>, mut arrived: Block, range: Range<usize>) -> Block {
     match before {
         None => {

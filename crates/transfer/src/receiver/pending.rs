@@ -4,15 +4,15 @@ use icdc_disk::tree::{FileTime, Metadata, TreeError};
 use icdc_protocol::message::{Entry, Preserve};
 use icdc_session::receiver::book::item::{ModificationTime, Restored};
 
-/// Metadata that are restored of an entry.
+/// Metadata of an entry that the receiver restores.
 pub(super) fn metadata(entry: &Entry, preserve: Preserve) -> Metadata<'_> {
     let Restored { mode, mtime, owner, xattrs } = Restored::of(entry, preserve);
     let mtime = mtime.map(|ModificationTime { seconds, nanos }| FileTime { seconds, nanos });
     Metadata { mode, mtime, owner, xattrs }
 }
 
-/// Restores what is `wanted` by `set`; where the file system lets no mode be set, all but that:
-/// then false.
+/// Restores the `wanted` metadata by `set`; where the file system lets no mode be set, all but the
+/// mode, and returns false.
 pub(super) fn restore<'a>(
     wanted: &Metadata<'a>,
     set: impl Fn(&Metadata<'a>) -> Result<(), TreeError>,

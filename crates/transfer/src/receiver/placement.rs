@@ -23,51 +23,51 @@ use super::run_log::RunLog;
 use super::staging::Whose;
 use crate::path_text;
 
-/// Place of one source.
+/// Place where one source is put at the destination.
 #[derive(Clone, Debug)]
 pub(super) enum Landing {
-    /// Under this name.
+    /// The source gets this name in this directory.
     Named(Directory, Name),
-    /// Its contents in this directory.
+    /// The contents of the source go into this directory.
     Contents(Directory),
-    /// In a directory that a dry run does not make.
+    /// The source goes into a directory that a dry run does not make.
     Imagined,
 }
 
-/// Placement of all sources.
+/// Placement of all sources at the destination.
 #[derive(Debug)]
 pub(super) struct Placement {
     sources: Vec<Source>,
     destination: Destination,
 }
 
-/// True if the directories above the destination may be missing.
+/// What is done about missing directories above the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parents {
-    /// They must exist.
+    /// The directories must exist.
     Needed,
-    /// They may be missing; nothing is made (dry run).
+    /// The directories may be missing; nothing is made (dry run).
     Imagined,
-    /// Missing ones are made first.
+    /// Missing directories are made first.
     Made,
 }
 
-/// Relation of the destination to the sources.
+/// How the destination relates to the sources.
 #[derive(Debug)]
 enum Destination {
     /// The sources are placed in this directory.
     Inside(Directory),
     /// The sources are placed in a directory that does not exist yet.
     InsideNew(Located),
-    /// The only one takes this name.
+    /// The only source takes this name in this directory.
     Named(Directory, Name),
 }
 
 impl Destination {
-    /// The name of a single source, which may replace what has that name.
+    /// Destination that is the name of a single source, which may replace what has that name.
     ///
     /// # Errors
-    /// It cannot be replaced; for a `drop_box` the reason does not reveal what exists.
+    /// The item cannot be replaced; for a `drop_box` the reason does not reveal what exists.
     fn of_named(located: Located, begin: &Begin, is_drop_box: bool) -> Result<Self, SessionError> {
         let name = located.name.clone().ok_or_else(|| refusal("the destination has no name".into()))?;
         if let (false, Some(Kind::Other(what))) = (is_drop_box, located.stat.map(|stat| stat.kind)) {
@@ -143,8 +143,8 @@ impl Placement {
         Self { sources: begin.sources.clone(), destination }
     }
 
-    /// Directory that holds the first target, the place of the run's journal; `None` if it is not
-    /// there yet.
+    /// Directory that holds the first target, the place of the run's journal; `None` if it does
+    /// not exist yet.
     pub(super) fn base(&self) -> Option<&Directory> {
         match &self.destination {
             Destination::Inside(directory) | Destination::Named(directory, _) => Some(directory),
@@ -152,7 +152,7 @@ impl Placement {
         }
     }
 
-    /// The directory that holds the targets, or that DST is made in.
+    /// Existing directory that holds the targets, or in which the destination directory is made.
     pub(super) fn existing(&self) -> &Directory {
         match &self.destination {
             Destination::Inside(directory) | Destination::Named(directory, _) => directory,
@@ -160,7 +160,8 @@ impl Placement {
         }
     }
 
-    /// Directory and name of a source that may replace something.
+    /// Directory and name of a source that may replace an existing item; `None` if it replaces
+    /// none.
     pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {
         match &self.destination {
             Destination::Named(directory, name) => Some((directory, name.clone())),
@@ -181,7 +182,8 @@ impl Placement {
         }
     }
 
-    /// Name of the only target, where it is not inside of DST but DST itself.
+    /// Name of the only target, where it is not inside of the destination but the destination
+    /// itself.
     pub(super) fn only_name(&self) -> Option<&Name> {
         match &self.destination {
             Destination::Named(_, name) => Some(name),
@@ -212,9 +214,9 @@ impl Placement {
         Ok(is_new)
     }
 
-    /// Refuses a destination in which this user cannot make anything. One that is part of the copy
-    /// lets its owner in if `may_let_in`, until it gets the mode of its source, as those below it
-    /// do.
+    /// Checks that this user can make files in the destination; an error otherwise. One that is
+    /// part of the copy is made accessible to its owner if `may_let_in`, until it gets the mode of
+    /// its source, as those below it do.
     pub(super) fn check_rights(&self, may_let_in: bool) -> Result<(), SessionError> {
         let Some(base) = self.base() else { return Ok(()) };
         let is_copied = self.sources.iter().any(|source| source.kind == SourceKind::Contents);
@@ -247,13 +249,14 @@ pub(super) fn let_owner_in(directory: &Directory) -> Result<(), TreeError> {
     directory.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })
 }
 
-/// Device and inode of a directory.
+/// Device and inode number of a directory.
 pub(super) fn place_of(directory: &Directory) -> Result<DirectoryPlace, TreeError> {
     directory.own_stat().map(|stat| DirectoryPlace { device: stat.dev, inode: stat.ino })
 }
 
-/// True if DST may be the copy itself although it is there: if an interrupted run of the same job
-/// has made it, or an earlier session of this one. Otherwise it is the directory to copy into.
+/// Whether the destination may be the copy itself although it exists: if an interrupted run of the
+/// same job has made it, or an earlier session of this one. Otherwise it is the directory to copy
+/// into.
 fn may_be_the_copy(located: &Located, begin: &Begin) -> bool {
     let [source] = begin.sources.as_slice() else { return false };
     source.kind == SourceKind::Directory && !located.trailing_slash && located.name.is_some()
@@ -295,7 +298,7 @@ fn refuse_staging(path: &[u8]) -> SessionError {
     refusal(format!("{}: its name is one that icdc keeps for unfinished files", path_text(path)))
 }
 
-/// Refuses sources whose names cannot be placed in one directory.
+/// Returns an error if the names of the sources cannot be placed in one directory.
 fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
     let mut seen = HashSet::new();
     for source in sources.iter().filter(|source| source.kind != SourceKind::Contents) {
@@ -309,8 +312,8 @@ fn refuse_names(sources: &[Source]) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Makes the directories above the destination, or gives the first that is missing if they are only
-/// imagined.
+/// Makes the missing directories above the destination, or returns the first that is missing if
+/// they are only imagined.
 fn make_parents(tree: &Tree, destination: &[u8], parents: Parents) -> Result<Option<Located>, TreeError> {
     let end = destination.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1);
     let slashes = (1..end).filter(|at| destination[*at] == b'/' && destination[at - 1] != b'/');
@@ -333,7 +336,7 @@ fn refuse_missing(error: &TreeError) -> SessionError {
     refusal(format!("{error}; --mkpath makes the directories above the destination"))
 }
 
-/// Refuses a destination without revealing what exists above it.
+/// Error that refuses a destination without revealing what exists above it.
 fn refuse_hidden(destination: &[u8], error: TreeError) -> SessionError {
     if !reveals_contents(&error) {
         return refuse(error);
@@ -344,7 +347,8 @@ fn refuse_hidden(destination: &[u8], error: TreeError) -> SessionError {
     ))
 }
 
-/// Whether this error reveals what has a name: nothing, a file, a link, and the link's target.
+/// Whether the error reveals what has a name: that it is missing, a file, or a link and its
+/// target.
 fn reveals_contents(error: &TreeError) -> bool {
     matches!(
         error,
@@ -358,10 +362,12 @@ fn reveals_contents(error: &TreeError) -> bool {
     )
 }
 
+/// Session error that refuses the destination because of a file system error.
 pub(super) fn refuse(error: TreeError) -> SessionError {
     refusal(error.to_string())
 }
 
+/// Session error that refuses the destination, for this reason.
 pub(super) fn refusal(reason: String) -> SessionError {
     SessionError::Refused(Refusal { kind: RefusalKind::Path, reason })
 }

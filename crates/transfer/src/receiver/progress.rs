@@ -9,7 +9,8 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use super::shared::{FEEDBACK, Shared};
 use crate::event::{Event, Sample, Stage};
 
-/// State of the last progress event, for the rates in the next one.
+/// Generator of the receiver's progress events; keeps the state of the last event, for the rates
+/// in the next.
 pub(super) struct Progress {
     start: Time,
     last: Time,
@@ -22,7 +23,7 @@ impl Progress {
         Self { start, last: now, last_bytes: 0, last_totals: Totals::default() }
     }
 
-    /// Time until the next event is due.
+    /// Time from `now` until the next event is due.
     pub(super) fn due_in(&self, now: Time) -> Duration {
         (self.last + FEEDBACK - now).into()
     }

@@ -20,57 +20,60 @@ use super::pending::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
 use super::staging::{Staging, Whose};
 
-/// A large file that needs nothing more but its name.
+/// A large file whose contents and metadata are durable, and which only lacks its final name.
 struct Durable {
     _file: Arc<DiskFile>,
-    /// `None` where no later run would find it.
+    /// Name of the journal of its blocks; `None` where no later run would find it.
     journal: Option<Name>,
 }
 
-/// An item that is complete under a staging name.
+/// An item that is complete under a staging name, with what is needed to publish it.
 pub(super) struct Made {
     staging: Name,
     /// The file, if its contents and metadata are durable already. It stays open
     /// until it is renamed, because its lock keeps others away from the name.
     durable: Option<Durable>,
     bytes: ByteCount,
-    /// For what must not be mixed up with the work of another copy to the same place.
+    /// Identity of the file, for items that must not be mixed up with those of another copy to the
+    /// same place.
     identity: Option<FileIdentity>,
-    /// Its mode could not be set.
+    /// Whether the mode of the item could not be set.
     lacks_mode: bool,
 }
 
 impl Made {
-    /// Something without contents of its own to flush.
+    /// Item without contents of its own to flush, such as a link.
     fn unsynced(staging: Name) -> Self {
         Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false }
     }
 
-    /// `file`, which has `bytes` bytes that are not durable.
+    /// The regular file `file`, of which `bytes` bytes are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
         Ok(Self { staging, durable: None, bytes, identity: Some(FileIdentity::of(&stat)), lacks_mode: false })
     }
 
-    /// `file`, which is durable and has a journal of blocks where a later run finds one.
+    /// The regular file `file`, which is durable and has a journal of blocks where a later run
+    /// finds one.
     pub(super) fn durable(staging: Staging, file: Arc<DiskFile>) -> Result<Self, String> {
         let made = Self::file(staging.part(), file.as_file(), ByteCount::ZERO)?;
         let journal = staging.is_found_again().then(|| staging.blocks());
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
     }
 
-    /// Whether it is durable already and needs no flush.
+    /// Whether the item is durable already and needs no flush.
     pub(super) fn is_durable(&self) -> bool {
         self.durable.is_some()
     }
 
-    /// Bytes that are not durable.
+    /// Number of bytes of the item that are not durable.
     pub(super) fn bytes(&self) -> ByteCount {
         self.bytes
     }
 }
 
-/// Refuses a name of something that is neither a file nor a directory nor a link.
+/// Returns an error if the name belongs to something that is neither a file nor a directory nor a
+/// link.
 fn refuse_special(directory: &Directory, name: &Name) -> Result<(), Failure> {
     match directory.stat(name) {
         Ok(Stat { kind: Kind::Other(what), .. }) => Err(cannot_replace(&directory.path_of(name), what)),
@@ -78,7 +81,7 @@ fn refuse_special(directory: &Directory, name: &Name) -> Result<(), Failure> {
     }
 }
 
-/// An item under its staging name.
+/// A complete item under its staging name, ready to get its final name.
 pub(super) struct Staged {
     directory: Directory,
     name: Name,
@@ -91,7 +94,8 @@ impl Staged {
         Self { directory: directory.clone(), name, made }
     }
 
-    /// Writes a small file.
+    /// Writes a small file under a staging name; `name` is the one that it gets when it is
+    /// published.
     pub(super) fn small(
         directory: &Directory,
         name: Name,
@@ -139,8 +143,8 @@ impl Staged {
         }
     }
 
-    /// Makes a further name of `file`, whose first name is `first` in `first_directory`, or returns
-    /// the reason why it has to be a separate file.
+    /// Makes a further name (hard link) of `file`, whose first name is `first` in
+    /// `first_directory`, or returns the reason why it has to be a separate file.
     pub(super) fn stage_hard_link(
         directory: &Directory,
         name: Name,
@@ -178,17 +182,17 @@ impl Staged {
         Ok(Ok(Self::new(directory, name, made)))
     }
 
-    /// Final path, printable.
+    /// Final path of the item, printable.
     pub(super) fn path(&self) -> String {
         self.directory.path_of(&self.name)
     }
 
-    /// Whether its mode could not be set.
+    /// Whether the mode of the item could not be set.
     pub(super) fn lacks_mode(&self) -> bool {
         self.made.lacks_mode
     }
 
-    /// The file, if it is one.
+    /// Identity of the file; `None` if the item is not a file or needs none.
     pub(super) fn identity(&self) -> Option<FileIdentity> {
         self.made.identity
     }
@@ -237,32 +241,33 @@ impl Staged {
         Spelling { directory: &self.directory, place: item.place.directory, name: &self.name }
     }
 
-    /// True if the name may have another spelling where it is to stand.
+    /// Whether the item's final name may have another spelling in its directory.
     pub(super) fn has_other_spellings(&self, item: &Item, spellings: &mut Spellings) -> bool {
         spellings.may_differ(self.spelling(item), &self.made.staging)
     }
 
-    /// Refuses to replace what this run has published or found under another spelling of the name.
-    /// Gives what lies under the staging name.
+    /// Refuses to replace an item that this run has published or found under another spelling of
+    /// the name. Returns the description of what lies under the staging name.
     pub(super) fn check_spelling(&self, item: &Item, spellings: &mut Spellings) -> Result<Stat, Failure> {
         let found = self.directory.stat(&self.name).ok();
         spellings.refuse_other(self.spelling(item), found.as_ref())?;
         self.directory.stat(&self.made.staging).map_err(|error| failure::of_tree(&error))
     }
 
-    /// Notes that `made`, which was staged, has its final name.
+    /// Notes that the staged item, described by `made`, has its final name.
     pub(super) fn note_spelling(&self, item: &Item, made: &Stat, spellings: &mut Spellings) {
         spellings.note(self.spelling(item), made);
     }
 
-    /// Another process that copies to the same place at the same time puts its own unfinished file
-    /// under the staging name: that one must neither be published nor be removed.
+    /// Whether the item under the staging name is still the one that this session made. Another
+    /// process that copies to the same place at the same time puts its own unfinished file there:
+    /// that one must neither be published nor be removed.
     fn is_ours(&self) -> bool {
         let Some(identity) = self.made.identity else { return true };
         self.directory.stat(&self.made.staging).is_ok_and(|stat| identity.has_inode_of(&stat))
     }
 
-    /// Reads a small file back from the medium.
+    /// Reads a small file back from the medium and compares it with size and digest.
     fn verify(&self, size: ByteCount, digest: &[u8; 32]) -> Result<(), String> {
         let (file, _) = self.directory.open_file(&self.made.staging).map_err(|error| error.to_string())?;
         let file = DiskFile::for_reading(file).map_err(|error| error.to_string())?;
@@ -277,12 +282,12 @@ impl Staged {
         }
     }
 
-    /// Whether its contents need no flush and may have a journal.
+    /// Whether the contents of the item need no flush and may have a journal.
     pub(super) fn is_durable(&self) -> bool {
         self.made.is_durable()
     }
 
-    /// Removes the journal of its blocks, once it has its final name. A journal beside an
+    /// Removes the journal of the item's blocks, once it has its final name. A journal beside an
     /// unfinished file is that of another session, which has restarted the item meanwhile.
     pub(super) fn remove_journal(&self) {
         if let Some(Durable { journal: Some(journal), .. }) = &self.made.durable
@@ -292,14 +297,14 @@ impl Staged {
         }
     }
 
-    /// Removes it with its journal: no later run can publish it.
+    /// Removes the item with its journal: no later run can publish it.
     pub(super) fn remove(&self) {
         if self.is_ours() && self.directory.remove_file(&self.made.staging).is_ok() {
             self.remove_journal();
         }
     }
 
-    /// Removes it, unless a later run can publish it as it is.
+    /// Removes the item, unless a later run can publish it as it is.
     pub(super) fn discard(&self) {
         let is_kept = self.made.durable.as_ref().is_some_and(|durable| durable.journal.is_some());
         if !is_kept && self.is_ours() {

@@ -27,17 +27,17 @@ use super::waiting::{LOCK_PATIENCE, WaitPolicy};
 /// Identity of the run that a journal belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct RunId<'a> {
-    /// Sources and destination; an interrupted run of them is known again.
+    /// Digest of sources and destination, by which an interrupted run of them is recognized.
     pub(super) job: &'a Digest,
-    /// Name of the first target, if it is one.
+    /// Name of the first target; `None` where it has no name of its own.
     pub(super) target: Option<&'a Name>,
-    /// The run itself, with all its sessions.
+    /// Id of the run itself, with all its sessions.
     pub(super) transfer: &'a TransferId,
     /// Owner of the journal.
     pub(super) whose: Whose,
 }
 
-/// Journal of a run, as it was found.
+/// Journal of an earlier run, as it was found.
 struct OfRun {
     /// Journal that an earlier run of this user has left, locked.
     file: Option<File>,
@@ -45,13 +45,15 @@ struct OfRun {
     ended: Option<File>,
 }
 
-/// Waits for the journal of a run; an earlier session of the same run is not another process.
+/// Wait policy for the journal of a run that does not treat an earlier session of the same run as
+/// another process.
 struct WithoutOwn<'a> {
     waits: &'a dyn WaitPolicy,
     codec: &'a RunJournal,
     transfer: &'a TransferId,
-    /// Result for the file that was checked last. Another file may have its name now, and another
-    /// run may have taken over an earlier file of this run, and may be writing to it.
+    /// Result for the file that was checked last, and which file that was. Another file may have
+    /// its name now, and another run may have taken over an earlier file of this run, and may be
+    /// writing to it.
     is_own: Cell<Option<(Stat, bool)>>,
 }
 
@@ -103,10 +105,10 @@ pub(super) struct RunLog {
     directory: Directory,
     name: Name,
     file: Option<File>,
-    /// A journal that was found and cannot be used, locked; it is started from its beginning.
+    /// A journal that was found and cannot be used, locked; it is overwritten from its beginning.
     unusable: Option<File>,
     published: Published,
-    /// The last session that has written to it was one of the present run.
+    /// Whether the last session that has written to the journal was one of the present run.
     continues: bool,
     /// Journal of a run that ended while it was waited for, and its usable length in bytes: the new
     /// journal begins with it.
@@ -114,22 +116,22 @@ pub(super) struct RunLog {
     /// Paths of items whose unfinished files an earlier run left, by their key.
     left_behind: HashMap<[u8; 8], Vec<u8>>,
     pending: Vec<u8>,
-    /// An interrupted run was found.
+    /// Whether an interrupted run was found.
     pub(super) resuming: bool,
-    /// A session of the same job has held the journal until just now.
+    /// Whether a session of the same job has held the journal until just now.
     pub(super) has_waited: bool,
     purpose: Purpose,
     whose: Whose,
-    /// Bytes of the journal that stand; what follows them was torn by a kill or a full disk.
+    /// Valid length of the journal in bytes; what follows was torn by a kill or a full disk.
     length: u64,
-    /// Room that the disk is to keep ahead of that; 0 for none.
+    /// Bytes that are to stay reserved on the disk behind the written part; 0 for none.
     room: u64,
     /// End of the reserved space, in bytes.
     reserved: u64,
 }
 
 impl RunLog {
-    /// True if an interrupted run of `job` by this user, whose first target is `target` in
+    /// Whether an interrupted run of `job` by this user, whose first target is `target` in
     /// `directory`, has left its journal. Changes nothing.
     pub(super) fn is_there(directory: &Directory, job: &Digest, target: Option<&Name>, whose: Whose) -> bool {
         let codec = RunJournal::new(job);
@@ -142,8 +144,8 @@ impl RunLog {
         })
     }
 
-    /// Looks in `directory` for the journal of an earlier run like `id`, and keeps other runs of
-    /// the job from it. Changes nothing before [`begin`](Self::begin).
+    /// Looks in `directory` for the journal of an earlier run like `id`, and locks other runs of
+    /// the job out. Changes nothing before [`begin`](Self::begin).
     pub(super) fn find(
         directory: &Directory,
         id: RunId<'_>,
@@ -208,7 +210,7 @@ impl RunLog {
         Ok(parsed.valid_length)
     }
 
-    /// The journal that an earlier run of this user has left.
+    /// Takes and locks the journal that an earlier run of this user has left.
     fn claim(&mut self, id: RunId<'_>, waits: &dyn WaitPolicy) -> Result<OfRun, String> {
         let shown = id.target.map_or_else(|| self.directory.path(), |target| self.directory.path_of(target));
         let waits = WithoutOwn { waits, codec: &self.codec, transfer: id.transfer, is_own: Cell::new(None) };
@@ -230,7 +232,8 @@ impl RunLog {
         Ok(found)
     }
 
-    /// Digest under which this item was published before this session, and by which run.
+    /// Digest under which the item with this key was published before this session, and by which
+    /// run; `None` if it was not.
     pub(super) fn published(&self, key: &[u8; 16]) -> Option<(FileDigest, PublishedBy)> {
         let ours = self.continues && self.published.is_of_last_run(key);
         let by = if ours { PublishedBy::ThisRun } else { PublishedBy::AnEarlierRun };
@@ -249,12 +252,13 @@ impl RunLog {
         self.note(&Record::Released { staging: short(&blake3::hash(path)) });
     }
 
-    /// Notes something; [`write`](Self::write) puts it on the disk.
+    /// Queues a record for the journal; [`write`](Self::write) puts it on the disk.
     pub(super) fn note(&mut self, record: &Record<'_>) {
         self.codec.encode(record, &mut self.pending);
     }
 
-    /// Appends what was noted; what could not be written waits for the next time.
+    /// Appends the queued records to the journal; what could not be written waits for the next
+    /// time.
     pub(super) fn write(&mut self) -> Result<(), String> {
         if let Some(file) = &self.file {
             let end = self.length + self.pending.len() as u64;
@@ -324,7 +328,7 @@ impl RunLog {
         Ok(true)
     }
 
-    /// Makes an empty file, which is locked, the journal of this run.
+    /// Writes the head of this run's journal into an empty, locked file.
     fn head(&mut self, file: File) -> Result<(), String> {
         // By it alone the next run knows that what this one makes is its own, even after a power
         // cut.
@@ -364,8 +368,8 @@ impl RunLog {
         failure::of_disk(&self.directory.path_of(&self.name), call, error).into_reason()
     }
 
-    /// The run is complete: what earlier attempts left of items that are no longer part of it goes,
-    /// too.
+    /// Removes the journal because the run is complete, with what earlier attempts left of items
+    /// that are no longer part of it.
     pub(super) fn remove(&mut self) {
         for path in std::mem::take(&mut self.left_behind).into_values() {
             remove_left_behind(&self.directory, &path, self.whose);
@@ -379,7 +383,7 @@ impl RunLog {
     }
 }
 
-/// Room that the disk is to keep for this journal, in bytes.
+/// Space to keep reserved on the disk for this journal, in bytes.
 fn room(file: &File) -> u64 {
     let free = fstatvfs(file).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     (free / RESERVED_SHARE).min(RESERVED)

@@ -29,16 +29,16 @@ use crate::once::{Ended, Once, Running, watched};
 use crate::stages::{Activity, Busy};
 use crate::{clock, digest_text, path_text};
 
-/// A lock is poisoned by a panic only.
+/// Panic message of a lock on notices, which only a panic can poison.
 const NO_PANIC: &str = "no panic while notices are noted";
 
-/// Interval of feedback and of progress events.
+/// Interval of feedback messages to the sender and of progress events.
 pub(crate) const FEEDBACK: Span = Span::from_millis(100);
 
 /// Request of a receiving session: destination and options.
 #[derive(Clone, Copy)]
 pub struct ReceiveRequest<'a> {
-    /// The run that the session is part of.
+    /// Id of the run that the session is part of.
     pub transfer: TransferId,
     /// Tree in which the destination is resolved.
     pub tree: &'a Tree,
@@ -57,18 +57,21 @@ pub struct ReceiveRequest<'a> {
 /// none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
-    /// Key of a drop box: the other end may only make what does not exist, learns nothing of what
-    /// exists, and its unfinished files are kept apart from others' by this key.
+    /// Key of a drop box, whose holder may only make what does not exist, and learns nothing of
+    /// what exists; its unfinished files are kept apart from others' by this key. `None` if the
+    /// other end's key has no drop box.
     pub drop_box: Option<[u8; 32]>,
-    /// Limit of the rate of all connections together.
+    /// Rate limit for all connections of the session together.
     pub max_rate: Option<Rate>,
 }
 
-/// Work of the outlet.
+/// Work for the thread that sends to the other end.
 pub(super) enum Reply {
+    /// Send this message.
     Message(Box<Message>),
     /// Flush everything so far to the carrier, then drop this.
     Flush(Running),
+    /// Send nothing more.
     End,
 }
 
@@ -78,39 +81,40 @@ pub(super) struct Shared<'a> {
     pub(super) options: &'a ReceiveOptions,
     pub(super) pool: BlockPool,
     pub(super) waiting: DiskQueue,
-    /// Keeps what arrives below a rate.
+    /// Limit of the rate at which data is received; `None` for no limit.
     pub(super) throttle: Option<Throttle>,
     pub(super) replies: Channel<Reply>,
     pub(super) events: &'a EventSink,
     pub(super) link: LinkControl,
-    /// The connections after the first.
+    /// Controls of the connections after the first.
     pub(super) further: FurtherControls,
-    /// Blocks that have arrived over them.
+    /// Accounting of the blocks that have arrived over the connections after the first.
     pub(super) connections: Mutex<Connections>,
-    /// Blocks that arrive in parts.
+    /// Blocks that are being joined from parts.
     pub(super) parts: Mutex<Parts<Block>>,
     pub(super) under_check: UnderCheck,
-    /// Connections that were closed because nothing arrived over them.
+    /// Numbers of the connections that were closed because nothing arrived over them.
     pub(super) stalled: Mutex<BTreeSet<u8>>,
-    /// Takes how many the sender needs, at the end that makes them.
+    /// Takes how many connections the sender needs; `None` at the end that does not make them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
-    /// The first connection has ended: what has arrived is drained.
+    /// Signalled when the first connection has ended: what has arrived is still processed.
     pub(super) draining: Once,
-    /// Wakes the supervising thread after a change of the session's ending.
+    /// Wakes the supervising thread after a change in how the session ends.
     pub(super) wake_supervisor: Channel<()>,
     pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
     pub(super) totals: Mutex<Totals>,
-    /// Notices of this end.
+    /// Notices collected by this end.
     pub(super) notices: Mutex<Notices>,
-    /// Notices of the sender's end.
+    /// Notices received from the sender's end.
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
     pub(super) counters: Counters,
-    /// Place of the source, for further sessions of the run.
+    /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<Place>,
 }
 
+/// Counters of a receiving session, for its result and its progress events.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) received: AtomicU64,
@@ -135,7 +139,7 @@ impl Shared<'_> {
         self.ending.lock().expect("no panic while a session ends")
     }
 
-    /// Connections that were given up because nothing arrived over them.
+    /// Numbers of the connections that were given up because nothing arrived over them.
     pub(super) fn stalled(&self) -> MutexGuard<'_, BTreeSet<u8>> {
         self.stalled.lock().expect("no panic while stalled connections are listed")
     }
@@ -148,7 +152,7 @@ impl Shared<'_> {
         self.parts.lock().expect("no panic while parts are put together")
     }
 
-    /// Something has happened that the session may end by.
+    /// Reports an event by which the session may end to the state machine for its ending.
     pub(super) fn on_ending(&self, event: impl FnOnce(&mut Ending, Time)) {
         event(&mut self.ending(), clock::now());
         // One that is not taken yet will do.
@@ -161,7 +165,7 @@ impl Shared<'_> {
         self.on_ending(|ending, now| ending.on_failure(now, error));
     }
 
-    /// Whether only items that do not exist may be made.
+    /// Whether the session may only make items that do not exist yet (drop box).
     pub(super) fn only_new(&self) -> bool {
         self.order.allowed.drop_box.is_some()
     }
@@ -171,11 +175,12 @@ impl Shared<'_> {
         Whose(self.order.allowed.drop_box)
     }
 
+    /// Whether the session has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.ending().failure().is_some()
     }
 
-    /// The item at `path` has met something.
+    /// Notes that the item at `path` meets the condition `kind`, for a notice to the user.
     pub(super) fn notice(&self, kind: NoticeKind, path: &[u8]) {
         self.notices.lock().expect(NO_PANIC).note(kind, path);
     }
@@ -203,7 +208,8 @@ impl Shared<'_> {
         let _ = self.replies.send(Reply::Message(Box::new(message)));
     }
 
-    /// Signal that everything queued so far has been handed to the carrier.
+    /// Queues a flush; the returned signal comes when everything queued so far has been handed to
+    /// the carrier.
     pub(super) fn flush(&self) -> Ended {
         let (running, ended) = watched();
         let _ = self.replies.send(Reply::Flush(running));
@@ -218,6 +224,7 @@ impl Shared<'_> {
         self.sizes.lock().expect("no panic while sizes are noted").remove(&id);
     }
 
+    /// Size of a large file that is being received; `None` if it is not.
     pub(super) fn size_of_large(&self, id: EntryId) -> Option<ByteCount> {
         self.sizes.lock().expect("no panic while sizes are noted").get(&id).copied()
     }
@@ -230,18 +237,22 @@ impl Shared<'_> {
         self.counters.durable.fetch_add(bytes.as_u64(), Ordering::Relaxed);
     }
 
+    /// Counts an item that failed.
     pub(super) fn failed(&self) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a file that was there already and equal.
     pub(super) fn skipped(&self) {
         self.counters.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a file that was there already and newer than the source's.
     pub(super) fn kept_newer(&self) {
         self.counters.kept_newer.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts bytes that an earlier run had made durable.
     pub(super) fn resumed(&self, bytes: ByteCount) {
         self.counters.resumed.fetch_add(bytes.as_u64(), Ordering::Relaxed);
     }
@@ -254,7 +265,7 @@ impl Shared<'_> {
         self.counters.taken_over_bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
     }
 
-    /// Counts a regular file that is complete under its name.
+    /// Counts a regular file that is complete under its final name.
     pub(super) fn count_published(&self, size: ByteCount, digest: Option<&FileDigest>) {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
@@ -281,7 +292,7 @@ impl Shared<'_> {
         (self.events)(Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason });
     }
 
-    /// Payload that has arrived, that of blocks which are not complete yet included.
+    /// Payload bytes that have arrived, those of blocks which are not complete yet included.
     pub(super) fn arrived(&self) -> ByteCount {
         self.further.received() + self.link.received()
     }

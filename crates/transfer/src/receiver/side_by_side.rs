@@ -6,13 +6,14 @@ use std::thread;
 use crate::processors;
 use crate::stage_thread::try_start;
 
-/// Threads at most: names in one directory are made one after the other.
+/// Maximum number of threads: names in one directory are made one after the other.
 const THREADS: usize = 8;
-/// Items per thread from which a further thread is worth its start.
+/// Minimum number of items per thread for which a further thread is worth its start.
 const LEAST: usize = 16;
 
-/// Results of `work` for each of `items`, in their order. Neighbours, which are likely in one
-/// directory, are done by the same thread, with the rights of the calling one.
+/// Runs `work` on each of `items`, on several threads, and returns the results in their order.
+/// Neighbours, which are likely in one directory, are done by the same thread, with the rights of
+/// the calling one.
 pub(super) fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = processors::count().min(THREADS).min(items.len() / LEAST);
     if threads < 2 {

@@ -19,20 +19,21 @@ use icdc_session::receiver::book::item::DirectoryPlace;
 use super::failure::{self, Failure};
 use super::placement::place_of;
 
-/// Most directories for which it is remembered whether they ignore case.
+/// Maximum number of directories for which it is remembered whether they ignore case.
 const MAX_DIRECTORIES: usize = 4096;
-/// Most names that are remembered; further ones are not distinguished any more.
+/// Maximum number of names that are remembered; further ones are not distinguished any more.
 const MAX_NAMES: usize = 1 << 20;
 
-/// A name that was published, in its directory.
+/// A published name: its directory, and the name in it.
 type Known = (DirectoryPlace, Arc<[u8]>);
 
-/// Names of this run that may have another spelling.
+/// Index of this run's names that may have another spelling (letter case, Unicode form) at the
+/// destination.
 #[derive(Default)]
 pub(super) struct Spellings {
-    /// True for a directory that ignores case.
+    /// Whether each directory, by device and inode, ignores case.
     ignore_case: HashMap<DirectoryPlace, bool>,
-    /// By device and inode: directories and names under which this run knows the item.
+    /// Directories and names under which this run knows an item, by the item's device and inode.
     items: HashMap<(u64, u64), Vec<Known>>,
     /// Names in directories that ignore case, by the hash of the directory and the name in lower
     /// case. The kernel may have a cached entry for another spelling of such a name.
@@ -43,7 +44,7 @@ pub(super) struct Spellings {
     names: usize,
 }
 
-/// A name in a directory.
+/// A name, and the directory that it is in.
 #[derive(Clone, Copy)]
 pub(super) struct Spelling<'a> {
     pub(super) directory: &'a Directory,
@@ -58,7 +59,7 @@ impl Spelling<'_> {
 }
 
 impl Spellings {
-    /// True if this name may have another spelling; `there` is a name with letters that exists in
+    /// Whether this name may have another spelling; `there` is a name with letters that exists in
     /// its directory.
     pub(super) fn may_differ(&mut self, name: Spelling<'_>, there: &Name) -> bool {
         if !name.bytes().is_ascii() {
@@ -147,8 +148,8 @@ impl Spellings {
         (!known.any(|known| **known == *name.bytes())).then(|| Arc::clone(other))
     }
 
-    /// True if the item has that name as a further one: another process may have given it, or an
-    /// earlier run.
+    /// Whether the item has that name as a further hard link, which another process or an earlier
+    /// run may have made.
     fn is_further_link(&mut self, name: Spelling<'_>, found: &Stat) -> bool {
         if found.kind == Kind::Directory || found.nlink < 2 || self.ignores_case(name.place) {
             return false;

@@ -9,22 +9,23 @@ use icdc_disk::tree::{Directory, Kind, Name, StagingKind, StagingName, Stat, Tre
 
 use super::failure::{self, Failure};
 
-/// Number of unpredictable names that are tried.
+/// Number of unpredictable names that are tried before giving up.
 const UNPREDICTABLE: usize = 6;
-/// Number of times that a name is cleared before another one is tried.
+/// Number of times that a name is cleared of an earlier file before another name is tried.
 const ATTEMPTS: u32 = 8;
 
-/// Owner of unfinished files, where they are kept apart from those of others who act as the same
-/// user; by default they are not.
+/// Owner of unfinished files: a key where they are kept apart from those of others who act as the
+/// same user; `None` (the default) where they are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whose(pub(super) Option<[u8; 32]>);
 
-/// Purpose of files, as far as it decides their names.
+/// Purpose of staging files, as a hash from which their names are derived.
 #[derive(Clone)]
 pub(super) struct Purpose(blake3::Hasher);
 
 impl Whose {
-    /// Hasher for names with this purpose. An owner's names cannot be derived without its key.
+    /// Hasher that derives names for this purpose. An owner's names cannot be derived without its
+    /// key.
     fn hasher(self, purpose: &'static str) -> blake3::Hasher {
         match self.0 {
             None => blake3::Hasher::new_derive_key(purpose),
@@ -37,33 +38,34 @@ impl Whose {
 }
 
 impl Purpose {
-    /// The item with this final name.
+    /// Purpose: the unfinished item with this final name.
     pub(super) fn item(name: &Name, whose: Whose) -> Self {
         let mut hasher = whose.hasher("icdc staging name 1");
         hasher.update(name.as_bytes());
         Self(hasher)
     }
 
-    /// A run of `job` whose only target, where it is not inside of the destination, is `target`.
+    /// Purpose: a run of `job` whose only target, where it is not inside of the destination, is
+    /// `target`.
     pub(super) fn run(job: &[u8], target: Option<&Name>, whose: Whose) -> Self {
         let mut hasher = whose.hasher("icdc run name 1");
         hasher.update(job).update(target.map_or(b"", Name::as_bytes));
         Self(hasher)
     }
 
-    /// A file for trying what the file system does, which loses its name at once.
+    /// Purpose: a file for probing the file system, which loses its name at once.
     pub(super) fn trial() -> Self {
         Self(Whose::default().hasher("icdc trial name 1"))
     }
 
-    /// The choices that a later run makes as well.
+    /// Names for this purpose that a later run derives as well.
     pub(super) fn found_again(&self) -> [Staging; 2] {
         let mut own = self.0.clone();
         own.update(&[0]).update(&file_user().to_le_bytes());
         [&self.0, &own].map(|hasher| Staging { id: short(&hasher.finalize()), is_found_again: true })
     }
 
-    /// All choices, in order.
+    /// All names that are tried for this purpose, in order.
     fn choices(&self) -> impl Iterator<Item = Staging> {
         let unpredictable = std::iter::repeat_with(|| {
             let mut id = [0; 8];
@@ -77,11 +79,12 @@ impl Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Staging {
     id: [u8; 8],
-    /// A later run finds what lies under these names.
+    /// Whether a later run finds the files under these names.
     is_found_again: bool,
 }
 
 impl Staging {
+    /// Name of the file of this kind.
     pub(super) fn name(self, kind: StagingKind) -> Name {
         StagingName::new(kind, self.id).name()
     }
@@ -91,17 +94,17 @@ impl Staging {
         self.is_found_again
     }
 
-    /// Data of an unfinished item.
+    /// Name of the file for the data of an unfinished item.
     pub(super) fn part(self) -> Name {
         self.name(StagingKind::Part)
     }
 
-    /// Journal of the durable blocks of an unfinished file.
+    /// Name of the journal of the durable blocks of an unfinished file.
     pub(super) fn blocks(self) -> Name {
         self.name(StagingKind::Blocks)
     }
 
-    /// Whether the names of these kinds are held by no other user. Changes nothing.
+    /// Whether no other user holds the names of these kinds. Changes nothing.
     pub(super) fn is_free(self, directory: &Directory, kinds: &[StagingKind]) -> bool {
         kinds.iter().all(|kind| Obstruction::of(directory, self.name(*kind)).is_none())
     }
@@ -111,8 +114,8 @@ impl Staging {
         let _ = self.clear(directory, kinds);
     }
 
-    /// Removes this user's files under the names of these kinds. Returns what is in the way, if
-    /// something is.
+    /// Removes this user's files under the names of these kinds. Returns the obstruction if a name
+    /// could not be cleared.
     fn clear(self, directory: &Directory, kinds: &[StagingKind]) -> Option<Obstruction> {
         for kind in kinds {
             let name = self.name(*kind);
@@ -129,8 +132,8 @@ impl Staging {
     }
 }
 
-/// Makes a file by `make` under the first choice for `purpose` that no other user holds, replacing
-/// this user's files under the names of these kinds.
+/// Makes a file by `make` under the first staging name for `purpose` that no other user holds,
+/// replacing this user's files under the names of these kinds.
 pub(super) fn make_under<T>(
     directory: &Directory,
     purpose: &Purpose,
@@ -155,14 +158,15 @@ pub(super) fn make_under<T>(
     Err(last.unwrap_or_else(|| Failure::from("no name is free beside it")))
 }
 
-/// A file that keeps this user from a name.
+/// An existing item that keeps this user from using a name.
 struct Obstruction {
     name: Name,
     stat: Stat,
 }
 
 impl Obstruction {
-    /// The holder of `name`: an item of another user, or a directory.
+    /// The obstruction at `name`: an item of another user, or a directory; `None` if there is
+    /// none.
     fn of(directory: &Directory, name: Name) -> Option<Self> {
         let stat = directory.stat(&name).ok()?;
         let holds = stat.kind == Kind::Directory || directory.is_anothers(&stat).unwrap_or(true);
@@ -178,8 +182,8 @@ impl Obstruction {
     }
 }
 
-/// Removes a file that root may have given away itself (`--preserve owner`), unless it is locked by
-/// a writer.
+/// Removes a file that root itself may have given to another owner (`--preserve owner`), unless a
+/// writer has locked it; true if it was removed.
 fn cleared_by_root(directory: &Directory, name: &Name) -> bool {
     file_user() == 0
         && directory.open_file(name).is_ok_and(|(file, _)| try_lock(&file).unwrap_or(false))

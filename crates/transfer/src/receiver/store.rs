@@ -25,47 +25,44 @@ use super::large_file::{LargeFile, Plan};
 use super::shared::Shared;
 use crate::{clock, diskless};
 
-/// Writes and reads in flight.
+/// Maximum number of writes and reads in flight.
 const DEPTH: usize = 8;
 
 /// Interval at which the store checks again for free blocks for comparisons.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest wait for work otherwise.
+/// Longest wait for work when there is no deadline.
 const NO_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// A block to write.
+/// A block that has arrived and is to be written.
 struct Arrival {
     block: Arrived,
     ranges: Vec<(u32, u32)>,
 }
 
-/// Purpose of a job of the engine.
+/// Purpose of a job of the disk engine.
 enum JobPurpose {
-    /// The block waits for the disk until this is dropped.
-    Write {
-        index: u32,
-        waits: WaitingBlock,
-    },
+    /// Write of a block, which counts as waiting for the disk until this is dropped.
+    Write { index: u32, waits: WaitingBlock },
+    /// Sync of a file, which makes its blocks durable.
     Sync,
-    Compare {
-        index: u32,
-        contents: Contents,
-    },
+    /// Read of a block that is compared with its digest.
+    Compare { index: u32, contents: Contents },
 }
 
+/// Executor of the state machine [`Files`], which writes large files to disk.
 pub(super) struct Store<'a> {
     shared: &'a Shared<'a>,
     names: Channel<NameJob>,
     engine: Box<dyn Engine>,
     machine: Files<Arrival>,
-    /// Files of which nothing is opened.
+    /// Plans of the files that have not been opened yet.
     plans: HashMap<EntryId, Plan>,
     files: HashMap<EntryId, LargeFile>,
     jobs: HashMap<u64, (EntryId, JobPurpose)>,
     next_tag: u64,
 }
 
-/// Handles jobs until the queue is closed, then makes durable what has arrived.
+/// Handles store jobs until the queue is closed, then makes durable what has arrived.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<StoreJob>, names: Channel<NameJob>) {
     let engine = match open_engine(DEPTH, diskless::engine(shared.options.diskless)) {
         Ok(engine) => engine,
@@ -131,7 +128,7 @@ impl Store<'_> {
         self.carry_out();
     }
 
-    /// Carries out the machine's actions.
+    /// Carries out the actions of the state machine [`Files`].
     fn carry_out(&mut self) {
         while let Some(action) = self.machine.poll() {
             self.act(action);
@@ -223,7 +220,7 @@ impl Store<'_> {
         self.submit(id, JobPurpose::Write { index, waits }, job);
     }
 
-    /// Closes what is open of a file. Gives its path.
+    /// Closes the open files of an item, removing its data unless `keep`. Returns its path.
     fn close(&mut self, id: EntryId, keep: bool) -> String {
         let planned = self.plans.remove(&id).map(|plan| plan.path());
         let opened = self.files.remove(&id).map(|file| {
@@ -284,8 +281,8 @@ impl Store<'_> {
         }
     }
 
-    /// The session is over: what has arrived becomes durable and is noted. Nothing stays that no
-    /// later run can continue from.
+    /// Makes durable and notes in the journals what has arrived, when the session is over. Nothing
+    /// stays that no later run can continue from.
     fn settle(&mut self) {
         self.machine.on_link_ended();
         self.carry_out();
@@ -295,7 +292,7 @@ impl Store<'_> {
     }
 }
 
-/// Whether the data read is what the block has to contain.
+/// Whether the data read is the expected contents of the block.
 fn is_right(
     result: &Result<usize, Failure>,
     block: Option<&Block>,

@@ -20,19 +20,19 @@ use crate::stage_thread::try_start;
 
 /// Inputs of the thread that supervises a session.
 pub(super) struct Watch<'a> {
-    /// Start of the run.
+    /// Start time of the run.
     pub(super) start: Time,
     /// The user's request to stop.
     pub(super) stop: &'a StopSignal,
-    /// Further connections.
+    /// Queue of further connections that have been made.
     pub(super) joined: &'a Queue<FurtherLink>,
-    /// Its ending has something to do.
+    /// Wakes the thread when the state machine for the session's ending has actions to carry out.
     pub(super) ending_changed: &'a Queue<()>,
     /// End of the thread that receives on the first connection.
     pub(super) first: &'a Ended,
 }
 
-/// Returns when nothing more is received on the first connection.
+/// Supervises the session until nothing more is received on the first connection.
 pub(super) fn supervise<'scope, 'env>(
     shared: &'scope Shared<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
@@ -90,7 +90,7 @@ pub(super) fn supervise<'scope, 'env>(
     progress.report_now(clock::now(), shared);
 }
 
-/// Sends the last messages, when everything behind the connections has ended; `sent` is the end of
+/// Sends the last messages, when all processing of received data has ended; `sent` is the end of
 /// the thread that sends.
 pub(super) fn finish(shared: &Shared<'_>, sent: &Ended) {
     shared.ending().on_drained(clock::now());
@@ -129,7 +129,7 @@ fn carry_out(shared: &Shared<'_>, flushed: &mut Option<Ended>) {
     }
 }
 
-/// Takes a further connection in.
+/// Takes a further connection into use.
 fn add<'scope>(
     shared: &'scope Shared<'scope>,
     scope: &'scope std::thread::Scope<'scope, '_>,

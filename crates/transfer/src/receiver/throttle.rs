@@ -11,7 +11,8 @@ use crate::once::Once;
 /// A limit of the rate at which a session is received.
 pub(super) struct Throttle {
     rate: Rate,
-    /// Time at which everything that has arrived would have arrived at the rate.
+    /// Time at which everything that has arrived would have arrived at exactly the limit of the
+    /// rate.
     due: Mutex<Time>,
 }
 
@@ -20,8 +21,8 @@ impl Throttle {
         Self { rate, due: Mutex::new(Time::ORIGIN) }
     }
 
-    /// Waits until `length` bytes more may have arrived, which have come since `begun`, or until
-    /// the session is `over`.
+    /// Waits until `length` bytes more, which have arrived since `begun`, conform to the limit, or
+    /// until the session is `over`.
     pub(super) fn wait(&self, begun: Time, length: ByteCount, over: &Once) {
         let due = self.charge(begun, clock::now(), length);
         let left = due - clock::now();

@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard};
 
 use icdc_protocol::message::{EntryId, FileEnd};
 
-/// Blocks of each file that the hashers have not finished.
+/// Number of blocks of each file that the hashing threads have not finished.
 #[derive(Default)]
 pub(super) struct UnderCheck(Mutex<HashMap<EntryId, OfFile>>);
 
 #[derive(Default)]
 struct OfFile {
     blocks: u32,
-    /// End of the file, which has arrived behind the blocks.
+    /// End-of-file message, which has arrived behind the blocks and waits for them.
     end: Option<FileEnd>,
 }
 
@@ -22,12 +22,13 @@ impl UnderCheck {
         self.0.lock().expect("no panic while blocks are counted")
     }
 
-    /// A block is handed to the hashers.
+    /// Notes that a block of the file is handed to the hashing threads.
     pub(super) fn enters(&self, id: EntryId) {
         self.lock().entry(id).or_default().blocks += 1;
     }
 
-    /// A block has left them; gives the end that waited for it.
+    /// Notes that the hashing threads have finished a block of the file; returns the end of the
+    /// file if it waited for this block.
     pub(super) fn leaves(&self, id: EntryId) -> Option<FileEnd> {
         let mut files = self.lock();
         let file = files.get_mut(&id)?;
@@ -38,7 +39,7 @@ impl UnderCheck {
         files.remove(&id).and_then(|file| file.end)
     }
 
-    /// Takes the end of a file; returns it unless it has to wait for blocks.
+    /// Takes the end of a file; returns it unless it has to wait for blocks that are being hashed.
     pub(super) fn ends(&self, end: FileEnd) -> Option<FileEnd> {
         match self.lock().get_mut(&end.id) {
             Some(file) => {

@@ -13,31 +13,32 @@ use super::holder::{Holder, holder};
 use super::shared::Shared;
 use crate::event::Event;
 
-/// Time limit for the lock of a session that is coming to its end, or that holds no more than
-/// one item of many.
+/// Time limit for waiting for the lock of a session that is coming to its end, or that holds no
+/// more than one item of many.
 pub(super) const LOCK_PATIENCE: Span = Span::from_secs(30);
 /// Time that a session which is coming to its end may hold a lock before it counts as another one.
 const ENDING_GRACE: Span = Span::from_millis(500);
 
-/// Decides how long locks are waited for.
+/// Policy that decides how long to wait for a lock.
 pub(super) trait WaitPolicy {
     /// Whether to keep waiting for the lock of `file`, shown to the user as `what`, after `waited`.
     fn keep_waiting(&self, file: &File, what: &str, waited: Span) -> bool;
 
-    /// The wait has ended.
+    /// Called when the wait has ended.
     fn ends(&self) {}
 }
 
-/// Extent of a lock that another process holds: it decides what is done about it.
+/// What a lock covers that another process holds: it decides what is done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locked {
-    /// All that the session is about.
+    /// The lock covers all that the session is about.
     Everything,
-    /// One item of many. This session holds others, for which the other process may wait.
+    /// The lock covers one item of many. This session holds others, for which the other process
+    /// may wait.
     OneOfMany,
 }
 
-/// A session that waits for a lock, and reports the holder to the user.
+/// Wait policy of a session, which reports the holder of the lock to the user.
 pub(super) struct LockWait<'a> {
     shared: &'a Shared<'a>,
     locked: Locked,
@@ -54,8 +55,7 @@ impl<'a> LockWait<'a> {
         self.shared.reply(Message::Running(running));
     }
 
-    /// Another process has what is locked: does what the user wants then. False if it is not waited
-    /// for.
+    /// Handles a lock that another process holds as the user wants; false if it is not waited for.
     fn on_contended(&self, file: &File, what: &str) -> bool {
         let then = match self.locked {
             Locked::Everything => self.shared.options.if_running,
@@ -99,7 +99,7 @@ impl WaitPolicy for LockWait<'_> {
     }
 }
 
-/// Does not wait.
+/// Wait policy that does not wait.
 #[cfg(test)]
 pub(super) struct Never;
 

@@ -31,16 +31,16 @@ use crate::once::{Ended, Once, watched};
 use crate::rate_share::RateShare;
 use crate::stage_thread::try_start;
 
-/// Numbers that connections may have.
+/// Number of connection numbers that are possible.
 const CONNECTIONS: usize = u8::MAX as usize + 1;
 const NO_PANIC: &str = "no panic while connections are listed";
-/// Time limit for closing a connection in order once the session is over. One that is still sending
-/// what others have delivered meanwhile is closed without it.
+/// Time limit for closing a connection in order once the session is over. A connection that is
+/// still sending what others have delivered meanwhile is closed at once.
 const FAREWELL: Span = Span::from_millis(200);
-/// Interval at which a sender with nothing to say shows that it lives.
+/// Interval at which a sender that has nothing else to send sends a sign of life.
 const PING: Duration = Duration::from_secs(1);
 
-/// Connections of one session.
+/// Sending halves of the connections of one session.
 pub(super) struct Connections<'a> {
     executor: &'a Executor<'a>,
     account: &'a Account,
@@ -51,17 +51,17 @@ pub(super) struct Connections<'a> {
     bytes_sent: AtomicU64,
     /// Payload that was passed to each connection's socket, counted when the call begins.
     handed: [Handed; CONNECTIONS],
-    /// Tell when those after the first have been closed.
+    /// Signals of the end of the connections after the first.
     serving: Mutex<Vec<Ended>>,
     /// Kernel name of the congestion control; `None` for the best available.
     congestion: Option<&'a str>,
 }
 
-/// Payload that a connection was handed.
+/// Counters of the payload that one connection was handed.
 #[derive(Default)]
 struct Handed {
     bytes: AtomicU64,
-    /// Bytes of the last blocks' parts.
+    /// Payload bytes of the parts of the last blocks.
     in_parts: AtomicU64,
     /// Processor time of the thread that serves it, in nanoseconds.
     worked: AtomicU64,
@@ -69,8 +69,9 @@ struct Handed {
 
 /// Next item that a connection sends.
 enum Next {
-    /// Messages that wait for the first connection.
+    /// Messages are queued for the first connection.
     Messages,
+    /// A frame with its payload.
     Parcel(Box<Parcel>),
     /// The session is over.
     Over,
@@ -89,8 +90,8 @@ impl Handed {
         self.bytes.fetch_add(length, Ordering::Relaxed);
     }
 
-    /// Data that connection `number` has been handed beyond the `delivered` bytes: at most one
-    /// block for each part, as parts are handed last.
+    /// Data that connection `number` still has to deliver, beyond the `delivered` bytes: bytes,
+    /// and number of blocks (at most one for each part, as parts are handed last).
     fn owed(&self, number: Number, delivered: ByteCount) -> Owed {
         let bytes = ByteCount::new(self.bytes()) - delivered;
         let in_parts = bytes.min(ByteCount::new(self.in_parts.load(Ordering::Relaxed)));
@@ -115,12 +116,12 @@ impl<'a> Connections<'a> {
         Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }
     }
 
-    /// Payload bytes handed to the sockets.
+    /// Payload bytes handed to the sockets of all connections.
     pub(super) fn bytes_sent(&self) -> u64 {
         self.bytes_sent.load(Ordering::Relaxed)
     }
 
-    /// Decides the rates of all connections until the session is over.
+    /// Runs the rate controller of all connections until the session is over.
     pub(super) fn steer(&self) {
         self.steering.run(|needs_owed| {
             let blocks_wait = self.has_data();
@@ -130,8 +131,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Debts of all connections when there is nothing else to send. Where files have failed, what
-    /// is left is not known so exactly, and it is empty.
+    /// Data that each connection still has to deliver, when there is nothing else to send; empty
+    /// before. Where files have failed, what is left is not known exactly, and it is empty.
     fn owed(&self) -> Vec<Owed> {
         if !self.executor.left(self.handed.iter().map(Handed::bytes).sum()).is_zero() {
             return Vec::new();
@@ -142,17 +143,17 @@ impl<'a> Connections<'a> {
         delivered.into_iter().map(owed).collect()
     }
 
-    /// Payload that the receiver's host has, over all connections.
+    /// Payload bytes that have reached the receiver's host, over all connections.
     pub(super) fn delivered(&self) -> ByteCount {
         self.executor.link.delivered() + self.executor.further.delivered()
     }
 
-    /// Segments retransmitted on all connections.
+    /// TCP segments retransmitted on all connections.
     pub(super) fn retransmitted_segments(&self) -> u64 {
         self.tcp_infos().iter().map(|info| info.segments_retransmitted).sum()
     }
 
-    /// Bytes that were acknowledged on all connections.
+    /// Bytes that TCP acknowledged on all connections.
     pub(super) fn acknowledged(&self) -> ByteCount {
         self.tcp_infos().iter().map(|info| info.bytes_acked).sum()
     }
@@ -163,7 +164,7 @@ impl<'a> Connections<'a> {
         infos
     }
 
-    /// Something waits for a connection that takes it.
+    /// Whether data is queued that any connection may send.
     fn has_data(&self) -> bool {
         !self.data.is_empty() || !self.parts.is_empty()
     }
@@ -222,8 +223,8 @@ impl<'a> Connections<'a> {
         });
     }
 
-    /// Sends blocks, once the connections after the first may, until this one has ended or the
-    /// session is over.
+    /// Serves a connection after the first: sends blocks, once those connections may, until this
+    /// one has ended or the session is over.
     fn run_further(&self, number: u8, mut outlet: Box<dyn Outlet>) {
         let outlet = &mut *outlet;
         let may_serve = self.steering.opening().map_or(Ok(true), |opening| self.await_opening(outlet, opening));
@@ -242,7 +243,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Waits until the connections after the first may take blocks; false if the session ends
+    /// Waits until the connections after the first may send blocks; false if the session ends
     /// before.
     fn await_opening(&self, outlet: &mut dyn Outlet, opening: &Once) -> Result<bool, LinkError> {
         loop {
@@ -281,7 +282,7 @@ impl<'a> Connections<'a> {
         outlet.flush()
     }
 
-    /// Next item that a connection sends; waits for one.
+    /// Waits for the next item that a connection sends, and returns it.
     fn next(&self, number: u8, outlet: &mut dyn Outlet, wake: &Queue<()>) -> Result<Next, LinkError> {
         if wake.try_recv().is_ok() {
             return Ok(Next::Messages);
@@ -331,7 +332,8 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// Adds the totals of the connections to a goodbye.
+    /// Adds the totals of the connections to the last message (goodbye); other messages stay as
+    /// they are.
     fn with_account(&self, message: Message) -> Message {
         let Message::Goodbye(goodbye) = message else { return message };
         self.sample(clock::now());
@@ -343,7 +345,7 @@ impl<'a> Connections<'a> {
         })
     }
 
-    /// Charges the time since the last call to the stage that limited.
+    /// Charges the time since the last call to the pipeline stage that limited the rate.
     pub(super) fn sample(&self, now: Time) {
         let executor = self.executor;
         executor.stages.sample(now, &executor.link, executor.idle_stage(), self.steering.limit());

@@ -5,17 +5,19 @@ use icdc_disk::tree::{Kind, Stat};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH};
 use icdc_protocol::message::Problem;
 
-/// Reason for leaving out the name of an unfinished file.
+/// Reason for not copying a name that belongs to an unfinished file.
 pub(super) const STAGED: &str = "left behind by an unfinished copy, not copied";
 
-/// Anything but a directory that is copied.
+/// Kind of an item that is copied and is no directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
+    /// A regular file.
     File,
+    /// A symbolic link.
     Symlink,
 }
 
-/// Reason why something is not copied, and whether that is an error.
+/// Reason why an item is not copied, and whether that is an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotCopied {
     reason: String,
@@ -23,13 +25,14 @@ pub(super) struct NotCopied {
 }
 
 impl NotCopied {
+    /// Problem to report for the item at `path`.
     pub(super) fn of(self, path: Vec<u8>) -> Problem {
         Problem { path, reason: self.reason, error: self.error }
     }
 }
 
-/// Kind of item that is copied of a name that is no directory; symbolic links only if `links` are
-/// preserved.
+/// Kind of the item that `stat` describes, which is no directory, or why it is not copied;
+/// symbolic links are copied only if `links` are preserved.
 pub(super) fn leaf(stat: &Stat, links: bool) -> Result<Leaf, NotCopied> {
     let (reason, error) = match stat.kind {
         Kind::File if stat.size > MAX_FILE_SIZE => ("larger than icdc can address".to_owned(), true),
@@ -42,15 +45,15 @@ pub(super) fn leaf(stat: &Stat, links: bool) -> Result<Leaf, NotCopied> {
     Err(NotCopied { reason, error })
 }
 
-/// The path of `name` in the directory at `path`, which is empty for contents.
+/// Path of `name` in the directory at `path`, which is empty for contents.
 pub(super) fn beneath(path: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
     [path, slash, name].concat()
 }
 
 /// Reason not to descend into the directory at `path`, with `depth` directories above it whose
-/// paths have `above` bytes together; `None` if there is none. Every level keeps its path, here and
-/// at the receiver.
+/// paths have `above` bytes together; `None` if it is not too deep. Every level keeps its path,
+/// here and at the receiver.
 pub(super) fn too_deep(depth: usize, above: usize, path: &[u8]) -> Option<String> {
     let paths = above + path.len();
     if depth >= MAX_DEPTH {

@@ -17,7 +17,7 @@ pub(crate) struct Exclude {
 }
 
 impl Exclude {
-    /// Compiles `patterns`; the error names the pattern that is no good.
+    /// Compiles `patterns`; the error names the first invalid pattern.
     pub(crate) fn new(patterns: &[String]) -> Result<Self, String> {
         let mut names = GlobSetBuilder::new();
         let mut paths = GlobSetBuilder::new();

@@ -37,56 +37,56 @@ use crate::resources;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
-/// Most readers of large files, one for each device.
+/// Maximum number of reading threads for large files, one for each device.
 pub(super) const READERS: usize = 8;
-/// Frames that wait for the socket.
+/// Maximum number of frames that are queued for the sockets.
 const DATA_QUEUE: usize = 4;
 
 const NO_PANIC: &str = "no panic while the session's state is locked";
 
-/// Records that are kept of a session until its end.
+/// Which records are kept of a session until its end.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Keeps {
-    /// The receiver keeps a journal of the run.
+    /// Whether the receiver keeps a journal of the run.
     pub(super) journal: bool,
-    /// The digests of the items.
+    /// Whether the digests of the items are kept.
     pub(super) digests: bool,
 }
 
-/// Work for a reader of large files.
+/// Work for a reading thread of large files.
 pub(super) enum ReadJob {
-    /// All blocks of a file but those that the receiver holds.
+    /// Reads all blocks of a file but those that the receiver holds.
     File(EntryId, Option<BlockMap>),
-    /// Reads one block for a retransmission.
+    /// Reads one block again for a retransmission.
     Again(EntryId, u32),
 }
 
-/// Location of the contents of a pending file.
+/// Location and announced state of the contents of a pending file.
 #[derive(Clone)]
 pub(super) struct Contents {
     pub(super) id: EntryId,
     pub(super) directory: Directory,
     pub(super) name: Name,
-    /// Announced size in bytes.
+    /// Announced size of the file in bytes.
     pub(super) size: u64,
     /// Announced state of the file, see [`EntryKind::File`].
     pub(super) version: [u8; 16],
     pub(super) sparse: bool,
-    /// Contents that were read before it was announced.
+    /// Contents of the file if they were read before it was announced.
     pub(super) held: Option<Held>,
 }
 
-/// Location of an announced item.
+/// Location of an announced item in the source's file system.
 pub(super) struct Place {
     pub(super) directory: Directory,
     pub(super) name: Name,
     /// Device number of the file system that holds it.
     pub(super) device: u64,
-    /// Contents that were read before it was announced.
+    /// Contents of the file if they were read before it was announced.
     pub(super) held: Option<Held>,
 }
 
-/// The queues for the readers.
+/// Queues of the reading threads for large files.
 struct Jobs {
     packs: Channel<Vec<EntryId>>,
     /// Queue of each reader of large files.
@@ -111,78 +111,80 @@ struct SessionState {
     machine: Sender,
     /// Locations of the pending items.
     places: ById<Place>,
-    /// `None` when the session is over.
+    /// Queues of the reading threads; `None` when the session is over.
     jobs: Option<Jobs>,
-    /// Reasons of connections that have ended at this end, by number.
+    /// Reasons of the connections that have ended early at this end, by number.
     early_ends: BTreeMap<u8, EarlyEnd>,
     /// Notices from the receiver.
     noticed: Notices,
-    /// The scan may request again what it requested last.
+    /// Whether the scan may ask again for the room that it asked for last.
     granted: bool,
     outcome: Option<Result<(), SessionError>>,
 }
 
-/// Work that is done after the lock is released.
+/// Work that is left until the lock is released.
 #[derive(Default)]
 struct Outside {
     events: Vec<Event>,
-    /// Their directories may be closed now.
+    /// Places of items that are done: their directories may be closed now.
     left: Vec<Place>,
-    /// Connections after the first that have ended.
+    /// Numbers of the connections after the first that have ended.
     lost: Vec<u8>,
     answered: bool,
     over: bool,
 }
 
-/// Executor of the machine of one session.
+/// Executor of the sending end's state machine, for one session.
 pub(super) struct Executor<'a> {
     state: Mutex<SessionState>,
-    /// The scan may continue.
+    /// Signals the scan that it may continue.
     granted: Condvar,
-    /// The session is over, or has ended.
+    /// Signals that the session is over, or has ended.
     ended: Condvar,
-    /// Wakes the first connection for a message.
+    /// Wakes the first connection to send a message.
     wake: Channel<()>,
     data: Channel<Parcel>,
-    /// Queue of the last blocks' parts.
+    /// Channel for the parts of the last blocks.
     parts: Channel<Parcel>,
     data_stopped: AtomicBool,
-    /// The session is over.
+    /// Signalled once the session is over.
     pub(super) over: Once,
     pub(super) stages: StageClock,
     pub(super) pool: BlockPool,
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
     last_blocks: LastBlocks,
-    /// The receiver's features, as bits.
+    /// Features that the receiver supports, as bits.
     peer: AtomicU64,
-    /// Limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for anything.
+    /// Rate limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for no
+    /// limit.
     max_rate: AtomicU64,
-    /// Place of the source at the receiver.
+    /// Place that the receiver has given the source.
     placed: OnceLock<message::Place>,
     pub(super) link: LinkControl,
     /// Tuning of the link's socket; `None` for a link that is not TCP.
     pub(super) tuned: Option<Tuned>,
-    /// With which the sockets of further connections are tuned.
+    /// Privileges with which the sockets of further connections are tuned.
     pub(super) privileges: Privileges,
-    /// The connections after the first.
+    /// Controls of the connections after the first.
     pub(super) further: FurtherControls,
-    /// Files are read through the page cache.
+    /// Whether files are read through the page cache.
     pub(super) buffered: bool,
-    /// No file is read.
+    /// Settings of a session that reads no file; `None` for a usual session.
     pub(super) diskless: Option<Diskless>,
-    /// Announced places of the selection with their entries, once all are announced.
+    /// Announced items of the selection: entry id and place in the selection, once all are
+    /// announced.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
 }
 
-/// The queues that the executor fills.
+/// Receiving ends of the queues that the executor fills.
 pub(super) struct Queues {
     pub(super) packs: Queue<Vec<EntryId>>,
-    /// Queue of the first reader of large files.
+    /// Queue of jobs for the first reading thread of large files.
     pub(super) reads: Queue<ReadJob>,
     pub(super) data: Queue<Parcel>,
     pub(super) parts: Queue<Parcel>,
-    /// A message waits: [`Executor::next_message`].
+    /// Wakes the first connection when a message waits: [`Executor::next_message`].
     pub(super) wake: Queue<()>,
 }
 
@@ -244,7 +246,7 @@ impl<'a> Executor<'a> {
         (executor, Queues { packs, reads, data, parts, wake })
     }
 
-    /// Reports the receiver's notices to the user.
+    /// Reports the receiver's notices to the user as events.
     pub(super) fn tell_noticed(&self) {
         let noticed: Vec<_> = self.lock().noticed.all().collect();
         noticed.into_iter().for_each(|noticed| (self.events)(Event::Noticed(noticed)));
@@ -254,7 +256,8 @@ impl<'a> Executor<'a> {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// Passes an event to the machine, and carries out the actions that follow.
+    /// Passes an event to the state machine, and carries out the actions that follow; returns the
+    /// closure's result.
     pub(super) fn with<T>(&self, event: impl FnOnce(&mut Sender) -> T) -> T {
         self.with_state(|state| event(&mut state.machine))
     }
@@ -336,13 +339,15 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// A connection after the first ends early at this end; the first reason counts.
+    /// Notes that a connection after the first ends early at this end, and why; the first reason
+    /// counts.
     pub(super) fn ends_early(&self, connection: u8, end: EarlyEnd) {
         let mut state = self.state.lock().expect(NO_PANIC);
         state.early_ends.entry(connection).or_insert(end);
     }
 
-    /// Closes a connection after the first that delays the end; the others carry what it owes.
+    /// Closes a connection after the first that delays the end of the session; the others carry
+    /// what it still owes.
     pub(super) fn retire(&self, connection: Number) {
         let Ok(connection) = u8::try_from(connection) else { return };
         tracing::debug!(connection, "a connection holds up the end; others carry what it owes");
@@ -365,7 +370,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Ends the session for a failure after which it cannot continue.
+    /// Ends the session because of a failure after which it cannot continue.
     pub(super) fn fail(&self, error: SessionError) {
         self.with(|machine| machine.fail(clock::now(), error));
     }
@@ -384,14 +389,14 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Registers one more reader of large files, which takes its jobs from this queue.
+    /// Registers one more reading thread for large files, which takes its jobs from this queue.
     pub(super) fn add_reader(&self, jobs: Channel<ReadJob>) {
         if let Some(all) = &mut self.lock().jobs {
             all.reads.push(jobs);
         }
     }
 
-    /// Announces an item that is at `place`.
+    /// Announces the item found at `place`; returns its entry id.
     pub(super) fn announce(&self, found: Found, place: Place) -> EntryId {
         self.with_state(|state| {
             let id = state.machine.announce(found);
@@ -400,22 +405,23 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// Location of the contents of a file, if it is pending.
+    /// Location of the contents of a file; `None` if it is not pending.
     pub(super) fn contents(&self, id: EntryId) -> Option<Contents> {
         contents(&self.lock(), id)
     }
 
-    /// Locations of the contents of those files that are pending.
+    /// Locations of the contents of those of the files that are pending.
     pub(super) fn contents_of(&self, ids: &[EntryId]) -> Vec<Contents> {
         let state = self.lock();
         ids.iter().filter_map(|id| contents(&state, *id)).collect()
     }
 
+    /// Whether the item has been announced and its outcome is not known yet.
     pub(super) fn is_pending(&self, id: EntryId) -> bool {
         self.lock().machine.item(id).is_some()
     }
 
-    /// An item cannot be read.
+    /// Gives up an item that cannot be read.
     pub(super) fn give_up(&self, id: EntryId, given_up: GivenUp) {
         self.with(|machine| machine.on_unreadable(clock::now(), id, given_up));
     }
@@ -444,18 +450,19 @@ impl<'a> Executor<'a> {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// A daemon, here or at the other end, lets no session of the key in use go faster. The lowest
-    /// rate counts: a client of a daemon that sends could else lift the limit of its own key.
+    /// Notes the rate limit that a daemon, here or at the other end, sets for sessions of the key
+    /// in use. The lowest rate counts: a client of a daemon that sends could else lift the limit
+    /// of its own key.
     pub(super) fn allow(&self, rate: Rate) {
         self.max_rate.fetch_min(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// Place that the receiver has given the source.
+    /// Place that the receiver has given the source; `None` while it is unknown.
     pub(super) fn placed(&self) -> Option<message::Place> {
         self.placed.get().copied()
     }
 
-    /// Limit that a daemon sets to the key in use.
+    /// Rate limit that a daemon sets to the key in use; `None` for no limit.
     pub(super) fn max_rate(&self) -> Option<Rate> {
         let rate = self.max_rate.load(Ordering::Relaxed);
         (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
@@ -467,7 +474,8 @@ impl<'a> Executor<'a> {
         self.queue(&self.data, parcel)
     }
 
-    /// Bytes still to be sent in total, less `aside`; [`ByteCount::MAX`] while that is unknown.
+    /// Bytes still to be sent in total, less the `aside` bytes; [`ByteCount::MAX`] while the total
+    /// is unknown.
     pub(super) fn left(&self, aside: u64) -> ByteCount {
         self.counts().to_send().map_or(ByteCount::MAX, |all| all - ByteCount::new(aside))
     }
@@ -479,12 +487,12 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// The next message for the first connection.
+    /// Takes the next message for the first connection; `None` if none waits.
     pub(super) fn next_message(&self) -> Option<Message> {
         self.with(Sender::poll_message)
     }
 
-    /// Whether waiting data are not sent any more: the user stops the run.
+    /// Whether waiting data are not sent any more because the user stops the run.
     pub(super) fn is_data_stopped(&self) -> bool {
         self.data_stopped.load(Ordering::Relaxed)
     }
@@ -523,7 +531,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Waits until the session is over, at most until the machine's deadline and for `interval`;
-    /// whether it is.
+    /// returns whether it is over.
     pub(super) fn await_over(&self, interval: Span) -> bool {
         let state = self.lock();
         let timeout = until_deadline(&state.machine).map_or(interval, |timeout| timeout.min(interval));
@@ -531,7 +539,7 @@ impl<'a> Executor<'a> {
         waited.expect(NO_PANIC).0.machine.is_over()
     }
 
-    /// Waits until a session that is over has ended; how it has.
+    /// Waits until a session that is over has ended; returns how it has ended.
     pub(super) fn await_end(&self) -> Result<(), SessionError> {
         loop {
             let state = self.lock();
@@ -572,7 +580,7 @@ fn contents(state: &SessionState, id: EntryId) -> Option<Contents> {
     Some(Contents { id, directory, name, size, version, sparse, held })
 }
 
-/// Event for an item that has ended.
+/// Event for an item whose outcome is known; `None` for an outcome that is not reported.
 fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
     let path = path_text(path);
     let (outcome, digest, reason) = match fate {

@@ -5,15 +5,15 @@ use std::cmp::Ordering;
 use icdc_disk::tree::TreeError;
 use icdc_protocol::message::GivenUp;
 
-/// Reason for giving up a file whose version is not the announced one.
+/// Reason for giving up a file that is not in the announced version any more.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
 
-/// The item is no longer what was announced.
+/// Why the item is given up: it is no longer what was announced.
 pub(super) fn changed() -> GivenUp {
     GivenUp { reason: CHANGED.to_owned(), same_version: false }
 }
 
-/// The item is no longer the one of `announced` bytes: it has `size` bytes.
+/// Why the item is given up: it no longer has the `announced` bytes, but `size` bytes.
 pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
     let how = match size.cmp(&announced) {
         Ordering::Greater => "grew",
@@ -27,12 +27,13 @@ pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
     GivenUp { reason, same_version: false }
 }
 
-/// The item could not be read, for a reason that may be temporary.
+/// Why the item is given up: it could not be read, for a reason that may be temporary.
 pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
-/// The item could not be opened; `is_another` if its name refers to another one now.
+/// Why the item is given up: it could not be opened; `is_another` returns whether its name refers
+/// to another one now.
 pub(super) fn unopened(error: &TreeError, is_another: impl FnOnce() -> bool) -> GivenUp {
     // A source that is one file may be opened itself, and no file that took its place.
     if matches!(error, TreeError::Denied { .. }) && is_another() {

@@ -19,51 +19,52 @@ use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, 
 use super::executor::Executor;
 use crate::diskless;
 
-/// Work of the hashers, queued by the readers.
+/// Work for the hashing threads, queued by the reading threads.
 pub(super) enum Step {
-    /// A block that the receiver holds, with its value.
+    /// A block that the receiver holds already, with its digest.
     Held { file: Arc<Hashing>, index: u32, value: Digest },
-    /// A block without data.
+    /// A block without data (a hole in the file).
     Hole { file: Arc<Hashing>, index: u32 },
     /// A block to be sent: of its `length` bytes those in the (offset, length) of `ranges`, or all.
     Data { file: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
-    /// A block for a retransmission.
+    /// A block that was read again for a retransmission.
     Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
-    /// The file is read, or cannot be read any further, after `steps` steps.
+    /// End of the file: it is read, or cannot be read any further, after `steps` steps.
     End { file: Arc<Hashing>, steps: u32, outcome: Result<(), GivenUp> },
 }
 
-/// A file that is being hashed.
+/// State of a file that is being hashed.
 pub(super) struct Hashing {
     id: EntryId,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     size: u64,
-    /// Zeros between its data enter the digest as any block.
+    /// Whether zeros between the file's data are hashed as any block.
     hash_holes: bool,
     state: Mutex<State>,
 }
 
 struct State {
     digest: DigestState,
-    /// Blocks whose values the digest has.
+    /// Number of leading blocks whose digests have entered the file's digest.
     next: u32,
-    /// Values that wait for those before them; `None` for a hole that is not hashed.
+    /// Digests of blocks that wait for those before them; `None` for a hole that is not hashed.
     early: BTreeMap<u32, Option<Digest>>,
-    /// Blocks that were queued for the socket.
+    /// Number of blocks that were queued for the socket.
     sent: u32,
-    /// Steps that are done.
+    /// Number of steps that are done.
     steps: u32,
-    /// Number of steps, and the outcome of reading the file.
+    /// Total number of steps, and the outcome of reading the file; `None` until the file is read.
     end: Option<(u32, Result<(), GivenUp>)>,
 }
 
 enum DigestState {
+    /// BLAKE3 root over the digests of all blocks.
     Root(RootHasher),
-    /// Values of the blocks that hold data, where there are too many zeros to hash.
+    /// Digests of the blocks that hold data, where there are too many zeros to hash.
     Map(Vec<(u32, Digest)>),
 }
 
-/// Hashes steps until the channel is closed or the session ends.
+/// Handles steps until the channel is closed or the session ends.
 pub(super) fn run(executor: &Executor<'_>, steps: &Queue<Step>) {
     for step in steps {
         if take(executor, step).is_none() {
@@ -72,7 +73,7 @@ pub(super) fn run(executor: &Executor<'_>, steps: &Queue<Step>) {
     }
 }
 
-/// `None` when the session is over.
+/// Handles one step; `None` when the session is over.
 fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
     let busy = executor.stages.hash.busy();
     match step {
@@ -101,7 +102,7 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
     }
 }
 
-/// A frame of what a block holds, with its data back to back.
+/// Frame for a block, with its data ranges moved together.
 fn data(header: BlockHeader, mut block: Block, length: usize) -> Parcel {
     let mut payload = length;
     if !header.ranges.is_empty() {
@@ -117,14 +118,15 @@ fn data(header: BlockHeader, mut block: Block, length: usize) -> Parcel {
 }
 
 impl Hashing {
-    /// A file of `size` bytes whose zeros are hashed, or are too many for that.
+    /// New state for a file of `size` bytes; `hash_holes` tells whether its zeros are hashed, or
+    /// are too many for that.
     pub(super) fn new(id: EntryId, size: u64, hash_holes: bool) -> Self {
         let digest = if hash_holes { DigestState::Root(RootHasher::new(size)) } else { DigestState::Map(Vec::new()) };
         let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
         Self { id, size, hash_holes, state: Mutex::new(state) }
     }
 
-    /// A step is done.
+    /// Counts a step as done and updates the state by `note`. `None` when the session is over.
     fn finish_step(&self, executor: &Executor<'_>, note: impl FnOnce(&mut State)) -> Option<()> {
         self.update(executor, |state| {
             note(state);

@@ -10,7 +10,7 @@ use super::executor::Executor;
 use super::steering::Steering;
 use crate::clock;
 
-/// Hands messages on until nothing more arrives.
+/// Passes the receiver's messages on until nothing more arrives.
 pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: Box<dyn Inlet>) {
     // The receiver has no payloads to send: a frame with one finds no block.
     let pool = BlockPool::without_blocks();

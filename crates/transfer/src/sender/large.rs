@@ -23,45 +23,43 @@ use super::misstated::{extends_beyond, misstated};
 use super::scan::{is_another, version};
 use crate::diskless;
 
-/// Reads of a device in flight.
+/// Maximum number of reads in flight on one device.
 pub(super) const DEPTH: usize = 6;
-/// Holes shorter than this are sent as zeros.
+/// Minimum length of a hole in bytes that is not sent: shorter holes are sent as zeros.
 const SHORT_HOLE: u32 = 16 << 10;
 
-/// Reason for not reading a file any further whose failure is known already.
+/// Reason for not reading on in a file that the other end has given up.
 const GIVEN_UP: &str = "given up at the other end";
 
-/// A step, or one that waits for its read.
+/// A step for the hashing threads, or one that waits for its read to complete.
 enum Queued {
-    /// The following steps belong to another file.
+    /// Start of a file: the following steps belong to it.
     Start,
+    /// A step that can be handed on.
     Ready(Step),
     /// The file at the front cannot be read any further.
     Failed(Arc<Hashing>, GivenUp),
-    Reading {
-        tag: u64,
-        step: Pending,
-        length: usize,
-    },
-    /// Nothing to pass on.
+    /// A step whose read is in flight.
+    Reading { tag: u64, step: Pending, length: usize },
+    /// An entry that was dropped: nothing to pass on.
     Dropped,
     /// The last step of a file: its version is checked when every read before it is through.
-    Check {
-        hashing: Arc<Hashing>,
-        announced: Announced,
-    },
+    Check { hashing: Arc<Hashing>, announced: Announced },
 }
 
+/// A read in flight, with what its step needs.
 enum Pending {
+    /// A block of a file that is sent for the first time.
     Data { hashing: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, announced: Announced },
+    /// A block that is read again for a retransmission.
     Again { id: EntryId, index: u32, announced: Announced },
 }
 
-/// An open file, as it was announced.
+/// An open file, with the state in which it was announced.
 #[derive(Clone)]
 struct Announced {
     file: Arc<DiskFile>,
-    /// Size in bytes.
+    /// Announced size of the file in bytes.
     size: u64,
     version: [u8; 16],
 }
@@ -70,22 +68,23 @@ struct Reader<'a> {
     executor: &'a Executor<'a>,
     hashers: &'a Channel<Step>,
     engine: Box<dyn Engine>,
-    /// Most reads in flight. It grows with completed reads: reads that begin together end together,
-    /// and the connection would wait for the first block as long as for the last.
+    /// Present limit of the reads in flight. It grows with completed reads: reads that begin
+    /// together end together, and the connection would wait for the first block as long as for the
+    /// last.
     depth: usize,
     queue: VecDeque<Queued>,
     next_tag: u64,
-    /// Steps of the file at the front of the queue that were handed on.
+    /// Number of steps handed on of the file at the front of the queue.
     steps: u32,
-    /// Reading that file has failed: its remaining steps are dropped.
+    /// Whether reading that file has failed: its remaining steps are dropped.
     failed: bool,
 }
 
-/// The session is over.
+/// Error: the session is over, so nothing more is read.
 struct Over;
 
-/// Reads jobs until the queue is closed or the session ends; `number` is that of the reader, from
-/// 0.
+/// Carries out read jobs until the queue is closed or the session ends; `number` is that of the
+/// reading thread, from 0.
 pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>, hashers: &Channel<Step>) {
     let Ok(mut next) = jobs.recv().map(Some) else { return };
     if number > 0 {
@@ -214,7 +213,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Waits for one completion and hands on what is ready.
+    /// Waits for one read to complete and hands on the steps that are ready.
     fn advance(&mut self) -> Result<(), Over> {
         let completion = {
             let _busy = self.executor.stages.read.busy();
@@ -301,7 +300,8 @@ fn open(contents: &Contents, buffered: bool) -> Result<Announced, GivenUp> {
 }
 
 impl Announced {
-    /// Judges a file that was read, and found to have a length that compares so with its size.
+    /// Checks that the file, which was read, is still as announced; `length` is how its real
+    /// length compares with the announced size.
     fn compare(&self, length: Ordering) -> Result<(), GivenUp> {
         match Stat::of(self.file.as_file()) {
             Ok(stat) if version(&stat) != self.version => Err(resized(self.size, stat.size)),
@@ -325,7 +325,8 @@ impl DataMap {
         Some(Self { ranges, total })
     }
 
-    /// Data of block `index` of `length` bytes: `None` for a hole, empty if all of it is data.
+    /// Data ranges in block `index` of `length` bytes: `None` for a hole, empty if all of it is
+    /// data.
     fn within(&self, index: u32, length: usize) -> Option<Vec<(u32, u32)>> {
         let start = block_offset(index);
         let end = start + length as u64;

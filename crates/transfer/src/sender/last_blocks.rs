@@ -16,22 +16,24 @@ use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Message, Part};
 use icdc_units::ByteCount;
 
-/// Frames of a block or a pack that are queued.
+/// Queued frames of a block or a pack.
 pub(super) enum Frames {
+    /// One frame with the whole block or pack.
     Whole(Box<Parcel>),
     /// A block that would be divided, if the receiver could join parts; whether it is the first.
     Undivided(Box<Parcel>, bool),
+    /// Several frames, each with a part of the block.
     Parts(Vec<Parcel>),
 }
 
-/// Divides the last blocks of a session.
+/// Divides the last blocks of a session into parts, and counts what was queued.
 #[derive(Default)]
 pub(super) struct LastBlocks {
-    /// Payload of the frames that were queued.
+    /// Payload bytes of the frames that were queued.
     queued: AtomicU64,
-    /// Blocks that were queued in parts.
+    /// Number of blocks that were queued in parts.
     divided: AtomicU32,
-    /// Some block was not divided because the receiver takes none in parts.
+    /// Whether some block was not divided because the receiver takes none in parts.
     kept_whole: AtomicBool,
 }
 
@@ -74,7 +76,7 @@ impl LastBlocks {
         }
     }
 
-    /// Takes note of a frame that is queued whole; what was queued before it.
+    /// Counts a frame that is queued whole; returns the payload bytes that were queued before it.
     pub(super) fn count(&self, parcel: &Parcel) -> u64 {
         self.queued.fetch_add(parcel.payload_length() as u64, Ordering::Relaxed)
     }

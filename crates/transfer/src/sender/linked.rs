@@ -11,22 +11,22 @@ use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Digest, EntryId};
 
-/// Kind of announcement for a file with this name.
+/// How a file with this name is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameOf {
     /// A file with no other name.
     Single,
-    /// A file that further names may follow.
+    /// The first name of a file of which further names may follow.
     First,
-    /// A link to this file, whose first name has this digest.
+    /// A link to the file with this entry id, whose first name has this digest.
     Further(EntryId, Digest),
     /// A file of its own, because too many others have several names.
     OneTooMany,
 }
 
-/// Announced files with several names.
+/// Index of the announced files with several names (hard links).
 pub(super) struct Linked {
-    /// First announced name of each file: id, digest of the name.
+    /// First announced name of each file: its entry id, and the digest of the name.
     first: HashMap<Incarnation, (EntryId, Digest)>,
     most: usize,
     is_reported: bool,
@@ -68,12 +68,13 @@ impl Linked {
         }
     }
 
-    /// The first name of the file, `path`, has been announced.
+    /// Registers that the first name of the file, `path`, has been announced.
     pub(super) fn announced(&mut self, file: Incarnation, id: EntryId, path: &[u8]) {
         self.first.insert(file, (id, first_name(path)));
     }
 
-    /// Message about the first file that exceeds the limit; `None` for further ones.
+    /// Message about the first file that exceeds the limit of remembered files; `None` for further
+    /// ones.
     pub(super) fn reason(&mut self) -> Option<String> {
         let is_reported = std::mem::replace(&mut self.is_reported, true);
         (!is_reported).then(|| {

@@ -11,18 +11,18 @@ use icdc_protocol::message::Problem;
 
 use super::sources::Root;
 
-/// Names that are compared: 64 MiB of hashes.
+/// Maximum number of names that are compared: 64 MiB of hashes.
 const MOST_NAMES: usize = 1 << 22;
-/// Equal names that are reported one by one.
+/// Maximum number of equal names that are reported one by one.
 const REPORTED: u64 = 20;
 
-/// Names of all sources so far.
+/// Hashes of the names of all sources so far, to detect equal names.
 #[derive(Default)]
 pub(super) struct Merging {
-    /// `None` where no two sources can have the same name.
+    /// Hashes of the names seen; `None` where no two sources can have the same name.
     seen: Option<HashSet<u64>>,
     hasher: RandomState,
-    /// Length of what paths of the present source have before what they are called at the
+    /// Bytes at the start of a path of the present source that are not part of its path at the
     /// destination.
     prefix: usize,
     equal: u64,
@@ -35,7 +35,7 @@ impl Merging {
         Self { seen: merges.then(HashSet::new), ..Self::default() }
     }
 
-    /// Begins a source: the following items belong to it.
+    /// Begins a source, to which the following items belong.
     pub(super) fn enter(&mut self, root: &Root) {
         let length = root.source.name.len();
         self.prefix = if root.name.is_none() && length > 0 { length + 1 } else { 0 };

@@ -23,7 +23,7 @@ use super::given_up::unreadable;
 /// Contents of a file that were read before it was announced.
 pub(super) type Held = Arc<[u8]>;
 
-/// File systems that files were found on, by their devices.
+/// Types of the file systems that files were found on, by device, to detect misstated sizes.
 #[derive(Default)]
 pub(super) struct Misstated {
     devices: HashMap<u64, StatedSizes>,
@@ -34,7 +34,7 @@ impl Misstated {
     /// during the reading is true.
     ///
     /// # Errors
-    /// It cannot be copied: unreadable, or too long to be kept in memory.
+    /// The file cannot be copied: unreadable, or too long to be kept in memory.
     pub(super) fn contents(&mut self, directory: &Directory, name: &Name, stat: &Stat) -> Result<Option<Held>, String> {
         let known = self.devices.get(&stat.dev).copied();
         if stat.size > PACK_FILE_LIMIT || known.is_some_and(|known| !is_doubtful(known, stat)) {
@@ -68,6 +68,7 @@ impl Misstated {
     }
 }
 
+/// Whether the size in `stat` may differ from the length of the contents.
 fn is_doubtful(sizes: StatedSizes, stat: &Stat) -> bool {
     match sizes {
         StatedSizes::True => false,
@@ -82,7 +83,7 @@ fn set_nonblocking(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
-/// All bytes of a file; `None` if it has more than a small one.
+/// Reads all bytes of a file; `None` if it has more than a small file may have.
 fn read_to_end(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut contents = Vec::new();
     let most = PACK_FILE_LIMIT as usize;
@@ -98,8 +99,8 @@ fn read_to_end(file: &File) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Reads a file into `target`, whose length is the stated one; answers how the length of its
-/// contents compares with it.
+/// Reads a file into `target`, whose length is the stated size; returns how the length of the
+/// file's contents compares with it.
 pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering> {
     let mut behind = [0; 1];
     let mut filled = 0;
@@ -119,12 +120,13 @@ pub(super) fn read_whole(file: &File, target: &mut [u8]) -> io::Result<Ordering>
     }
 }
 
-/// True if a file has a byte at `size`, behind its stated end.
+/// Whether the file has a byte at offset `size`, behind its stated end.
 pub(super) fn extends_beyond(file: &File, size: u64) -> bool {
     file.read_at(&mut [0; 1], size).is_ok_and(|read| read > 0)
 }
 
-/// A file that has not changed has `contents` than the stated `size`.
+/// Why a file is given up that has not changed and whose `contents` are shorter or longer than the
+/// stated `size`.
 pub(super) fn misstated(contents: Ordering, size: u64) -> GivenUp {
     let than = if contents == Ordering::Less { "fewer" } else { "more" };
     unreadable(format!(

@@ -66,12 +66,12 @@ use crate::resources;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::TICK;
 
-/// Blocks of the sender's pool: reads in flight, packs being filled, and what waits for hashers and
-/// sockets. Each hasher after the first has one more, and each connection sends one more, however
-/// slowly; a device after the first has as many more as it reads at a time.
+/// Number of blocks in the sender's pool: for reads in flight, packs being filled, and what waits
+/// for hashers and sockets. Each hasher after the first has one more, and each connection sends
+/// one more, however slowly; a device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;
 
-/// Checks `--exclude` patterns.
+/// Checks that the `--exclude` patterns are valid.
 ///
 /// # Errors
 /// The pattern that is invalid.
@@ -79,14 +79,14 @@ pub fn check_patterns(patterns: &[String]) -> Result<(), String> {
     exclude::Exclude::new(patterns).map(|_| ())
 }
 
-/// Result of a finished session.
+/// Result of a finished sending session.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Counts of the items by outcome.
     pub counts: Counts,
     /// Digest over names, metadata and contents of all items.
     pub tree: Digest,
-    /// Digest of the file, if there was just one.
+    /// Digest of the file, if the session had just one.
     pub only: Option<FileDigest>,
 }
 
@@ -173,9 +173,9 @@ fn send(
 
 /// Inputs of the thread that supervises a session.
 struct Watch<'a> {
-    /// Further connections.
+    /// Queue of further connections that have been made.
     joined: &'a Queue<FurtherLink>,
-    /// Start of the run.
+    /// Start time of the run.
     start: Time,
     /// The user's request to stop.
     stop: &'a StopSignal,
@@ -236,7 +236,8 @@ fn run_threads(
     })
 }
 
-/// Memory for the blocks of a session with `hashers` hashers.
+/// Allocates the blocks of a session with `hashers` hashing threads; the error is a message for
+/// the user.
 fn block_pool(hashers: usize) -> Result<BlockPool, String> {
     let wanted = POOL_BLOCKS + hashers - 1;
     let most = wanted + usize::from(MAX_STREAMS) + (READERS - 1) * large::DEPTH;
@@ -246,7 +247,7 @@ fn block_pool(hashers: usize) -> Result<BlockPool, String> {
         .map_err(|error| icdc_limits::memory::refused(ByteCount::new((most * BLOCK_SIZE) as u64), &error))
 }
 
-/// Starts the readers of large files after the first, as many as can be started.
+/// Starts the reading threads for large files after the first, as many as can be started.
 fn start_readers<'scope, 'env>(
     executor: &'scope Executor<'scope>,
     scope: &'scope std::thread::Scope<'scope, 'env>,
@@ -271,7 +272,7 @@ fn break_off(outlet: &mut dyn Outlet, error: SessionError) -> SessionError {
 }
 
 /// Reason not to begin, so that nothing is made at the destination: there is no source at all, or
-/// one could not be examined.
+/// one could not be examined. `None` if there is none.
 fn obstacle(sources: &Sources) -> Option<Refusal> {
     if let Some(reason) = &sources.unseen {
         return Some(Refusal { kind: RefusalKind::Internal, reason: clip(reason.clone()) });
@@ -345,8 +346,8 @@ fn supervise<'scope, 'env>(
     executor.await_end()
 }
 
-/// Measures the path's rate. It shows only on one connection that nothing else limits, unless the
-/// free rate was found.
+/// Measures the path's rate. It can be seen only on one connection that nothing else limits,
+/// unless the rate left free by others was found.
 fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connections: &Connections<'_>) {
     let info = executor.link.tcp_info();
     if let Some(info) = &info {

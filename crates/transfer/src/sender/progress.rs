@@ -10,11 +10,11 @@ use crate::event::{Event, Sample};
 /// Interval of progress events.
 const INTERVAL: Span = Span::from_millis(100);
 
-/// Makes progress events out of what the threads count.
+/// Generator of progress events from what the threads count; keeps the state of the last one.
 pub(super) struct Progress {
     start: Time,
     last: Time,
-    /// Payload that the receiver's host had then.
+    /// Payload bytes that had reached the receiver's host at the last event.
     delivered: ByteCount,
     last_totals: (u64, u64, bool),
 }

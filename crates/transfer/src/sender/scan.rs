@@ -27,19 +27,20 @@ use crate::clock;
 use crate::event::Event;
 use crate::notices::{Noticed, Notices};
 
+/// Walk of the sources that announces what it finds.
 pub(super) struct Scan<'a> {
     executor: &'a Executor<'a>,
     preserve: Preserve,
     exclude: Exclude,
     linked: Linked,
     merging: Merging,
-    /// Notices about metadata that are left out of many items.
+    /// Notices about metadata that are left out, which many items may share.
     notices: Notices,
     misstated: Misstated,
     selection: Option<Arc<Selection>>,
-    /// Announced places of the selection with their entries.
+    /// Announced items of the selection: entry id and place in the selection.
     announced: Vec<(EntryId, usize)>,
-    /// Directories from the source down to the present one.
+    /// Number of directories from the source down to the present one.
     depth: usize,
 }
 
@@ -48,27 +49,28 @@ struct Level {
     directory: Directory,
     id: EntryId,
     path: Vec<u8>,
-    /// Bytes of the paths from the source down to this one.
+    /// Total length in bytes of the paths from the source down to this directory.
     paths: usize,
     children: Children,
 }
 
-/// Entries of a directory that are not yet visited.
+/// Entries of a directory that are yet to be visited.
 enum Children {
-    /// Its entries from `next` on.
+    /// All names listed in the directory, from index `next` on.
     Listed { names: Listing, next: usize },
-    /// The items at these places of the selection, which are beneath a path of `above` bytes (its
+    /// Items of the selection at these places, which are beneath a path of `above` bytes (its
     /// slash included).
     Selected { places: Range<usize>, above: usize },
 }
 
-/// The part of a name that is announced: everything there, or only what a selection (a shard's
-/// plan) holds.
+/// How much is announced at a name: everything there, or only what a selection (a shard's plan)
+/// holds.
 #[derive(Clone)]
 enum Extent {
-    /// Whatever is there.
+    /// Everything at the name, with what is beneath it.
     All,
-    /// The item at this place of the selection, if it is one, and those at the places beneath it.
+    /// Only selected items: the one at this place of the selection, if the name is one itself, and
+    /// those at the places beneath it.
     Selected { place: Option<usize>, beneath: Range<usize> },
 }
 
@@ -127,7 +129,7 @@ impl<'a> Scan<'a> {
         self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
 
-    /// Extent of what is announced of a source; `None` for nothing.
+    /// How much is announced of a source; `None` for nothing.
     fn extent_of(&self, source: u32) -> Option<Extent> {
         let Some(selection) = &self.selection else { return Some(Extent::All) };
         let places = selection.of_source(source);
@@ -136,8 +138,7 @@ impl<'a> Scan<'a> {
         Some(Extent::Selected { place, beneath: places.start + usize::from(place.is_some())..places.end })
     }
 
-    /// Reason why an item is not announced although it was selected; `None` if it is as it was
-    /// selected.
+    /// Reason why a selected item is not announced; `None` if it is as it was when selected.
     fn differs(&self, extent: &Extent, stat: &Stat) -> Option<String> {
         let (Extent::Selected { place, .. }, Some(selection)) = (extent, &self.selection) else { return None };
         let selected = place.and_then(|place| selection.items().get(place)).map(|item| item.state);
@@ -148,14 +149,14 @@ impl<'a> Scan<'a> {
         (!is_as_expected).then(|| "has changed since it was planned".into())
     }
 
-    /// An item was announced.
+    /// Records that an item of the selection was announced as entry `id`.
     fn note(&mut self, extent: &Extent, id: EntryId) {
         if let Extent::Selected { place: Some(place), .. } = extent {
             self.announced.push((id, *place));
         }
     }
 
-    /// Announces anything but a directory. `None` when the session is over.
+    /// Announces an item that is not a directory. `None` when the session is over.
     fn visit(
         &mut self,
         directory: &Directory,
@@ -239,7 +240,8 @@ impl<'a> Scan<'a> {
         EntryKind::File { size, version, sparse, linked }
     }
 
-    /// Announces a directory and what is to be announced of it.
+    /// Announces a directory, and walks what is to be announced of its contents. `None` when the
+    /// session is over.
     fn enter(
         &mut self,
         directory: Directory,
@@ -371,7 +373,7 @@ impl<'a> Scan<'a> {
         self.executor.await_room(Need::Item { depth: self.depth }).then_some(())
     }
 
-    /// Reports a problem. `None` when the session is over.
+    /// Reports a problem to the machine. `None` when the session is over.
     fn report(&self, problem: Problem) -> Option<()> {
         let has_room = self.executor.await_room(Need::Problem);
         has_room.then(|| self.executor.with(|machine| machine.on_problem(problem)))
@@ -407,7 +409,7 @@ impl<'a> Scan<'a> {
 }
 
 impl Extent {
-    /// Reason why a name of this extent cannot be examined.
+    /// Text of the reason why a name cannot be examined, in the terms of this extent.
     fn reason_of(&self, error: &TreeError) -> String {
         match self {
             Self::All if error.is_missing() => "vanished while the directory was read".into(),
@@ -418,7 +420,7 @@ impl Extent {
 }
 
 impl Children {
-    /// The next name, and what is to be announced of it.
+    /// The next name to visit, and how much is announced at it; `None` at the end.
     fn next(&mut self, selection: Option<&Selection>) -> Option<(Vec<u8>, Extent)> {
         match self {
             Self::Listed { names, next } => {
@@ -434,7 +436,7 @@ impl Children {
         }
     }
 
-    /// Bytes of the path from the source down to these, with its slash.
+    /// Length in bytes of the path from the source down to these entries, with its slash.
     fn above(&self) -> usize {
         match self {
             Self::Listed { .. } => 0,
@@ -443,8 +445,8 @@ impl Children {
     }
 }
 
-/// Version of a file: any write, truncation or replacement changes it. Equal on all hosts that
-/// share the file system, whose device number differs between them.
+/// Version of a file, a digest of its attributes: any write, truncation or replacement changes it.
+/// Equal on all hosts that share the file system, whose device number differs between them.
 pub(super) fn version(stat: &Stat) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc source version 2");
     for part in [stat.ino, stat.size] {
@@ -459,12 +461,13 @@ pub(super) fn version(stat: &Stat) -> [u8; 16] {
     version
 }
 
-/// True if the name of the file refers to another file or version now.
+/// Whether the name of the file refers to another file or version now.
 pub(super) fn is_another(contents: &Contents) -> bool {
     contents.directory.stat(&contents.name).is_ok_and(|stat| version(&stat) != contents.version)
 }
 
-/// Version of a file whose contents were read: a change of them need not show otherwise.
+/// Version of a file whose contents were read, with a digest of them: a change need not show
+/// otherwise.
 fn held_version(stat: &Stat, contents: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("icdc contents version 1");
     hasher.update(&version(stat)).update(contents);

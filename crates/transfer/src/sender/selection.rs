@@ -13,7 +13,7 @@ use icdc_protocol::message::{Digest, EntryId};
 
 use crate::rate_share::RateShare;
 
-/// A selection of items, which notes what became of them.
+/// A selection of items that one of several runs copies, and a record of which were published.
 #[derive(Debug)]
 pub struct Selection {
     id: Digest,
@@ -22,32 +22,33 @@ pub struct Selection {
     digests: Mutex<Vec<Option<Digest>>>,
 }
 
-/// An item of a selection.
+/// One item of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
-    /// Number of its source, in the order of the command line.
+    /// Index of the item's source, in the order of the command line.
     pub source: u32,
-    /// Path below the source; empty for the source itself.
+    /// Path of the item below the source; empty for the source itself.
     pub path: Vec<u8>,
-    /// State when the item was selected.
+    /// State of the item when it was selected.
     pub state: SelectedState,
 }
 
 /// State of an item when it was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectedState {
-    /// A directory, whatever is in it.
+    /// A directory; its contents do not matter.
     Directory,
-    /// Anything else.
+    /// An item that is not a directory.
     Other {
-        /// Size of a regular file; length of the target of a symbolic link. In bytes.
+        /// Size of a regular file, or length of the target of a symbolic link, in bytes.
         size: u64,
-        /// Modification time: seconds since 1970, and nanoseconds below 1e9.
+        /// Modification time: seconds since 1970, and nanoseconds (below 1e9).
         mtime: (i64, u32),
     },
 }
 
-/// Items are not in scan order.
+/// Error: the items are not in scan order; index of the first item that belongs before its
+/// predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("item {0} does not come after the one before it")]
 pub struct NotInOrder(pub usize);
@@ -67,17 +68,19 @@ impl Selection {
         Ok(Self { id, items, share: None, digests })
     }
 
-    /// A run of it sends at most at this rate, which may change during the run.
+    /// Makes every run of this selection send at most at this rate, which may change during the
+    /// run.
     #[must_use]
     pub fn with_share(self, share: Arc<RateShare>) -> Self {
         Self { share: Some(share), ..self }
     }
 
+    /// Changing rate ceiling of this run; `None` if it has none.
     pub(super) fn share(&self) -> Option<&Arc<RateShare>> {
         self.share.as_ref()
     }
 
-    /// The items.
+    /// The selected items, in scan order.
     #[must_use]
     pub fn items(&self) -> &[Selected] {
         &self.items
@@ -89,11 +92,13 @@ impl Selection {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Identifier that distinguishes this selection from all others.
     pub(super) fn id(&self) -> &Digest {
         &self.id
     }
 
-    /// Notes what was published, by entries, of the items that were announced under these.
+    /// Records the digests of the published entries for the items that were announced under these
+    /// entry ids.
     pub(super) fn note(&self, announced: &[(EntryId, usize)], published: &[(EntryId, Digest)]) {
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, place) in announced {
@@ -103,14 +108,14 @@ impl Selection {
         }
     }
 
-    /// Places of the items of a source.
+    /// Index range of the items of a source.
     pub(super) fn of_source(&self, source: u32) -> Range<usize> {
         let bound = |least| self.items.partition_point(|item| item.source < least);
         bound(source)..bound(source.saturating_add(1))
     }
 
-    /// First child among `places`, all of which are beneath a path of `above` bytes (its slash
-    /// included).
+    /// First child directly below the path of `above` bytes (its slash included) that all items at
+    /// `places` are beneath; `None` if there are none.
     pub(super) fn first_child(&self, places: Range<usize>, above: usize) -> Option<Child> {
         let first = self.items[places.clone()].first()?;
         let name = first.path.get(above..)?.split(is_slash).next()?.to_vec();
@@ -125,18 +130,18 @@ impl Selection {
     }
 }
 
-/// A name in a directory, for what is selected of it.
+/// A child name of a directory, with the selected items at or beneath it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Child {
     pub(super) name: Vec<u8>,
-    /// Its place, if it is an item itself.
+    /// Index of the child in the selection, if it is an item itself.
     pub(super) place: Option<usize>,
-    /// Places of the items beneath it.
+    /// Index range of the selected items beneath the child.
     pub(super) beneath: Range<usize>,
 }
 
 impl SelectedState {
-    /// State of an item by its description.
+    /// State of the item that `stat` describes.
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
         match stat.kind {
@@ -146,7 +151,7 @@ impl SelectedState {
     }
 }
 
-/// The order in which a scan finds items.
+/// Compares two items by the order in which a scan finds them.
 #[must_use]
 pub fn scan_order(one: &Selected, other: &Selected) -> Ordering {
     let by_components = || one.path.split(is_slash).cmp(other.path.split(is_slash));

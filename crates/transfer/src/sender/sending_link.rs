@@ -10,21 +10,21 @@ use icdc_tcp::congestion::BundleNumber;
 use icdc_tcp::{CongestionError, Privileges};
 use icdc_tuning::Tuned;
 
-/// A link, and how its socket is tuned; `None` for one that is not TCP.
+/// A data connection to send on, with how its socket is tuned; `None` for a link that is not TCP.
 pub struct SendingLink {
-    /// The link.
+    /// The connection.
     pub link: Link,
-    /// Tuning of its socket.
+    /// How the connection's socket is tuned; `None` for a link that is not TCP.
     pub tuned: Option<Tuned>,
     /// The receiver's features, as far as they are known before it answers.
     pub peer: Features,
-    /// With which the sockets of further links are tuned.
+    /// Privileges with which the sockets of further links are tuned.
     pub privileges: Privileges,
 }
 
 impl SendingLink {
-    /// Hands what waits to the carrier while the receiver has to answer before data can flow. Where
-    /// the connection gains by that, the round trip is used to let its window grow: see
+    /// Flushes what waits to the carrier, as the receiver has to answer before data can flow.
+    /// Where the connection gains by that, the round trip is used to let its window grow: see
     /// [`Outlet::fill`](icdc_link::Outlet::fill).
     ///
     /// # Errors
@@ -55,11 +55,12 @@ pub fn tune(
     control.socket().map(prepare).transpose()
 }
 
+/// Whether the receiver's window is so small that the path needs several connections.
 fn is_bound_by_receiver(control: &LinkControl) -> bool {
     control.tcp_info().is_some_and(|info| needed(KERNEL_BUFFERS.or(info.send_window), info.min_rtt, None) > 1)
 }
 
-/// [`tune`] for a link beside others, which joins their bundle if there is one.
+/// Prepares a link beside others for sending, as [`tune`], in their bundle if there is one.
 pub(super) fn tune_beside(
     control: &LinkControl,
     congestion: Option<&str>,

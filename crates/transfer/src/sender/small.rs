@@ -16,10 +16,10 @@ use super::given_up::{resized, unopened, unreadable};
 use super::misstated::{self, misstated};
 use super::scan::{is_another, version};
 
-/// Packers that work at once.
+/// Number of threads that pack small files at once.
 pub(super) const PACKERS: usize = 10;
 
-/// Reads packs until the queue is closed or the session ends.
+/// Reads and packs small files until the queue is closed or the session ends.
 pub(super) fn run(executor: &Executor<'_>, queue: &Queue<Vec<EntryId>>) {
     for pack in queue {
         let Ok(mut block) = executor.pool.take() else { return };
@@ -34,6 +34,8 @@ pub(super) fn run(executor: &Executor<'_>, queue: &Queue<Vec<EntryId>>) {
     }
 }
 
+/// Reads the files of a pack into `block`, back to back; returns those that could be read, and the
+/// number of bytes filled.
 fn fill(executor: &Executor<'_>, pack: &[Contents], block: &mut Block) -> (Vec<PackItem>, usize) {
     let _busy = executor.stages.read.busy();
     let mut items = Vec::with_capacity(pack.len());

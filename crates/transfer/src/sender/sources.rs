@@ -11,14 +11,14 @@ use super::selection::Selection;
 use crate::identity::Identities;
 use crate::path_text;
 
-/// Remedy for a pattern that no shell has expanded.
+/// Advice for the user about a pattern that no shell has expanded.
 const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
                           name each item";
 
-/// Most sources that are confined one by one: each takes a descriptor.
+/// Maximum number of sources that are confined one by one: each takes a descriptor.
 const ONE_BY_ONE: usize = 64;
 
-/// Reason for refusing a path through an unfinished file's name.
+/// Reason for refusing a path that leads through the name of an unfinished file.
 const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, which are not copied";
 
 /// Reason for not copying a link to an open file.
@@ -36,15 +36,15 @@ pub(crate) struct Root {
 
 /// The sources of a run.
 pub struct Sources {
-    /// Job id of the pair (this host, these sources), see
+    /// Id of the job for this host and these sources, see
     /// [`Begin::job`](icdc_protocol::message::Begin).
     pub(crate) job: Digest,
-    /// Every source that was named, in the order of the command line: where things arrive depends
+    /// All sources that were named, in the order of the command line: where items arrive depends
     /// on all of them.
     pub(crate) named: Vec<Source>,
     /// Sources that were found, with their index in `named`.
     pub(crate) roots: Vec<(u32, Root)>,
-    /// Sources that were not found.
+    /// Problems of the sources that were not found.
     pub(crate) problems: Vec<Problem>,
     /// Error of a source that could not be examined because this process has too many files open.
     /// The next run would have other sources, and would not find this one's journal.
@@ -68,8 +68,8 @@ impl Sources {
         self
     }
 
-    /// Files that may be read, and nothing else: each directory with everything beneath it, and
-    /// each file. With more than [`ONE_BY_ONE`] sources, their siblings may be read, too.
+    /// Files that the sending end may read, and no others: each directory with everything beneath
+    /// it, and each file. With more than [`ONE_BY_ONE`] sources, their siblings may be read, too.
     pub(crate) fn files(&self) -> Files {
         let is_long = self.roots.len() > ONE_BY_ONE;
         let mut seen = HashSet::new();
@@ -87,7 +87,7 @@ impl Sources {
         })
     }
 
-    /// Opening of a session that sends them.
+    /// First message of a session that sends these sources.
     pub(crate) fn begin(&self) -> Begin {
         let mut sources = self.named.clone();
         if let Some(identities) = Identities::of(&self.job) {
@@ -98,13 +98,14 @@ impl Sources {
         Begin { job: self.job, sources }
     }
 
-    /// Whether there is more than one item, so that the receiver keeps a journal of the run.
+    /// Whether there is more than one item to send, so that the receiver keeps a journal of the
+    /// run.
     pub(crate) fn is_run(&self) -> bool {
         self.named.len() > 1 || self.named.iter().any(|source| source.kind != SourceKind::Item)
     }
 }
 
-/// Looks `paths` up beneath `tree`.
+/// Finds and classifies the sources `paths` beneath `tree`.
 pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
@@ -199,7 +200,7 @@ fn identify(job: &mut blake3::Hasher, root: &Root) {
     job.update(&(root.source.name.len() as u64).to_le_bytes()).update(&root.source.name);
 }
 
-/// Something that differs from host to host and stays the same on one.
+/// Identifier of this host: differs from host to host and stays the same on one.
 fn host() -> Vec<u8> {
     std::fs::read("/etc/machine-id").unwrap_or_else(|_| rustix::system::uname().nodename().to_bytes().to_vec())
 }

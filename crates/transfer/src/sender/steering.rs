@@ -27,30 +27,30 @@ use crate::receiver::FEEDBACK;
 pub(super) struct Steering<'a> {
     executor: &'a Executor<'a>,
     controller: Mutex<Controller>,
-    /// Serializes ticks, so that the actions of a later one are carried out later.
+    /// Lock that serializes ticks, so that the actions of a later one are carried out later.
     turn: Mutex<()>,
     user: Option<Rate>,
-    /// Its share of the ceiling for several runs together.
+    /// Share of this run in the rate ceiling for several runs together.
     share: Option<Arc<RateShare>>,
-    /// The connections after the first may take blocks; `None` if they always may.
+    /// Signalled when the connections after the first may send blocks; `None` if they always may.
     open: Option<Once>,
     more: More<'a>,
 }
 
-/// Source of more connections once the path or the processors need them.
+/// Where more connections come from when the path or the processors need them.
 enum More<'a> {
-    /// The user has named a number.
+    /// Nowhere: the user has set the number of connections.
     Never,
-    /// This end makes them.
+    /// This end makes them; the channel takes how many are needed.
     Here(&'a Channel<u8>),
-    /// The other end does.
+    /// The other end makes them.
     There,
 }
 
 const NO_PANIC: &str = "no panic while rates are decided";
 
 impl<'a> Steering<'a> {
-    /// Steering of a session that begins; `share` if its user's ceiling is for several runs,
+    /// New steering for a session that begins; `share` if its user's ceiling is for several runs,
     /// `wanted` if this end makes connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
@@ -83,8 +83,8 @@ impl<'a> Steering<'a> {
         steering
     }
 
-    /// Ticks until the session is over. `pending` returns what is still to be sent; with `true`,
-    /// also what each connection owes.
+    /// Ticks until the session is over. `pending` returns what is still to be sent; called with
+    /// `true`, also what each connection still owes.
     pub(super) fn run(&self, pending: impl Fn(bool) -> Pending) {
         loop {
             let now = clock::now();
@@ -96,7 +96,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Runs one tick; returns the time of the next.
+    /// Runs one tick of the rate controller; returns the time of the next.
     fn tick(&self, now: Time, pending: &Pending) -> Time {
         let turn = self.turn();
         let first = self.executor.link.tcp_info();
@@ -155,7 +155,8 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Sets the daemon's limit for sessions of the key in use. It arrives before data may flow.
+    /// Sets the daemon's rate limit for sessions of the key in use. It arrives before data may
+    /// flow.
     pub(super) fn allow(&self, rate: Rate) {
         self.executor.allow(rate);
         let _turn = self.turn();
@@ -163,29 +164,32 @@ impl<'a> Steering<'a> {
         self.carry_out(actions);
     }
 
-    /// A further connection is about to send.
+    /// Tells the controller that a further connection is about to send.
     pub(super) fn on_joined(&self, number: u8) {
         let _turn = self.turn();
         let actions = self.controller().on_joined(number.into());
         self.carry_out(actions);
     }
 
-    /// Signals that the connections after the first may take blocks; `None` if they always may.
+    /// Signal that the connections after the first may send blocks; `None` if they always may.
     pub(super) fn opening(&self) -> Option<&Once> {
         self.open.as_ref()
     }
 
-    /// See [`Controller::limit`].
+    /// Rate ceiling of the first connection, and what sets the lowest ceiling; `None` for no
+    /// ceiling ([`Controller::limit`]).
     pub(super) fn limit(&self) -> Option<Limit> {
         self.controller().limit()
     }
 
-    /// See [`Controller::capacity`].
+    /// Rate that the path has free for this transfer; `None` while unknown
+    /// ([`Controller::capacity`]).
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.controller().capacity()
     }
 
-    /// See [`Controller::takes`].
+    /// Whether a connection should take a frame of this length while `unsent` bytes are left to be
+    /// sent ([`Controller::takes`]).
     pub(super) fn takes(&self, number: u8, frame: ByteCount, unsent: ByteCount) -> bool {
         self.controller().takes(number.into(), frame, unsent)
     }
@@ -195,12 +199,13 @@ impl<'a> Steering<'a> {
     }
 }
 
-/// Ceiling of the user: of this run alone, and its present share of that of several runs.
+/// User's rate ceiling: the lower of that of this run and its present share of that of several
+/// runs; `None` for no ceiling.
 fn user_ceiling(own: Option<Rate>, share: Option<&RateShare>) -> Option<Rate> {
     [own, share.and_then(RateShare::get)].into_iter().flatten().min()
 }
 
-/// Finder of the path's rate for a session over this link.
+/// How the rate controller finds the path's rate for a session over this link.
 fn mode(executor: &Executor<'_>, options: &SendOptions) -> Mode {
     let tuned = executor.tuned.as_ref();
     if tuned.is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {

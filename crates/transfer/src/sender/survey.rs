@@ -19,10 +19,10 @@ use super::selection::{Selected, SelectedState};
 use super::sources::{Root, Sources};
 use crate::stage_thread::try_start;
 
-/// Directories that are read at a time.
+/// Number of directories that are read at a time.
 const READERS: usize = 16;
 
-/// Items of the sources, and those that are left out.
+/// Result of a survey: the items of the sources, and those that are left out.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// All items in scan order.
@@ -31,36 +31,36 @@ pub struct Survey {
     pub problems: Vec<Problem>,
 }
 
-/// An item of the sources.
+/// An item of the sources, as a survey has found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surveyed {
-    /// The item, as a selection has it.
+    /// The item, in the form for a selection.
     pub selected: Selected,
-    /// Bytes that are to be sent of it: those of its data, where holes are preserved.
+    /// Bytes to be sent of the item: only those of its data, where holes are preserved.
     pub data: u64,
     /// Common identity of all names of a file with several, if they are copied as links.
     pub linked: Option<Incarnation>,
 }
 
-/// A directory to be read.
+/// A directory that is to be read.
 struct Task {
-    /// Index of the node for the entries that are found.
+    /// Index of the node that takes the entries that are found.
     node: usize,
     above: Directory,
-    /// Name in `above`; `None` for that directory itself.
+    /// Name of the directory in `above`; `None` for `above` itself.
     name: Option<Name>,
-    /// From the source's parent.
+    /// Path of the directory from the source's parent.
     path: Vec<u8>,
-    /// Directories above it, and the bytes of their paths.
+    /// Number of directories above this one.
     depth: usize,
     paths: usize,
 }
 
-/// Entries of a directory, in order.
+/// Entries found in a directory, in order.
 #[derive(Default)]
 struct Node {
     entries: Vec<Found>,
-    /// The directory cannot be read, and is no item itself.
+    /// Whether the directory could not be read, and is no item itself.
     is_lost: bool,
 }
 
@@ -69,7 +69,7 @@ struct Found {
     state: SelectedState,
     data: u64,
     linked: Option<Incarnation>,
-    /// Index of the node of a directory.
+    /// Index of the directory's node; `None` for anything but a directory.
     node: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ struct State {
     tasks: Vec<Task>,
     nodes: Vec<Node>,
     problems: Vec<Problem>,
-    /// Tasks that are not done.
+    /// Number of tasks that are not done.
     open: usize,
 }
 
@@ -90,7 +90,7 @@ struct Walk<'a> {
     changed: Condvar,
 }
 
-/// Walks the sources.
+/// Walks the sources and returns their items.
 ///
 /// # Errors
 /// A pattern of `options` that is none, and [`SessionError::Interrupted`].
@@ -127,7 +127,7 @@ impl Walk<'_> {
         self.state.lock().expect(NO_PANIC)
     }
 
-    /// A source itself; its contents are to be read.
+    /// Examines a source itself and queues its contents; `None` if it is no item.
     fn begin(&self, root: &Root) -> Option<Found> {
         let path = root.source.name.clone();
         if root.stat.kind == Kind::Directory {
@@ -154,7 +154,7 @@ impl Walk<'_> {
         node
     }
 
-    /// Anything but a directory.
+    /// Examines an item that is not a directory; `None` if it is left out.
     fn leaf(&self, directory: &Directory, name: &Name, path: &[u8], stat: &Stat) -> Option<Found> {
         let links = self.options.preserve.links;
         let (stat, linked) = match names_of(directory, name, stat, links) {
@@ -196,7 +196,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The directory that came last: so few are open at a time.
+    /// Waits for a directory to read and takes the one that was queued last, so that few are open
+    /// at a time; `None` when all are read.
     fn next(&self) -> Option<Task> {
         let waits = |state: &mut State| state.tasks.is_empty() && state.open > 0;
         let mut state = self.changed.wait_while(self.lock(), waits).expect(NO_PANIC);
@@ -255,13 +256,13 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes that are to be sent of a file; only those of its data, if holes are preserved.
+/// Bytes to be sent of a file; only those of its data, if holes are preserved.
 #[must_use]
 pub fn data_of(stat: &Stat, sparse: bool) -> u64 {
     if sparse { stat.size.min(stat.blocks.saturating_mul(512)) } else { stat.size }
 }
 
-/// Adds an item and what is beneath it.
+/// Appends an item and those beneath it to `items`, in scan order.
 fn put_in_order(source: u32, root: Found, nodes: &[Node], items: &mut Vec<Surveyed>) {
     let item = |path: Vec<u8>, found: &Found| Surveyed {
         selected: Selected { source, path, state: found.state },

@@ -4,27 +4,28 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the key whose drop box it is.
+/// Identifier of a drop box: the 32 bytes of the public key that owns it.
 pub type Owner = [u8; 32];
 
-/// Access to the files beneath a root.
+/// What a key may do with the files beneath its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
-    /// Files may be fetched.
+    /// Files may be fetched only.
     Read,
-    /// Files may be delivered, also in place of others.
+    /// Files may be delivered only, also in place of existing ones.
     Write,
-    /// Both.
+    /// Files may be fetched and delivered.
     ReadWrite,
-    /// Files that are not there yet may be delivered: nothing is replaced, removed, read or listed.
+    /// Only new files may be delivered: nothing is replaced, removed, read or listed.
     DropBox {
-        /// Unfinished files are kept apart from those of other keys by this.
+        /// Key by which unfinished files are kept apart from those of other keys.
         owner: Owner,
     },
 }
 
 impl Access {
-    /// Reads the value of `rights=`; what it is for the key of the line.
+    /// Parses the value of `rights=`; returns a function from the key of the line to its access,
+    /// `None` for an unknown value.
     pub(super) fn parse(text: &str) -> Option<fn(Owner) -> Self> {
         match text {
             "r" => Some(|_| Self::Read),
@@ -35,19 +36,19 @@ impl Access {
         }
     }
 
-    /// Files may be fetched.
+    /// Whether files may be fetched.
     #[must_use]
     pub fn reads(self) -> bool {
         matches!(self, Self::Read | Self::ReadWrite)
     }
 
-    /// Files may be delivered.
+    /// Whether files may be delivered.
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(self, Self::Write | Self::ReadWrite | Self::DropBox { .. })
     }
 
-    /// Owner of the drop box, if it is one.
+    /// Owner of the drop box; `None` if the access is not to a drop box.
     #[must_use]
     pub fn drop_box(self) -> Option<Owner> {
         match self {

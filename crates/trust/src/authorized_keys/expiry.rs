@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-/// Reads the value of `expires=`: a date, which means its beginning in UTC, or a time as in RFC
+/// Parses the value of `expires=`: a date, which means its beginning in UTC, or a time as in RFC
 /// 3339.
 pub(super) fn parse(text: &str) -> Result<SystemTime, String> {
     let parsed = if text.contains(['T', 't', ' ']) {
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Result<SystemTime, String> {
     })
 }
 
-/// Reads the value of OpenSSH's `expiry-time=`: `YYYYMMDD[HHMM[SS]][Z]`, by the time zone of this
+/// Parses the value of OpenSSH's `expiry-time=`: `YYYYMMDD[HHMM[SS]][Z]`, by the time zone of this
 /// host unless a Z follows.
 pub(super) fn parse_of_openssh(text: &str) -> Result<SystemTime, String> {
     let wrong = || format!("expiry-time={text}: expected YYYYMMDD[HHMM[SS]][Z], for example 20270131 or 202701311800Z");

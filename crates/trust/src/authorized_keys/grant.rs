@@ -13,28 +13,28 @@ use super::sources::Sources;
 /// Limits on the use of a key; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Ceiling of the rate of each session.
+    /// Maximum rate of each session.
     pub max_rate: Option<Rate>,
-    /// Sessions at a time.
+    /// Maximum number of sessions at a time.
     pub max_sessions: Option<NonZeroU32>,
-    /// Bytes fetched and delivered on one day of UTC.
+    /// Maximum number of bytes fetched and delivered on one day of UTC.
     pub bytes_per_day: Option<ByteCount>,
-    /// Bytes fetched and delivered in all.
+    /// Maximum number of bytes fetched and delivered in total.
     pub quota: Option<ByteCount>,
 }
 
-/// Rights of one key.
+/// Rights that an `authorized_keys` line grants to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The only directory that the key can see; absolute.
+    /// Absolute path of the only directory that the key can see.
     pub root: PathBuf,
-    /// Access to that directory.
+    /// What the key may do in that directory.
     pub access: Access,
     /// System user to act as; `None` for the user that the daemon runs as.
     pub user: Option<String>,
     /// Whether delivered files may get owners, groups and set-id bits.
     pub owners: bool,
-    /// From when on it grants nothing.
+    /// Time from which on the line grants nothing; `None` for no expiry.
     pub expires: Option<SystemTime>,
     /// Addresses that connections may come from; `None` for any.
     pub from: Option<Sources>,
@@ -42,7 +42,7 @@ pub struct Grant {
     pub limits: Limits,
     /// Comment of the line, for logs.
     pub comment: String,
-    /// Number of the line, for logs.
+    /// Number of the line in the file, for logs.
     pub line: usize,
 }
 
@@ -55,13 +55,13 @@ impl Grant {
             && (expires, from, limits) == (&other.expires, &other.from, &other.limits)
     }
 
-    /// Whether it has expired at `now`, a time of the wall clock.
+    /// Whether the grant has expired at `now`, a time of the wall clock.
     #[must_use]
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
-    /// Whether connections may come from `address`; `None` for an unknown one.
+    /// Whether connections may come from `address`; `None` stands for an unknown address.
     #[must_use]
     pub fn admits(&self, address: Option<IpAddr>) -> bool {
         self.from.as_ref().is_none_or(|from| address.is_some_and(|address| from.admit(address)))

@@ -14,7 +14,7 @@ use super::sources::Sources;
 use crate::PublicKey;
 use crate::public_key::{KEY_TYPE, SSH_KEY_TYPE, is_other_ssh_type};
 
-/// Options of OpenSSH for which there is nothing here that means the same.
+/// Names of OpenSSH's options that have no equivalent here.
 const ONLY_OF_OPENSSH: [&str; 22] = [
     "agent-forwarding",
     "cert-authority",
@@ -53,7 +53,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the options of a line; gives them and the rest of the line.
+    /// Parses the options of a line; returns them and the rest of the line.
     pub(super) fn read(line: &str) -> Result<(Self, &str), String> {
         let (written, rest) = split(line)?;
         let mut options = Self::default();
@@ -63,7 +63,7 @@ impl Options {
         Ok((options, rest))
     }
 
-    /// The grant to the key of the line.
+    /// Grant for the key of the line, by its options.
     pub(super) fn grant(self, key: &PublicKey, comment: &str, line: usize) -> Result<Grant, String> {
         let root =
             self.root.ok_or("no root= option: say which directory the key may see, for example root=/srv/icdc")?;
@@ -111,7 +111,7 @@ impl Options {
     }
 }
 
-/// More than nothing of something.
+/// Parses a quantity that must be more than zero.
 fn quantity<T: FromStr<Err: ToString> + PartialEq>(name: &str, value: &str, zero: T) -> Result<T, String> {
     match value.parse::<T>() {
         Ok(quantity) if quantity == zero => {

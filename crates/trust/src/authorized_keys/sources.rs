@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use icdc_units::Prefix;
 
-/// A list of patterns. An address has to match one, and none that is negated by `!`.
+/// List of address patterns from which a key may be used. An address has to match one, and none
+/// that is negated by `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     patterns: Vec<Pattern>,
@@ -17,15 +18,17 @@ struct Pattern {
     matches: Matches,
 }
 
+/// What a pattern of the list matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Matches {
+    /// The addresses of a network (`ADDRESS/BITS`).
     Prefix(Prefix),
-    /// The address as text, where `*` matches any characters and `?` one.
+    /// A pattern for the address as text, where `*` matches any characters and `?` one.
     Text(String),
 }
 
 impl Sources {
-    /// Reads the value of `from=`.
+    /// Parses the value of `from=`.
     pub(super) fn parse(list: &str) -> Result<Self, String> {
         let patterns: Vec<_> = list.split(',').map(Pattern::parse).collect::<Result<_, _>>()?;
         if patterns.iter().all(|pattern| pattern.is_negated) {

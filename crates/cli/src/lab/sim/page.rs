@@ -12,7 +12,7 @@ use crate::command_line::command_line;
 use crate::copy::summary::{megabits, seconds};
 use crate::measure::show::milliseconds;
 
-/// The page about a run.
+/// The report's page about a simulation.
 pub(super) fn report(run: &Run) -> Report {
     let (simulation, outcome) = (&run.simulation, &run.outcome);
     let path = &simulation.forward;
@@ -87,7 +87,7 @@ fn uniform(step: Span, values: &[i64]) -> Uniform {
     Uniform::new(Span::ZERO, step, values.to_vec())
 }
 
-/// Arrivals of all flows.
+/// Sum of the arrival rates of all flows, over time.
 fn together(run: &Run) -> Uniform {
     let length = run.record.flows.iter().map(|flow| flow.arrived.len()).max().unwrap_or(0);
     let mut sum = vec![0; length];
@@ -97,7 +97,7 @@ fn together(run: &Run) -> Uniform {
     Uniform::rates(Span::ZERO, run.record.step, sum)
 }
 
-/// Each flow's arrivals by the second.
+/// Plot of each flow's arrival rate, in bins of a second.
 fn shares(run: &Run) -> Plot {
     let step = run.record.step;
     let steps = (Span::from_secs(1).as_nanos() / step.as_nanos()).max(1);
@@ -110,7 +110,7 @@ fn shares(run: &Run) -> Plot {
     Plot::new("Throughput of the flows", Unit::BitsPerSecond, run.record.flows.iter().enumerate().map(line).collect())
 }
 
-/// Properties of a sender.
+/// Plots of a sender's state over time, as its congestion window.
 fn states(flow: &FlowRecord, step: Span, segment: f64) -> Vec<Plot> {
     let points = |value: &dyn Fn(&SenderState) -> Option<f64>| -> Vec<(f64, f64)> {
         flow.states.iter().filter_map(|(at, state)| Some((at.as_nanos() as f64 / 1e9, value(state)?))).collect()

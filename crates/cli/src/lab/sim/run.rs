@@ -3,12 +3,12 @@
 use icdc_sim::{Outcome, Recorder, Simulation};
 use icdc_units::Span;
 
-/// A simulation that is through.
+/// A completed simulation.
 pub(super) struct Run {
     pub(super) simulation: Simulation,
     pub(super) outcome: Outcome,
     pub(super) record: Recorder,
-    /// Wall-clock time that it took.
+    /// Wall-clock time that the simulation took.
     pub(super) took: Span,
 }
 

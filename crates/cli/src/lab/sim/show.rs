@@ -10,7 +10,7 @@ use crate::arguments::sim::describe;
 use crate::copy::summary::{counted, megabits, seconds};
 use crate::measure::show::milliseconds;
 
-/// The result for people.
+/// The simulation's result as lines for people.
 pub(super) fn lines(run: &Run) -> Vec<String> {
     let outcome = &run.outcome;
     let mut first = vec![format!(
@@ -46,7 +46,7 @@ fn line(given: &Flow, flow: &FlowOutcome) -> String {
     words.join("; ")
 }
 
-/// The result as JSON.
+/// The simulation's result as a JSON object.
 pub(super) fn summary(run: &Run) -> String {
     let (simulation, outcome) = (&run.simulation, &run.outcome);
     let flows: Vec<Value> =
@@ -93,7 +93,7 @@ fn describe_flow(given: &Flow, flow: &FlowOutcome) -> Value {
     })
 }
 
-/// One direction of the path as JSON, with the keys of `icdc lab status`.
+/// One direction of the path as JSON, with the keys that `icdc lab status` has.
 fn direction(settings: &icdc_path::Settings, counters: &Counters) -> Value {
     json!({
         "rate_bps": settings.rate.as_bits_per_second(),

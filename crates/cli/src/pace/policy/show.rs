@@ -50,7 +50,7 @@ fn object(one: &Listed) -> Value {
     object
 }
 
-/// A policy with `null` for what it leaves as it is.
+/// A policy as JSON, with `null` for what it leaves as it is.
 pub(super) fn policy_object(policy: &Policy) -> Value {
     json!({
         "to": policy.to.to_string(),

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &WatchArguments, console: &Console) -> Result<(), P
 /// Counters of the last sample, for the differences to the next one.
 struct Look {
     at: Span,
-    /// By socket.
+    /// Bytes acknowledged so far, by the socket's cookie.
     acknowledged: HashMap<u64, ByteCount>,
 }
 

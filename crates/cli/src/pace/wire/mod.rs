@@ -74,7 +74,8 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     })
 }
 
-/// Tells of the classes and reads them anew until it is time to stop. Gives what was told last.
+/// Reports the classes' status and reads their file anew until it is time to stop. Returns the last
+/// status.
 fn look_after(
     arguments: &WireArguments,
     line: &Line,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::console::Console;
 
-/// Text at the begin.
+/// Text printed when the pacing of a device begins.
 pub(super) fn begins(line: &Line) -> String {
     let Line { device, rate, mode, lead } = line;
     match mode {

@@ -22,13 +22,13 @@ const KNOWN_PATHS: &str = ".local/state/icdc/paths.json";
 /// The account that copies, at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Account {
-    /// Number 1000, with no privilege.
+    /// An ordinary user, number 1000, with no privilege.
     User,
-    /// Number 0.
+    /// Root, user number 0.
     Root,
 }
 
-/// One of the two ends.
+/// One of the two ends of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Near,
@@ -77,12 +77,12 @@ impl<'a> Accounts<'a> {
         Ok(accounts)
     }
 
-    /// Whether its programs have all privileges.
+    /// Whether the account's programs have all privileges.
     pub(super) fn is_root(&self) -> bool {
         self.account == Account::Root
     }
 
-    /// The home at one end.
+    /// The account's home directory at one end.
     pub(super) fn home(&self, end: End) -> PathBuf {
         self.scratch.path(&format!("home-{}-{}", self.account.name(), end.name()))
     }
@@ -126,14 +126,14 @@ impl<'a> Accounts<'a> {
         Ok(())
     }
 
-    /// Empties the home.
+    /// Empties the account's home directory at one end.
     pub(super) fn empty_home(&self, end: End) -> Result<(), ExperimentError> {
         let home = self.home(end);
         self.scratch.empty(&home.file_name().unwrap_or_default().to_string_lossy())?;
         self.give(&home)
     }
 
-    /// Whether an earlier copy has stored a known path.
+    /// Whether an earlier copy of this account has stored a known path.
     pub(super) fn knows_a_path(&self) -> bool {
         self.home(End::Near).join(KNOWN_PATHS).exists()
     }

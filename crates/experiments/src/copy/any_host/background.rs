@@ -30,7 +30,7 @@ use crate::harness::repetition::resolution::Resolution;
 
 /// Size of the file, for about a minute.
 pub(super) const SIZE: ByteCount = ByteCount::new(4_000_000_000);
-/// Sampling interval of the counters.
+/// Interval at which the counters are sampled.
 const STEP: Span = Span::from_millis(10);
 /// A full packet as the device counts it, and TCP's payload in it.
 const FRAME: u64 = 1514;
@@ -67,7 +67,7 @@ pub(super) const ALL: [Background; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Received {
     at: Time,
-    /// Bytes of all frames.
+    /// Bytes of all frames that the device has counted.
     device: u64,
     /// Datagrams that were dropped for want of a reader.
     datagrams: u64,

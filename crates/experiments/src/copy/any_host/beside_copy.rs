@@ -35,16 +35,16 @@ const SETTLING: Span = Span::from_secs(5);
 const ENDING: Span = Span::from_secs(1);
 const DESTINATIONS: [&str; 2] = ["arrived-first", "arrived-second"];
 
-/// The accounts of both copies.
+/// Two copies beside each other, by their accounts.
 #[derive(Clone, Copy)]
 pub(super) struct BesideCopy {
     name: &'static str,
     account: Account,
 }
 
-/// Results of both copies.
+/// Results of the two copies of one run.
 pub(super) struct BothCopies {
-    /// Mean rate of each.
+    /// Mean rate of each copy.
     means: [Rate; 2],
     /// Payload rate of the path.
     limit: Rate,

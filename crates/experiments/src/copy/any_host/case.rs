@@ -10,7 +10,7 @@ use crate::copy::any_host::pauses::Pauses;
 use crate::copy::peers::Load;
 use crate::harness::hosts::paths::path;
 
-/// A row.
+/// A row of the table: one kind of copy and its requirements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Case {
     pub(super) far_account: Account,
     pub(super) access: Access,
     pub(super) load: Load,
-    /// Size of the file.
+    /// Size of the file that is copied.
     pub(super) size: ByteCount,
     /// An earlier copy has used the path.
     pub(super) is_known: bool,
@@ -34,7 +34,7 @@ pub(super) struct Case {
     pub(super) ring: Option<ByteCount>,
     pub(super) via: Option<&'static str>,
     pub(super) pauses: Option<Pauses>,
-    /// It has so many processes or connections that a small machine would be the limit.
+    /// Whether it has so many processes or connections that a small machine would be the limit.
     many: bool,
 }
 

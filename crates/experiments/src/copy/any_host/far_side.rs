@@ -32,7 +32,7 @@ use crate::relay::plain_hosts::configure;
 pub(super) enum Access {
     /// A stand-in for ssh, whose commands run at the far end at once; all ports are open.
     StandIn,
-    /// OpenSSH; all ports are open.
+    /// OpenSSH's server, with all ports open.
     Ssh,
     /// OpenSSH; only port 22 is open.
     Port22,

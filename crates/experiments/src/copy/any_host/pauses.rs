@@ -17,7 +17,7 @@ const PRIORITY: u8 = 20;
 /// Time before the first pause, for the threads to start.
 const LEAD: Span = Span::from_millis(50);
 
-/// Length and frequency of pauses.
+/// Length and frequency of a host's pauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     pub(super) length: Span,

@@ -21,7 +21,7 @@ const EACH: u32 = 100;
 
 /// A row of one of the tables.
 pub(super) trait Row: Copy + 'static {
-    /// Result of one run.
+    /// Result type of one run of the row.
     type Run;
 
     fn name(&self) -> &'static str;
@@ -29,7 +29,7 @@ pub(super) trait Row: Copy + 'static {
     /// Kind of data that is copied, and the size of a file.
     fn load(&self) -> (Load, ByteCount);
 
-    /// Runs it once, in `round`.
+    /// Runs the row once, in `round`.
     ///
     /// # Errors
     /// The lab or its programs cannot be had; a copy that fails is a run.
@@ -51,7 +51,7 @@ pub(super) trait Row: Copy + 'static {
     }
 }
 
-/// Resources that all rows share.
+/// Resources that all rows of the scenario share.
 pub(super) struct RunContext<'a> {
     pub(super) bench: &'a Bench<'a>,
     pub(super) fixture: &'a Fixture<'a>,
@@ -73,7 +73,7 @@ pub(super) trait Kind {
 
     fn plots(&self) -> Vec<Plot>;
 
-    /// Failures that the report mentions.
+    /// Messages about failed runs, for the report.
     fn failures(&self) -> Vec<String>;
 }
 

@@ -30,7 +30,7 @@ use crate::harness::repetition::resolution::Resolution;
 
 /// Destination directory in the scratch, for a copy that runs alone.
 const DESTINATION: &str = "arrived";
-/// Time limit of the program.
+/// Time limit of the copying program.
 const LIMIT: Span = Span::from_secs(300);
 
 /// Fixture of a scenario: what its copies share.
@@ -41,28 +41,28 @@ pub(super) struct Fixture<'a> {
     pub(super) keys: SshKeys,
 }
 
-/// Result of a copy.
+/// Result of one copy, with the kernel's counters.
 pub(super) struct CopyResult {
-    /// Time of the command's start.
+    /// Time at which the command was started.
     pub(super) begun: Time,
     /// Time from the command to its exit.
     pub(super) took: Span,
     pub(super) exit: Option<i32>,
-    /// Reason of an incomplete copy.
+    /// Reason why the copy is incomplete; `None` if it is complete.
     pub(super) failure: Option<String>,
     /// The wire's recording from a to b.
     pub(super) recording: Recording,
     pub(super) steady: SteadyCopy,
     /// Share of the segments that host a sent.
     pub(super) retransmitted: f64,
-    /// Data connections that icdc reported.
+    /// Number of data connections that icdc reported.
     pub(super) data_connections: usize,
     pub(super) peers: BTreeSet<String>,
-    /// All connections that host a opened.
+    /// Number of all connections that host a opened.
     pub(super) opened: u64,
-    /// The sender's algorithm.
+    /// Name of the sender's congestion control.
     pub(super) congestion: String,
-    /// Bytes that had arrived, by its own progress reports.
+    /// Bytes that had arrived at each time, by the program's own progress reports.
     pub(super) progress: Vec<(Time, u64)>,
     /// Reason why the result is invalid, if it is.
     pub(super) spoilt: Option<String>,
@@ -94,7 +94,7 @@ enum Line {
     Other,
 }
 
-/// icdc's output, parsed.
+/// The reports in icdc's output, parsed.
 #[derive(Default)]
 struct CopyReports {
     streams: BTreeSet<u8>,
@@ -192,7 +192,8 @@ impl<'a> Fixture<'a> {
         self.copy_into(bench, lab, case, source, DESTINATION)
     }
 
-    /// As [`copy`](Self::copy), into this directory of the scratch; may run beside another copy.
+    /// Copies like [`copy`](Self::copy), into this directory of the scratch; may run beside another
+    /// copy.
     pub(super) fn copy_into(
         &self,
         bench: &Bench<'_>,
@@ -268,9 +269,9 @@ fn failure(ended: &Ended, told: &CopyReports, moved: (u64, ByteCount), whole: (u
 /// TCP counters of a host's kernel, since the host was made.
 #[derive(Debug, Default, PartialEq)]
 struct TcpCounts {
-    /// Connections.
+    /// Number of connections that were opened.
     opened: u64,
-    /// Segments, without retransmissions.
+    /// Number of segments sent, without retransmissions.
     sent: u64,
     retransmitted: u64,
 }

@@ -33,7 +33,7 @@ const ANSWERED_BY: Span = Span::from_secs(2);
 /// Time after which the wire's counters are published (ten times a second).
 const PUBLISHED: Span = Span::from_millis(400);
 
-/// Rows of the table.
+/// Measures delay, bottleneck and loss of the emulator; gives the rows of the table.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Vec<String>>, ExperimentError> {
     let mut rows = vec![delay(bench)?, bottleneck(bench)?];
     for seed in 1..=bench.runs.unwrap_or(if bench.quick { 1 } else { SEEDS }) {
@@ -81,8 +81,8 @@ fn trip(here: &UdpSocket, there: &UdpSocket) -> io::Result<Span> {
     Ok(took)
 }
 
-/// Datagrams at 120 % of the bottleneck: its rate, and the count of packets that arrived or were
-/// dropped.
+/// Sends datagrams at 120 % of the bottleneck's rate; gives a row with its rate, and the count of
+/// packets that arrived or were dropped.
 fn bottleneck(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     (bench.say)("bottleneck");
     let lab = TemporaryLab::new(bench, &Settings::symmetric(path(GIGABIT, SHORT, QUEUE)))?;

@@ -31,7 +31,7 @@ const RUNNING: Span = Span::from_millis(200);
 const SLOW_START: Span = Span::from_secs(8);
 const RUNS: u64 = 3;
 
-/// Rows of the table.
+/// Measures how punctual the emulator is; gives the rows of the table.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Vec<String>>, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let mut rows = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Vec<String>>, ExperimentErro
     Ok(rows)
 }
 
-/// One TCP connection as fast as it goes.
+/// A run of one TCP connection that sends as fast as it can.
 struct Speed {
     name: &'static str,
     settings: Settings,
@@ -167,7 +167,7 @@ fn long(bench: &Bench<'_>) -> Result<Vec<String>, ExperimentError> {
     ])
 }
 
-/// `RssAnon` of proc(5); zero where it is not known.
+/// Anonymous memory of a process (`RssAnon` of proc(5)); zero where it is not known.
 fn anonymous_memory(process: u32) -> ByteCount {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();

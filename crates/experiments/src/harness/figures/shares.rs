@@ -47,7 +47,7 @@ impl Shares {
         self.rates[flow].ratio(self.sum())
     }
 
-    /// Jain's index.
+    /// Jain's fairness index of the flows' rates: 1 if all are equal.
     pub(crate) fn fairness(&self) -> f64 {
         jain_index(&self.rates)
     }

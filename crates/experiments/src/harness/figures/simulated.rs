@@ -12,7 +12,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::measurement::measured::Measured;
 use crate::harness::measurement::workers;
 
-/// One bulk flow through a path like that of a lab in exact mode.
+/// Simulation of one bulk flow through a path like that of a lab in exact mode.
 pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, duration: Span) -> Simulation {
     Simulation {
         forward: settings.forward.clone(),
@@ -24,9 +24,10 @@ pub(crate) fn bulk(settings: &Settings, algorithm: &'static icdc_cc::Algorithm, 
     }
 }
 
-/// One bulk flow as it was measured: a host sends no faster than the live one did at its fastest
-/// over 20 ms, about as long as the bursts of a slow start take. How fast a window leaves decides
-/// how large it is when the queue overflows. The receiver answers as many packets at a time.
+/// Simulation of one bulk flow as it was measured: a host sends no faster than the live one did at
+/// its fastest over 20 ms, about as long as the bursts of a slow start take. How fast a window
+/// leaves decides how large it is when the queue overflows. The receiver answers as many packets at
+/// a time.
 pub(crate) fn like(
     settings: &Settings,
     algorithm: &'static icdc_cc::Algorithm,
@@ -58,12 +59,12 @@ fn receive_window(settings: &Settings) -> ReceiveWindow {
     ReceiveWindow::Tuned { most: receive / 2 }
 }
 
-/// Goodput at the applications.
+/// Goodput at the applications over all simulations, in bit/s.
 pub(crate) fn goodput(outcomes: &[Outcome]) -> Spread {
     Spread::of(outcomes.iter().map(|outcome| outcome.goodput().as_bits_per_second() as f64))
 }
 
-/// Runs the simulations.
+/// Runs the simulations, and gives their outcomes in the same order.
 pub(crate) fn run_all(bench: &Bench<'_>, simulations: &[Simulation]) -> Result<Vec<Outcome>, ExperimentError> {
     let watched = run_all_watched(bench, simulations, |_| ())?;
     Ok(watched.into_iter().map(|(outcome, ())| outcome).collect())

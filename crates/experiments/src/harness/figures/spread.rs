@@ -34,17 +34,17 @@ impl Spread {
         self.shown(|value| if value.is_finite() { format!("{value:.1}") } else { otherwise.to_owned() })
     }
 
-    /// Text with two decimal places.
+    /// The spread as text with two decimal places.
     pub(crate) fn hundredths(&self) -> String {
         self.shown(|value| format!("{value:.2}"))
     }
 
-    /// Text with three decimal places.
+    /// The spread as text with three decimal places.
     pub(crate) fn thousandths(&self) -> String {
         self.shown(|value| format!("{value:.3}"))
     }
 
-    /// Text with whole numbers.
+    /// The spread as text with whole numbers.
     pub(crate) fn whole(&self) -> String {
         self.in_units_of(1.0)
     }

@@ -7,9 +7,9 @@ use icdc_lab::Lab;
 use crate::harness::bench::Bench;
 use crate::harness::measurement::rights::Rights;
 
-/// Address of host b.
+/// IPv4 address of host b.
 pub(crate) const FAR: &str = "10.26.33.2";
-/// Address of host a.
+/// IPv4 address of host a.
 pub(crate) const NEAR: &str = "10.26.33.1";
 
 /// A command on a host, by `icdc lab exec`, with these privileges, which its children inherit.

@@ -2,7 +2,7 @@
 
 use icdc_units::{ByteCount, Rate, Span};
 
-/// One direction of a path, without loss but by its queue.
+/// Settings of one direction of a path, which loses only what its queue has no room for.
 pub(crate) fn path(rate: Rate, round_trip: Span, queue: ByteCount) -> icdc_path::Settings {
     icdc_path::Settings { rate, delay: round_trip / 2, queue, ..Default::default() }
 }

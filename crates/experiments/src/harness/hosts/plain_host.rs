@@ -33,12 +33,12 @@ impl PlainHost {
         })?
     }
 
-    /// Path by which other processes may open its namespace while this one lives.
+    /// Path by which other processes may open the host's namespace while this one lives.
     pub(crate) fn path(&self) -> PathBuf {
         path_of(&self.namespace)
     }
 
-    /// Number by which the kernel knows its namespace.
+    /// Inode number of the host's namespace, by which the kernel knows it.
     pub(crate) fn inode(&self) -> Result<u64, ExperimentError> {
         let metadata = self.namespace.metadata();
         metadata

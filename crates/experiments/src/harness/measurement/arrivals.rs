@@ -6,7 +6,7 @@ use icdc_units::{ByteCount, Rate, Span};
 
 const STEP: Span = Span::from_millis(1);
 
-/// Bytes of each millisecond.
+/// Arrivals of payload: the bytes of each millisecond.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrivals<'a> {
     bytes: &'a [u32],
@@ -27,7 +27,7 @@ impl<'a> Arrivals<'a> {
         &self.bytes[index(from)..index(to).max(index(from))]
     }
 
-    /// Bytes between two times.
+    /// Bytes that arrived between two times.
     pub(crate) fn sum(self, from: Span, to: Span) -> ByteCount {
         ByteCount::new(self.between(from, to).iter().map(|&bytes| u64::from(bytes)).sum())
     }
@@ -57,7 +57,7 @@ impl<'a> Arrivals<'a> {
         most.map_or(Rate::ZERO, |bytes| ByteCount::new(bytes as u64) / (STEP * length))
     }
 
-    /// Longest pause between two times.
+    /// Longest time without an arrival between two times.
     pub(crate) fn longest_silence(self, from: Span, to: Span) -> Span {
         let silences = self.between(from, to).split(|&bytes| bytes > 0);
         STEP * silences.map(<[u32]>::len).max().unwrap_or(0) as u64

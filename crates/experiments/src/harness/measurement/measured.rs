@@ -12,14 +12,14 @@ use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
 use crate::harness::repetition::attempts::{self, Figures};
 
-/// Result of a measurement.
+/// Result of an `icdc measure` in a lab.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// The summary of `icdc measure`.
     pub(crate) summary: MeasureSummary,
-    /// Its samples of the sender.
+    /// The samples of the sender in its output.
     pub(crate) samples: Vec<SenderSample>,
-    /// Contents of its `paths.json`, the known paths.
+    /// Contents of the program's `paths.json`, the known paths.
     pub(crate) known: Option<String>,
     /// The wire's recording from sender to receiver.
     pub(crate) recording: Recording,
@@ -27,7 +27,7 @@ pub(crate) struct Measured {
     pub(crate) lateness: Span,
     /// Frames that the full queue dropped.
     pub(crate) queue_drops: u64,
-    /// Packets per acknowledgement.
+    /// Mean number of packets per acknowledgement.
     pub(crate) answered: f64,
     /// Reason why the result is invalid, if it is.
     pub(crate) spoilt: Option<String>,
@@ -85,12 +85,12 @@ enum MeasureLine {
     Other,
 }
 
-/// Goodput at the applications.
+/// Goodput at the applications over several measurements, in bit/s.
 pub(crate) fn goodput(measured: &[Measured]) -> Spread {
     Spread::of(measured.iter().map(|measured| measured.summary.goodput_bps))
 }
 
-/// Runs an `icdc measure --json`.
+/// Runs an `icdc measure --json`, and gives its summary and its samples of the sender.
 pub(crate) fn measured_by(command: &mut Command) -> Result<(MeasureSummary, Vec<SenderSample>), ExperimentError> {
     let failed = |error| ExperimentError::io("run icdc measure", error);
     let mut child =
@@ -118,7 +118,7 @@ pub(crate) fn measured_by(command: &mut Command) -> Result<(MeasureSummary, Vec<
     }
 }
 
-/// The value, with a mark if its measurement is invalid.
+/// The value as text, with a mark if its measurement is invalid.
 pub(crate) fn marked(value: String, measured: &Measured) -> String {
     if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
 }

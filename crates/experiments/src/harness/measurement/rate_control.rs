@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::harness::measurement::rights::Rights;
 
-/// Choice of the congestion control.
+/// Choice of the congestion control for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateControl {
-    /// The algorithm of this name.
+    /// The congestion control of this name.
     Named(&'static str),
     /// `--cc auto`: the best that icdc's privileges allow, as root its own algorithm.
     Automatic(Rights),
@@ -47,7 +47,7 @@ impl fmt::Display for RateControl {
     }
 }
 
-/// The algorithm of this name.
+/// The congestion control of this name among those of `icdc-cc`.
 pub(crate) fn algorithm(name: &str) -> &'static icdc_cc::Algorithm {
     icdc_cc::find(name).expect("scenarios name algorithms that there are")
 }

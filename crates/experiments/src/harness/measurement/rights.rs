@@ -3,7 +3,7 @@
 /// Privileges of the processes of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
-    /// All privileges of the scenario.
+    /// All privileges that the scenario has.
     All,
     /// No loading of eBPF, and none of `CAP_NET_ADMIN`'s settings.
     Few,

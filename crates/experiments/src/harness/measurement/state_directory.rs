@@ -8,7 +8,7 @@ use crate::harness::error::ExperimentError;
 /// Directory of the measured icdc's known paths; this user's own is neither used nor changed. It is
 /// removed with the lab.
 pub(crate) struct StateDirectory {
-    /// Value of `XDG_STATE_HOME`.
+    /// Value of `XDG_STATE_HOME` for the measured program.
     pub(crate) home: PathBuf,
 }
 

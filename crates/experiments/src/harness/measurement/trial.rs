@@ -21,22 +21,22 @@ use crate::harness::repetition::attempts;
 use crate::harness::repetition::resolution::Resolution;
 use crate::harness::traffic::shaper::{Shaper, Target};
 
-/// A measurement as requested.
+/// A measurement as a scenario requests it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     /// Settings of the lab.
     pub(crate) settings: Settings,
-    /// Length in seconds.
+    /// Length of the measurement in seconds.
     pub(crate) seconds: u64,
-    /// Ceiling of the sender.
+    /// Ceiling of the sender's rate; `None` for no ceiling.
     pub(crate) rate: Option<Rate>,
     /// Congestion control of the sender.
     pub(crate) cc: RateControl,
     /// Known paths of an earlier measurement, see [`Measured::known`].
     pub(crate) known: Option<String>,
-    /// IPv6 in place of IPv4.
+    /// Whether to use IPv6 in place of IPv4.
     pub(crate) ipv6: bool,
-    /// Time resolution of the evaluation.
+    /// Resolution in time at which the result is evaluated.
     pub(crate) resolution: Resolution,
     /// Additional shaper of the sender's traffic.
     pub(crate) shaper: Shaper,

@@ -15,19 +15,19 @@ use rustix::process::{Signal, kill_process_group};
 use crate::harness::error::ExperimentError;
 use crate::harness::processes::processor_time;
 
-/// Result of a program.
+/// Result of a program that ran under a time limit.
 pub(crate) struct Ended {
-    /// Whether its exit status is 0.
+    /// Whether the program's exit status is 0.
     pub(crate) well: bool,
-    /// Its exit status, if it was not killed.
+    /// The program's exit status; `None` if it was killed.
     pub(crate) code: Option<i32>,
-    /// Its standard error.
+    /// The program's output on standard error.
     pub(crate) errors: String,
-    /// Time from its start to its exit.
+    /// Time from the program's start to its exit.
     pub(crate) took: Span,
     /// Processor time of the program and of what it started and waited for.
     pub(crate) processor: Span,
-    /// It was killed after its time limit.
+    /// Whether the program was killed after its time limit.
     pub(crate) overran: bool,
 }
 

@@ -13,7 +13,7 @@ use icdc_units::{ByteCount, Span};
 use crate::harness::error::ExperimentError;
 use crate::harness::hosts::plain_host::PlainHost;
 
-/// Sampling interval.
+/// Interval at which the memory is sampled.
 const STEP: Span = Span::from_millis(50);
 
 /// Runs `work`; also returns the largest resident set on each host meanwhile.

@@ -21,7 +21,7 @@ const PREFIX: &str = "icdc-lab-";
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The directory.
+/// A directory for a scenario's files, by its path.
 pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -69,14 +69,14 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A file with this text.
+    /// Writes a file with this text, and gives its path.
     pub(crate) fn text(&self, name: &str, text: &str) -> Result<PathBuf, ExperimentError> {
         let path = self.path(name);
         fs::write(&path, text).map_err(|error| ExperimentError::io(format!("write {}", path.display()), error))?;
         Ok(path)
     }
 
-    /// A shell script.
+    /// Writes an executable shell script, and gives its path.
     pub(crate) fn script(&self, name: &str, body: &str) -> Result<PathBuf, ExperimentError> {
         let path = self.text(name, &format!("#!/bin/sh\n{body}\n"))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
@@ -84,7 +84,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// A directory with nothing in it.
+    /// Makes an empty directory, in place of one that was there, and gives its path.
     pub(crate) fn empty(&self, name: &str) -> Result<PathBuf, ExperimentError> {
         let path = self.path(name);
         self.remove(name);
@@ -92,7 +92,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Removes a directory.
+    /// Removes a directory of the scratch.
     pub(crate) fn remove(&self, name: &str) {
         // If this fails, it is removed with the rest at the end.
         let _ = fs::remove_dir_all(self.path(name));

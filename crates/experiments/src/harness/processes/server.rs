@@ -12,7 +12,7 @@ use crate::harness::error::ExperimentError;
 
 /// Time limit for a program to become ready.
 const TIMEOUT: Span = Span::from_secs(10);
-/// Interval of the checks of its output.
+/// Interval at which the server's output is checked.
 const STEP: Span = Span::from_millis(20);
 
 /// The running program; ended when dropped.
@@ -30,7 +30,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts it; standard output and standard error go to the file `log`.
+    /// Starts the server; its standard output and standard error go to the file `log`.
     pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self, ExperimentError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| ExperimentError::io(format!("run {name}"), error);
@@ -40,12 +40,12 @@ impl Server {
         Ok(Self { child: ChildProcess::new(child), log: log.to_owned() })
     }
 
-    /// Its process.
+    /// Process id of the server.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `word` is in its output.
+    /// Waits until `word` is in the server's output.
     pub(crate) fn await_output(&mut self, word: &str) -> Result<(), ExperimentError> {
         let until = clock::now() + TIMEOUT;
         let mut has_ended = false;

@@ -36,7 +36,7 @@ pub(crate) fn unspoilt<T: Figures>(
     unspoilt_after(bench, tolerance, || Ok(()), attempt, spoilt)
 }
 
-/// As [`unspoilt`], with a preparation before each wait.
+/// Repeats an attempt like [`unspoilt`], with a preparation before each wait.
 pub(crate) fn unspoilt_after<T: Figures>(
     bench: &Bench<'_>,
     tolerance: Span,

@@ -21,18 +21,18 @@ const ARREARS: Span = Span::from_millis(5);
 /// Rate and times of the cross-traffic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrossTraffic {
-    /// Rate on the wire, while it is on.
+    /// Rate on the wire, while the traffic is on.
     pub(crate) rate: Rate,
-    /// Time before its first phase.
+    /// Time before the first phase of the traffic.
     pub(crate) quiet: Span,
     /// Length of each on and each off phase.
     pub(crate) half_period: Span,
 }
 
-/// A phase with or without it.
+/// A phase with or without cross-traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrafficPhase {
-    /// Monotonic.
+    /// Start of the phase, on the monotonic clock.
     pub(crate) from: Time,
     pub(crate) to: Time,
     /// The rate that was actually sent.

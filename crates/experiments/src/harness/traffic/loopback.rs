@@ -16,7 +16,7 @@ use crate::harness::repetition::calm;
 
 /// Bytes of one write or read.
 pub(crate) const PIECE: usize = 128 << 10;
-/// Any port.
+/// Address on loopback at which the kernel chooses the port.
 pub(crate) const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
 /// Runs each contender once per round, in rotating order; returns the results of each.

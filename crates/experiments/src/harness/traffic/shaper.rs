@@ -19,10 +19,10 @@ pub(crate) const WAITING: ByteCount = ByteCount::new(40_000_000);
 /// Bytes on an Ethernet beside the frame that the kernel counts.
 const OVERHEAD: &str = "24";
 
-/// See the module's description.
+/// Method by which a host's traffic is paced or shaped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Shaper {
-    /// Nothing.
+    /// The traffic is not shaped.
     #[default]
     Nothing,
     /// A token bucket before the device, with this rate on the wire.
@@ -39,14 +39,14 @@ pub(crate) enum Shaper {
 /// The traffic to which a shaper applies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// The device by which it leaves.
+    /// Device by which the traffic leaves.
     pub(crate) device: &'static str,
-    /// The address to which it goes.
+    /// Address to which the traffic goes.
     pub(crate) to: &'static str,
 }
 
 impl Target {
-    /// All that goes to host b.
+    /// Traffic of host a to host b.
     pub(crate) const HOST_B: Self = Self { device: "eth0", to: commands::FAR };
 }
 

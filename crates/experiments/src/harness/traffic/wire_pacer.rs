@@ -17,34 +17,35 @@ use crate::harness::hosts::commands::on_host;
 use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::processor_time;
 
-/// Text in its output once it is running.
+/// Text in the pacer's output once it is running.
 const READY: &str = "mode:";
 const PROGRAM: &str = "icdc pace wire";
-/// `--lead`, the longest stall that does not change its gaps: on a shared machine stalls exceed the
-/// default.
+/// Value of `--lead`, the longest stall that does not change the pacer's gaps: on a shared machine
+/// stalls exceed the default.
 pub(crate) const LEAD: Span = Span::from_millis(20);
 
-/// A class of the pacer's file, for what its filter lets through.
+/// Text of a class in the pacer's file, for what its filter lets through.
 pub(crate) fn class(name: impl Display, rate: Rate, queue: ByteCount, filter: &str) -> String {
     format!("[[class]]\nname = \"{name}\"\nrate = \"{rate:#}\"\nqueue = \"{queue:#}\"\nfilter = [{{ {filter} }}]\n")
 }
 
-/// The process; killed when dropped.
+/// The process of a running `icdc pace wire`; killed when dropped.
 pub(crate) struct WirePacer {
     child: Child,
     drain: Option<JoinHandle<()>>,
 }
 
-/// The last line of its output.
+/// Summary of the pacer, the last line of its output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PacerSummary {
-    /// Time for which it did not run although frames waited.
+    /// Time for which the pacer did not run although frames waited, in seconds.
     pub(crate) late_seconds: f64,
 }
 
 impl WirePacer {
-    /// Starts it at a device with these classes (TOML) and options; returns once it is running.
+    /// Starts the pacer at a device with these classes (TOML) and options; returns once it is
+    /// running.
     pub(crate) fn start(
         bench: &Bench<'_>,
         lab: &Lab,
@@ -81,12 +82,12 @@ impl WirePacer {
         Ok(pacer)
     }
 
-    /// Processor time that it has used so far, in all its threads.
+    /// Processor time that the pacer has used so far, in all its threads.
     pub(crate) fn used(&self) -> Span {
         processor_time::of_process(self.child.id())
     }
 
-    /// Ends it.
+    /// Ends the pacer, and gives the summary of its output.
     pub(crate) fn stop(mut self) -> Result<PacerSummary, ExperimentError> {
         let failed = |error| ExperimentError::io(format!("end {PROGRAM}"), error);
         kill_process(Pid::from_child(&self.child), Signal::TERM).map_err(|error| failed(error.into()))?;

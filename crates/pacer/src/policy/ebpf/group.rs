@@ -29,7 +29,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes it, with its first policy. Nothing of it is left after an error.
+    /// Makes a group of policies of one cgroup, with its first policy. After an error nothing of it
+    /// is left.
     pub(super) fn make(home: &Path, cgroup: &Cgroup, first: &Policy) -> Result<(), PolicyError> {
         let made = Self::try_make(home, cgroup, first);
         if made.is_err() {
@@ -63,7 +64,7 @@ impl Group {
         attach(&mut object, home, cgroup)
     }
 
-    /// The one at `home`; `None` if it is not there, or was not finished.
+    /// Opens the group pinned at `home`; `None` if it is not there, or was not finished.
     pub(super) fn open(home: &Path) -> Result<Option<Self>, PolicyError> {
         let pinned = home.join("link");
         if !pinned.exists() {
@@ -133,7 +134,7 @@ impl Group {
         Ok(found)
     }
 
-    /// Takes everything of it back.
+    /// Removes everything of the group from the kernel.
     pub(super) fn dismantle(self) -> Result<(), PolicyError> {
         dismantle(&self.home)
     }

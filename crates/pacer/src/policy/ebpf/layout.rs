@@ -6,9 +6,9 @@ use icdc_units::{ByteCount, Prefix, Rate, Span};
 
 use crate::policy::{Governed, Policy};
 
-/// Length of `struct policy`.
+/// Length of the eBPF program's `struct policy` in bytes.
 pub(super) const POLICY: usize = 64;
-/// Length of `struct governed`.
+/// Length of the eBPF program's `struct governed` in bytes.
 pub(super) const GOVERNED: usize = 120;
 /// Length of `struct governed` and `struct progress`, which the report writes one after the other.
 pub(super) const RECORD: usize = GOVERNED + 56;
@@ -19,7 +19,7 @@ const NAME: usize = 16;
 /// Names of the parts that a socket may have been refused, by bit.
 const PARTS: [&str; 4] = ["rate", "cc", "init-window", "max-window"];
 
-/// `struct key_v4` or `struct key_v6`.
+/// A prefix as key of the eBPF map: `struct key_v4` or `struct key_v6`.
 pub(super) fn key(to: Prefix) -> Vec<u8> {
     let mut key = u32::from(to.length()).to_ne_bytes().to_vec();
     match to.address() {
@@ -29,7 +29,7 @@ pub(super) fn key(to: Prefix) -> Vec<u8> {
     key
 }
 
-/// `struct policy`, without connections so far.
+/// A policy as value of the eBPF map, `struct policy`, without connections so far.
 pub(super) fn policy_bytes(policy: &Policy) -> [u8; POLICY] {
     let mut bytes = [0; POLICY];
     let mut put = |offset: usize, part: &[u8]| bytes[offset..offset + part.len()].copy_from_slice(part);
@@ -89,7 +89,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<(Governed, u64)> {
     Some((governed, note.u64(8)?))
 }
 
-/// Bytes of a structure.
+/// Bytes of a C structure, read field by field.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -12,17 +12,17 @@ use crate::policy::{Cgroup, PolicyError};
 
 /// The map of notes in sockets, which all cgroups share.
 pub(super) const NOTES: &str = "icdc_governed";
-/// Prefixes of one cgroup.
+/// Name of the eBPF map of one cgroup's IPv4 prefixes.
 pub(super) const V4: &str = "icdc_policy_v4";
 pub(super) const V6: &str = "icdc_policy_v6";
-/// Path of the cgroup.
+/// Name of the eBPF map that holds the path of the cgroup.
 pub(super) const PLACE: &str = "icdc_place";
 /// The program that runs when a connection is established.
 pub(super) const GOVERN: &str = "govern";
-/// The program that lists sockets.
+/// Name of the eBPF program that lists sockets.
 pub(super) const REPORT: &str = "report";
 
-/// Loaders read structures in place.
+/// Bytes aligned for loaders, which read structures in place.
 #[repr(C, align(8))]
 struct Aligned<Bytes: ?Sized>(Bytes);
 

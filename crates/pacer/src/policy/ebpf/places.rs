@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use icdc_tcp::congestion::PINS;
 
-/// Directory of all policies.
+/// Directory in which all policies are pinned.
 pub(super) fn directory() -> PathBuf {
     Path::new(PINS).join("policy")
 }

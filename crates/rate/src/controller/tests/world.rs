@@ -23,7 +23,7 @@ pub(super) const SETUP: Setup =
 pub(super) enum Finds {
     /// Congestion control of the first connection.
     First,
-    /// That of each for itself: windows grow until the queue overflows.
+    /// No control but each connection's own: windows grow until the queue overflows.
     Nobody,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Finds {
 #[derive(Clone, Copy)]
 pub(super) struct World {
     pub(super) finds: Finds,
-    /// Connections at the beginning.
+    /// Number of connections at the beginning.
     pub(super) connections: u16,
     /// Largest window of each; `None` for any.
     pub(super) window: Option<ByteCount>,
@@ -47,9 +47,9 @@ pub(super) struct World {
     pub(super) queue: ByteCount,
 }
 
-/// Result of a run.
+/// Result of a simulated run.
 pub(super) struct Ends {
-    /// Mean rate after the warm-up.
+    /// Mean rate that was carried after the warm-up.
     pub(super) carried: Rate,
     pub(super) connections: usize,
     pub(super) limit: Option<Limiter>,
@@ -61,12 +61,12 @@ pub(super) struct Ends {
     pub(super) most: Rate,
 }
 
-/// One connection.
+/// One simulated TCP connection.
 struct Flow {
     number: Number,
     ceiling: Rate,
     window: ByteCount,
-    /// Slow start has ended.
+    /// Whether slow start has ended.
     is_grown: bool,
     acknowledged: ByteCount,
     window_limited: Span,
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// They come at even intervals.
+    /// Time of the next random loss after `now`; losses come at even intervals.
     fn next_loss(&self, now: Time) -> Time {
         match self.loss {
             0 => Time::MAX,

@@ -13,7 +13,7 @@ use super::item::{DirectoryId, DirectoryPlace};
 use crate::Failure;
 use crate::SessionError;
 
-/// One action for the executor; `P` is the payload of a pack.
+/// An action of the book for the executor to carry out; `P` is the payload of a pack.
 #[derive(Debug)]
 pub enum Action<P> {
     /// Determine where the sources go and take the lock of the journal that is found there,
@@ -21,7 +21,7 @@ pub enum Action<P> {
     Place {
         /// The sender's first message.
         begin: Begin,
-        /// The run has a journal.
+        /// Whether the run has a journal.
         is_journaled: bool,
     },
     /// Create the destination where it is missing, and begin the run's journal or continue it:
@@ -37,21 +37,21 @@ pub enum Action<P> {
     /// Note in the run's journal, if there is one, that an unfinished file is about to be made. If
     /// that fails, the item is lost (`on_lost`).
     NoteStaged {
-        /// The item.
+        /// Id of the item.
         id: EntryId,
-        /// Its path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
     },
     /// Prepare for the blocks of a large file. The outcome is `on_stored` or `on_lost`.
     Expect {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
         /// Blocks that an earlier run left, in the part that its examination has claimed.
         held: Option<BlockMap>,
     },
     /// Read the file that has an item's name: `on_compared`.
     Compare {
-        /// The item.
+        /// Id of the item.
         id: EntryId,
         /// The expected digest.
         digest: FileDigest,
@@ -60,7 +60,7 @@ pub enum Action<P> {
     Stage {
         /// The files.
         pieces: Vec<Piece>,
-        /// Their contents.
+        /// Contents of the files, back to back.
         payload: P,
     },
     /// Make a symbolic link under its staging name: `on_link_made`.
@@ -69,7 +69,7 @@ pub enum Action<P> {
     /// `on_link_impossible` where the first name is not that of the file that was published or
     /// found, or the system refuses it.
     MakeLink {
-        /// The item.
+        /// Id of the item.
         id: EntryId,
         /// The first name of the file.
         first: FirstName,
@@ -93,9 +93,9 @@ pub enum Action<P> {
     RemoveLeft {
         /// Directory of the item.
         directory: DirectoryId,
-        /// Its name.
+        /// Name of the item in the directory.
         name: Vec<u8>,
-        /// The data as well.
+        /// Whether the unfinished data is removed as well.
         with_data: bool,
     },
     /// Remove the file under the staging name of an item that is not published, unless a later run
@@ -104,7 +104,7 @@ pub enum Action<P> {
     /// Note in the run's journal, together with the next note, that an item has nothing unfinished
     /// in its directory any more.
     NoteReleased {
-        /// Its path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
     },
     /// Drop a large file that needs nothing more, with the part that was claimed or kept for it.
@@ -114,7 +114,7 @@ pub enum Action<P> {
     FinishDirectory {
         /// The directory's entry.
         entry: Box<Entry>,
-        /// The chain of its parents is needed later, for a [`FirstName`] in it.
+        /// Whether the chain of its parents is needed later, for a [`FirstName`] in it.
         remembered: bool,
     },
     /// The run is complete at both ends: remove its journal, and what earlier attempts left of
@@ -128,9 +128,9 @@ pub enum Action<P> {
     Reply(Message),
     /// Notify the user, and count.
     Notify(Notification),
-    /// Every item is done.
+    /// End the run: every item is done.
     Complete,
-    /// The session has failed.
+    /// End the session, which has failed.
     Fail(SessionError),
 }
 
@@ -187,27 +187,27 @@ impl<P> Action<P> {
 /// Outcome of [`Action::Place`]: the destinations are known, and nothing there is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The journal of an interrupted run was found.
+    /// Whether the journal of an interrupted run was found.
     pub resuming: bool,
-    /// An earlier session has held the lock until just now.
+    /// Whether an earlier session has held the lock until just now.
     pub has_waited: bool,
-    /// The sender has closed the connection by now.
+    /// Whether the sender has closed the connection by now.
     pub peer_is_gone: bool,
 }
 
 /// Destination of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Under this name.
+    /// The source goes into a directory under this name.
     Named {
-        /// Directory.
+        /// Identity of the directory.
         directory: DirectoryPlace,
-        /// Name in it.
+        /// Name in the directory.
         name: Vec<u8>,
     },
-    /// As the contents of this directory.
+    /// The contents of the source go into this directory.
     Contents(DirectoryPlace),
-    /// In a directory that a dry run does not make.
+    /// The source would go into a directory that a dry run does not make.
     Imagined,
 }
 
@@ -216,7 +216,7 @@ pub enum Target {
 pub enum NotBegun {
     /// Another session was faster, and has held the lock until just now.
     HasWaited {
-        /// The journal of an interrupted run was found.
+        /// Whether the journal of an interrupted run was found.
         resuming: bool,
     },
     /// The run cannot begin.
@@ -226,18 +226,18 @@ pub enum NotBegun {
 /// A directory to be made, or opened if it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDirectory {
-    /// Its entry.
+    /// Id of the entry that announced the directory.
     pub id: EntryId,
-    /// Its parent directory.
+    /// The parent directory.
     pub parent: DirectoryId,
-    /// Its name; `None` if it is `parent` itself, for the contents of a source.
+    /// Name of the directory; `None` if it is `parent` itself, for the contents of a source.
     pub name: Option<Vec<u8>>,
 }
 
 /// An item to be examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Examination {
-    /// The item.
+    /// Id of the item.
     pub id: EntryId,
     /// The question to answer.
     pub question: Question,
@@ -246,20 +246,20 @@ pub struct Examination {
 /// Question of an examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Is anything wanted of it, and if so what?
+    /// Whether anything is wanted of the item, and if so what.
     Anything,
-    /// It is not published as it should be: which contents are wanted?
+    /// Which contents are wanted of an item that is not published as it should be.
     Contents,
 }
 
 /// A small file in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The item.
+    /// Id of the item.
     pub id: EntryId,
     /// Offset of its contents in the payload, in bytes.
     pub offset: usize,
-    /// Length in bytes.
+    /// Length of its contents in bytes.
     pub length: usize,
     /// BLAKE3 digest of its contents.
     pub digest: Digest,
@@ -270,7 +270,7 @@ pub struct Piece {
 pub enum NotStaged {
     /// The contents do not match their digest.
     Damaged,
-    /// It cannot be written.
+    /// The file cannot be written.
     Failed(Failure),
 }
 
@@ -279,43 +279,43 @@ pub enum NotStaged {
 pub struct Stored {
     /// Digest of its contents.
     pub digest: FileDigest,
-    /// It is durable but for its name; otherwise it becomes so with the next batch.
+    /// Whether it is durable but for its name; otherwise it becomes so with the next batch.
     pub is_durable: bool,
-    /// Bytes of it that are not durable.
+    /// Number of its bytes that are not durable.
     pub bytes: ByteCount,
 }
 
 /// The first name of a file with several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstName {
-    /// Directory, which may have been finished meanwhile.
+    /// The directory, which may have been finished meanwhile.
     pub directory: DirectoryId,
     /// Identity of that directory; one that is reopened must have the same.
     pub place: DirectoryPlace,
-    /// Number of the source that it is part of, from which the directory is reopened.
+    /// Number of the source to which it belongs, from which the directory is reopened.
     pub source: u32,
-    /// Name in it.
+    /// Name in the directory.
     pub name: Vec<u8>,
 }
 
 /// An item to be renamed to its final name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// The item.
+    /// Id of the item.
     pub id: EntryId,
-    /// Digest of a regular file.
+    /// Digest of a regular file; `None` for a link.
     pub digest: Option<FileDigest>,
-    /// No lock keeps other sessions from the name: not to be done once the sender has closed the
-    /// connection, because a newer run may have come to its end since.
+    /// Whether no lock keeps other sessions from the name: such an item is not renamed once the
+    /// sender has closed the connection, because a newer run may have finished since.
     pub needs_sender: bool,
 }
 
 /// Names to be made durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// In a few directories, each flushed by itself.
+    /// Names in a few directories, each of which is flushed by itself.
     In(Vec<DirectoryId>),
-    /// In many directories of the file systems of these numbers.
+    /// Names in many directories, on the file systems of these device numbers.
     OnFileSystems(Vec<u64>),
 }
 
@@ -324,63 +324,63 @@ pub enum Names {
 pub enum Notification {
     /// An item has its final name.
     Published {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
-        /// `None` for anything but a regular file.
+        /// Size and digest of a regular file; `None` for a link.
         file: Option<PublishedFile>,
     },
     /// A file is there with this digest already.
     Had {
-        /// Its length.
+        /// Length of the file in bytes.
         size: ByteCount,
-        /// Its digest.
+        /// Digest of the file.
         digest: FileDigest,
     },
     /// A file is as an earlier run has published it, and was not read.
     TakenOver {
-        /// Its length.
+        /// Length of the file in bytes.
         size: ByteCount,
     },
     /// A part of an unfinished file is held from an earlier run.
     Continued {
-        /// Bytes held.
+        /// Number of bytes held.
         held: ByteCount,
     },
     /// An item that is there as it should be is left alone.
     Skipped {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
         /// Length of a regular file, 0 of a link.
         size: ByteCount,
-        /// It is a regular file.
+        /// Whether it is a regular file.
         is_file: bool,
     },
     /// A regular file at the destination is kept because it was modified later than the source's.
     KeptNewer {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
         /// Length of the source's file, 0 of a further name of one.
         size: ByteCount,
     },
     /// An item is not done.
     Failed {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
         /// Length of a regular file, 0 of anything else.
         size: ByteCount,
-        /// Sentence for the user.
+        /// The reason, as a sentence for the user.
         reason: String,
     },
     /// A further name of a file is made as a file of its own.
     Unlinked {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
-        /// The reason.
+        /// The reason for which the link is not made.
         why: Apart,
     },
     /// An item that an earlier run published was changed since, and is replaced.
     Altered {
-        /// Path below the destination.
+        /// Path of the item below the destination.
         path: Vec<u8>,
     },
     /// A dry run would receive this item.
@@ -395,21 +395,21 @@ pub enum Notification {
 /// Reason for which a further name of a file becomes a file of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
-    /// Another file has the first name than the one that was published or found.
+    /// The first name belongs to another file than the one that was published or found.
     Replaced,
-    /// A newer file has the first name, and stays.
+    /// The first name belongs to a newer file, which is kept.
     Newer,
-    /// The system does not make the link.
+    /// The operating system does not make the link.
     Refused,
 }
 
 /// A regular file that has its final name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedFile {
-    /// Its length.
+    /// Length of the file in bytes.
     pub size: ByteCount,
-    /// Its digest.
+    /// Digest of the file.
     pub digest: FileDigest,
-    /// Bytes that became durable with it, as stated when it was staged or stored.
+    /// Number of bytes that became durable with it, as stated when it was staged or stored.
     pub made_durable: ByteCount,
 }

@@ -17,15 +17,16 @@ use super::state::{Announced, Draft, ItemState, Phase, SessionStage, Tracked};
 use crate::weight::entry_weight;
 use crate::{Failure, SessionError};
 
-/// Directories that may be open at once: more than a sender keeps open.
+/// Most directories that may be open at once: more than a sender keeps open.
 const MAX_OPEN: usize = MAX_DEPTH + 1024;
-/// Extended attribute that gives a program rights; it means nothing without its owner.
+/// Name of the extended attribute that gives a program capabilities; it means nothing without its
+/// owner.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Position of an entry at the destination.
+/// Position of an entry at the destination: its directory, name, path and depth.
 struct Position {
     directory: DirectoryId,
-    /// `None` for the directory itself.
+    /// Name in the directory; `None` for the directory itself.
     name: Option<Vec<u8>>,
     path: Vec<u8>,
     depth: usize,
@@ -33,7 +34,7 @@ struct Position {
 }
 
 impl<P> Book<P> {
-    /// Processes announcements in their order, each once the one before it is answered.
+    /// Processes queued announcements in their order, each once the one before it is answered.
     pub(super) fn process_announced(&mut self) -> Result<(), SessionError> {
         while let SessionStage::Running(run) = &mut self.stage
             && run.answering.is_none()
@@ -63,7 +64,7 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Places the entries of a message, and has its directories made.
+    /// Places the entries of an announcement, and requests that its directories be made.
     fn entries(&mut self, entries: Vec<Entry>) -> Result<(), SessionError> {
         let mut announced =
             Announced { first: self.next, answers: vec![None; entries.len()], drafts: Vec::new(), examined: 0 };
@@ -97,7 +98,8 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Takes the number of an entry, within the bounds of what may be pending.
+    /// Checks the id of an entry, which must be the next one, and the limits on pending entries;
+    /// counts it.
     fn count(&mut self, entry: &Entry, drafts: usize) -> Result<(), SessionError> {
         if entry.id != self.next {
             return Err(SessionError::Protocol(format!("entry {} came where {} was due", entry.id, self.next)));
@@ -116,7 +118,7 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Opens a directory, into which its children will come; gives what is to be made.
+    /// Opens a directory, into which its children will come; returns the directory to make, if any.
     fn open(&mut self, entry: Entry) -> Result<Option<NewDirectory>, SessionError> {
         let Position { directory, name, path, depth, state } = self.place(&entry)?;
         let (state, new) = match state {
@@ -136,7 +138,7 @@ impl<P> Book<P> {
         Ok(new)
     }
 
-    /// Places an item as far as that can be done before directories are made.
+    /// Places an item that is not a directory, as far as possible before directories are made.
     fn draft(&mut self, entry: Entry) -> Result<Drafted, SessionError> {
         let Position { directory, name, path, state, .. } = self.place(&entry)?;
         match (state, name) {
@@ -149,7 +151,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Determines the position of an entry.
+    /// Determines the position of an entry at the destination.
     fn place(&self, entry: &Entry) -> Result<Position, SessionError> {
         let number = match entry.parent {
             Parent::Source(number) => number,
@@ -179,8 +181,8 @@ impl<P> Book<P> {
         Ok(Position { directory: DirectoryId::Source(number), name, path, depth: 0, state })
     }
 
-    /// Outcomes of making directories, in the order of the request; `None` is a directory that a
-    /// dry run does not make.
+    /// Handles the outcomes of making directories, in the order of the request; `None` stands for a
+    /// directory that a dry run does not make.
     pub fn on_directories_made(&mut self, made: Vec<(EntryId, Result<Option<DirectoryPlace>, Failure>)>) {
         self.answered(Answer::DirectoriesMade);
         for (id, outcome) in made {
@@ -246,7 +248,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Takes an item in, now that its directory is there, or is not.
+    /// Starts to track an item once the making of its directory has ended; returns what to do next.
     fn admit(&mut self, draft: Draft) -> Admitted {
         let Draft { entry, path, directory, name } = draft;
         let weight = entry_weight(&entry, &path);
@@ -281,6 +283,7 @@ impl<P> Book<P> {
         }
     }
 
+    /// State of the directory that the source of this number goes into; `None` if it is not known.
     fn target_of(&self, number: u32) -> Option<DirectoryState> {
         let SessionStage::Running(run) = &self.stage else { return None };
         match run.targets.get(number as usize)? {
@@ -307,18 +310,18 @@ impl<P> Book<P> {
 
 /// Result of placing an entry that is not a directory, before directories are made.
 enum Drafted {
-    /// It goes on when they are.
+    /// The item is continued when the directories are made.
     Item(Draft),
-    /// It is answered at once: its directory has failed, or this is a dry run.
+    /// The item is answered at once: its directory has failed, or this is a dry run.
     Answered(Want),
 }
 
-/// What becomes of an item once the making of its directory has ended.
+/// Outcome of starting to track an item once the making of its directory has ended.
 enum Admitted {
-    /// It is to be examined.
+    /// The item is to be examined.
     Examine,
-    /// An earlier item of the same name holds the name: it waits and is answered later.
+    /// The item waits and is answered later: an earlier one holds the same name.
     Waits,
-    /// It is answered at once: its directory failed, or this is a dry run.
+    /// The item is answered at once: its directory failed, or this is a dry run.
     Answered(Want),
 }

@@ -16,7 +16,7 @@ use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
-    /// Items were examined, in the order in which that was asked for.
+    /// Handles the outcomes of examining items, in the order of the request.
     pub fn on_examined(&mut self, examined: Vec<(EntryId, Result<Verdict, Failure>)>) {
         self.answered(Answer::Examined);
         if !self.phase.is_open() {
@@ -63,7 +63,7 @@ impl<P> Book<P> {
         self.end_on_error(outcome);
     }
 
-    /// The answer to an examined item; `None` if it follows later.
+    /// The answer to an examined item; `None` if it is given later.
     fn judge(&mut self, id: EntryId, outcome: Result<Verdict, Failure>) -> Option<Want> {
         let size = self.items.get(&id).map_or(ByteCount::ZERO, |tracked| tracked.item.size());
         match outcome {
@@ -156,7 +156,7 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Something newer has the name of an item, and stays.
+    /// Ends an item whose name belongs to something newer, which is kept; returns the answer.
     fn keep_newer(&mut self, id: EntryId) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (size, path) = (item.size(), item.path.clone());
@@ -166,7 +166,7 @@ impl<P> Book<P> {
         Want::Keep
     }
 
-    /// An item is left alone.
+    /// Ends an item that is left as it is at the destination; returns the answer.
     fn skip(&mut self, id: EntryId) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (size, path) = (item.size(), item.path.clone());
@@ -183,7 +183,7 @@ impl<P> Book<P> {
         Want::Skip
     }
 
-    /// The names of items that are left alone are durable, or why not.
+    /// Handles the flush of the names of items that are left alone: they are durable, or it failed.
     pub(super) fn on_skipped_flushed(&mut self, ids: Vec<EntryId>, outcome: &Result<(), Failure>) {
         let mut answers: Option<(EntryId, Vec<Want>)> = None;
         for id in ids {
@@ -202,8 +202,8 @@ impl<P> Book<P> {
         answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
-    /// Nothing is wanted of an item that is published with this digest, and shows a time that may
-    /// not be noted.
+    /// Ends an item of which nothing is wanted because it is published with this digest; `shown`:
+    /// its modification time, if the journal may lack it. Returns the answer.
     fn have(&mut self, id: EntryId, digest: FileDigest, shown: Option<ModificationTime>) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let size = item.size();
@@ -222,8 +222,8 @@ impl<P> Book<P> {
         Want::Have(digest)
     }
 
-    /// The contents of an item are wanted but for what is `held`; links need nothing more from the
-    /// sender.
+    /// Requests the contents of an item except for the blocks in `held`; links need nothing more
+    /// from the sender.
     fn want(&mut self, id: EntryId, held: Option<BlockMap>) {
         let Some(tracked) = self.items.get_mut(&id) else { return };
         tracked.state = ItemState::Wanted;
@@ -283,7 +283,8 @@ impl<P> Book<P> {
         }
     }
 
-    /// The file that has an item's name was read; `same` if its digest is the expected one.
+    /// Handles the comparison of the file that has an item's name; `same`: it has the expected
+    /// digest.
     pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
         self.last = now;
         let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)
@@ -311,7 +312,8 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// The name of an item that was compared is durable, or why not.
+    /// Handles the flush of the name of an item that was compared: it is durable, or the flush
+    /// failed.
     pub(super) fn on_compared_flushed(
         &mut self,
         id: EntryId,
@@ -325,7 +327,7 @@ impl<P> Book<P> {
         self.answer(id, vec![want]);
     }
 
-    /// Reports the failure of a tracked item, and removes it.
+    /// Reports the failure of a tracked item and removes it; returns the answer.
     fn refuse_tracked(&mut self, id: EntryId, failure: Failure) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (entry, path) = (item.entry.clone(), item.path.clone());
@@ -335,20 +337,21 @@ impl<P> Book<P> {
         Want::Failed
     }
 
+    /// Sends the answers to consecutive entries, from `first` on, if there are any.
     pub(super) fn answer(&mut self, first: EntryId, answers: Vec<Want>) {
         if !answers.is_empty() {
             self.reply(Message::Wants(Wants { first, answers }));
         }
     }
 
-    /// Reports the failure of an item before anything is wanted of it.
+    /// Reports the failure of an item before anything is wanted of it; returns the answer.
     pub(super) fn refuse(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> Want {
         let reason = self.note_failure(entry, path, failure);
         self.reply(Message::Done(vec![Done { id: entry.id, outcome: Err(reason) }]));
         Want::Failed
     }
 
-    /// Lists an entry that a dry run would receive.
+    /// Notifies the user of an entry that a dry run would receive; returns the answer.
     pub(super) fn would_receive(&mut self, entry: &Entry, path: Vec<u8>) -> Want {
         self.notify(Notification::WouldReceive { path, size: size_of(entry) });
         Want::All

@@ -13,7 +13,7 @@ use super::state::{Confirmation, Opening, Queue, Run, SessionStage};
 use crate::SessionError;
 
 impl<P> Book<P> {
-    /// Takes in a message, and processes announcements as far as is allowed yet.
+    /// Accepts a message of the sender, and processes announcements as far as is allowed yet.
     pub(super) fn announce(&mut self, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Sources(sources) => return self.take_sources(sources),
@@ -38,7 +38,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Sources that come ahead of those of `Begin`.
+    /// Records sources that come ahead of those of `Begin`.
     fn take_sources(&mut self, more: Vec<Source>) -> Result<(), SessionError> {
         match &mut self.stage {
             SessionStage::Fresh { sources } if sources.len() + more.len() < MAX_SOURCES => sources.extend(more),
@@ -49,6 +49,7 @@ impl<P> Book<P> {
         Ok(())
     }
 
+    /// Handles the sender's `Begin`: all sources are known now.
     fn begin(&mut self, mut begin: Begin) -> Result<(), SessionError> {
         match &mut self.stage {
             SessionStage::Fresh { sources } if sources.len() + begin.sources.len() > MAX_SOURCES => {
@@ -69,7 +70,7 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Outcome of [`Action::Place`].
+    /// Handles the outcome of [`Action::Place`].
     pub fn on_placed(&mut self, outcome: Result<Placed, SessionError>) {
         self.answered(Answer::Placed);
         let SessionStage::Placing(opening) = std::mem::replace(&mut self.stage, SessionStage::Broken) else { return };
@@ -92,18 +93,19 @@ impl<P> Book<P> {
         self.end_on_error(outcome);
     }
 
-    /// Asks the sender whether it is still connected.
+    /// Asks the sender, by a `Ready`, whether it is still connected.
     fn get_confirmed(&mut self, opening: Opening, resuming: bool) {
         self.stage = SessionStage::Unconfirmed(opening);
         self.ready(resuming);
     }
 
+    /// Sends `Ready`; `resuming`: an interrupted run is continued.
     fn ready(&mut self, resuming: bool) {
         let ring_blocks = self.settings.ring_blocks;
         self.reply(Message::Ready(Ready { resuming, ring_blocks }));
     }
 
-    /// The sender has answered that it is connected: requests the begin of the run.
+    /// Handles the sender's confirmation that it is connected: requests the start of the run.
     fn confirmed(&mut self) {
         match std::mem::replace(&mut self.stage, SessionStage::Broken) {
             SessionStage::Unconfirmed(opening) => {
@@ -114,7 +116,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Outcome of [`Action::BeginRun`].
+    /// Handles the outcome of [`Action::BeginRun`].
     pub fn on_begun(&mut self, outcome: Result<Vec<Target>, NotBegun>) {
         self.answered(Answer::Begun);
         let stage = std::mem::replace(&mut self.stage, SessionStage::Broken);
@@ -140,7 +142,8 @@ impl<P> Book<P> {
     }
 }
 
-/// A sender that was asked for certain paths does not choose the names at the destination.
+/// Fails if a source is not among the paths `asked` for: a sender that was asked for certain paths
+/// does not choose the names at the destination.
 fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionError> {
     let mut asked = asked.iter();
     match sources.iter().find(|source| !asked.any(|path| is_answer(source, path))) {
@@ -152,6 +155,7 @@ fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionEr
     }
 }
 
+/// Whether this source is what the requested `path` denotes.
 fn is_answer(source: &Source, path: &[u8]) -> bool {
     let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
     let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

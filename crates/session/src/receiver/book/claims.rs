@@ -13,13 +13,15 @@ use super::item::Place;
 /// Names that are being made, and the items that wait for them.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// Claimed names with the items that wait for them, first come first.
+    /// Claimed names, each with the items that wait for it in the order of their arrival.
     held: HashMap<Place, VecDeque<EntryId>>,
+    /// Names that are released and for which an item waits.
     released: Vec<Place>,
 }
 
 impl Claims {
-    /// Holds a name for `id`; false if an earlier item is making it, and `id` has to wait.
+    /// Claims a name for the item `id`; false if an earlier item holds it, for which `id` has to
+    /// wait.
     pub(super) fn hold_or_wait(&mut self, place: &Place, id: EntryId) -> bool {
         if let Some(waiting) = self.held.get_mut(place) {
             waiting.push_back(id);
@@ -29,7 +31,7 @@ impl Claims {
         true
     }
 
-    /// The item that held the name is done.
+    /// Releases a name whose item is done.
     pub(super) fn release(&mut self, place: Place) {
         match self.held.get(&place) {
             Some(waiting) if !waiting.is_empty() => self.released.push(place),
@@ -37,7 +39,7 @@ impl Claims {
         }
     }
 
-    /// The next item whose name was released; it holds the name from now on.
+    /// The next item whose name was released and which holds it from now on.
     pub(super) fn next(&mut self) -> Option<EntryId> {
         let place = self.released.pop()?;
         self.held.get_mut(&place).and_then(VecDeque::pop_front)

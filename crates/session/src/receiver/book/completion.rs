@@ -14,14 +14,15 @@ use super::state::{Finishing, ItemState, Phase, SessionStage, Tracked};
 use crate::Failure;
 
 impl<P> Book<P> {
-    /// A large file is given up, at either end.
+    /// Handles the loss of a large file, which was given up at either end.
     pub fn on_lost(&mut self, now: Time, id: EntryId, failure: Failure) {
         self.last = now;
         self.lose(id, failure);
         self.proceed();
     }
 
-    /// Ends an item of which something was still to arrive.
+    /// Fails an item that is wanted and whose contents have not arrived; does nothing for any
+    /// other.
     pub(super) fn lose(&mut self, id: EntryId, failure: Failure) {
         if self.items.get(&id).is_some_and(|tracked| tracked.state == ItemState::Wanted) {
             self.fail(id, failure);
@@ -54,7 +55,7 @@ impl<P> Book<P> {
         self.forget(id);
     }
 
-    /// No block of an item is expected any more.
+    /// Requests that a large file be dropped: no block of it is expected any more.
     fn forget(&mut self, id: EntryId) {
         if self.items.get(&id).is_some_and(|tracked| tracked.item.size() > ByteCount::new(PACK_FILE_LIMIT)) {
             self.ask(Action::Forget(id));
@@ -116,7 +117,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Outcome of setting a directory's own attributes.
+    /// Handles the outcome of setting a directory's own attributes.
     pub fn on_directory_finished(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         self.answered(Answer::DirectoryFinished);
         let Some(finishing) = self.finishing.get_mut(&entry.id) else { return };
@@ -143,12 +144,14 @@ impl<P> Book<P> {
         }
     }
 
+    /// Reports the end of a directory to the sender, and its failure to the user.
     fn end_directory(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         let Some(Finishing { path, .. }) = self.finishing.remove(&entry.id) else { return };
         let outcome = outcome.map(|()| None).map_err(|failure| self.note_failure(entry, path, failure));
         self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
     }
 
+    /// Marks the run as complete if everything is announced and done.
     pub(super) fn check_complete(&mut self) {
         let nothing_announced = match &self.stage {
             SessionStage::Running(run) => run.queue.is_empty() && run.answering.is_none(),

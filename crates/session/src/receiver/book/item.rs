@@ -18,18 +18,18 @@ pub enum DirectoryId {
 /// Identity of a directory, independent of the path to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectoryPlace {
-    /// Number of its file system.
+    /// Device number of the directory's file system.
     pub device: u64,
-    /// Its number there.
+    /// Inode number of the directory.
     pub inode: u64,
 }
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The directory.
+    /// Identity of the directory.
     pub directory: DirectoryPlace,
-    /// One component.
+    /// Name in the directory: one path component.
     pub name: Vec<u8>,
 }
 
@@ -38,13 +38,13 @@ pub struct Place {
 pub struct Item {
     /// The entry, as announced.
     pub entry: Entry,
-    /// Path below the destination.
+    /// Path of the item below the destination.
     pub path: Vec<u8>,
-    /// The directory it goes into.
+    /// The directory into which the item goes.
     pub directory: DirectoryId,
-    /// The name that it gets there.
+    /// Directory and name that the item gets there.
     pub place: Place,
-    /// Number of the source that it is part of.
+    /// Number of the source to which the item belongs.
     pub source: u32,
 }
 
@@ -55,7 +55,7 @@ impl Item {
         entry_weight(&self.entry, &self.path)
     }
 
-    /// Key of a regular file in the run's journal, if it shows this time of modification at the
+    /// Key of a regular file in the run's journal, given the modification time that it shows at the
     /// destination; `None` for anything else.
     #[must_use]
     pub fn key(&self, shown: ModificationTime) -> Option<ItemKey> {
@@ -78,29 +78,29 @@ pub(super) fn size_of(entry: &Entry) -> ByteCount {
     }
 }
 
-/// A time of modification.
+/// A modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModificationTime {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds, below 1e9.
+    /// Nanoseconds after that second, below 1e9.
     pub nanos: u32,
 }
 
 impl ModificationTime {
-    /// Time of modification of an entry.
+    /// Modification time of an entry.
     #[must_use]
     pub fn of(entry: &Entry) -> Self {
         Self { seconds: entry.mtime_seconds, nanos: entry.mtime_nanos }
     }
 }
 
-/// Attributes of an entry that are restored beside its contents.
+/// Attributes of an entry that are restored beside its contents; `None` for those not preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored<'a> {
-    /// Permission bits.
+    /// Permission bits; set-id bits only together with the owner.
     pub mode: Option<u16>,
-    /// Time of modification.
+    /// Modification time.
     pub mtime: Option<ModificationTime>,
     /// Numeric owner and group.
     pub owner: Option<(u32, u32)>,
@@ -109,8 +109,8 @@ pub struct Restored<'a> {
 }
 
 impl<'a> Restored<'a> {
-    /// Attributes to restore. Set-id bits count only together with the owner they belong to, and so
-    /// do capabilities, which are taken out of an entry on its arrival.
+    /// The attributes to restore with these options. Set-id bits count only together with the owner
+    /// they belong to, and so do capabilities, which are taken out of an entry on its arrival.
     #[must_use]
     pub fn of(entry: &'a Entry, preserve: Preserve) -> Self {
         let bits = if preserve.owner { 0o7777 } else { 0o1777 };

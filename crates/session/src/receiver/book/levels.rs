@@ -10,7 +10,7 @@ use super::publishing::batch::LotNumber;
 use crate::weight::entry_weight;
 use crate::{ById, SessionError};
 
-/// Estimated memory per parent directory in a chain, besides its name, in bytes.
+/// Estimated memory for each parent directory in a chain, besides its name, in bytes.
 const TRAIL_STEP: usize = 64;
 
 /// A directory that is being filled.
@@ -19,27 +19,29 @@ pub(super) struct Level {
     pub(super) entry: Entry,
     pub(super) path: Vec<u8>,
     pub(super) state: DirectoryState,
-    /// Number of the source that it is part of.
+    /// Number of the source to which it belongs.
     pub(super) source: u32,
     depth: usize,
-    /// Children that are not done, and whether more may come.
+    /// Number of children that are not done.
     pending: u32,
+    /// Whether the sender has announced all its children.
     ended: bool,
-    /// The chain of its parents is still needed when it is done.
+    /// Whether the chain of its parents is still needed when it is done.
     pub(super) remembered: bool,
-    /// The lot with which it becomes durable, if it was made.
+    /// Lot with which it becomes durable; `None` unless it was made.
     pub(super) lot: Option<LotNumber>,
 }
 
 /// State at the destination of a directory that is being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DirectoryState {
-    /// Being made.
+    /// The directory is being made.
     Pending,
+    /// The directory exists, made or found.
     Exists(DirectoryPlace),
-    /// Not made, in a dry run.
+    /// The directory is not made because this is a dry run.
     DryRun,
-    /// Could not be made; each child fails for this reason.
+    /// The directory could not be made; each child fails for this reason.
     Failed(String),
 }
 
@@ -67,7 +69,7 @@ impl Level {
     }
 }
 
-/// See the module's description.
+/// The directories that are being filled, by entry.
 #[derive(Default)]
 pub(super) struct Levels {
     open: ById<Level>,
@@ -96,7 +98,7 @@ impl Levels {
         self.open.get(&id)?.lot
     }
 
-    /// Opens a directory, for which the one above waits from now on.
+    /// Adds a directory that is being filled, for which its parent waits from now on.
     pub(super) fn open(&mut self, level: Level) {
         self.count_child(&level.entry);
         self.open.insert(level.entry.id, level);
@@ -128,14 +130,15 @@ impl Levels {
         }
     }
 
-    /// The parent of `entry` has one child more to wait for.
+    /// Counts `entry` as a child for which its parent has to wait.
     pub(super) fn count_child(&mut self, entry: &Entry) {
         if let Some(level) = self.parent_of(entry) {
             level.pending += 1;
         }
     }
 
-    /// `entry` is done; gives the directories that are done with it, the inner ones first.
+    /// Records that `entry` is done; returns the directories that are done with it, the inner ones
+    /// first.
     pub(super) fn child_done(&mut self, entry: &Entry) -> Vec<Level> {
         let Some(level) = self.parent_of(entry) else { return Vec::new() };
         level.pending -= 1;
@@ -143,15 +146,16 @@ impl Levels {
         self.done(id)
     }
 
-    /// No more children of the directory `id` come; gives the directories that are done with it,
-    /// the inner ones first.
+    /// Records that the directory `id` gets no more children; returns the directories that are done
+    /// with it, the inner ones first.
     pub(super) fn end(&mut self, id: EntryId) -> Result<Vec<Level>, SessionError> {
         let level = self.open.get_mut(&id).filter(|level| !level.ended);
         level.ok_or_else(|| SessionError::Protocol(format!("directory {id} is not open")))?.ended = true;
         Ok(self.done(id))
     }
 
-    /// Takes out the directory `id`, and those above that waited for it, if it is done.
+    /// Removes the directory `id`, and its ancestors that waited only for it, if it is done;
+    /// returns them.
     fn done(&mut self, id: EntryId) -> Vec<Level> {
         let (mut done, mut next) = (Vec::new(), Some(id));
         while let Some(id) = next
@@ -175,7 +179,8 @@ impl Levels {
     }
 }
 
-/// The error for an entry that a correct sender does not announce.
+/// The protocol error for an entry that a correct sender does not announce; `what` is wrong with
+/// it.
 pub(super) fn misplaced(entry: &Entry, what: &str) -> SessionError {
     SessionError::Protocol(format!("entry {}: {what}", entry.id))
 }

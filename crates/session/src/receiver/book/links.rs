@@ -14,27 +14,30 @@ use crate::ById;
 /// State of a file's first name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
+    /// The file's contents are still to arrive.
     Coming,
+    /// The file is published.
     Published,
-    /// A newer file has the name, and is kept.
+    /// The file is not made: a newer file has the name, and is kept.
     Kept,
+    /// The file has failed.
     Failed,
 }
 
 /// Outcome of linking a further name to the first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Linking {
-    /// It waits until the first one is published.
+    /// The link waits until the first name is published.
     Waits,
-    /// It can be made now.
+    /// The link can be made now, to this first name.
     To(FirstName),
-    /// It becomes a file of its own: another file has the first name, and is kept.
+    /// The link becomes a file of its own: another file has the first name, and is kept.
     Apart,
-    /// It cannot be made.
+    /// The link cannot be made, for this reason.
     Fails(&'static str),
 }
 
-/// See the module's description.
+/// Files with several names, and the further names that wait for the first one of each.
 pub(super) struct Links {
     files: ById<LinkedFile>,
     /// Further names that wait for the first one to be published.
@@ -42,17 +45,18 @@ pub(super) struct Links {
     /// Bytes of the names, and of what is kept of their directories.
     weight: usize,
     most: Bounds,
-    /// A limit was exceeded.
+    /// Whether a limit was exceeded, so that some files are not known.
     is_exceeded: bool,
 }
 
-/// Limits on what is kept: a sender may announce any number of files with several names, and never
-/// their further names.
+/// Limits on the number of files that are kept and on their bytes: a sender may announce any number
+/// of files with several names, and never their further names.
 struct Bounds {
     files: usize,
     bytes: usize,
 }
 
+/// A file with several names: directory, name and state of its first one.
 struct LinkedFile {
     directory: DirectoryId,
     place: DirectoryPlace,
@@ -69,8 +73,9 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Notes the state of the first name of a file with several. `directory`: bytes that are kept
-    /// of its directory because of it. False if a limit is exceeded; the file is then unknown.
+    /// Records the state of the first name of a file with several. `directory`: bytes that are kept
+    /// of its directory because of it. Returns false if a limit is exceeded; the file is then
+    /// unknown.
     pub(super) fn remember(&mut self, item: &Item, progress: Progress, directory: usize) -> bool {
         if let Some(file) = self.files.get_mut(&item.entry.id) {
             file.progress = progress;
@@ -119,7 +124,7 @@ impl Links {
         }
     }
 
-    /// The item `id` has come to its end; gives the further names that have waited for it.
+    /// Records the end of the item `id`; returns the further names that have waited for it.
     pub(super) fn settle(&mut self, id: EntryId, progress: Progress) -> Vec<EntryId> {
         let Some(file) = self.files.get_mut(&id) else { return Vec::new() };
         file.progress = progress;

@@ -15,13 +15,13 @@ use super::links::Progress;
 use super::state::{ItemState, NameFlush, SessionStage, Tracked};
 use crate::{Failure, SessionError};
 
-/// Directories that are flushed one by one; more are flushed with their file systems.
+/// Most directories that are flushed one by one; more are flushed with their file systems.
 const DIRECTORIES: usize = 4;
-/// Most items in one message `Done`.
+/// Most items in one `Done` message.
 const MAX_DONE: usize = 1024;
 
 impl<P> Book<P> {
-    /// Small files have arrived, back to back in `length` bytes.
+    /// Handles small files that have arrived, back to back in a payload of `length` bytes.
     pub fn on_pack(&mut self, now: Time, items: &[PackItem], length: usize, payload: P) {
         self.last = now;
         let outcome = self.pack(items, length, payload);
@@ -59,7 +59,8 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Small files were checked and written: each with the bytes of it that are not durable.
+    /// Handles the outcomes of staging small files: the number of bytes of each that are not
+    /// durable.
     pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<ByteCount, NotStaged>)>) {
         self.answered(Answer::Staged);
         let mut outcome = Ok(());
@@ -75,7 +76,7 @@ impl<P> Book<P> {
         self.end_on_error(outcome);
     }
 
-    /// A large file is complete.
+    /// Handles a large file that is complete.
     pub fn on_stored(&mut self, now: Time, id: EntryId, stored: Stored) {
         self.last = now;
         match self.items.get_mut(&id) {
@@ -89,7 +90,7 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Outcome of making a symbolic link or a further name of a file.
+    /// Handles the outcome of making a symbolic link or a hard link.
     pub fn on_link_made(&mut self, id: EntryId, outcome: Result<(), Failure>) {
         self.answered(Answer::LinkMade);
         match outcome {
@@ -99,20 +100,20 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// A further name cannot be made: the contents of the item are wanted after all, for a file of
-    /// its own.
+    /// Handles that a hard link cannot be made: the contents of the item are wanted after all, for
+    /// a file of its own.
     pub fn on_link_impossible(&mut self, id: EntryId, why: Apart) {
         self.answered(Answer::LinkMade);
         self.separate(id, why);
         self.proceed();
     }
 
-    /// A further name becomes a file of its own as soon as it has its first answer.
+    /// Marks a hard link to become a file of its own as soon as it has its first answer.
     pub(super) fn separate_soon(&mut self, id: EntryId) {
         self.apart.push(id);
     }
 
-    /// Makes files of further names that have had their first answer.
+    /// Turns marked hard links that have had their first answer into files.
     pub(super) fn separate_answered(&mut self) {
         let unanswered = self.answering().map_or(EntryId::MAX, |announced| announced.first);
         let (answered, waiting) = std::mem::take(&mut self.apart).into_iter().partition(|id| *id < unanswered);
@@ -121,7 +122,7 @@ impl<P> Book<P> {
         answered.into_iter().for_each(|id| self.separate(id, Apart::Newer));
     }
 
-    /// A further name becomes a file of its own.
+    /// Turns a hard link into a file of its own, or fails it if the session is over.
     fn separate(&mut self, id: EntryId, why: Apart) {
         if self.phase.is_open() {
             self.want_contents_of_link(id, why);
@@ -143,7 +144,7 @@ impl<P> Book<P> {
         self.answer(id, vec![Want::Contents]);
     }
 
-    /// An item is complete under its staging name.
+    /// Records that an item is complete under its staging name; `bytes` of it are not durable.
     fn staged(&mut self, id: EntryId, bytes: ByteCount, is_durable: bool) {
         let Some(Tracked { item, state }) = self.items.get_mut(&id) else { return };
         let digest = match state {
@@ -165,12 +166,12 @@ impl<P> Book<P> {
         }
     }
 
-    /// The error for which an open directory cannot be made durable, if that was tried and failed.
+    /// The error for which an open directory could not be made durable; `None` if no flush failed.
     pub(super) fn lost(&self, directory: EntryId) -> Option<Failure> {
         self.batch.outcome(self.levels.lot(directory)?)?.err()
     }
 
-    /// Makes durable and visible what is staged, unless an earlier lot is at it.
+    /// Begins to make staged items durable and visible, unless an earlier lot is in progress.
     pub(super) fn publish(&mut self) {
         let Some(lot) = self.batch.begin() else { return };
         if lot.file_systems.is_empty() {
@@ -181,7 +182,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Outcome of flushing what was staged.
+    /// Handles the outcome of flushing what was staged.
     pub fn on_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::Flushed);
         match outcome.map_err(Failure::passing) {
@@ -199,7 +200,7 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Ends everything that waited for a flush that has failed, or for the next one.
+    /// Fails everything that waited for a flush that has failed, or for the next one.
     fn lose_batch(&mut self, failure: &Failure) {
         let items = self.batch.lose(failure);
         self.end_flushed();
@@ -219,8 +220,8 @@ impl<P> Book<P> {
         self.ask(Action::Rename(publications));
     }
 
-    /// Outcomes of [`Action::Rename`]: the time of modification that each item, if it is a file,
-    /// shows under its final name.
+    /// Handles the outcomes of [`Action::Rename`]: the modification time that each item shows under
+    /// its final name, if it is a file.
     pub fn on_renamed(&mut self, outcomes: Vec<(EntryId, Result<Option<ModificationTime>, Failure>)>) {
         self.answered(Answer::Renamed);
         let mut renamed = Vec::with_capacity(outcomes.len());
@@ -248,8 +249,8 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Outcome of flushing final names. If it failed, their items are not reported as done, and
-    /// their journals are kept.
+    /// Handles the outcome of flushing final names. If it failed, their items are not reported as
+    /// done, and their journals are kept.
     pub fn on_names_flushed(&mut self, outcome: Result<(), Failure>) {
         self.answered(Answer::NamesFlushed);
         match (self.naming.pop_front(), outcome) {
@@ -332,7 +333,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Takes an item out of the book that has its final name.
+    /// Removes an item that has its final name from the book, and notifies the user.
     fn end_published(&mut self, id: EntryId) {
         let Some(Tracked { item, state: ItemState::Staged { digest, bytes, .. } }) = self.items.get(&id) else {
             return;

@@ -19,21 +19,22 @@ pub trait Facts {
     /// if there is none or it cannot be read.
     fn stat(&mut self) -> Option<Stat>;
 
-    /// Time of modification that a file in the item's directory shows once it was set to `wanted`,
+    /// The modification time that a file in the item's directory shows once it was set to `wanted`,
     /// as the file system rounds it.
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime;
 
-    /// Target of the symbolic link that has the item's name.
+    /// Target of the symbolic link that has the item's name; `None` if there is none.
     fn link_target(&mut self) -> Option<Vec<u8>>;
 
-    /// The item as the user would name it at the destination.
+    /// The item's name as the user would write it at the destination, for messages.
     fn shown(&self) -> String;
 
     /// Digest of the item in the run's journal, if it was published before this session, and the
     /// run that published it.
     fn published(&mut self, key: &ItemKey) -> Option<(FileDigest, PublishedBy)>;
 
-    /// Durable blocks by journals about this version of the source that have no unfinished file.
+    /// Maps of durable blocks from journals about this version of the source that have no
+    /// unfinished file.
     fn journals_without_part(&mut self) -> Vec<BlockMap>;
 
     /// Takes the unfinished file that an earlier run left, if its journal is about this version of
@@ -55,15 +56,15 @@ pub trait Facts {
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its type.
+    /// Type of the file.
     pub kind: Kind,
-    /// Length.
+    /// Length of the file.
     pub size: ByteCount,
-    /// Time of modification.
+    /// Modification time of the file.
     pub mtime: ModificationTime,
-    /// Permission bits.
+    /// Permission bits of the file.
     pub mode: u16,
-    /// Numeric owner and group.
+    /// Numeric owner and group of the file.
     pub owner: (u32, u32),
 }
 
@@ -80,7 +81,7 @@ pub enum Kind {
     Other(&'static str),
 }
 
-/// The run that has published an item.
+/// The run that has published an item, in relation to the present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedBy {
     /// The present one, in this session or before a cut.
@@ -89,7 +90,7 @@ pub enum PublishedBy {
     AnEarlierRun,
 }
 
-/// Decision about an item.
+/// Decision about what has to be transferred of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing is wanted: this run has published it with this digest.
@@ -98,36 +99,37 @@ pub enum Verdict {
     TakenOver(FileDigest),
     /// Nothing is wanted: it exists with its contents.
     Skip {
-        /// Other attributes of it may have to be set.
+        /// Whether other attributes of it may have to be set.
         amend: bool,
     },
     /// Nothing is wanted: the existing file was modified later.
     KeepNewer,
-    /// It seems to be published: compare it first.
+    /// The item seems to be published: it has to be read and compared first.
     Compare {
-        /// With this digest.
+        /// The digest that it should have.
         digest: FileDigest,
-        /// It is in the run's journal, and hence its name is durable.
+        /// Whether it is in the run's journal, and hence its name is durable.
         is_noted: bool,
-        /// Its time of modification.
+        /// Its modification time at the destination.
         shown: ModificationTime,
     },
-    /// It cannot be made: only new names may be made, and the name exists.
+    /// The item cannot be made: only new names may be made, and the name exists.
     Taken(Failure),
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
     /// claimed.
     Contents {
-        /// The blocks.
+        /// The blocks held; `None` if there are none.
         held: Option<BlockMap>,
     },
 }
 
-/// Parameters of a decision.
+/// Parameters of the decision about an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// Options of the request.
     pub options: &'a ReceiveOptions,
-    /// Existing names may not be replaced, and nothing about them may be disclosed beyond that.
+    /// Whether existing names may not be replaced, and nothing about them may be disclosed beyond
+    /// that.
     pub only_new: bool,
 }
 
@@ -202,7 +204,7 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
 }
 
-/// Verdict on a link without making it.
+/// Verdict on a link that need not be made; `None` if it has to be made.
 fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
     match item.entry.kind {
         EntryKind::HardLink { .. } => {
@@ -261,9 +263,9 @@ fn renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
     facts.journals_without_part().iter().find_map(whole_digest)
 }
 
-/// Time of modification of the file that has the name, if it has the size, mode and owner that this
-/// item is to have, and the time, where times are preserved. Where they are not, the run's journal
-/// has the time that the file showed when it was published.
+/// Modification time of the file that has the item's name, if it has the size, mode and owner that
+/// this item is to have, and, where times are preserved, the time. Where they are not, the run's
+/// journal has the time that the file showed when it was published.
 fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ModificationTime> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
     let is_so =
@@ -271,7 +273,8 @@ fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
     is_so.then_some(stat.mtime)
 }
 
-/// Whether it has the mode and the owner that this item is to have.
+/// Whether the file has the mode and the owner that this item is to have, where these are
+/// preserved.
 fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
@@ -284,14 +287,14 @@ fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Opt
     shows_time(item, options, &stat, facts).then_some(stat)
 }
 
-/// Whether it shows the item's time of modification, exactly or as the file system rounds it; the
-/// latter only where times are preserved.
+/// Whether the file shows the item's modification time, exactly or, where times are preserved, as
+/// the file system rounds it.
 fn shows_time(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
     let wanted = ModificationTime::of(&item.entry);
     stat.mtime == wanted || (options.preserve.times && stat.mtime == facts.shown_time(wanted))
 }
 
-/// Whether the name belongs to a regular file that was modified later than the item, to the
+/// Whether the item's name belongs to a regular file that was modified later than the item, to the
 /// precision of the file system.
 fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
     let source = ModificationTime::of(&item.entry);
@@ -300,7 +303,7 @@ fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
         .is_some_and(|stat| stat.kind == Kind::File && stat.mtime > source && stat.mtime > facts.shown_time(source))
 }
 
-/// Whether it is a symbolic link that exists already, with its time and owner where these are
+/// Whether the item is a symbolic link that exists already, with its time and owner where these are
 /// preserved.
 fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let EntryKind::Symlink { target } = &item.entry.kind else { return false };
@@ -311,7 +314,7 @@ fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
         && facts.link_target().is_some_and(|found| found == *target)
 }
 
-/// Digest of a file all of whose blocks are in the map.
+/// Digest of a whole file from its block map; `None` unless all its blocks are in the map.
 fn whole_digest(held: &BlockMap) -> Option<FileDigest> {
     let mut hasher = RootHasher::new(held.size());
     for index in 0..held.blocks() {

@@ -36,7 +36,7 @@ impl Default for SessionStage {
 }
 
 impl SessionStage {
-    /// Entries that are not processed yet.
+    /// The queued entries, which are not processed yet.
     pub(super) fn queued(&self) -> impl Iterator<Item = &Entry> {
         let messages = match self {
             Self::Fresh { .. } | Self::Broken => None,
@@ -55,32 +55,32 @@ impl SessionStage {
 /// Whether the sender is known to be connected, before the run has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confirmation {
-    /// This end has not waited, so that the sender need not be asked. `Ready` is still to be sent,
-    /// and says whether an interrupted run's journal is continued.
+    /// The sender is taken to be connected because this end has not waited. `Ready` is still to be
+    /// sent; `resuming`: an interrupted run's journal is continued.
     Assumed { resuming: bool },
-    /// `Ready` was sent, and answered.
+    /// The sender has answered `Ready`: it is connected.
     Confirmed,
 }
 
-/// A session whose run has not begun.
+/// The sources and the queued messages of a session whose run has not begun.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) sources: Vec<Source>,
     pub(super) queue: Queue,
 }
 
-/// A run that has begun.
+/// State of a run that has begun: sources, destinations, and queued announcements.
 #[derive(Debug)]
 pub(super) struct Run {
     /// The sources, as announced.
     pub(super) sources: Vec<Source>,
     pub(super) targets: Vec<Target>,
     pub(super) queue: VecDeque<Message>,
-    /// The message whose entries are being answered.
+    /// The announcement whose entries are being answered, if there is one.
     pub(super) answering: Option<Announced>,
 }
 
-/// Messages in the order of their arrival, within the bounds of what may be pending.
+/// Messages in the order of their arrival, limited by what may be pending.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) messages: VecDeque<Message>,
@@ -89,7 +89,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Keeps a message for later.
+    /// Appends a message for later; fails if too much is pending.
     pub(super) fn keep(&mut self, message: Message) -> Result<(), SessionError> {
         let (items, weight) = match &message {
             Message::Entries(entries) => {
@@ -110,9 +110,9 @@ impl Queue {
 /// Progress of the announcements and of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// More may be announced.
+    /// More entries may be announced.
     Announcing,
-    /// Nothing more is announced.
+    /// All entries are announced.
     Announced,
     /// The link has ended, though more was to be announced.
     Cut,
@@ -123,12 +123,12 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether the sender can be answered.
+    /// Whether the link is open, so that the sender can be answered.
     pub(super) fn is_open(self) -> bool {
         matches!(self, Self::Announcing | Self::Announced)
     }
 
-    /// Whether everything has been announced, and not everything is done.
+    /// Whether everything has been announced, but not everything is done.
     pub(super) fn is_last(self) -> bool {
         matches!(self, Self::Announced | Self::Draining)
     }
@@ -143,36 +143,36 @@ pub(super) struct Tracked {
 /// Progress of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemState {
-    /// It is examined, to be answered with the other entries of its message.
+    /// The item is being examined, to be answered with the other entries of its message.
     Announced,
-    /// An earlier item makes its name.
+    /// The item waits: an earlier item holds its name.
     Waiting,
     /// The file that has its name is being read: an earlier run seems to have published it with
-    /// this digest. If it `is_noted`, the name is durable.
+    /// this digest. `is_noted`: the name is durable.
     Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
-    /// Left alone; its name is being flushed.
+    /// The item is left alone; its name is being flushed.
     Skipping,
-    /// It is examined once more, to be answered by itself.
+    /// The item is examined once more, to be answered by itself.
     Examined,
-    /// Wanted: its contents, or the file it is a further name of, are still to arrive.
+    /// The item's contents, or the file to which it is a hard link, are still to arrive.
     Wanted,
-    /// Its contents have arrived, with this digest, and are being staged.
+    /// The item's contents have arrived, with this digest, and are being staged.
     Staging(FileDigest),
-    /// Complete under its staging name.
+    /// The item is complete under its staging name.
     Staged {
-        /// Digest of a regular file.
+        /// Digest of a regular file; `None` for a link.
         digest: Option<FileDigest>,
-        /// Bytes of it that become durable with the batch.
+        /// Number of its bytes that become durable with the batch.
         bytes: ByteCount,
-        /// It is durable but for its name, and a later run might publish it.
+        /// Whether it is durable but for its name, so that a later run might publish it.
         is_durable: bool,
-        /// Time of modification that it shows, once it has its final name.
+        /// Modification time that it shows, once it has its final name.
         shown: Option<ModificationTime>,
     },
 }
 
 impl ItemState {
-    /// Whether its name is to be made.
+    /// Whether the item is still to be given its final name.
     pub(super) fn is_wanted(self) -> bool {
         matches!(self, Self::Wanted | Self::Staging(_) | Self::Staged { .. })
     }
@@ -181,22 +181,24 @@ impl ItemState {
 /// Purpose of a flush of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NameFlush {
-    /// The lot that is being published.
+    /// The flush makes the names of the present lot durable.
     Lot,
-    /// An item that an earlier session has renamed and not reported.
+    /// The flush makes the name of an item durable that an earlier session has renamed and not
+    /// reported.
     Compared { id: EntryId, digest: FileDigest, shown: ModificationTime },
-    /// Items that are left alone, and that an earlier session may have renamed.
+    /// The flush makes the names of items durable that are left alone, and that an earlier session
+    /// may have renamed.
     Skipped(Vec<EntryId>),
 }
 
 /// A directory whose children are all done.
 pub(super) struct Finishing {
     pub(super) path: Vec<u8>,
-    /// The lot with which it became durable, or was to, if it was made.
+    /// Lot with which the directory itself became durable, or was to; `None` unless it was made.
     pub(super) made: Option<LotNumber>,
-    /// The lot with which its attributes become durable.
+    /// Lot with which its attributes become durable.
     pub(super) restored: Option<LotNumber>,
-    /// Its entry, once it has its attributes and only waits for them to be durable.
+    /// The directory's entry, once it has its attributes and only waits for them to be durable.
     pub(super) finished: Option<Box<Entry>>,
 }
 
@@ -209,7 +211,7 @@ pub(super) struct Announced {
     pub(super) answers: Vec<Option<Want>>,
     /// Items whose directories are being made.
     pub(super) drafts: Vec<Draft>,
-    /// Items that are examined and not judged.
+    /// Number of items that are examined and not judged.
     pub(super) examined: usize,
 }
 

@@ -7,14 +7,14 @@ use icdc_units::ByteCount;
 
 use crate::failure::Failure;
 
-/// One action for a large file.
+/// An action for a large file, which the executor carries out.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<B> {
     /// Take the lock of an earlier session's unfinished file, make or reopen the part file and its
     /// journal, and reserve the space. If this fails, the executor removes what it has made.
     /// Answered by `on_opened`.
     Open {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
     },
     /// Ask the sender whether it is still connected, by a further `Ready`. Answered by
@@ -22,7 +22,7 @@ pub enum Action<B> {
     Probe,
     /// Write a block to its place. Answered by `on_written`.
     Write {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
         /// The block's number in the file.
         index: u32,
@@ -31,70 +31,72 @@ pub enum Action<B> {
     },
     /// Make all completed writes durable. Answered by `on_synced`.
     Sync {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
     },
     /// Append durable blocks to the journal. Answered by `on_noted`.
     Note {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
-        /// Numbers and values.
+        /// Numbers and digests of the blocks.
         blocks: Vec<(u32, Digest)>,
     },
     /// Give the file its length and metadata. Answered by `on_finished`.
     Finish {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
     },
     /// Drop the page cache of the file, which is durable, and find the ranges that hold data on the
     /// medium. Answered by `on_data_found`.
     FindData {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
     },
     /// Ask the sender to transmit a block that was reported as held and is damaged.
     Resend {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
         /// The block's number in the file.
         index: u32,
     },
-    /// This number of further bytes has become durable.
+    /// Report that this number of further bytes has become durable.
     Durable(ByteCount),
-    /// The end of an item that is not among these files.
+    /// Pass on the end of an item that is not among these files.
     Foreign(FileEnd),
     /// The file is complete under its staging name and leaves the machine.
     Stored {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
-        /// Its digest.
+        /// Digest of the file.
         digest: FileDigest,
-        /// Bytes of it that are not durable; zero where all of it is, with its metadata.
+        /// Number of its bytes that are not durable; zero where all of it is, with its metadata.
         unsynced: ByteCount,
     },
     /// The file is given up and leaves the machine.
     Lost {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
-        /// The reason.
+        /// The reason for which it is given up.
         loss: Loss,
-        /// The data on the disk is kept for a later run; otherwise whatever was opened is removed.
+        /// Whether the data on the disk is kept for a later run; otherwise whatever was opened is
+        /// removed.
         keep: bool,
     },
     /// The file leaves the machine unfinished because the link has ended.
     Left {
-        /// The file.
+        /// Id of the file.
         id: EntryId,
-        /// The data on the disk is kept for a later run; otherwise whatever was opened is removed.
+        /// Whether the data on the disk is kept for a later run; otherwise whatever was opened is
+        /// removed.
         keep: bool,
     },
 }
 
-/// A block to read and to compare. Answered by `on_compared`; one that cannot be read whole is not
-/// good.
+/// A block to read and to compare. Answered by `on_compared`; a block that cannot be read whole
+/// does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// The file.
+    /// Id of the file.
     pub id: EntryId,
     /// The block's number in the file.
     pub index: u32,
@@ -105,14 +107,14 @@ pub struct Read {
 /// Expected contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Contents with this value.
+    /// Data with this digest.
     Value(Digest),
     /// Nothing but zeros: a hole of the source.
     Zeros,
 }
 
 impl Contents {
-    /// Whether `data` has the expected contents of block `index` in a file of `size`.
+    /// Whether `data` has the expected contents of block `index` in a file of `size` bytes.
     #[must_use]
     pub fn fits(&self, data: &[u8], index: u32, size: ByteCount) -> bool {
         let size = size.as_u64();
@@ -127,7 +129,7 @@ impl Contents {
 /// Reason for which a file is given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Reported by the sender or the executor.
+    /// The sender or the executor has reported this failure.
     Failed(Failure),
     /// The data that arrived does not have the digest that the sender has sent.
     DigestsDiffer,
@@ -142,7 +144,7 @@ impl Loss {
         matches!(self, Self::Failed(failure) if failure.is_passing())
     }
 
-    /// The failure of the item at `path`.
+    /// Turns this reason into the failure of the item at `path`.
     #[must_use]
     pub fn into_failure(self, path: &str) -> Failure {
         match self {

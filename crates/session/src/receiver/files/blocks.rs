@@ -12,10 +12,10 @@ pub const CHECKPOINT: ByteCount = ByteCount::from_mib(64);
 /// retransmitted.
 const CHECKPOINT_INTERVAL: Span = Span::from_secs(1);
 
-/// See the module's description.
+/// The blocks of an open file, with the progress of its checkpoints.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// Every block that is present: held from an earlier run, or arrived.
+    /// The blocks that are present: held from an earlier run, or arrived.
     map: BlockMap,
     journal: Journal,
     /// Writes that have completed since the last checkpoint began.
@@ -28,10 +28,14 @@ pub(super) struct Blocks {
 enum Journal {
     /// A later run would not find a journal.
     None,
+    /// The journal names no blocks yet.
     Empty,
+    /// The journal names durable blocks, from which a later run can continue.
     NamesBlocks,
 }
 
+/// State of the checkpoint in progress, if there is one: its writes are being made durable, or are
+/// durable (`bytes`) and being noted in the journal.
 #[derive(Debug)]
 enum Checkpoint {
     Idle,
@@ -43,6 +47,7 @@ enum Checkpoint {
     Failed,
 }
 
+/// Completed writes: numbers and digests of the blocks, and their bytes.
 #[derive(Debug, Default)]
 struct Written {
     blocks: Vec<(u32, Digest)>,
@@ -52,6 +57,7 @@ struct Written {
 }
 
 impl Written {
+    /// Time from the completion of the first write to that of the last.
     fn lasted(&self) -> Span {
         self.times.map_or(Span::ZERO, |(first, last)| last - first)
     }
@@ -59,14 +65,14 @@ impl Written {
 
 /// Next step after a sync.
 pub(super) enum Synced {
-    /// These blocks are to be noted.
+    /// These blocks, durable now, are to be noted in the journal.
     Note(Vec<(u32, Digest)>),
-    /// The checkpoint is complete: this many bytes have become durable.
+    /// The checkpoint is complete: this number of bytes has become durable.
     Durable(ByteCount),
 }
 
 impl Blocks {
-    /// The blocks of a file that is open; `held` are those that its journal names.
+    /// The blocks of a file that is open; `held`: those that its journal names.
     pub(super) fn new(size: ByteCount, held: Option<BlockMap>, journaled: bool) -> Self {
         let map = held.unwrap_or_else(|| BlockMap::new(size.as_u64()));
         let journal = match (journaled, map.is_empty()) {
@@ -77,22 +83,23 @@ impl Blocks {
         Self { map, journal, unsynced: Written::default(), checkpoint: Checkpoint::Idle }
     }
 
-    /// Every block that is present.
+    /// The blocks that are present.
     pub(super) fn map(&self) -> &BlockMap {
         &self.map
     }
 
-    /// Records a block that has arrived; false if it is present already, or beyond the end.
+    /// Records a block that has arrived; false if it is present already, or beyond the end of the
+    /// file.
     pub(super) fn arrived(&mut self, index: u32, value: Digest) -> bool {
         !self.map.contains(index) && self.map.insert(index, value).is_ok()
     }
 
-    /// A block that was held is damaged.
+    /// Removes a held block that is damaged.
     pub(super) fn damaged(&mut self, index: u32) {
         self.map.remove(index);
     }
 
-    /// The write of a block has completed.
+    /// Records that the write of a block has completed.
     pub(super) fn written(&mut self, index: u32, now: Time) {
         if let Some(value) = self.map.get(index) {
             self.unsynced.blocks.push((index, value));
@@ -101,7 +108,7 @@ impl Blocks {
         }
     }
 
-    /// Bytes that are written and not durable.
+    /// Number of bytes that are written and not durable.
     pub(super) fn unsynced(&self) -> ByteCount {
         self.unsynced.bytes
     }
@@ -133,7 +140,7 @@ impl Blocks {
         self.checkpoint = Checkpoint::Syncing(std::mem::take(&mut self.unsynced));
     }
 
-    /// The checkpoint's sync has completed.
+    /// Records that the checkpoint's sync has completed; returns the next step.
     pub(super) fn synced(&mut self) -> Synced {
         match std::mem::replace(&mut self.checkpoint, Checkpoint::Idle) {
             Checkpoint::Syncing(Written { blocks, bytes, .. }) if self.is_journaled() && !blocks.is_empty() => {
@@ -148,14 +155,14 @@ impl Blocks {
         }
     }
 
-    /// The checkpoint's sync has failed: what no earlier one has made durable may be lost, and is
-    /// not noted any more.
+    /// Records that the checkpoint's sync has failed: what no earlier one has made durable may be
+    /// lost, and is not noted any more.
     pub(super) fn sync_failed(&mut self) {
         self.checkpoint = Checkpoint::Failed;
     }
 
-    /// The journal names the checkpoint's blocks, or could not be written. Gives the bytes that
-    /// count as durable.
+    /// Records that the journal names the checkpoint's blocks, or with `good` false that it could
+    /// not be written. Returns the number of bytes that count as durable.
     pub(super) fn noted(&mut self, good: bool) -> ByteCount {
         let Checkpoint::Noting { bytes } = self.checkpoint else { return ByteCount::ZERO };
         self.checkpoint = Checkpoint::Idle;

@@ -4,26 +4,27 @@ use std::collections::VecDeque;
 
 use super::action::Action;
 
-/// See the module's description.
+/// State shared by the large files of a session: actions to carry out, and what is known of the
+/// sender.
 #[derive(Debug)]
 pub(super) struct Context<B> {
     pub(super) actions: VecDeque<Action<B>>,
-    /// Files are read back before they are stored.
+    /// Whether files are read back before they are stored.
     pub(super) verify: bool,
-    /// The link has ended.
+    /// Whether the link has ended.
     pub(super) link_ended: bool,
     /// Number of times the sender was asked whether it is still connected, the session's own
     /// `Ready` included.
     asked: u64,
-    /// Number of answers.
+    /// Number of answers to that question so far.
     pub(super) confirmed: u64,
 }
 
-/// Knowledge of whether the sender is still connected.
+/// Knowledge of whether the sender is still connected: known from the start, or asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Known,
-    /// Known with the answer of this number.
+    /// The sender is known to be connected once it has given the answer of this number.
     Asked {
         number: u64,
     },

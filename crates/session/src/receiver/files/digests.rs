@@ -5,7 +5,7 @@ use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_HASHED_HOLES};
 use icdc_protocol::message::FileDigest;
 
-/// Digest of a file with these `blocks`, all others being zero; of the kind of `like`.
+/// Digest, of the same kind as `like`, of a file with these `blocks`, all others being zero.
 #[must_use]
 pub fn digest_like(like: &FileDigest, blocks: &BlockMap) -> Option<FileDigest> {
     let size = blocks.size();
@@ -36,7 +36,7 @@ pub(super) fn is_as_announced(announced: &FileDigest, blocks: &BlockMap, sparse:
     digest_like(announced, blocks) == Some(*announced)
 }
 
-/// Bytes of whole blocks that are not present.
+/// Number of bytes in whole blocks that are not present.
 fn hole_bytes(blocks: &BlockMap) -> u64 {
     u64::from(blocks.blocks() - blocks.count()) * BLOCK_SIZE as u64
 }

@@ -8,20 +8,20 @@ use icdc_units::ByteCount;
 pub struct Expected {
     /// Length of the complete file.
     pub size: ByteCount,
-    /// It may have holes.
+    /// Whether the file may have holes.
     pub sparse: bool,
-    /// Blocks that an earlier run has noted as durable, with their values; each is compared with
+    /// Blocks that an earlier run has noted as durable, with their digests; each is compared with
     /// the medium. `None` for a file without any.
     pub held: Option<BlockMap>,
 }
 
-/// A large file whose files are open.
+/// Outcome of opening a large file's part file and journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// It has a journal that a later run finds.
+    /// Whether it has a journal that a later run finds.
     pub journaled: bool,
-    /// Another session held its lock until just now, or the sender has closed the connection. That
-    /// session's end, or a newer run's, may be why the lock is free: this session's own sender may
-    /// have gone long ago.
+    /// Whether another session held its lock until just now, or the sender has closed the
+    /// connection. That session's end, or a newer run's, may be why the lock is free: this
+    /// session's own sender may have gone long ago.
     pub has_waited: bool,
 }

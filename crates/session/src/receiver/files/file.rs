@@ -16,26 +16,30 @@ use super::expected::{Expected, Opened};
 use super::receiving::{End, Receiving};
 use crate::failure::Failure;
 
+/// State machine of one large file.
 #[derive(Debug)]
 pub(super) struct File<B> {
     id: EntryId,
     size: ByteCount,
     sparse: bool,
-    /// Actions and reads whose outcome is not known yet.
+    /// Number of actions and reads whose outcome is not known yet.
     pending: u32,
     phase: Phase<B>,
 }
 
+/// Phase of a large file. In `ReadingBack`, `left` are the blocks still to be read from the medium.
 #[derive(Debug)]
 enum Phase<B> {
-    /// Nothing is opened before a block arrives.
+    /// Nothing is opened: no block has arrived.
     Expected,
+    /// The part file and the journal are being opened.
     Opening {
         held: Option<BlockMap>,
-        /// Blocks that have arrived meanwhile.
+        /// Blocks that have arrived meanwhile: number, digest and contents.
         waiting: Vec<(u32, Digest, B)>,
         end: Option<Result<End, Loss>>,
     },
+    /// Blocks are arriving.
     Receiving(Receiving),
     /// All blocks are written; length and metadata are being set.
     Finishing {
@@ -58,11 +62,13 @@ enum Phase<B> {
         digest: FileDigest,
         left: VecDeque<(u32, Contents)>,
     },
-    /// The session does nothing more with it; pending disk operations still complete.
+    /// The file is given up or cut off: the session does nothing more with it, but pending disk
+    /// operations still complete.
     Leaving {
         blocks: Blocks,
         reason: Reason,
     },
+    /// The file has left the machine.
     Ended,
 }
 
@@ -73,7 +79,7 @@ enum Reason {
     LinkEnded,
 }
 
-/// The file as its events see it: `context` is that of the session.
+/// Events of the file; `context` is the state that it shares with the session's other files.
 impl<B> File<B> {
     pub(super) fn new(id: EntryId, expected: Expected, context: &mut Context<B>) -> Self {
         let Expected { size, sparse, held } = expected;
@@ -297,12 +303,12 @@ impl<B> File<B> {
         self.advance(context);
     }
 
-    /// Whether it waits for the sender's confirmation.
+    /// Whether the file waits for the sender's confirmation that it is connected.
     pub(super) fn is_unconfirmed(&self) -> bool {
         matches!(&self.phase, Phase::Receiving(Receiving { sender: Presence::Asked { .. }, .. }))
     }
 
-    /// Whether it has blocks to compare.
+    /// Whether the file has blocks to read and compare.
     pub(super) fn has_reads(&self, context: &Context<B>) -> bool {
         match &self.phase {
             Phase::Receiving(receiving) => !context.link_ended && !receiving.unchecked.is_empty(),
@@ -317,7 +323,7 @@ impl<B> File<B> {
         }
     }
 
-    /// The next block to compare.
+    /// The next block to read and compare; `None` if there is none.
     pub(super) fn next_read(&mut self, context: &Context<B>) -> Option<Read> {
         if context.link_ended {
             return None;
@@ -339,7 +345,7 @@ impl<B> File<B> {
         Some(Read { id: self.id, index, contents })
     }
 
-    /// Takes the next step.
+    /// Takes the next step that the present phase allows.
     pub(super) fn advance(&mut self, context: &mut Context<B>) {
         let is_idle = self.pending == 0;
         match &mut self.phase {
@@ -367,7 +373,8 @@ impl<B> File<B> {
         }
     }
 
-    /// All blocks are written, and the held ones are intact.
+    /// Checks the digest once all blocks are written and the held ones are intact; then finishes
+    /// the file.
     fn complete(&mut self, context: &mut Context<B>) {
         let (blocks, digest) = match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Receiving(Receiving { blocks, end: Some(End { digest, .. }), .. }) => (blocks, digest),
@@ -385,7 +392,7 @@ impl<B> File<B> {
         context.push(Action::Finish { id: self.id });
     }
 
-    /// The last checkpoint is through.
+    /// Reads the file back if that is wanted, otherwise stores it, after the last checkpoint.
     fn flushed(&mut self, context: &mut Context<B>) {
         if !context.verify {
             return self.stored(context);
@@ -406,7 +413,7 @@ impl<B> File<B> {
         }
     }
 
-    /// Nothing that it waits for will come.
+    /// Ends the waiting for data after the link has ended: none will arrive.
     fn settle(&mut self, context: &mut Context<B>) {
         self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Receiving(Receiving { blocks, .. }) | Phase::ReadingBack { blocks, .. } => {
@@ -427,8 +434,8 @@ impl<B> File<B> {
         self.advance(context);
     }
 
-    /// No operation on it is pending: what a later run can use becomes durable and is noted, then
-    /// the file ends.
+    /// Ends a file with no pending operation: what a later run can use becomes durable and is noted
+    /// first.
     fn leave(&mut self, context: &mut Context<B>) {
         let Phase::Leaving { blocks, reason } = &mut self.phase else { return };
         let is_passing = match reason {
@@ -472,7 +479,8 @@ impl<B> File<B> {
     }
 }
 
-/// All blocks, and the holes too where the medium holds anything.
+/// All blocks to read back with the contents expected: those present, and holes where the medium
+/// holds data.
 fn everything(blocks: &BlockMap, data: &[Range<u32>]) -> VecDeque<(u32, Contents)> {
     let mut all: VecDeque<_> = blocks.iter().map(|(index, value)| (index, Contents::Value(value))).collect();
     let mut next = 0;

@@ -77,7 +77,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Handles what the receiver wants of one entry; a small file that is to be packed goes to
+    /// Handles what the receiver wants of one entry; a small file that is to be packed is added to
     /// `small`.
     fn want(&mut self, id: EntryId, want: Want, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
         // Directories are settled from the start; the failure of one arrives as `Done`.
@@ -117,7 +117,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The receiver cannot make a hard link: its contents are sent as those of a file.
+    /// Sends the contents of a hard link, which the receiver cannot make, as those of a file.
     fn link_as_file(&mut self, id: EntryId, small: &mut Vec<(EntryId, ByteCount)>) -> Result<(), SessionError> {
         let Some(size) = self.ledger.link_becomes_file(id) else {
             return Err(SessionError::Protocol(format!("asks for the contents of item {id}, which is no hard link")));

@@ -9,7 +9,7 @@ use super::Sender;
 use crate::error::SessionError;
 
 impl Sender {
-    /// The receiver reports that `arrived` frames came over a connection that has ended.
+    /// Handles the receiver's report that `arrived` frames came over a connection that has ended.
     pub(super) fn left(&mut self, connection: u8, arrived: u64) -> Result<(), SessionError> {
         match self.connections.account(connection, arrived) {
             Account::Owed(owed) => {

@@ -13,10 +13,10 @@ use super::registered;
 use crate::clock;
 use crate::congestion::path_hints::PathHints;
 
-/// The map of `c/build_bpf.h` (`SOCKET_HINTS`): by socket, what its value is here.
+/// Name of the eBPF map of `c/build_bpf.h` (`SOCKET_HINTS`) that holds a hint for each socket.
 const HINTS: &str = "icdc_hints";
-/// Age up to which a found map is used again. The algorithm may be unloaded, and another one loaded
-/// under its name: hints for the old one are lost.
+/// Maximum age up to which a found map is used again. The algorithm may be unloaded, and another
+/// one loaded under its name: hints for the old one are lost.
 const YOUNG: Span = Span::from_secs(1);
 
 /// Stores a hint for the socket `fd`; true if it was stored. An algorithm without a map for hints
@@ -42,7 +42,8 @@ pub(in crate::congestion) fn tell(
     matches!(stored, Some(Ok(())))
 }
 
-/// `struct socket_hint`: kilobytes per second, microseconds, and a number.
+/// Encodes hints as `struct socket_hint`: rate in kilobytes per second, round-trip time in
+/// microseconds, and the number of the bundle; 0 for what is unknown.
 fn value(hints: &PathHints) -> [u8; 12] {
     let known = hints.known.map(|known| [known.rate.as_bytes_per_second() / 1000, known.round_trip.as_micros()]);
     let [rate, round_trip] = known.unwrap_or_default().map(|word| u32::try_from(word).unwrap_or(u32::MAX));
@@ -55,11 +56,11 @@ fn value(hints: &PathHints) -> [u8; 12] {
     value
 }
 
-/// A map that was found, of which algorithm, and when.
+/// A map that was found: name of its algorithm, time when it was found, and handle.
 type Found = Option<(&'static str, Time, Arc<MapHandle>)>;
 
-/// The map of a registered algorithm, cached: a search takes milliseconds, too long for each
-/// connection of a busy listener.
+/// Map for the hints of a registered algorithm, cached: a search takes milliseconds, too long for
+/// each connection of a busy listener. `None` if this process may not see it.
 fn of_registered(algorithm: &Algorithm) -> Option<Arc<MapHandle>> {
     static LAST: Mutex<Found> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! From an object to a registered algorithm.
+//! Loading: from an eBPF object file to a registered algorithm.
 
 use icdc_cc::{Algorithm, EbpfObject, Parameter};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapType, Object, ObjectBuilder, OpenObject};
@@ -20,16 +20,16 @@ pub struct Loaded {
     object: Object,
 }
 
-/// Owner of a registration's lifetime.
+/// What a registration in the kernel lives by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
-    /// A link: it ends with its last descriptor or pin.
+    /// A BPF link: the registration ends with its last descriptor or pin.
     Link,
-    /// The map itself, until it is taken back (kernels before 6.4).
+    /// The map itself, until the registration is taken back (kernels before 6.4).
     Map,
 }
 
-/// Loads `algorithm` with these values of its parameters, and the usual ones for the others.
+/// Loads `algorithm` with these values of its parameters, and the defaults for the others.
 ///
 /// # Errors
 /// See [`LoadError`].
@@ -37,12 +37,13 @@ pub fn load(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> Result<L
     load_object(registration(), algorithm, &algorithm.kernel_name(), settings, algorithm.object())
 }
 
-/// The best that this kernel has.
+/// Best kind of registration that this kernel supports.
 pub(super) fn registration() -> Registration {
     if release_is_at_least(6, 4) { Registration::Link } else { Registration::Map }
 }
 
-/// Loads one of the builds of `algorithm`, which the kernel is to know by `kernel_name`.
+/// Loads one of the builds of `algorithm` from its object file `bytes`; the kernel will know it by
+/// `kernel_name`.
 pub(super) fn load_object(
     registration: Registration,
     algorithm: &'static Algorithm,
@@ -113,7 +114,7 @@ impl Loaded {
         &self.object
     }
 
-    /// Pins it, so that it outlasts this process, until [`unload`](super::unload).
+    /// Pins the algorithm, so that it outlasts this process, until [`unload`](super::unload).
     ///
     /// # Errors
     /// See [`PinError`]; it is then unloaded.

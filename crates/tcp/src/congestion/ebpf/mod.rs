@@ -29,17 +29,18 @@ use std::ffi::OsStr;
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// Whether a map holds the read-only variables; libbpf puts the object's name before.
+/// Whether the map with this name holds the read-only variables; libbpf puts the object's name
+/// before `.rodata`.
 fn is_rodata(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(".rodata"))
 }
 
-/// Passes libbpf's messages, the verifier's log included, to the program's log at level debug.
+/// Passes libbpf's messages, the verifier's log included, to this program's log at level debug.
 pub fn log_by_tracing() {
     set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!(target: "icdc_tcp::ebpf", "{}", text.trim_end()))));
 }
 
-/// An error of libbpf with its causes in one line.
+/// Text of a libbpf error with its causes in one line.
 fn text(error: &libbpf_rs::Error) -> String {
     format!("{error:#}")
 }

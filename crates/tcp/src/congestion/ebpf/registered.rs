@@ -14,14 +14,14 @@ use crate::congestion::holder::Holder;
 use crate::congestion::names::registered;
 use crate::congestion::pin;
 
-/// A registration in the kernel.
+/// A registration of an algorithm that was found in the kernel.
 pub(super) struct Found {
     pub(super) map: MapHandle,
-    /// The link that it lives by, where it lives by one.
+    /// Id of the BPF link that the registration lives by; `None` where it lives by none.
     pub(super) link: Option<u32>,
 }
 
-/// Finds the registration of `algorithm`, if there is one that this process may see.
+/// Finds the registration of `algorithm`; `None` if there is none that this process may see.
 pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
     let name = algorithm.kernel_name();
     // Maps that only sockets still use have the same name.
@@ -37,7 +37,7 @@ pub(super) fn find(algorithm: &Algorithm) -> Option<Found> {
     })
 }
 
-/// Links of struct_ops with their maps.
+/// Ids of all struct_ops links with the ids of their maps.
 fn links() -> Vec<(u32, u32)> {
     let links = LinkInfoIter::default();
     links
@@ -48,15 +48,16 @@ fn links() -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The beginning of the kernel's `struct bpf_struct_ops_common_value`.
+/// Whether the struct_ops map is registered, by the state at the beginning of the kernel's `struct
+/// bpf_struct_ops_common_value`.
 fn is_in_use(map: &MapHandle) -> bool {
-    /// `BPF_STRUCT_OPS_STATE_INUSE`
+    /// State of a registered map: `BPF_STRUCT_OPS_STATE_INUSE`.
     const IN_USE: u32 = 1;
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok().flatten().unwrap_or_default();
     value.get(4..8).and_then(|state| state.try_into().ok()).is_some_and(|state| u32::from_ne_bytes(state) == IN_USE)
 }
 
-/// Holder of `algorithm`, which is registered.
+/// What keeps `algorithm`, which is registered, loaded.
 pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     let Some(found) = find(algorithm) else {
         let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();
@@ -70,12 +71,13 @@ pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     process_with(link).map_or(Holder::Elsewhere, |(id, command)| Holder::Process { id, command })
 }
 
-/// The link that is pinned at `path`.
+/// Id of the BPF link that is pinned at `path`; `None` if there is none.
 pub(super) fn link_at(path: &Path) -> Option<u32> {
     path.exists().then(|| Link::open(path).ok()?.info().ok().map(|info| info.id)).flatten()
 }
 
-/// A process that has a descriptor of the link.
+/// A process that has a descriptor of the BPF link: its id and command line; `None` if none is
+/// visible.
 fn process_with(link: u32) -> Option<(u32, String)> {
     let numbers = |path: &Path| -> Vec<u32> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -102,8 +104,8 @@ fn command_line(home: &Path) -> String {
     text.trim_end().chars().take(80).collect()
 }
 
-/// The parameters of `algorithm` as it is loaded; `None` if it is not, or if this process may not
-/// see it.
+/// Parameters of `algorithm` as it is loaded, with their values; `None` if it is not loaded, or if
+/// this process may not see it.
 #[must_use]
 pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     // Every algorithm has this function, and every program is bound to the parameters.
@@ -116,7 +118,8 @@ pub fn parameters(algorithm: &Algorithm) -> Option<Vec<(String, i64)>> {
     parameters.iter().map(|parameter| read(parameter.name)).collect()
 }
 
-/// The program of a function of `algorithm` as it is loaded, by its id.
+/// Id of the eBPF program for a function of `algorithm` as it is loaded; `None` if it cannot be
+/// found.
 pub(super) fn program_of(algorithm: &Algorithm, function: &str) -> Option<u32> {
     if !registered(algorithm) {
         return None;
@@ -124,14 +127,15 @@ pub(super) fn program_of(algorithm: &Algorithm, function: &str) -> Option<u32> {
     program(&find(algorithm)?.map, function)
 }
 
-/// A map that the program `id` uses, by its name.
+/// Map that the eBPF program `id` uses and whose name is wanted; `None` if there is none.
 pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapHandle> {
     let wanted = ProgInfoQueryOptions::default().include_map_ids(true);
     let maps = ProgInfoIter::with_query_opts(wanted).find(|info| info.id == id)?.map_ids;
     maps.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok()).find(|map| is_wanted(map.name()))
 }
 
-/// Id of the program, where the kernel returns the address of a function.
+/// Id of the eBPF program of a function in a struct_ops map, where the kernel returns the
+/// function's address.
 fn program(map: &MapHandle, function: &str) -> Option<u32> {
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let types = Btf::from_vmlinux().ok()?;

@@ -13,10 +13,10 @@ pub(super) struct Variable {
     signed: bool,
 }
 
-/// Variables by name.
+/// Read-only variables of an eBPF object by name.
 pub(super) type Variables = BTreeMap<String, Variable>;
 
-/// The read-only variables of an object file.
+/// Finds the read-only variables of an object file.
 pub(super) fn variables_of_object(object: &[u8]) -> Result<Variables, String> {
     match Btf::from_raw("icdc", object) {
         Ok(Some(types)) => Ok(variables(&types)),
@@ -25,7 +25,7 @@ pub(super) fn variables_of_object(object: &[u8]) -> Result<Variables, String> {
     }
 }
 
-/// The read-only variables of a program in the kernel.
+/// Finds the read-only variables of an eBPF program in the kernel; `None` if they cannot be read.
 pub(super) fn variables_of_program(id: u32) -> Option<Variables> {
     Btf::from_prog_id(id).ok().map(|types| variables(&types))
 }
@@ -46,7 +46,7 @@ fn variables(types: &Btf<'_>) -> Variables {
     found
 }
 
-/// Puts `value` where the variable `name` lies in `data`.
+/// Writes `value` to `data` where the variable `name` lies.
 pub(super) fn write(data: &mut [u8], variables: &Variables, name: &str, value: i64) -> Result<(), String> {
     let variable = variables.get(name).ok_or_else(|| format!("the object has no variable {name}"))?;
     let bytes = value.to_ne_bytes();
@@ -60,7 +60,7 @@ pub(super) fn write(data: &mut [u8], variables: &Variables, name: &str, value: i
     Ok(())
 }
 
-/// The value of the variable `name` in `data`.
+/// Reads the value of the variable `name` from `data`; `None` if there is none.
 pub(super) fn read(data: &[u8], variables: &Variables, name: &str) -> Option<i64> {
     let variable = variables.get(name)?;
     let kept = data.get(variable.offset..variable.offset + variable.size)?;

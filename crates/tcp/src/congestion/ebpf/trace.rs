@@ -8,7 +8,7 @@ use super::load::{Loaded, load_object, registration};
 use super::text;
 use crate::congestion::error::LoadError;
 
-/// The ring buffer of `c/trace_bpf.h`.
+/// Name of the ring buffer map of `c/trace_bpf.h`.
 const RING: &str = "icdc_trace";
 
 /// A loaded tracing build. It is unloaded when this is dropped; sockets that use it keep it.
@@ -29,14 +29,14 @@ pub fn load_traced(algorithm: &'static Algorithm, settings: &[(&str, i64)]) -> R
 }
 
 impl Traced {
-    /// The kernel's name of it, by which sockets choose it.
+    /// Kernel name of the tracing build, by which sockets choose it.
     #[must_use]
     pub fn kernel_name(&self) -> &str {
         &self.kernel_name
     }
 
-    /// Takes the records that came since the last call, in order. 16 MiB of them are kept, later
-    /// ones are lost.
+    /// Takes the trace records since the last call, in order. 16 MiB of them are kept, later ones
+    /// are lost.
     ///
     /// # Errors
     /// The error of libbpf.

@@ -17,17 +17,17 @@ use super::super::spellings::Spellings;
 #[derive(Default)]
 pub(super) struct Directories {
     open: ById<Directory, DirectoryId>,
-    /// Each file system that is written to, by its number; a directory of it where none could be
-    /// opened.
+    /// Each file system that is written to, by its device number; a directory on it where the file
+    /// system itself could not be opened.
     file_systems: HashMap<u64, Result<FileSystem, Directory>>,
-    /// Finished directories that hold the first name of a file with several.
+    /// Where the finished directories are that hold the first name of a file with several.
     finished: ById<Whereabouts>,
     /// Directories that existed before, in a session that may not change existing items.
     untouchable: HashSet<EntryId>,
 }
 
 impl Directories {
-    /// Stores the directories of the sources' places.
+    /// Registers the directories where the sources are placed; returns the target of each source.
     pub(super) fn land(&mut self, landings: Vec<Landing>) -> Result<Vec<Target>, TreeError> {
         (0..).zip(landings).map(|(number, landing)| self.target(number, landing)).collect()
     }
@@ -55,8 +55,9 @@ impl Directories {
         Ok(place)
     }
 
-    /// Makes a directory or opens the one that is there, in which names may be made, but nothing
-    /// else of it may be changed; with `new_destination` that of a source's contents is new.
+    /// Makes a directory or opens the existing one, in which names may be made, but nothing else
+    /// of it may be changed; with `new_destination` the directory of a source's contents counts as
+    /// new.
     pub(super) fn make_only_new(
         &mut self,
         new: &NewDirectory,
@@ -85,7 +86,8 @@ impl Directories {
         self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
     }
 
-    /// Makes a directory or opens the one that is there, so that it can be filled.
+    /// Makes a directory or opens the existing one, so that it can be filled; returns its device
+    /// and inode.
     pub(super) fn make(
         &mut self,
         new: &NewDirectory,
@@ -103,7 +105,7 @@ impl Directories {
         self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
     }
 
-    /// Opens the directory that is there, for a dry run; `None` if there is none.
+    /// Opens the existing directory, for a dry run; `None` if there is none.
     pub(super) fn find_existing(&mut self, new: &NewDirectory) -> Option<DirectoryPlace> {
         let parent = self.open.get(&new.parent)?;
         let directory = match &new.name {
@@ -113,13 +115,13 @@ impl Directories {
         self.insert(DirectoryId::Entry(new.id), directory).ok()
     }
 
-    /// A directory that is open.
+    /// The open directory with this id.
     pub(super) fn get(&self, id: DirectoryId) -> Result<&Directory, Failure> {
         self.open.get(&id).ok_or_else(|| "its directory is not there".into())
     }
 
-    /// Takes a directory out that is done, and gives it if its own attributes may be set; how it
-    /// was reached stays known if it is to be `remembered`.
+    /// Removes a finished directory from those in use, and returns it if its own attributes may be
+    /// set; how it was reached stays known if it is to be `remembered`.
     pub(super) fn close(&mut self, id: EntryId, remembered: bool) -> Option<Directory> {
         let directory = self.open.remove(&DirectoryId::Entry(id))?;
         if remembered {
@@ -128,7 +130,7 @@ impl Directories {
         (!self.untouchable.remove(&id)).then_some(directory)
     }
 
-    /// The directory that the first name of a file is in.
+    /// Directory that holds the first name of a file with several.
     pub(super) fn of_first(&self, first: &FirstName, name: &Name) -> Result<Directory, Failure> {
         if let Some(directory) = self.open.get(&first.directory) {
             return Ok(directory.clone());
@@ -151,7 +153,7 @@ impl Directories {
         }
     }
 
-    /// Makes durable what is written to these file systems.
+    /// Makes durable what was written to the file systems with these device numbers.
     pub(super) fn flush(&self, file_systems: &[u64]) -> Result<(), TreeError> {
         file_systems.iter().try_for_each(|device| match self.file_systems.get(device) {
             Some(Ok(file_system)) => file_system.sync(),
@@ -187,8 +189,8 @@ fn make_directory(
     Ok(directory)
 }
 
-/// Refuses a directory that was there before in which unfinished files could neither get their
-/// names nor be removed.
+/// Returns an error for a directory that existed before in which unfinished files could neither
+/// get their names nor be removed.
 fn check_renames(directory: &Directory, is_new: bool) -> Result<(), Failure> {
     if is_new { Ok(()) } else { directory.permits_renames().map_err(|error| failure::of_tree(&error)) }
 }

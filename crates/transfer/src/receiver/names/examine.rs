@@ -28,7 +28,7 @@ pub(super) struct Examiner<'a> {
     kept_times: &'a KeptTimes,
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
-    /// Description of what has the name, if the file system was asked.
+    /// Description of the item that has the name, if the file system was asked.
     pub(super) found: Option<Found>,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,

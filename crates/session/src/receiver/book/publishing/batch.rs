@@ -11,13 +11,13 @@ use icdc_units::{ByteCount, Span};
 
 use crate::Failure;
 
-/// Items that make a batch full.
+/// Number of items that make a batch full.
 const ITEMS: usize = 4096;
-/// Bytes that make a batch full.
+/// Number of bytes that make a batch full.
 const BYTES: ByteCount = ByteCount::from_mib(256);
 
-/// Number of directories waiting for a flush at which one is due: with 1536 that are not done a
-/// sender waits.
+/// Number of directories waiting for a flush at which a flush is due. A sender waits when 1536
+/// directories are not done.
 pub(in crate::receiver::book) const DIRECTORIES: usize = 1024;
 
 /// Idle time after which staged items are published.
@@ -40,11 +40,11 @@ pub(in crate::receiver::book) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::receiver::book) struct LotNumber(u64);
 
-/// Items to publish together.
+/// Items that are made durable and published together.
 #[derive(Debug, Default)]
 pub(in crate::receiver::book) struct Lot {
     pub(in crate::receiver::book) items: Vec<EntryId>,
-    /// File systems that hold something that is not durable.
+    /// Device numbers of the file systems that hold something that is not durable.
     pub(in crate::receiver::book) file_systems: BTreeSet<u64>,
     bytes: ByteCount,
 }
@@ -56,48 +56,48 @@ impl Lot {
 }
 
 impl Batch {
-    /// Whether nothing is waiting or in progress.
+    /// Whether nothing is staged and no lot is in progress.
     pub(in crate::receiver::book) fn is_empty(&self) -> bool {
         self.staged.is_empty() && self.publishing.is_none()
     }
 
-    /// Whether anything is ready to be published or flushed, and no lot is in progress.
+    /// Whether anything is ready to be published or flushed and no lot is in progress.
     pub(in crate::receiver::book) fn waits(&self) -> bool {
         !self.staged.is_empty() && self.publishing.is_none()
     }
 
-    /// Number of items that wait to be published.
+    /// Number of staged items.
     pub(in crate::receiver::book) fn len(&self) -> usize {
         self.staged.items.len()
     }
 
-    /// Whether waiting for more would gain nothing.
+    /// Whether enough is staged that waiting for more would gain nothing.
     pub(in crate::receiver::book) fn is_full(&self) -> bool {
         self.staged.items.len() >= ITEMS || self.staged.bytes >= BYTES
     }
 
-    /// Adds an item with `bytes` bytes that are not durable, or that is wholly durable where there
-    /// is no file system to flush.
+    /// Stages an item with `bytes` bytes that are not durable; `file_system`: device number of what
+    /// has to be flushed, `None` for an item that is wholly durable.
     pub(in crate::receiver::book) fn add(&mut self, id: EntryId, bytes: ByteCount, file_system: Option<u64>) {
         self.staged.items.push(id);
         self.staged.bytes += bytes;
         self.staged.file_systems.extend(file_system);
     }
 
-    /// A directory was made on this file system, or is about to get its attributes. Gives the lot
-    /// with which that becomes durable.
+    /// Records that a directory was made on this file system or is about to get its attributes.
+    /// Returns the lot with which that becomes durable.
     pub(in crate::receiver::book) fn touch(&mut self, file_system: u64) -> LotNumber {
         self.staged.file_systems.insert(file_system);
         LotNumber(self.begun)
     }
 
-    /// Result of flushing a lot; `None` while it is not flushed.
+    /// Result of flushing a lot; `None` while it has not been flushed.
     pub(in crate::receiver::book) fn outcome(&self, LotNumber(lot): LotNumber) -> Option<Result<(), Failure>> {
         (lot < self.flushed).then(|| self.failed.get(&lot).cloned().map_or(Ok(()), Err))
     }
 
-    /// Begins the next lot with everything staged, unless there is nothing or another lot is in
-    /// progress.
+    /// Begins the next lot with everything staged and returns it; `None` if nothing is staged or
+    /// another lot is in progress.
     pub(in crate::receiver::book) fn begin(&mut self) -> Option<Lot> {
         if !self.waits() {
             return None;
@@ -108,14 +108,14 @@ impl Batch {
         Some(lot)
     }
 
-    /// The file systems of the lot that is being published are flushed.
+    /// Records that the file systems of the present lot are flushed.
     pub(in crate::receiver::book) fn flushed(&mut self) {
         self.flushed = self.begun;
     }
 
-    /// The lot could not be flushed or renamed. Gives its items and those that are staged: the
-    /// kernel reports lost data only once, so that no later flush vouches for what was staged
-    /// before the report.
+    /// Records that the present lot could not be flushed or renamed. Returns its items and those
+    /// that are staged: the kernel reports lost data only once, so that no later flush vouches for
+    /// what was staged before the report.
     pub(in crate::receiver::book) fn lose(&mut self, failure: &Failure) -> Vec<EntryId> {
         for lot in self.flushed..=self.begun {
             self.failed.insert(lot, failure.clone());
@@ -127,17 +127,17 @@ impl Batch {
         items
     }
 
-    /// Items of the lot that is being published.
+    /// Items of the present lot; empty if none is in progress.
     pub(in crate::receiver::book) fn publishing(&self) -> &[EntryId] {
         self.publishing.as_deref().unwrap_or_default()
     }
 
-    /// Records the items of the present lot that have their final names.
+    /// Replaces the items of the present lot by those that have their final names.
     pub(in crate::receiver::book) fn renamed(&mut self, items: Vec<EntryId>) {
         self.publishing = Some(items);
     }
 
-    /// The lot is complete; gives its items.
+    /// Ends the present lot; returns its items.
     pub(in crate::receiver::book) fn end(&mut self) -> Vec<EntryId> {
         self.publishing.take().unwrap_or_default()
     }

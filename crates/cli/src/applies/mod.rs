@@ -3,44 +3,22 @@
 //! An option on the command line that does not apply is refused (`plan.rs`), as far as leaving it
 //! out would surprise; a setting of a file or a variable is not used then (`config/choice.rs`).
 
+mod concern;
+
 use icdc_client::Location;
 
+pub(crate) use self::concern::Concern;
 use crate::route::Route;
 
 /// The remote hosts of a run, as far as options depend on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hosts {
-    /// One that ssh reaches is among them.
+    /// Whether a host that ssh reaches is among them.
     pub(crate) by_ssh: bool,
-    /// A daemon is among them.
+    /// Whether a daemon is among them.
     pub(crate) by_daemon: bool,
-    /// Both ends are remote.
+    /// Whether both ends of the copy are remote.
     pub(crate) between_two: bool,
-}
-
-/// The subject of an option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Concern {
-    /// Any copy, also within this host.
-    Copy,
-    /// Traffic between hosts.
-    Transfer,
-    /// Connections to a host that ssh reaches.
-    SshTransfer,
-    /// Logins by ssh; a value of its own for each host.
-    SshHost,
-    /// Identities of this user and of a daemon; a value of its own for each daemon.
-    DaemonHost,
-    /// The route that data takes.
-    Route,
-    /// Data connections of this host.
-    OwnConnections,
-    /// By what data connections leave this host.
-    Egress,
-    /// The login at a SOCKS proxy.
-    ProxyLogin,
-    /// The daemon on this host.
-    Daemon,
 }
 
 /// Why an option does not apply.
@@ -65,7 +43,7 @@ pub(crate) enum Mismatch {
 }
 
 impl Hosts {
-    /// Those of these places.
+    /// The remote hosts among the sources and the destination of a copy.
     pub(crate) fn of(sources: &[Location], destination: &Location) -> Self {
         let is_local = |place: &Location| matches!(place, Location::Local(_));
         let mut hosts = sources.iter().chain([destination]).fold(Self::default(), |hosts, place| hosts.and(place));
@@ -73,7 +51,7 @@ impl Hosts {
         hosts
     }
 
-    /// The one of this place.
+    /// The remote host of one location; none for a local path.
     pub(crate) fn one(place: &Location) -> Self {
         Self::default().and(place)
     }
@@ -86,7 +64,7 @@ impl Hosts {
         }
     }
 
-    /// There is none.
+    /// Whether no remote host takes part.
     pub(crate) fn is_empty(self) -> bool {
         !self.by_ssh && !self.by_daemon
     }
