@@ -92,10 +92,10 @@ impl FromStr for Gateway {
     type Err = GatewayError;
 
     fn from_str(text: &str) -> Result<Self, GatewayError> {
-        // `Uri` drops a fragment, and takes more characters in a path than RFC 3986.
-        if text.starts_with("https:") {
+        if text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) {
             return Err(GatewayError::Tls);
         }
+        // `Uri` drops a fragment, and takes more characters in a path than RFC 3986.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['?', '#', '"', '\\']);
         let uri: Uri = Some(text).filter(|_| is_plain).and_then(|text| text.parse().ok()).ok_or(GatewayError::Form)?;
         let authority = uri.authority().ok_or(GatewayError::Form)?;
@@ -266,6 +266,7 @@ mod tests {
             ("http://[::1]", Ok("http://[::1]:9091/metrics/job/j/instance/i")),
             ("https://gw", Err(GatewayError::Tls)),
             ("HTTPS://gw", Err(GatewayError::Tls)),
+            ("https://gw/?x", Err(GatewayError::Tls)),
             ("http://user:secret@gw", Err(GatewayError::Login)),
             ("gw:9091", Err(GatewayError::Form)),
             ("http://", Err(GatewayError::Form)),
