@@ -1,7 +1,7 @@
 //! Names the commit that is built, for `icdc --version --verbose`, where this is a git checkout.
 //!
-//! `ICDC_COMMIT`, set by whoever builds, goes first; empty, it says that what is built is no commit. Nothing but this crate is
-//! built again for another commit.
+//! `ICDC_COMMIT`, set by whoever builds, goes first; empty, it says that what is built is no
+//! commit. Nothing but this crate is built again for another commit.
 
 #![forbid(unsafe_code)]
 
@@ -43,9 +43,17 @@ fn head(git: &Path) -> Option<String> {
     packed.lines().find_map(|line| commit(line.strip_suffix(branch)?.strip_suffix(' ')?))
 }
 
-/// The text of a file, without the end of its last line.
+/// The text of a file, without the end of its last line; the build is repeated when it changes, or
+/// is made.
 fn watched(file: &Path) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
+    let Ok(text) = fs::read_to_string(file) else {
+        // It is made by the next commit. Cargo takes a missing file for a changed one at each
+        // build.
+        if let Some(above) = file.ancestors().skip(1).find(|above| above.is_dir()) {
+            println!("cargo::rerun-if-changed={}", above.display());
+        }
+        return None;
+    };
     println!("cargo::rerun-if-changed={}", file.display());
     Some(text.trim_end().to_owned())
 }
