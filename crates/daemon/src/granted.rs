@@ -20,7 +20,8 @@ pub(crate) struct Granted {
     /// Whether the holder may ask for what heeds no limit: memory sent and received for a
     /// measurement, and a transfer that this end drives over connections of its own.
     pub(crate) unlimited: bool,
-    /// Place of the connection among the sessions of its key; `None` where they are not limited.
+    /// Place of the connection among the sessions of its key, whose limits it keeps; `None` at a far
+    /// end that ssh has started.
     pub(crate) place: Option<Place>,
     /// The user whose process serves the holder; `None` for the user of this process.
     pub(crate) acting: Option<Arc<User>>,

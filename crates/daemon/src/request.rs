@@ -112,7 +112,7 @@ pub(crate) fn serve_connection(
     tracing::debug!(peer = %link.control.peer(), label = %granted.label, ?version, job, "session");
     answered.ended = match allowed {
         Err(refusal) => refuse(link, refusal),
-        Ok(()) => dispatch(request, link, &Served { granted, sessions, stop, runner, work: &answered.work }),
+        Ok(()) => dispatch(request, link, &ServedConnection { granted, sessions, stop, runner, work: &answered.work }),
     };
     answered
 }
@@ -128,7 +128,7 @@ fn note_paths(job: &Job, work: &Work) {
 }
 
 /// Context in which an authorized connection is served.
-struct Served<'a> {
+struct ServedConnection<'a> {
     granted: &'a Granted,
     sessions: &'a Sessions,
     stop: &'a StopSignal,
@@ -138,8 +138,8 @@ struct Served<'a> {
 
 /// Hands an authorized request to the session that it joins, or registers a new session and has it
 /// run.
-fn dispatch(request: Request, link: Link, served: &Served<'_>) -> Ended {
-    let Served { granted, sessions, stop, runner, work } = *served;
+fn dispatch(request: Request, link: Link, served: &ServedConnection<'_>) -> Ended {
+    let ServedConnection { granted, sessions, stop, runner, work } = *served;
     match request.job {
         Job::Join { stream } => match sessions.join(request.transfer, FurtherLink { number: stream, link }) {
             Ok(()) => Ended::Joined,
