@@ -50,8 +50,8 @@ const COPY: &[Habit] = &[
     (&["-D", "--devices", "--specials"], "devices, pipes and sockets are not copied; they are named and left out"),
     (&["-L", "--copy-links"], "links are copied as links; name what they point to, or write LINK/ for a directory"),
     (
-        &["--delete", "--delete-after", "--delete-before", "--delete-during", "--del", "--mirror"],
-        "nothing is ever removed at the destination: leave it out, and remove there what you do not want",
+        &["--delete-after", "--delete-before", "--delete-during", "--delete-delay", "--del", "--mirror"],
+        "write --delete: what the sources do not have is deleted at the destination, always after everything else",
     ),
     (&["--remove-source-files", "--move"], "nothing is ever removed at the source: remove it after exit code 0"),
     (
@@ -127,7 +127,9 @@ pub(crate) fn advise(error: clap::Error, root: &Command, words: &[OsString]) -> 
     let mut error = without_hidden(error, root);
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
     let mut words = words.iter().skip(1);
-    if error.kind() != ErrorKind::UnknownArgument || words.next().is_none_or(|command| command != "copy") {
+    if error.kind() != ErrorKind::UnknownArgument
+        || words.next().is_none_or(|command| command != "copy" && command != "sync")
+    {
         return error;
     }
     let unknown = unknown.clone();

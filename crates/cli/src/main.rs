@@ -102,6 +102,7 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
             Some(directory) => shards::copy(&arguments, directory, console),
             None => copy::run(*arguments, console),
         },
+        Command::Sync(arguments) => copy::sync(arguments.into_copy(), console),
         Command::Plan(arguments) => shards::run(*arguments, console),
         Command::Leftovers(arguments) => leftovers::run(&arguments, console),
         Command::Slurm(arguments) => slurm::run(arguments, console),

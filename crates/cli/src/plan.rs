@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::{CopyOptions, Location};
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
-use icdc_protocol::message::{Existing, IfRunning, ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Delete, Existing, IfRunning, ReceiveOptions, SendOptions};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
@@ -114,6 +114,15 @@ impl CopyPlan {
     }
 }
 
+impl CopyPlan {
+    /// This plan, by which a single directory goes into the destination under its name, whether or
+    /// not the destination exists: what is copied again goes to the same place.
+    pub(crate) fn keeping_names(mut self) -> Self {
+        self.options.receive.keeps_name = true;
+        self
+    }
+}
+
 /// The sending end's options, from a copy's command line.
 fn sending(arguments: &CopyArguments) -> SendOptions {
     SendOptions {
@@ -125,6 +134,7 @@ fn sending(arguments: &CopyArguments) -> SendOptions {
         dry_run: arguments.dry_run,
         buffered: arguments.buffered,
         diskless: None,
+        mirrored: arguments.delete,
     }
 }
 
@@ -150,6 +160,10 @@ fn receiving(arguments: &CopyArguments) -> ReceiveOptions {
         buffered: arguments.buffered,
         diskless: None,
         place: None,
+        keeps_name: false,
+        delete: arguments
+            .delete
+            .then_some(Delete { max: arguments.max_delete, allow_empty_source: arguments.yes_empty }),
     }
 }
 

@@ -7,7 +7,7 @@ use icdc_client::location::DAEMON_PORT;
 use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::Ports;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
-use icdc_protocol::message::Preserve;
+use icdc_protocol::message::{MaxDelete, Preserve};
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
@@ -227,6 +227,15 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
         } = true;
     }
     Ok(preserve)
+}
+
+/// Parses a limit on deleted items: a number, or hundredths of all items with `%`.
+pub(crate) fn max_delete(text: &str) -> Result<MaxDelete, String> {
+    let limit = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().ok().filter(|percent| *percent <= 100).map(MaxDelete::Percent),
+        None => text.parse().ok().map(MaxDelete::Items),
+    };
+    limit.ok_or_else(|| "write a number of items, such as 1000, or a part of all, from 0% to 100%".into())
 }
 
 /// A pattern of what is left out. What other copiers take for more than a pattern is refused: it

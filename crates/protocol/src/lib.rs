@@ -42,6 +42,7 @@ pub mod block_map;
 mod blocks;
 mod bootstrap;
 pub mod data_ranges;
+mod deletion;
 pub mod digest;
 pub mod frame;
 pub mod limits;

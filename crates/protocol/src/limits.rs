@@ -77,6 +77,12 @@ pub const MAX_STAGES: usize = 64;
 pub const MAX_REMEMBERED: usize = 1_000_000;
 /// Most bytes of directory paths that are read back from a run's journal.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
+/// Most names and paths in one message about what is left out or deleted.
+pub const MAX_DELETED: usize = 2048;
+/// Most bytes of the names or paths in such a message.
+pub const MAX_DELETED_BYTES: usize = MAX_HEAD - (64 << 10);
+/// Most names of open directories, and most extra items, that a receiver remembers for a deletion.
+pub const MAX_EXTRAS: usize = 16 << 20;
 /// Most paths in a notice.
 pub const MAX_NOTICED: usize = 3;
 /// Longest path of an item in messages for people, in bytes: a source and a thousand of the longest

@@ -3,7 +3,8 @@
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*
+//!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory)
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
@@ -16,6 +17,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
+pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete};
 use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
@@ -161,6 +163,17 @@ pub enum Message {
     /// Place that the receiver has given the source, for further sessions of the run: the
     /// destination then contains what this and other sessions have written.
     Placed(Place),
+
+    /// What a directory of the source has besides the entries announced in it. Only for a receiver
+    /// that deletes, and before the directory's `DirEnd`.
+    LeftOut {
+        /// Id of the directory, whose children are still being announced.
+        directory: EntryId,
+        /// What is left out of the announcements.
+        what: LeftOut,
+    },
+    /// What the receiver has deleted, or why it has not, once every item is done.
+    Deletion(Deletion),
 }
 
 impl Message {
@@ -213,6 +226,8 @@ impl Message {
             Self::MaxRate { .. } => "MaxRate",
             Self::Running(_) => "Running",
             Self::Placed(_) => "Placed",
+            Self::LeftOut { .. } => "LeftOut",
+            Self::Deletion(_) => "Deletion",
         }
     }
 }

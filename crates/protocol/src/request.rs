@@ -3,6 +3,7 @@
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
+use crate::deletion::Delete;
 use crate::measure;
 use crate::message::TransferId;
 use crate::ports::Ports;
@@ -144,6 +145,9 @@ pub struct SendOptions {
     pub buffered: bool,
     /// Data to send as zeros that are read from no disk; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
+    /// Whether the receiver deletes extra items: it is told of what is left out, and its deletion
+    /// is awaited.
+    pub mirrored: bool,
 }
 
 /// Options of the receiving end.
@@ -172,6 +176,11 @@ pub struct ReceiveOptions {
     pub diskless: Option<Diskless>,
     /// Place that an earlier session of the run has given the source; `None` in the first one.
     pub place: Option<Place>,
+    /// Whether a single directory keeps its name in the destination even if that does not exist yet;
+    /// otherwise it becomes the destination then, as with `cp`.
+    pub keeps_name: bool,
+    /// Deletion of items that the source does not have; `None` to delete nothing.
+    pub delete: Option<Delete>,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
@@ -230,7 +239,7 @@ impl SendOptions {
     /// Features that the receiver must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless)
+        needs(self.diskless, self.mirrored)
     }
 }
 
@@ -238,13 +247,14 @@ impl ReceiveOptions {
     /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless)
+        needs(self.diskless, self.delete.is_some())
     }
 }
 
 /// Features that the other end must have for this kind of copy.
-fn needs(diskless: Option<Diskless>) -> Features {
-    if diskless.is_some() { Features::DISKLESS } else { Features::NONE }
+fn needs(diskless: Option<Diskless>, deletes: bool) -> Features {
+    let diskless = if diskless.is_some() { Features::DISKLESS } else { Features::NONE };
+    if deletes { diskless.union(Features::DELETION) } else { diskless }
 }
 
 impl Preserve {

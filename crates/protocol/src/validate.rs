@@ -4,6 +4,7 @@
 //! course of the session (consecutive ids, open directories, sizes as announced) are checked where
 //! that state is kept.
 
+mod deletion;
 mod job;
 mod names;
 mod rules;
@@ -95,6 +96,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Notice(notice) => ("Notice", self::notice(notice)),
         Message::Running(running) => ("Running", running.as_ref().map_or(Ok(()), self::running)),
         Message::Placed(_) => ("Placed", Ok(())),
+        Message::LeftOut { what, .. } => ("LeftOut", deletion::left_out(what)),
+        Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }

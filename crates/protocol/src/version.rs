@@ -150,8 +150,11 @@ impl Features {
     /// The end that requests accepts the rate limit of its key
     /// ([`MaxRate`](crate::Message::MaxRate)).
     pub const MAX_RATE: Self = Self(1 << 2);
+    /// The end can mirror: as a sender it tells what it leaves out, as a receiver it deletes what
+    /// the source does not have ([`Delete`](crate::message::Delete)).
+    pub const DELETION: Self = Self(1 << 3);
     /// The features of this release.
-    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0);
+    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0);
 
     /// The set of these bits, whatever they mean.
     #[must_use]
@@ -189,6 +192,10 @@ impl Features {
             (
                 Self::PARTS,
                 "the far end cannot put blocks together from parts: the last ones travel whole, which takes longer over several connections; upgrade icdc there",
+            ),
+            (
+                Self::DELETION,
+                "the far end cannot delete what the source does not have; upgrade icdc there, or copy without --delete",
             ),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));

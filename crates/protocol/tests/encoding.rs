@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "0be45eb3"),
+        ("Request", "914df98d"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -23,6 +23,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
         ("FileEnd", "1b4b3a62"),
+        ("LeftOut", "29d2571d"),
         ("DirEnd", "bb4eb28f"),
         ("Problem", "0e14541a"),
         ("Totals", "997468ec"),
@@ -39,6 +40,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Feedback", "6faecbcf"),
         ("Running", "8752b460"),
         ("Placed", "1b92ab5a"),
+        ("Deletion", "c41df21a"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -127,6 +129,7 @@ fn requests() -> Vec<Message> {
         dry_run: true,
         buffered: false,
         diskless: None,
+        mirrored: true,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -140,6 +143,8 @@ fn requests() -> Vec<Message> {
         buffered: true,
         diskless: None,
         place: Some(Place::Inside),
+        keeps_name: true,
+        delete: Some(Delete { max: Some(MaxDelete::Percent(10)), allow_empty_source: false }),
     };
     let drive = Drive {
         host: "far".into(),
@@ -207,6 +212,8 @@ fn from_sender() -> Vec<Message> {
         end(Ok(FileDigest::Blake3([1; 32]))),
         end(Ok(FileDigest::SparseMap([2; 32]))),
         end(Err(given_up)),
+        Message::LeftOut { directory: 200, what: LeftOut::Names(vec![b"x.tmp".to_vec()]) },
+        Message::LeftOut { directory: 200, what: LeftOut::Unread },
         Message::DirEnd { id: 200 },
         Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
         Message::Totals(Totals { entries: 300, files: 200, bytes: 1 << 33, complete: true }),
@@ -276,6 +283,10 @@ fn from_receiver() -> Vec<Message> {
         Message::Running(None),
         Message::Placed(Place::Named),
         Message::Placed(Place::Inside),
+        Message::Deletion(Deletion::Deleted(vec![DeletedItem { path: b"old/x".to_vec(), is_directory: true }])),
+        Message::Deletion(Deletion::Failed { path: b"old".to_vec(), reason: "not empty".into() }),
+        Message::Deletion(Deletion::Refused("an item failed".into())),
+        Message::Deletion(Deletion::Ended),
     ]
 }
 

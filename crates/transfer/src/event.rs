@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{IfRunning, Running};
+use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Running};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -128,6 +128,21 @@ pub enum Event {
         /// Size of its contents in bytes.
         bytes: u64,
     },
+    /// An item that the source does not have is deleted at the destination (`--delete`), or would
+    /// be in a dry run.
+    Deleted {
+        /// Path below the destination; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Whether the item is a directory.
+        is_directory: bool,
+        /// Whether this is a dry run, which deletes nothing.
+        dry_run: bool,
+    },
+    /// Nothing is deleted at the destination, though items are there that the source does not have.
+    DeletionRefused {
+        /// Reason, a sentence for the user.
+        reason: String,
+    },
     /// The run could not be completed; a summary of what was done follows.
     Failed {
         /// Message for the user: what failed, where, and what to do.
@@ -155,6 +170,27 @@ impl Event {
     pub(crate) fn of_pace(pace: Pace) -> Self {
         tracing::debug!(cause = ?pace.cause, ceiling = ?pace.ceiling, "pace");
         Self::Pace { ceiling_bps: pace.ceiling.map_or(0, Rate::as_bits_per_second), reason: pace.cause.into() }
+    }
+
+    /// Events for what the receiver has deleted, or why it has not.
+    pub(crate) fn of_deletion(news: Deletion, dry_run: bool) -> Vec<Self> {
+        match news {
+            Deletion::Deleted(items) => {
+                let event = |item: DeletedItem| Self::deleted(&item.path, item.is_directory, dry_run);
+                items.into_iter().map(event).collect()
+            }
+            Deletion::Failed { path, reason } => {
+                let (path, reason) = (path_text(&path), Some(reason));
+                vec![Self::Item { path, bytes: 0, digest: None, outcome: Outcome::Failed, reason }]
+            }
+            Deletion::Refused(reason) => vec![Self::DeletionRefused { reason }],
+            Deletion::Ended => Vec::new(),
+        }
+    }
+
+    /// Event for an item that is deleted, or would be in a dry run.
+    pub(crate) fn deleted(path: &[u8], is_directory: bool, dry_run: bool) -> Self {
+        Self::Deleted { path: path_text(path), is_directory, dry_run }
     }
 
     /// Notice that a connection after the first, `number`, has ended early.
@@ -457,6 +493,10 @@ pub struct Summary {
     /// Number of files left as they were because they are newer than the source's (`--update`).
     #[serde(default)]
     pub kept_newer: u64,
+    /// Number of items that the source does not have and that were deleted at the destination
+    /// (`--delete`), or would be in a dry run.
+    #[serde(default)]
+    pub deleted: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
     /// Number of files that an earlier run had published and whose contents were not read in this

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use icdc_metrics::Gateway;
-use icdc_protocol::message::Preserve;
+use icdc_protocol::message::{MaxDelete, Preserve};
 use icdc_units::{ByteCount, Span};
 
 use super::{ConnectionArguments, ReportingArguments};
 use crate::values::{
-    Ceiling, Congestion, Shard, Streams, ceiling, congestion, exclude, pause, preserve, ring, shard, streams,
+    Ceiling, Congestion, Shard, Streams, ceiling, congestion, exclude, max_delete, pause, preserve, ring, shard,
+    streams,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -112,6 +113,20 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) mkpath: bool,
 
+    /// After everything is copied, delete what the destination has in the directories of the sources and
+    /// the sources have not. Nothing is deleted if any item failed; with --dry-run it is listed only
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) delete: bool,
+
+    /// Delete nothing if more than this many items would go, or this part of all at the destination
+    #[arg(long, value_name = "N|N%", requires = "delete", value_parser = max_delete, help_heading = "What to copy and how")]
+    pub(crate) max_delete: Option<MaxDelete>,
+
+    /// Let an empty source directory empty the destination with --delete. Without it nothing is
+    /// deleted then, as the source may be a file system that is not mounted
+    #[arg(long, requires = "delete", help_heading = "What to copy and how")]
+    pub(crate) yes_empty: bool,
+
     /// List what would be sent; send nothing
     #[arg(long, conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,
@@ -128,7 +143,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "exclude", "preserve", "skip_equal", "update", "dry_run"],
+        conflicts_with_all = ["places", "exclude", "preserve", "skip_equal", "update", "delete", "dry_run"],
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath
     )]

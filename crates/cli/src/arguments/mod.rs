@@ -24,6 +24,7 @@ pub(crate) mod run;
 mod serve;
 pub(crate) mod sim;
 mod slurm;
+mod sync;
 mod version;
 
 use clap::{Parser, Subcommand};
@@ -46,6 +47,7 @@ pub(crate) use relay::RelayArguments;
 pub(crate) use reporting::ReportingArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
+pub(crate) use sync::SyncArguments;
 pub(crate) use version::VersionArguments;
 
 /// The whole command line.
@@ -85,6 +87,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Copy(Box<CopyArguments>),
+    Sync(Box<SyncArguments>),
     Plan(Box<PlanArguments>),
     Leftovers(LeftoversArguments),
     Slurm(SlurmArguments),

@@ -41,10 +41,10 @@ pub(crate) enum Form {
 }
 
 /// Commands that reach far hosts.
-const REACHING: &[&str] = &["copy", "measure", "doctor", "plan join"];
-const RATED: &[&str] = &["copy", "measure"];
-const COPY: &[&str] = &["copy"];
-const PLANNED: &[&str] = &["copy", "plan", "slurm submit"];
+const REACHING: &[&str] = &["copy", "sync", "measure", "doctor", "plan join"];
+const RATED: &[&str] = &["copy", "sync", "measure"];
+const COPY: &[&str] = &["copy", "sync"];
+const PLANNED: &[&str] = &["copy", "sync", "plan", "slurm submit"];
 
 /// Settings of commands that reach far hosts: at the top of a file, in `[default]`, and in
 /// `[host."PATTERN"]`. `via` comes first: others are of use for some routes only.

@@ -31,6 +31,9 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     ];
     let files = files.map(|(outcome, count)| ([("outcome", outcome)], count.into()));
     reading.counter("icdc_copy_files", "Files that are complete at the destination", files);
+    let deleted = told.deleted.max(seen.deleted);
+    let help = "Items that the source has not and that were deleted at the destination";
+    reading.counter("icdc_copy_deleted", help, [((), deleted.into())]);
     let errors = if tally.ended.is_some() { told.errors.max(tally.failed) } else { tally.failed };
     reading.counter("icdc_copy_errors", "Items that failed, and what ended the run", [((), errors.into())]);
     let sent = told.bytes_sent.max(seen.bytes_sent);

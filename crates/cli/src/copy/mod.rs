@@ -42,7 +42,21 @@ pub(crate) const STOPPING: &str =
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
-    match CopyPlan::new(arguments) {
+    run_plan(CopyPlan::new(arguments), console)
+}
+
+/// Runs `icdc sync`, given as the copy that it stands for, and returns the exit code.
+pub(crate) fn sync(arguments: CopyArguments, console: &Console) -> u8 {
+    logs::start(console, logs::Level::OFF);
+    let plan = match &arguments.plan {
+        Some(_) => Err(anyhow::anyhow!("--plan is of icdc copy: a plan says itself what is copied")),
+        None => CopyPlan::new(arguments).map(CopyPlan::keeping_names),
+    };
+    run_plan(plan, console)
+}
+
+fn run_plan(plan: anyhow::Result<CopyPlan>, console: &Console) -> u8 {
+    match plan {
         Ok(plan) => {
             let stop = StopSignal::new();
             signals::watch_with_terminal(&stop, console, STOPPING);

@@ -53,6 +53,7 @@ impl Recording {
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Not replaced, newer there", (summary.kept_newer > 0).then(|| counted(summary.kept_newer, "file"))),
+            ("Deleted at the destination", (summary.deleted > 0).then(|| counted(summary.deleted, "item"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
         facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));

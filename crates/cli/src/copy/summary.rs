@@ -41,6 +41,9 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.kept_newer > 0 {
         parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
     }
+    if summary.deleted > 0 {
+        parts.push(format!("{} deleted at the destination", counted(summary.deleted, "item")));
+    }
     if summary.seconds >= BRIEF
         && let Some(limits) = limits(&summary.limited_by, summary.max_rate_bps)
     {
@@ -95,9 +98,15 @@ pub(crate) fn contents(summary: &Summary) -> String {
     if summary.links == 0 { files } else { format!("{files}, {}", counted(summary.links, "link")) }
 }
 
-/// Text of the result of a dry run, with the number of items and bytes that would be sent.
-pub(crate) fn dry_run(items: u64, bytes: u64) -> String {
-    format!("{}, {} would be sent", counted(items, "item"), size(bytes))
+/// Text of the result of a dry run, with the number of items and bytes that would be sent, and
+/// the number of items that would be deleted.
+pub(crate) fn dry_run(items: u64, bytes: u64, deleted: u64) -> String {
+    let sent = format!("{}, {} would be sent", counted(items, "item"), size(bytes));
+    if deleted == 0 {
+        sent
+    } else {
+        format!("{sent}; {} would be deleted at the destination", counted(deleted, "item"))
+    }
 }
 
 /// The stages that limited the run for a noticeable time, the largest share first.

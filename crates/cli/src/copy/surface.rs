@@ -117,7 +117,7 @@ impl Surface {
             // What one that failed would have found is not known.
             if ending.reason.is_none() {
                 let (items, bytes) = state.tally.would_send;
-                self.console.result(&summary::dry_run(items, bytes));
+                self.console.result(&summary::dry_run(items, bytes, state.tally.deleted));
             }
         } else if self.summary && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0) {
             for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
@@ -167,6 +167,17 @@ impl Surface {
                     Outcome::Published | Outcome::Failed => "copied",
                 };
                 self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));
+            }
+            Event::Deleted { path, is_directory, dry_run } if *dry_run && !self.json => {
+                let kind = if *is_directory { "/" } else { "" };
+                self.console.result(&format!("delete {path}{kind}"));
+            }
+            Event::Deleted { path, is_directory, dry_run: false } if self.verbose => {
+                let kind = if *is_directory { "/" } else { "" };
+                self.console.complain(&format!("deleted {path}{kind}"));
+            }
+            Event::DeletionRefused { reason } => {
+                self.console.complain(&format!("nothing was deleted at the destination: {reason}"));
             }
             Event::Connected { peer, stream, cipher, congestion } if self.verbose => {
                 let details: Vec<&str> =
@@ -219,7 +230,7 @@ impl Surface {
         let line = serde_json::to_string(event).expect("events are plain data with text as keys");
         self.console.json(&line);
         // Items come by the thousand; they go out with the next event of another kind.
-        if !matches!(event, Event::Item { .. } | Event::WouldSend { .. }) {
+        if !matches!(event, Event::Item { .. } | Event::WouldSend { .. } | Event::Deleted { .. }) {
             self.console.flush();
         }
     }

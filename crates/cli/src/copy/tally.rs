@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     pub(crate) links: u64,
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
+    /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
+    pub(crate) deleted: u64,
     pub(crate) failed: u64,
     /// Notices of items that have not failed, by kind.
     pub(crate) notices: Vec<Noticed>,
@@ -54,6 +56,8 @@ impl Tally {
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
+            Event::Deleted { .. } => self.deleted += 1,
+            Event::DeletionRefused { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
             // Links have neither digest nor size.
@@ -120,6 +124,7 @@ impl Tally {
             errors: self.failed.max(1),
             skipped: self.skipped,
             kept_newer: self.kept_newer,
+            deleted: self.deleted,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,
             ..Summary::default()

@@ -151,7 +151,7 @@ fn see_also(command: &Command, above: Option<&Command>) -> String {
     }
     pages.push(("icdc-config".to_owned(), 1));
     let others: &[(&str, u8)] = match typed(command) {
-        "copy" => &[("ssh", 1), ("ssh_config", 5), ("scp", 1), ("rsync", 1), ("b3sum", 1)],
+        "copy" | "sync" => &[("ssh", 1), ("ssh_config", 5), ("scp", 1), ("rsync", 1), ("b3sum", 1)],
         "measure" | "doctor" | "plan join" => &[("ssh", 1), ("ssh_config", 5)],
         "keygen" => &[("ssh-keygen", 1), ("ssh-agent", 1)],
         "serve" => &[("systemd.service", 5)],

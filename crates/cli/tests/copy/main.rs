@@ -5,6 +5,7 @@
 
 mod apart;
 mod deep;
+mod delete;
 mod devices;
 mod existing;
 mod few;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::error::{Result, TreeError};
@@ -202,6 +202,28 @@ impl Directory {
             }
             Err(errno) => Err(self.failed("openat", name, errno)),
         }
+    }
+
+    /// Opens the directory `name` unless a file system is mounted there. Kernels before 5.6 notice
+    /// only one of another device.
+    ///
+    /// # Errors
+    /// [`TreeError::MountPoint`], and the errors of [`open_directory`](Self::open_directory).
+    pub fn open_directory_on_mount(&self, name: &Name) -> Result<Self> {
+        const WITHIN: ResolveFlags = ResolveFlags::NO_XDEV.union(ResolveFlags::NO_SYMLINKS);
+        match rustix::fs::openat2(self, name.as_c_str(), DIRECTORY, Mode::empty(), WITHIN) {
+            Ok(descriptor) => Ok(self.child(descriptor, name)),
+            Err(Errno::XDEV) => Err(self.mount_point(name)),
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let inner = self.open_directory(name)?;
+                if inner.own_stat()?.dev == self.own_stat()?.dev { Ok(inner) } else { Err(self.mount_point(name)) }
+            }
+            Err(_) => self.open_directory(name),
+        }
+    }
+
+    fn mount_point(&self, name: &Name) -> TreeError {
+        TreeError::MountPoint { path: self.path_of(name), call: "openat2" }
     }
 
     /// Makes the directory `name` with the permissions `mode` less the umask, and opens it. One

@@ -98,6 +98,9 @@ pub enum TreeError {
     /// The two names are on different file systems (`EXDEV`).
     #[error("{path}: lies on another file system; both names must be on the same one")]
     OtherFileSystem { path: String, call: &'static str },
+    /// A file system is mounted at a directory that may not be entered across mount points.
+    #[error("{path}: a file system is mounted there; unmount it, or leave the directory alone")]
+    MountPoint { path: String, call: &'static str },
     /// Too many files are open in this process or system (`EMFILE`, `ENFILE`).
     #[error("{path}: too many open files; raise the limit with `ulimit -n`")]
     TooManyOpen { path: String, call: &'static str },

@@ -8,7 +8,7 @@ use crate::limits::{
     MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
-use crate::message::{Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions, Transfer};
+use crate::message::{Delete, Diskless, Drive, Job, MaxDelete, Preserve, ReceiveOptions, SendOptions, Transfer};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
@@ -89,6 +89,9 @@ const _: () = assert!(MAX_RING_BYTES == 64 << 30);
 fn receive_options(options: &ReceiveOptions) -> Checked {
     let ring = options.ring.map_or(1, ByteCount::as_u64);
     require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")?;
+    if let Some(Delete { max: Some(MaxDelete::Percent(percent)), .. }) = options.delete {
+        require(percent <= 100, "a limit of more than 100 percent")?;
+    }
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.

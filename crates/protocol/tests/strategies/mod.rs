@@ -45,6 +45,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         entries().prop_map(Message::Entries),
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
+        (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
         totals().prop_map(Message::Totals),
         problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
@@ -52,6 +53,27 @@ fn from_sender() -> impl Strategy<Value = Message> {
         goodbye().prop_map(Message::Goodbye),
         ("[a-z_-]{0,15}", text()).prop_map(|(name, instead)| Message::Congestion(Congestion { name, instead })),
     ]
+}
+
+fn left_out() -> impl Strategy<Value = LeftOut> {
+    prop_oneof![vec(component(), 1..50).prop_map(LeftOut::Names), Just(LeftOut::Unread)]
+}
+
+fn deletion() -> impl Strategy<Value = Deletion> {
+    let item = (path(), any::<bool>()).prop_map(|(path, is_directory)| DeletedItem { path, is_directory });
+    prop_oneof![
+        vec(item, 1..50).prop_map(Deletion::Deleted),
+        (path(), text()).prop_map(|(path, reason)| Deletion::Failed { path, reason }),
+        text().prop_map(Deletion::Refused),
+        Just(Deletion::Ended),
+    ]
+}
+
+fn delete() -> impl Strategy<Value = Option<Delete>> {
+    let max = prop_oneof![any::<u64>().prop_map(MaxDelete::Items), (0..=100_u8).prop_map(MaxDelete::Percent)];
+    option::of(
+        (option::of(max), any::<bool>()).prop_map(|(max, allow_empty_source)| Delete { max, allow_empty_source }),
+    )
 }
 
 fn from_receiver() -> impl Strategy<Value = Message> {
@@ -68,6 +90,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         vec(done, 0..50).prop_map(Message::Done),
         option::of(running()).prop_map(Message::Running),
         place().prop_map(Message::Placed),
+        deletion().prop_map(Message::Deletion),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -239,9 +262,9 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 3]>());
     let usual = (vec(text(), 0..4), preserve(), rest()).prop_map(
-        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
+        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered, mirrored]))| SendOptions {
             exclude,
             preserve,
             rate,
@@ -250,6 +273,7 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
             dry_run,
             buffered,
             diskless: None,
+            mirrored,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
@@ -269,9 +293,25 @@ fn diskless() -> impl Strategy<Value = Diskless> {
 }
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
-    let usual =
-        (any::<[bool; 5]>(), existing(), if_running(), preserve(), option::of(1_u64..1 << 30), option::of(place()))
-            .prop_map(|([verify, resume, mkpath, dry_run, buffered], existing, if_running, preserve, ring, place)| {
+    let usual = (
+        any::<[bool; 6]>(),
+        existing(),
+        if_running(),
+        preserve(),
+        option::of(1_u64..1 << 30),
+        option::of(place()),
+        delete(),
+    )
+        .prop_map(
+            |(
+                [verify, resume, mkpath, dry_run, buffered, keeps_name],
+                existing,
+                if_running,
+                preserve,
+                ring,
+                place,
+                delete,
+            )| {
                 ReceiveOptions {
                     verify,
                     resume,
@@ -284,8 +324,11 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     buffered,
                     diskless: None,
                     place,
+                    keeps_name,
+                    delete,
                 }
-            });
+            },
+        );
     let without_disks = diskless().prop_map(|diskless| ReceiveOptions {
         diskless: Some(diskless),
         preserve: Preserve::NOTHING,

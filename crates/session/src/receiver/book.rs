@@ -6,7 +6,8 @@
 //!              (or wait for the name, or be compared)   ├─ blocks: Expect ─► stored ┤
 //!                                                       └─ links: MakeLink ─────────┘
 //! batch: Flush ─► Rename ─► FlushNames ─► NotePublished ─► RemoveJournals ─► Done
-//! DirEnd, all children done ─► FinishDirectory ─► Flush ─► Done   all done ─► Complete ─► PutAway
+//! DirEnd, all children done ─► FinishDirectory ─► Flush ─► Done
+//! all done ─► (CountExtras ─► DeleteExtras, of a mirror) ─► Complete ─► PutAway
 //! ```
 //!
 //! An item is known from its announcement until it is published or has failed. It holds its name
@@ -23,6 +24,7 @@
 //! | `answers` | answers to items |
 //! | `publishing` | items that have arrived, until they have their final names |
 //! | `completion` | ends of items, directories and the run |
+//! | [`extras`] | what the destination has and the source has not, of a mirror |
 //! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
@@ -32,6 +34,7 @@ mod answers;
 mod beginning;
 mod claims;
 mod completion;
+pub mod extras;
 pub mod item;
 mod levels;
 mod links;
@@ -48,6 +51,7 @@ use icdc_units::{ByteCount, Time};
 
 use self::action::{Action, Answer, Examination, Notification};
 use self::claims::Claims;
+use self::extras::Extras;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
@@ -109,6 +113,10 @@ pub struct Book<P> {
     /// Time of the last event.
     last: Time,
     phase: Phase,
+    /// Items that a mirror has and its source has not.
+    extras: Extras,
+    /// Path of the first item that has failed at either end.
+    first_failed: Option<Vec<u8>>,
     /// Whether an item has failed for a reason that may be gone when the same command is run again.
     has_passing_failure: bool,
 }
@@ -138,6 +146,8 @@ impl<P> Book<P> {
             contents: None,
             last: Time::default(),
             phase: Phase::Announcing,
+            extras: Extras::default(),
+            first_failed: None,
             has_passing_failure: false,
         }
     }
@@ -303,6 +313,7 @@ impl<P> Book<P> {
     /// Records the failure of an item and notifies the user; returns the reason.
     fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
         self.has_passing_failure |= failure.is_passing();
+        self.first_failed.get_or_insert_with(|| path.clone());
         let reason = failure.into_reason();
         self.notify(Notification::Failed { path, size: size_of(entry), reason: reason.clone() });
         reason

@@ -1,7 +1,7 @@
 //! Actions that the sending end's state machine requests of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryId, FileDigest, Notice, Place, Problem, Running};
+use icdc_protocol::message::{Deletion, EntryId, FileDigest, Notice, Place, Problem, Running};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -56,6 +56,8 @@ pub enum Action {
     },
     /// Notify the user of something that is left out.
     Problem(Problem),
+    /// Notify the user of what the receiver has deleted, or could not.
+    Deletion(Deletion),
     /// Report how many items have met this event at the receiver so far.
     Noticed(Notice),
     /// Another process writes what the receiver is to write; `None` when it is not waited for any

@@ -113,6 +113,8 @@ pub struct Counts {
     pub skipped_bytes: ByteCount,
     /// Number of items that failed at either end.
     pub failed: u64,
+    /// Number of items that the receiver has deleted because the source does not have them.
+    pub deleted: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
     /// Number of files that an earlier run had published and that were not read in this one.
@@ -423,6 +425,11 @@ impl Ledger {
     /// Counts an item that failed before it could be announced.
     pub(super) fn count_failure(&mut self) {
         self.counts.failed += 1;
+    }
+
+    /// Counts items that the receiver has deleted.
+    pub(super) fn count_deleted(&mut self, items: u64) {
+        self.counts.deleted += items;
     }
 
     /// Records that the scan is complete, so that the totals are final.

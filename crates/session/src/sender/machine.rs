@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, Message, Notice, PackItem, Parent,
-    Problem,
+    Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message, Notice,
+    PackItem, Parent, Problem,
 };
 use icdc_units::Time;
 
@@ -39,6 +39,8 @@ pub struct Settings {
     pub keeps_digests: bool,
     /// Features without which the receiver cannot do what is requested.
     pub needs: Features,
+    /// Whether the receiver deletes what the source does not have: the session ends after that.
+    pub awaits_deletion: bool,
 }
 
 /// An entry that the scan has found, to be announced.
@@ -102,6 +104,8 @@ pub struct Sender {
     /// The scan's request that was not granted yet, if there is one.
     needed: Option<Need>,
     has_answered: bool,
+    /// Whether the end of the receiver's deletion is still to come.
+    awaits_deletion: bool,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -123,6 +127,7 @@ impl Sender {
             connections: Connections::default(),
             needed: None,
             has_answered: false,
+            awaits_deletion: settings.awaits_deletion,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -201,6 +206,14 @@ impl Sender {
         }
         self.actions.push_back(Action::Problem(problem.clone()));
         self.queue(Message::Problem(problem));
+    }
+
+    /// Tells a receiver that deletes what is left out of a directory that is being announced, once
+    /// there is [room](Self::request).
+    pub fn on_left_out(&mut self, directory: EntryId, what: LeftOut) {
+        // It follows the entry of the directory.
+        self.flush();
+        self.queue(Message::LeftOut { directory, what });
     }
 
     /// Tells the other end of an event that items have met at this end and its user should know.
@@ -374,10 +387,11 @@ impl Sender {
         self.ending.is_over()
     }
 
-    /// Whether everything is announced, and every item has ended.
+    /// Whether everything is announced, every item has ended, and the receiver has deleted what it
+    /// was to delete.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.ledger.is_settled()
+        self.ledger.is_settled() && !self.awaits_deletion
     }
 
     /// Counters of the items so far.
@@ -422,7 +436,7 @@ impl Sender {
     /// Ends the session if everything is settled, and grants the scan's request if there is room
     /// now.
     fn proceed(&mut self, now: Time) {
-        if self.ledger.is_settled() {
+        if self.is_settled() {
             let step = self.ending.complete(now, self.settings.keeps_journal);
             self.take(step);
         }
@@ -435,7 +449,7 @@ impl Sender {
             Step::Nothing => return,
             Step::Leave(error) => {
                 let last = match error {
-                    None if self.ledger.is_settled() => Some(Message::Goodbye(Goodbye {
+                    None if self.is_settled() => Some(Message::Goodbye(Goodbye {
                         tree: self.ledger.tree(),
                         failed: self.ledger.counts().failed,
                         ..Goodbye::default()

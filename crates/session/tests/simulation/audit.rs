@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::Digest;
 
-use crate::disk::{Contents, Disk, Inode, Kind, Number};
+use crate::disk::{Contents, Disk, Inode, Kind, Number, STRAY};
 use crate::receiver::staging;
 use crate::source::{Body, File, Node, Source, value_of};
 
@@ -69,7 +69,8 @@ impl Audit {
 
     fn check_directory(&self, disk: &Disk, directory: Inode, path: &mut Path) -> Result<(), String> {
         for (name, inode) in disk.names(directory) {
-            if staging::is_staging(name) {
+            // What was there before any copy is of no version.
+            if staging::is_staging(name) || name.starts_with(STRAY) {
                 continue;
             }
             path.push(name.to_vec());

@@ -59,6 +59,8 @@ pub(crate) enum Mutation {
     PartsOutliveTheirBlock,
     /// More blocks travel in parts than the ring has room for.
     AllTravelInParts,
+    /// Names that the source has are taken for extra ones, which a mirror deletes.
+    SourceNamesAreForgotten,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -130,7 +132,7 @@ fn blocks_in_parts_that_are_not_put_together_are_found() {
 
 #[test]
 fn messages_in_another_order_are_found() {
-    finds(Mutation::WantsOvertakeHeld, &["do not understand each other"]);
+    finds(Mutation::WantsOvertakeHeld, &["do not understand each other", "was noted and is sent again"]);
 }
 
 #[test]
@@ -155,4 +157,9 @@ fn memory_without_bounds_is_found() {
 #[test]
 fn held_blocks_that_nobody_compares_are_found() {
     finds(Mutation::DamagedBlocksAreTrusted, &["is not what version"]);
+}
+
+#[test]
+fn a_mirror_that_deletes_what_the_source_has_is_found() {
+    finds(Mutation::SourceNamesAreForgotten, &["was copied and is", "is not what was announced", "is gone"]);
 }

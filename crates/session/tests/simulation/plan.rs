@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     /// What is durable may travel again, because two sources make the same names.
     pub(crate) resends: bool,
     pub(crate) destination_exists: bool,
+    /// The receiver deletes what the source does not have; a destination that exists has some of that.
+    pub(crate) deletes: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
     pub(crate) has_registry: bool,
     pub(crate) faults: DiskFaults,
@@ -114,6 +116,7 @@ impl Plan {
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),
+            deletes: random.once_in(3),
             has_registry: random.once_in(2),
             faults: faults(random),
             incidents,
@@ -153,6 +156,7 @@ impl Plan {
             dry_runs: false,
             window: Window::default(),
             destination_exists: false,
+            deletes: false,
             has_registry: true,
             faults: DiskFaults::default(),
             incidents: Vec::new(),

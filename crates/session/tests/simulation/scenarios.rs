@@ -83,6 +83,8 @@ struct Small {
     source: fn() -> Source,
     mode: Mode,
     streams: usize,
+    /// A mirror, whose destination has what the source has not.
+    deletes: bool,
     incident: Option<(When, Incident)>,
 }
 
@@ -91,6 +93,7 @@ impl Small {
         let mut plan = Plan::calm((self.source)());
         plan.mode = self.mode;
         plan.streams = self.streams;
+        (plan.deletes, plan.destination_exists) = (self.deletes, self.deletes);
         plan.incidents = self.incident.into_iter().collect();
         World::new(plan, Random::new(7), traced).run()
     }
@@ -100,8 +103,9 @@ impl Small {
 fn exhaust(befall: &[Incident], when: fn(u64) -> When, end: fn(&Report) -> u64) {
     let sources: [fn() -> Source; 2] = [Source::one_of_each, Source::single_file];
     for source in sources {
-        for (mode, streams) in [(Mode::Push, 1), (Mode::Pull, 1), (Mode::Push, 3), (Mode::Pull, 3)] {
-            let calm = Small { source, mode, streams, incident: None };
+        let ends = [(Mode::Push, 1), (Mode::Pull, 1), (Mode::Push, 3), (Mode::Pull, 3)];
+        for ((mode, streams), deletes) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
+            let calm = Small { source, mode, streams, deletes, incident: None };
             let report = calm.run(false);
             assert_eq!(report.violation, None, "{calm:?}");
             assert_eq!(report.sessions, 1, "{calm:?}");

@@ -3,7 +3,7 @@
 mod checks;
 mod incidents;
 
-use icdc_protocol::message::{ReceiveOptions, Refusal, RefusalKind};
+use icdc_protocol::message::{Delete, ReceiveOptions, Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_units::{Span, Time};
 
@@ -15,7 +15,7 @@ use crate::plan::{Mode, Plan, When};
 use crate::random::Random;
 use crate::receiver::ReceiverEnd;
 use crate::receiver::names::DESTINATION;
-use crate::sender::SenderEnd;
+use crate::sender::{Runs, SenderEnd};
 use crate::source::Source;
 use crate::wire::End;
 
@@ -107,6 +107,9 @@ impl World {
         if plan.destination_exists {
             let made = env.disk.make_directory(root, DESTINATION);
             debug_assert!(made.is_ok(), "the disk is empty");
+            if let (Ok(made), true) = (made, plan.deletes) {
+                env.disk.make_strays(made);
+            }
             env.disk.sync_filesystem();
         }
         let source = plan.source.clone();
@@ -293,8 +296,11 @@ impl World {
         let mut connections = Connections::new(session, self.latency);
         connections.open(&mut self.env.random);
         let Plan { verify, existing, window, .. } = self.plan;
-        let options = ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, ..ReceiveOptions::default() };
-        let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, is_dry);
+        let delete = self.plan.deletes.then_some(Delete { max: None, allow_empty_source: true });
+        let options =
+            ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, delete, ..ReceiveOptions::default() };
+        let runs = Runs { is_dry, deletes: self.plan.deletes };
+        let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, runs);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);
         self.sessions.push(Session {

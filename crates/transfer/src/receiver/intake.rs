@@ -148,7 +148,13 @@ impl Intake<'_> {
                 let _ = self.names.send(NameJob::Pack(items, payload.map(arrived)));
             }
             Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
-            Message::Problem(problem) => self.problem(&problem),
+            Message::Problem(problem) => {
+                self.problem(&problem);
+                if problem.error {
+                    // A mirror deletes nothing then.
+                    let _ = self.names.send(NameJob::Message(Message::Problem(problem)));
+                }
+            }
             Message::Accepted(theirs) => {
                 if let Some(reason) = theirs.lacking(self.shared.options.needs()) {
                     return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));

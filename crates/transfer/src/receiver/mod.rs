@@ -94,6 +94,8 @@ pub struct Received {
     pub skipped: u64,
     /// Number of files that were there already and newer than the source's.
     pub kept_newer: u64,
+    /// Number of items that were deleted because the source does not have them.
+    pub deleted: u64,
     /// Number of items that failed.
     pub failed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
@@ -262,6 +264,7 @@ fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
         links: counters.links.load(Ordering::Relaxed),
         skipped: counters.skipped.load(Ordering::Relaxed),
         kept_newer: counters.kept_newer.load(Ordering::Relaxed),
+        deleted: counters.deleted.load(Ordering::Relaxed),
         failed: counters.failed.load(Ordering::Relaxed),
         resumed_bytes: counters.resumed.load(Ordering::Relaxed),
         taken_over: (

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
+//! | `extras` | items that the source has not: listed, counted, deleted |
 //! | `reporting` | events and counts |
 
 mod directories;
 mod examine;
+mod extras;
 mod reporting;
 
 use std::time::Duration;
@@ -19,6 +21,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
 use examine::{Examiner, header};
+use extras::Reached;
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
@@ -43,7 +46,7 @@ use super::large_file::{Continued, Plan};
 use super::leftovers;
 use super::onto_itself::refuse_onto_itself;
 use super::pending::{metadata, restore};
-use super::placement::{Parents, Placement, let_owner_in};
+use super::placement::{Parents, Placement, Wanted, let_owner_in};
 use super::publishing::Staged;
 use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
@@ -76,6 +79,8 @@ pub(super) struct FileExecutor<'a> {
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
     kept_times: KeptTimes,
+    /// Directories with items that the source has not.
+    reached: Reached,
     /// Channel to the store; `None` when nothing more will come from the link: then the store may
     /// end, too.
     store: Option<Channel<StoreJob>>,
@@ -112,6 +117,7 @@ impl<'a> FileExecutor<'a> {
             first_files: ById::default(),
             to_amend: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
+            reached: Reached::default(),
             store: Some(store),
             compare: Some(compare),
         }
@@ -238,6 +244,18 @@ impl<'a> FileExecutor<'a> {
                 let finished = self.finish_directory(&entry, remembered);
                 self.book.on_directory_finished(&entry, finished);
             }
+            Action::ListExtras { directory, found, names } => {
+                let listed = self.list_extras(directory, found, &names);
+                self.book.on_extras_listed(listed);
+            }
+            Action::CountExtras(found) => {
+                let counted = self.count_extras(&found);
+                self.book.on_extras_counted(found, counted);
+            }
+            Action::DeleteExtras { found, count } => {
+                self.delete_extras(&found, count);
+                self.book.on_extras_deleted();
+            }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
             Action::Notify(notification) => self.shared.notify(notification),
@@ -263,12 +281,14 @@ impl FileExecutor<'_> {
         let is_drop_box = drop_box.is_some();
         // A client that may only make new items neither chooses by what exists nor learns of it.
         let place = shared.options.place.filter(|_| !is_drop_box);
+        let wanted = Wanted { parents, place, keeps_name: shared.options.keeps_name };
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
-            let imagined = Placement::find(tree, destination, begin, (Parents::Imagined, place), drop_box)?;
+            let imagined = Wanted { parents: Parents::Imagined, ..wanted };
+            let imagined = Placement::find(tree, destination, begin, imagined, drop_box)?;
             refuse_onto_itself(&imagined, begin)?;
         }
-        let placement = Placement::find(tree, destination, begin, (parents, place), drop_box)?;
+        let placement = Placement::find(tree, destination, begin, wanted, drop_box)?;
         if let Some(place) = placement.place_of_directory().filter(|_| !is_drop_box) {
             // Before another run is waited for, whose end may change what is there.
             let _ = shared.place.set(place);

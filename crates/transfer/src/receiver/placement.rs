@@ -63,6 +63,16 @@ enum Destination {
     Named(Directory, Name),
 }
 
+/// How a destination is chosen beside what exists there.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) parents: Parents,
+    /// Place that an earlier session of the run has given the source.
+    pub(super) place: Option<Place>,
+    /// Whether a single directory keeps its name in a destination that does not exist yet.
+    pub(super) keeps_name: bool,
+}
+
 impl Destination {
     /// Destination that is the name of a single source, which may replace what has that name.
     ///
@@ -93,7 +103,7 @@ impl Placement {
         tree: &Tree,
         destination: &[u8],
         begin: &Begin,
-        (parents, place): (Parents, Option<Place>),
+        Wanted { parents, place, keeps_name }: Wanted,
         drop_box: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
@@ -113,13 +123,15 @@ impl Placement {
         };
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
-        let is_itself = may_be_the_copy(&located, begin)
+        let is_itself = !keeps_name
+            && may_be_the_copy(&located, begin)
             && match place {
                 Some(place) => place == Place::Named,
                 None => RunLog::is_there(&located.directory, &begin.job, located.name.as_ref(), Whose(drop_box)),
             };
         let existing = if is_itself { None } else { existing_directory(&located, drop_box.is_some())? };
-        let is_inside = contents || !single || located.trailing_slash;
+        let keeps_name = keeps_name && begin.sources.iter().any(|source| source.kind == SourceKind::Directory);
+        let is_inside = contents || !single || located.trailing_slash || keeps_name;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
         }
@@ -396,8 +408,8 @@ mod tests {
             let temporary = tempfile::tempdir().unwrap();
             let tree = Tree::open(temporary.path()).unwrap();
             let number = || std::fs::read_dir(temporary.path()).unwrap().count();
-            let mut placement =
-                Placement::find(&tree, destination, &begin(kinds), (Parents::Needed, None), None).unwrap();
+            let wanted = Wanted { parents: Parents::Needed, place: None, keeps_name: false };
+            let mut placement = Placement::find(&tree, destination, &begin(kinds), wanted, None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");
             placement.make(false).unwrap();

@@ -124,6 +124,7 @@ pub(super) struct Counters {
     pub(super) links: AtomicU64,
     pub(super) skipped: AtomicU64,
     pub(super) kept_newer: AtomicU64,
+    pub(super) deleted: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) resumed: AtomicU64,
     pub(super) taken_over_files: AtomicU64,

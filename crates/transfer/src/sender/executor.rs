@@ -168,6 +168,8 @@ pub(super) struct Executor<'a> {
     pub(super) privileges: Privileges,
     /// Controls of the connections after the first.
     pub(super) further: FurtherControls,
+    /// Whether this is a dry run.
+    dry_run: bool,
     /// Whether files are read through the page cache.
     pub(super) buffered: bool,
     /// Settings of a session that reads no file; `None` for a usual session.
@@ -208,7 +210,8 @@ impl<'a> Executor<'a> {
         let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
         let window = Window::default().with_directories(resources::directories());
         let (dry_run, needs) = (options.dry_run, options.needs());
-        let settings = Settings { dry_run, keeps_journal, window, keeps_digests, needs };
+        let awaits_deletion = options.mirrored;
+        let settings = Settings { dry_run, keeps_journal, window, keeps_digests, needs, awaits_deletion };
         let state = SessionState {
             machine: Sender::new(settings, begin),
             places: ById::default(),
@@ -239,6 +242,7 @@ impl<'a> Executor<'a> {
             tuned,
             privileges,
             further: FurtherControls::default(),
+            dry_run,
             buffered: options.buffered,
             diskless: options.diskless,
             announced: Mutex::default(),
@@ -313,6 +317,7 @@ impl<'a> Executor<'a> {
                 let text = format!("{}: {}", path_text(&problem.path), problem.reason);
                 outside.events.push(Event::Notice { text });
             }
+            Action::Deletion(news) => outside.events.extend(Event::of_deletion(news, self.dry_run)),
             Action::Noticed(notice) => state.noticed.replace(notice),
             Action::Placed(place) => {
                 let _ = self.placed.set(place);

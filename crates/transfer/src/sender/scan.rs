@@ -10,10 +10,10 @@ use std::sync::Arc;
 use icdc_disk::tree::{
     CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, TreeError, Xattrs, is_staging,
 };
-use icdc_protocol::limits::MAX_XATTR_BYTES;
-use icdc_protocol::message::{EntryId, EntryKind, NoticeKind, Parent, Preserve, Problem, SendOptions};
-use icdc_session::SessionError;
+use icdc_protocol::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_NAME, MAX_XATTR_BYTES};
+use icdc_protocol::message::{EntryId, EntryKind, LeftOut, NoticeKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::sender::{Found, Need};
+use icdc_session::{ById, SessionError};
 
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::exclude::Exclude;
@@ -26,6 +26,10 @@ use super::sources::Root;
 use crate::clock;
 use crate::event::Event;
 use crate::notices::{Noticed, Notices};
+
+/// Most names that are left out in one message.
+const NAMES_LEFT_OUT: usize = 1024;
+const _: () = assert!(NAMES_LEFT_OUT <= MAX_DELETED && NAMES_LEFT_OUT * MAX_NAME <= MAX_DELETED_BYTES);
 
 /// Walk of the sources that announces what it finds.
 pub(super) struct Scan<'a> {
@@ -42,6 +46,9 @@ pub(super) struct Scan<'a> {
     announced: Vec<(EntryId, usize)>,
     /// Number of directories from the source down to the present one.
     depth: usize,
+    /// Names in each open directory that exist and are not announced, for a receiver that deletes
+    /// what the source has not; `None` for any other.
+    left_out: Option<ById<Vec<Vec<u8>>>>,
 }
 
 /// A directory being walked.
@@ -92,6 +99,7 @@ impl<'a> Scan<'a> {
             selection,
             announced: Vec::new(),
             depth: 0,
+            left_out: options.mirrored.then(ById::default),
         })
     }
 
@@ -127,6 +135,26 @@ impl<'a> Scan<'a> {
             self.executor.with(|machine| machine.on_noticed(notice));
         }
         self.executor.with(|machine| machine.on_scanned(clock::now()));
+    }
+
+    /// Records that this name exists and is not announced.
+    fn note_left_out(&mut self, parent: Parent, name: &[u8]) {
+        if let (Some(left_out), Parent::Directory(id)) = (&mut self.left_out, parent) {
+            left_out.entry(id).or_default().push(name.to_vec());
+        }
+    }
+
+    /// Tells the receiver what is left out of a directory, all of which has been announced. `None`
+    /// when the session is over.
+    fn tell_left_out(&mut self, directory: EntryId) -> Option<()> {
+        let names = self.left_out.as_mut().and_then(|left_out| left_out.remove(&directory)).unwrap_or_default();
+        for names in names.chunks(NAMES_LEFT_OUT) {
+            if !self.executor.await_room(Need::Problem) {
+                return None;
+            }
+            self.executor.with(|machine| machine.on_left_out(directory, LeftOut::Names(names.to_vec())));
+        }
+        Some(())
     }
 
     /// How much is announced of a source; `None` for nothing.
@@ -182,7 +210,10 @@ impl<'a> Scan<'a> {
         };
         let wire_name = if let Parent::Directory(_) = parent { name.as_bytes().to_vec() } else { Vec::new() };
         let kind = match leaf(stat, self.preserve.links) {
-            Err(not_copied) => return self.report(not_copied.of(path)),
+            Err(not_copied) => {
+                self.note_left_out(parent, name.as_bytes());
+                return self.report(not_copied.of(path));
+            }
             Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
@@ -261,6 +292,7 @@ impl<'a> Scan<'a> {
             let Some(level) = levels.last_mut() else { break };
             let Some((raw, extent)) = level.children.next(selection.as_deref()) else {
                 let level = levels.pop().expect("a level was just seen");
+                self.tell_left_out(level.id)?;
                 self.executor.with(|machine| machine.leave_directory(level.id));
                 continue;
             };
@@ -277,6 +309,7 @@ impl<'a> Scan<'a> {
                 }
             };
             if self.exclude.matches(&path, &raw) {
+                self.note_left_out(Parent::Directory(level.id), &raw);
                 continue;
             }
             let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());

@@ -4,11 +4,14 @@
 //! outcome is answered by the named method before the next action is carried out, except for
 //! those of large files (`Expect`, `Compare`), which are answered later.
 
+use std::sync::Arc;
+
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
+use super::extras::SourceNames;
 use super::item::{DirectoryId, DirectoryPlace};
 use crate::Failure;
 use crate::SessionError;
@@ -117,6 +120,25 @@ pub enum Action<P> {
         /// Whether the chain of its parents is needed later, for a [`FirstName`] in it.
         remembered: bool,
     },
+    /// List a directory whose names are all announced, and return those of its items whose names
+    /// the source has not, unfinished files of icdc left out: `on_extras_listed`.
+    ListExtras {
+        /// The directory.
+        directory: DirectoryId,
+        /// The directory's place, and no item yet.
+        found: DirectoryExtras,
+        /// Names that the source has.
+        names: SourceNames,
+    },
+    /// Count these items and everything in them, as they are now: `on_extras_counted`.
+    CountExtras(Arc<[DirectoryExtras]>),
+    /// Delete these items, `count` in all, or in a dry run report them: `on_extras_deleted`.
+    DeleteExtras {
+        /// The items.
+        found: Arc<[DirectoryExtras]>,
+        /// Number of items that were counted. No more are deleted.
+        count: u64,
+    },
     /// The run is complete at both ends: remove its journal, and what earlier attempts left of
     /// items that are no longer part of it.
     PutAway {
@@ -148,6 +170,9 @@ pub(super) enum Answer {
     Renamed,
     NamesFlushed,
     DirectoryFinished,
+    ExtrasListed,
+    ExtrasCounted,
+    ExtrasDeleted,
 }
 
 impl<P> Action<P> {
@@ -165,6 +190,9 @@ impl<P> Action<P> {
             Self::Rename(_) => Some(Answer::Renamed),
             Self::FlushNames(_) => Some(Answer::NamesFlushed),
             Self::FinishDirectory { .. } => Some(Answer::DirectoryFinished),
+            Self::ListExtras { .. } => Some(Answer::ExtrasListed),
+            Self::CountExtras(_) => Some(Answer::ExtrasCounted),
+            Self::DeleteExtras { .. } => Some(Answer::ExtrasDeleted),
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
@@ -232,6 +260,41 @@ pub struct NewDirectory {
     pub parent: DirectoryId,
     /// Name of the directory; `None` if it is `parent` itself, for the contents of a source.
     pub name: Option<Vec<u8>>,
+}
+
+/// Extra items of one directory of the destination: its source has no items of these names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryExtras {
+    /// Number of the source to which the directory belongs.
+    pub source: u32,
+    /// Identity of the directory.
+    pub place: DirectoryPlace,
+    /// Path of the directory below the destination; empty for the destination itself.
+    pub path: Vec<u8>,
+    /// The items.
+    pub extras: Vec<Extra>,
+}
+
+/// An extra item, as it was when its directory was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Name in the directory.
+    pub name: Vec<u8>,
+    /// Device number of its file system.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// Outcome of listing a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedExtras {
+    /// The extra items of the directory.
+    pub found: DirectoryExtras,
+    /// Number of all items in the directory.
+    pub items: u64,
 }
 
 /// An item to be examined.
@@ -368,6 +431,18 @@ pub enum Notification {
         path: Vec<u8>,
         /// Length of a regular file, 0 of anything else.
         size: ByteCount,
+        /// The reason, as a sentence for the user.
+        reason: String,
+    },
+    /// An extra item is deleted, or would be in a dry run.
+    Deleted {
+        /// Path of the item below the destination.
+        path: Vec<u8>,
+        /// Whether the item is a directory.
+        is_directory: bool,
+    },
+    /// Nothing is deleted.
+    DeletionRefused {
         /// The reason, as a sentence for the user.
         reason: String,
     },

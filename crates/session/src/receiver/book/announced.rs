@@ -42,7 +42,9 @@ impl<P> Book<P> {
         {
             match message {
                 Message::Entries(entries) => self.entries(entries)?,
+                Message::LeftOut { directory, what } => self.left_out(directory, what)?,
                 Message::DirEnd { id } => {
+                    self.list_extras(id);
                     let done = self.levels.end(id)?;
                     self.finish(done);
                 }
@@ -74,6 +76,7 @@ impl<P> Book<P> {
                 entry.xattrs.retain(|(name, _)| name != CAPABILITY);
             }
             self.count(&entry, announced.drafts.len())?;
+            self.note_source_name(&entry);
             if matches!(entry.kind, EntryKind::Directory) {
                 announced.answers[slot] = Some(Want::All);
                 directories.extend(self.open(entry)?);
@@ -207,6 +210,7 @@ impl<P> Book<P> {
             match &level.state {
                 DirectoryState::Failed(reason) => {
                     let (path, reason) = (level.path.clone(), reason.clone());
+                    self.first_failed.get_or_insert_with(|| path.clone());
                     self.notify(Notification::Failed { path, size: ByteCount::ZERO, reason });
                 }
                 DirectoryState::Exists(place) if !self.settings.options.dry_run => {

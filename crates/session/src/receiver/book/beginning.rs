@@ -22,7 +22,18 @@ impl<P> Book<P> {
                 self.confirmed();
                 return Ok(());
             }
-            Message::Entries(_) | Message::DirEnd { .. } | Message::FileEnd(_) | Message::End => {}
+            Message::Problem(problem) => {
+                self.first_failed.get_or_insert(problem.path);
+                return Ok(());
+            }
+            Message::LeftOut { .. } if self.settings.options.delete.is_none() => {
+                return Err(SessionError::Protocol("it tells what it leaves out, and was not asked to".into()));
+            }
+            Message::Entries(_)
+            | Message::DirEnd { .. }
+            | Message::LeftOut { .. }
+            | Message::FileEnd(_)
+            | Message::End => {}
             _ => return Err(SessionError::Protocol("a message that only a receiver may send".into())),
         }
         match &mut self.stage {

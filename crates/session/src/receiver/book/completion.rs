@@ -163,6 +163,7 @@ impl<P> Book<P> {
             && self.levels.is_empty()
             && self.finishing.is_empty()
             && self.batch.is_empty()
+            && self.delete_extras()
         {
             self.phase = Phase::Complete;
             self.ask(Action::Complete);

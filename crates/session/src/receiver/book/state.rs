@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Entry, EntryId, FileDigest, Message, Source, Want};
+use icdc_protocol::message::{Entry, EntryId, FileDigest, LeftOut, Message, Source, Want};
 use icdc_units::ByteCount;
 
 use super::action::Target;
@@ -95,6 +95,7 @@ impl Queue {
             Message::Entries(entries) => {
                 (entries.len(), entries.iter().map(|entry| entry_weight(entry, &entry.name)).sum())
             }
+            Message::LeftOut { what: LeftOut::Names(names), .. } => (1, names.iter().map(Vec::len).sum()),
             _ => (1, 0),
         };
         self.items += items;

@@ -1,7 +1,7 @@
 //! Messages from the receiver, and their effects.
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{Deletion, Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
@@ -56,6 +56,10 @@ impl Sender {
                 Ok(())
             }
             Message::Left { connection, frames } => self.left(connection, frames),
+            Message::Deletion(news) if self.awaits_deletion => {
+                self.deletion(news);
+                Ok(())
+            }
             Message::Accepted(theirs) => match theirs.lacking(self.settings.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
                 None => Ok(()),
@@ -65,6 +69,16 @@ impl Sender {
             Message::Abort(refusal) | Message::Refused(refusal) => Err(SessionError::Refused(refusal)),
             _ => Err(SessionError::Protocol("a message that only a sender may send".into())),
         }
+    }
+
+    /// Records what the receiver has deleted, or why it has not.
+    fn deletion(&mut self, news: Deletion) {
+        match &news {
+            Deletion::Deleted(items) => self.ledger.count_deleted(items.len() as u64),
+            Deletion::Failed { .. } | Deletion::Refused(_) => self.ledger.count_failure(),
+            Deletion::Ended => self.awaits_deletion = false,
+        }
+        self.actions.push_back(Action::Deletion(news));
     }
 
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {

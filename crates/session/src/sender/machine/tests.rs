@@ -4,7 +4,7 @@
 
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{Done, Held, Ready, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{DeletedItem, Deletion, Done, Held, Ready, Refusal, RefusalKind, Want, Wants};
 
 use icdc_units::ByteCount;
 
@@ -28,6 +28,7 @@ fn sender() -> Sender {
             window: Window::default(),
             keeps_digests: false,
             needs: Features::NONE,
+            awaits_deletion: false,
         },
         begin(),
     )
@@ -116,6 +117,7 @@ fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
         window: Window::default(),
         keeps_digests: false,
         needs,
+        awaits_deletion: false,
     };
     let ended = |needs, theirs| {
         let mut sender = Sender::new(settings(needs), begin());
@@ -307,6 +309,7 @@ fn a_dry_run_settles_everything_by_the_answers() {
             window: Window::default(),
             keeps_digests: false,
             needs: Features::NONE,
+            awaits_deletion: false,
         },
         begin(),
     );
@@ -527,4 +530,38 @@ fn an_account_of_a_connection_that_cannot_be_ends_the_session() {
     sender.on_message(NOW, Message::Left { connection: 1, frames: 1 });
     assert!(protocol_error(&actions(&mut sender)));
     assert!(!sender.on_joined(2), "the session is over");
+}
+
+#[test]
+fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
+    let settings = Settings {
+        dry_run: false,
+        keeps_journal: false,
+        window: Window::default(),
+        keeps_digests: false,
+        needs: Features::NONE,
+        awaits_deletion: true,
+    };
+    let mut sender = Sender::new(settings, begin());
+    sender.on_scanned(NOW);
+    messages(&mut sender);
+    assert!(!sender.is_settled() && !sender.is_over());
+    let item = DeletedItem { path: b"old".to_vec(), is_directory: false };
+    sender.on_message(NOW, Message::Deletion(Deletion::Deleted(vec![item])));
+    sender.on_message(NOW, Message::Deletion(Deletion::Failed { path: b"x".to_vec(), reason: "busy".into() }));
+    assert!(!sender.is_over());
+    sender.on_message(NOW, Message::Deletion(Deletion::Ended));
+    assert!(sender.is_over());
+    assert_eq!((sender.counts().deleted, sender.counts().failed), (1, 1));
+}
+
+#[test]
+fn a_receiver_that_was_not_asked_to_delete_breaks_the_protocol() {
+    let mut sender = sender();
+    sender.on_message(NOW, Message::Deletion(Deletion::Ended));
+    let ended = actions(&mut sender);
+    assert!(
+        ended.iter().any(|action| matches!(action, Action::End(Err(SessionError::Protocol(_))) | Action::Leave)),
+        "{ended:?}"
+    );
 }

@@ -13,6 +13,9 @@ pub(crate) use self::contents::{Contents, Number, Write};
 use self::directory::{Change, Names};
 use super::random::Random;
 
+/// Beginning of the names of items that no source has.
+pub(crate) const STRAY: &[u8] = b"stray";
+
 /// A file, directory or link, whatever its names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Inode(pub(crate) u64);
@@ -175,6 +178,24 @@ impl Disk {
         let inode = self.find(directory, name).ok_or(DiskError::Missing)?;
         if *self.kind(inode) == Kind::Directory {
             return Err(DiskError::IsADirectory);
+        }
+        self.change_names(directory, Change::Remove(name.to_vec()));
+        Ok(())
+    }
+
+    /// Puts items into a directory that no source has: a file, and a directory with another.
+    pub(crate) fn make_strays(&mut self, directory: Inode) {
+        let made = self.create(directory, b"stray").and_then(|_| {
+            let inner = self.make_directory(directory, b"strays")?;
+            self.create(inner, b"inner")
+        });
+        debug_assert!(made.is_ok(), "the directory is empty");
+    }
+
+    pub(crate) fn remove_directory(&mut self, directory: Inode, name: &[u8]) -> Result<(), DiskError> {
+        let inode = self.find(directory, name).ok_or(DiskError::Missing)?;
+        if self.names(inode).next().is_some() {
+            return Err(DiskError::Existing);
         }
         self.change_names(directory, Change::Remove(name.to_vec()));
         Ok(())

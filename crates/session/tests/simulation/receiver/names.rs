@@ -1,6 +1,7 @@
 //! The executor of the receiver's names: the simulated disk instead of the file system.
 
 mod acting;
+mod extras;
 mod facts;
 mod making;
 mod placing;

@@ -70,6 +70,14 @@ pub(crate) struct SenderEnd {
     outcome: Option<Outcome>,
 }
 
+/// How a session runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Runs {
+    pub(crate) is_dry: bool,
+    /// The receiver deletes what the source does not have.
+    pub(crate) deletes: bool,
+}
+
 impl SenderEnd {
     pub(crate) fn new(
         session: SessionId,
@@ -77,7 +85,7 @@ impl SenderEnd {
         job: [u8; 32],
         window: Window,
         ring: usize,
-        is_dry: bool,
+        Runs { is_dry, deletes }: Runs,
     ) -> Self {
         let named = source
             .roots
@@ -91,6 +99,7 @@ impl SenderEnd {
             window,
             keeps_digests: false,
             needs: Features::NONE,
+            awaits_deletion: deletes,
         };
         Self {
             session,
@@ -193,6 +202,7 @@ impl SenderEnd {
                 | Action::Continuing
                 | Action::Settled { .. }
                 | Action::DirectoryFailed { .. }
+                | Action::Deletion(_)
                 | Action::Noticed(_)
                 | Action::Running(_)
                 | Action::Placed(_)

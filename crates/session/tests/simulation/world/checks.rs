@@ -12,7 +12,7 @@ use crate::audit::{Path, is_like, show};
 use crate::disk::{Disk, Inode, Kind};
 use crate::environment::SessionId;
 use crate::receiver::staging;
-use crate::sender::scan::What;
+use crate::sender::scan::{Announced, What};
 
 /// Items that the sender has given up, whose ends are on their way to the book.
 const GIVEN_UP: usize = 16;
@@ -90,6 +90,7 @@ impl World {
             let path: Path = landed[announced.place.root].iter().chain(&announced.place.path).cloned().collect();
             last.insert(path, announced);
         }
+        let extra = if self.plan.deletes { self.extra(&last) } else { None };
         for (path, announced) in last {
             let found = look_up(&self.env.disk, &path);
             let is_right = match (&announced.what, found.map(|inode| (inode, self.env.disk.kind(inode)))) {
@@ -113,9 +114,21 @@ impl World {
             }
         }
         promises.into_iter().for_each(|(path, revision)| self.env.audit.promise(path, revision));
-        if let Some(problem) = problem {
+        let extra = extra.map(|path| format!("{} is not at the source, and was not deleted", show(&path)));
+        if let Some(problem) = problem.or(extra) {
             self.env.violate(problem);
         }
+    }
+
+    /// An item in one of the directories that were announced that was not announced itself.
+    fn extra(&self, announced: &BTreeMap<Path, &Announced>) -> Option<Path> {
+        let directories = announced.iter().filter(|(_, announced)| matches!(announced.what, What::Directory { .. }));
+        directories.into_iter().find_map(|(path, _)| {
+            let directory = look_up(&self.env.disk, path)?;
+            let names = self.env.disk.names(directory).map(|(name, _)| name).filter(|name| !staging::is_staging(name));
+            let mut paths = names.map(|name| [path.as_slice(), &[name.to_vec()]].concat());
+            paths.find(|path| !announced.contains_key(path))
+        })
     }
 
     /// All is quiet.

@@ -1,5 +1,7 @@
 //! Reports of the book to the user, as events and counts.
 
+use std::sync::atomic::Ordering;
+
 use icdc_protocol::message::NoticeKind;
 use icdc_session::receiver::book::action::{Apart, Notification, PublishedFile};
 use icdc_units::ByteCount;
@@ -40,6 +42,14 @@ impl Shared<'_> {
             }
             Notification::Failed { path, size, reason } => {
                 self.report(&path, size, Outcome::Failed, None, Some(reason));
+                self.failed();
+            }
+            Notification::Deleted { path, is_directory } => {
+                self.counters.deleted.fetch_add(1, Ordering::Relaxed);
+                (self.events)(Event::deleted(&path, is_directory, self.options.dry_run));
+            }
+            Notification::DeletionRefused { reason } => {
+                (self.events)(Event::DeletionRefused { reason });
                 self.failed();
             }
             Notification::Unlinked { path, why } => {

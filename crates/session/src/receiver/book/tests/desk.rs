@@ -9,8 +9,11 @@ use icdc_protocol::message::{
 };
 use icdc_units::{ByteCount, Span, Time};
 
-use super::super::action::{Action, Apart, Names, NotBegun, NotStaged, Notification, Placed, Stored, Target};
-use super::super::item::{DirectoryPlace, ModificationTime};
+use super::super::action::{
+    Action, Apart, DirectoryExtras, Extra, ListedExtras, Names, NotBegun, NotStaged, Notification, Placed, Stored,
+    Target,
+};
+use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
 use super::super::{Book, Settings};
 use crate::{Failure, SessionError};
@@ -36,6 +39,10 @@ pub(super) struct Desk {
     pub(super) replaced_first: Option<EntryId>,
     /// Items that are left alone lack an attribute.
     pub(super) amends: bool,
+    /// Items of a directory that the source does not have, by the directory's entry.
+    pub(super) extras: BTreeMap<EntryId, Vec<&'static str>>,
+    /// Number of items that are counted of all those.
+    pub(super) count: u64,
     /// Messages to the sender that were not taken yet.
     pub(super) replies: Vec<Message>,
     /// Files to be compared that were not taken yet.
@@ -112,6 +119,8 @@ impl Desk {
             damaged: None,
             replaced_first: None,
             amends: false,
+            extras: BTreeMap::new(),
+            count: 0,
             replies: Vec::new(),
             compares: Vec::new(),
         }
@@ -301,6 +310,30 @@ impl Desk {
                 self.note(format!("finish {}{}", entry.id, if remembered { " remembered" } else { "" }));
                 self.book.on_directory_finished(&entry, self.outcome("finish", entry.id));
             }
+            Action::ListExtras { directory, mut found, names } => {
+                let DirectoryId::Entry(id) = directory else { panic!("only announced directories are listed") };
+                self.note(format!("list {id}"));
+                let listed = self.extras.get(&id).cloned().unwrap_or_default();
+                let others = listed.iter().filter(|name| !names.contains(name.as_bytes()));
+                let extra =
+                    |name: &&str| Extra { name: name.as_bytes().to_vec(), device: 1, inode: 5, is_directory: false };
+                found.extras = others.map(extra).collect();
+                let listed = ListedExtras { found, items: listed.len() as u64 };
+                self.book.on_extras_listed(self.outcome("list", id).map(|()| listed));
+            }
+            Action::CountExtras(found) => {
+                self.note(format!("count in {}", found.len()));
+                let count = self.count;
+                self.book.on_extras_counted(found, self.outcome("count", 0).map(|()| count));
+            }
+            Action::DeleteExtras { found, count } => {
+                let shown = |found: &DirectoryExtras| {
+                    let names = found.extras.iter().map(|extra| String::from_utf8_lossy(&extra.name).into_owned());
+                    format!("{}: {}", String::from_utf8_lossy(&found.path), names.collect::<Vec<_>>().join(" "))
+                };
+                self.note(format!("delete {count} of {}", found.iter().map(shown).collect::<Vec<_>>().join(", ")));
+                self.book.on_extras_deleted();
+            }
             Action::Compare { id, .. } => {
                 self.compares.push(id);
                 self.note(format!("compare {id}"));
@@ -382,6 +415,8 @@ fn describe(notification: &Notification) -> String {
         Notification::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Notification::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
         Notification::Altered { path } => format!("altered {}", shown(path)),
+        Notification::Deleted { path, .. } => format!("deleted {}", shown(path)),
+        Notification::DeletionRefused { reason } => format!("deletes nothing: {reason}"),
         Notification::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod beginning;
 mod desk;
+mod extras;
 mod names;
 mod orders;
 mod publishing;

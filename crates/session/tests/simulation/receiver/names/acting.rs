@@ -9,6 +9,7 @@ use icdc_session::receiver::book::action::{Action, Notification, Placed};
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 
+use super::extras::{count_extras, delete_extras};
 use super::facts::Known;
 use super::placing::{base_of, place};
 use super::{Contents, Done, Names, Report, header_of, revision_of};
@@ -214,6 +215,20 @@ impl Names {
             Action::FinishDirectory { entry, .. } => {
                 let outcome = self.finish_directory(&entry, env);
                 self.book.on_directory_finished(&entry, outcome);
+            }
+            Action::ListExtras { directory, found, names } => {
+                let listed = self.list_extras(directory, found, &names, env);
+                self.book.on_extras_listed(listed);
+            }
+            Action::CountExtras(found) => {
+                let count = count_extras(&found, env);
+                self.book.on_extras_counted(found, Ok(count));
+            }
+            Action::DeleteExtras { found, .. } => {
+                if !self.options.dry_run {
+                    delete_extras(&found, env);
+                }
+                self.book.on_extras_deleted();
             }
             Action::PutAway { contents } => {
                 self.put_away(contents, env);

@@ -1,0 +1,63 @@
+//! Deletion of items that the destination of a mirror has and its source has not.
+//!
+//! A name of the destination is *extra* if its directory was announced and the name was not, and
+//! the sender has not told that it left the name out. Extra items are counted first and deleted
+//! last, after everything that was announced is durable; nothing is deleted if any item has failed.
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the deletion of extra items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delete {
+    /// Most items that may be deleted: if there are more, none is. `None` for no limit.
+    pub max: Option<MaxDelete>,
+    /// Whether a source directory without any item empties the destination; otherwise nothing is
+    /// deleted, because an empty source is most often a file system that is not mounted.
+    pub allow_empty_source: bool,
+}
+
+/// Limit on the number of deleted items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MaxDelete {
+    /// This many items.
+    Items(u64),
+    /// This part, in hundredths from 0 to 100, of the items in the destination's directories before
+    /// the deletion.
+    Percent(u8),
+}
+
+/// Items of a source directory that are not announced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeftOut {
+    /// Items with these names exist at the source.
+    Names(Vec<Vec<u8>>),
+    /// The directory was not read, and any name may exist at the source.
+    Unread,
+}
+
+/// Progress and outcome of a deletion, from the receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Deletion {
+    /// These items are deleted, or would be in a dry run.
+    Deleted(Vec<DeletedItem>),
+    /// An extra item could not be deleted.
+    Failed {
+        /// Path of the item below the destination.
+        path: Vec<u8>,
+        /// The reason, as a sentence for the user.
+        reason: String,
+    },
+    /// Nothing is deleted, for this reason, as a sentence for the user.
+    Refused(String),
+    /// The deletion has ended; no other message of it follows.
+    Ended,
+}
+
+/// An item that is deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletedItem {
+    /// Path of the item below the destination.
+    pub path: Vec<u8>,
+    /// Whether the item is a directory.
+    pub is_directory: bool,
+}

@@ -1,0 +1,108 @@
+//! What the source does not have.
+
+use icdc_protocol::message::{Delete, LeftOut, MaxDelete, Message, Problem, ReceiveOptions, SourceKind};
+
+use super::desk::{Desk, directory, file, settings, source};
+use crate::Failure;
+use crate::receiver::book::Settings;
+
+/// A mirror whose source is one directory, 0, with a directory, 1, and a file in each.
+fn mirror(delete: Delete) -> Desk {
+    let options = ReceiveOptions { resume: true, delete: Some(delete), ..ReceiveOptions::default() };
+    let mut desk = Desk::new(Settings { options, ..settings() });
+    desk.extras = [(0, vec!["a", "d", "old", "x"]), (1, vec!["b", "older"])].into();
+    desk.count = 3;
+    desk.begin(&[SourceKind::Directory]);
+    desk
+}
+
+fn announce(desk: &mut Desk) {
+    desk.announce(&[source(0, 0), file(1, 0, "a", 5), directory(2, 0, "d"), file(3, 2, "b", 5)]);
+    desk.extras = [(0, vec!["a", "d", "old", "x"]), (2, vec!["b", "older"])].into();
+    desk.say(Message::DirEnd { id: 2 });
+    desk.log();
+}
+
+/// Everything arrives and is done.
+fn complete(desk: &mut Desk) -> Vec<String> {
+    desk.say(Message::DirEnd { id: 0 });
+    desk.say(Message::End);
+    desk.pack(&[(1, 5), (3, 5)]);
+    desk.log()
+}
+
+fn said(log: &[String], what: &str) -> bool {
+    log.iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn extra_items_are_deleted_after_everything_else_and_by_directory() {
+    let mut desk = mirror(Delete::default());
+    announce(&mut desk);
+    let log = complete(&mut desk);
+    let at =
+        |what: &str| log.iter().position(|line| line.starts_with(what)).unwrap_or_else(|| panic!("{what}: {log:?}"));
+    assert_eq!(log[at("delete")], "delete 3 of dst: old x, dst/d: older");
+    assert!(at("count") < at("delete") && at("delete") < at("complete"), "{log:?}");
+    let done = log.iter().rposition(|line| line.starts_with("done")).unwrap();
+    assert!(done < at("count"), "every item is done before: {log:?}");
+}
+
+#[test]
+fn names_that_are_left_out_stay_and_nothing_goes_of_what_was_not_read() {
+    let mut desk = mirror(Delete::default());
+    announce(&mut desk);
+    desk.say(Message::LeftOut { directory: 0, what: LeftOut::Names(vec![b"old".to_vec()]) });
+    assert!(said(&complete(&mut desk), "delete 3 of dst: x, dst/d: older"));
+    let mut desk = mirror(Delete::default());
+    announce(&mut desk);
+    desk.say(Message::LeftOut { directory: 0, what: LeftOut::Unread });
+    assert!(said(&complete(&mut desk), "delete 3 of dst/d: older"));
+}
+
+#[test]
+fn nothing_is_deleted_after_a_failure_at_either_end() {
+    let refuses: [&dyn Fn(&mut Desk); 4] = [
+        &|desk| desk.say(Message::Problem(Problem { path: b"p".to_vec(), reason: "unreadable".into(), error: true })),
+        &|desk| drop(desk.fails.insert(("rename", 3), Failure::Final("full".into()))),
+        &|desk| drop(desk.fails.insert(("list", 0), Failure::Final("not readable".into()))),
+        &|desk| drop(desk.fails.insert(("count", 0), Failure::Final("not readable".into()))),
+    ];
+    for refuse in refuses {
+        let mut desk = mirror(Delete::default());
+        announce(&mut desk);
+        refuse(&mut desk);
+        let log = complete(&mut desk);
+        assert!(said(&log, "deletes nothing") && !log.iter().any(|line| line.starts_with("delete ")), "{log:?}");
+        assert!(said(&log, "complete"), "{log:?}");
+    }
+}
+
+#[test]
+fn a_limit_is_of_all_items_and_an_empty_source_needs_consent() {
+    // 6 items are listed, 3 of them extra.
+    for (max, goes) in [(MaxDelete::Items(2), false), (MaxDelete::Percent(49), false), (MaxDelete::Percent(50), true)] {
+        let mut desk = mirror(Delete { max: Some(max), allow_empty_source: false });
+        announce(&mut desk);
+        let log = complete(&mut desk);
+        assert_eq!(log.iter().any(|line| line.starts_with("delete ")), goes, "{max:?}: {log:?}");
+    }
+    for allow_empty_source in [false, true] {
+        let mut desk = mirror(Delete { max: None, allow_empty_source });
+        desk.announce(&[source(0, 0)]);
+        desk.say(Message::DirEnd { id: 0 });
+        desk.say(Message::End);
+        assert_eq!(said(&desk.log(), "delete 3 of dst: a d old x"), allow_empty_source);
+    }
+}
+
+#[test]
+fn nothing_is_deleted_once_the_sender_has_gone() {
+    let mut desk = mirror(Delete::default());
+    announce(&mut desk);
+    desk.say(Message::DirEnd { id: 0 });
+    desk.say(Message::End);
+    desk.over(false);
+    let log = desk.log();
+    assert!(!said(&log, "count") && !said(&log, "delete"), "{log:?}");
+}

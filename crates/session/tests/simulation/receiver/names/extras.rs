@@ -1,0 +1,67 @@
+//! What the source does not have, on the simulated disk.
+
+use icdc_session::failure::Failure;
+use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
+use icdc_session::receiver::book::extras::SourceNames;
+use icdc_session::receiver::book::item::DirectoryId;
+
+use super::super::staging;
+use super::{DEVICE, Names};
+use crate::disk::{Inode, Kind, Write};
+use crate::environment::Environment;
+use crate::mutations::Mutation;
+
+impl Names {
+    pub(super) fn list_extras(
+        &self,
+        directory: DirectoryId,
+        mut found: DirectoryExtras,
+        names: &SourceNames,
+        env: &Environment,
+    ) -> Result<ListedExtras, Failure> {
+        let directory = *self.directories.get(&directory).ok_or("it is not open")?;
+        let extra = |(name, inode): (&[u8], Inode)| {
+            let is_directory = *env.disk.kind(inode) == Kind::Directory;
+            Extra { name: name.to_vec(), device: DEVICE, inode: inode.0, is_directory }
+        };
+        let forgets = env.has(Mutation::SourceNamesAreForgotten);
+        let is_extra = |name: &[u8]| !staging::is_staging(name) && (forgets || !names.contains(name));
+        found.extras = env.disk.names(directory).filter(|(name, _)| is_extra(name)).map(extra).collect();
+        Ok(ListedExtras { found, items: env.disk.names(directory).count() as u64 })
+    }
+}
+
+/// Those of the items that are still the ones that were listed.
+fn there(found: &DirectoryExtras, env: &Environment) -> Vec<(Inode, Vec<u8>, Inode)> {
+    let directory = Inode(found.place.inode);
+    let still = |extra: &Extra| env.disk.find(directory, &extra.name).filter(|inode| inode.0 == extra.inode);
+    found.extras.iter().filter_map(|extra| Some((directory, extra.name.clone(), still(extra)?))).collect()
+}
+
+pub(super) fn count_extras(found: &[DirectoryExtras], env: &Environment) -> u64 {
+    fn count(inode: Inode, env: &Environment) -> u64 {
+        1 + env.disk.names(inode).map(|(_, inner)| count(inner, env)).sum::<u64>()
+    }
+    found.iter().flat_map(|found| there(found, env)).map(|(_, _, inode)| count(inode, env)).sum()
+}
+
+pub(super) fn delete_extras(found: &[DirectoryExtras], env: &mut Environment) {
+    fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Environment) {
+        if *env.disk.kind(inode) != Kind::Directory {
+            let _ = env.disk.remove(directory, name);
+            return;
+        }
+        let inner: Vec<_> = env.disk.names(inode).map(|(name, inner)| (name.to_vec(), inner)).collect();
+        inner.into_iter().for_each(|(name, inner)| delete(inode, &name, inner, env));
+        let _ = env.disk.remove_directory(directory, name);
+    }
+    for found in found {
+        let directory = Inode(found.place.inode);
+        let before = env.disk.contents(directory).mtime;
+        for (directory, name, inode) in there(found, env) {
+            delete(directory, &name, inode, env);
+        }
+        env.disk.write(directory, Write::Mtime(before));
+    }
+    env.disk.sync_filesystem();
+}
