@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::bounded;
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
@@ -21,7 +21,7 @@ use icdc_tcp::{ConnectionState, Privileges, TcpInfo, clock};
 use icdc_tuning::{Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::control_link::{ControlLink, Incoming, Next};
+use crate::control_link::{ControlLink, Incoming, Next, Watched};
 use crate::sockets::granted;
 
 /// Interval at which the sender samples `TCP_INFO`.
@@ -101,7 +101,8 @@ pub(super) fn run(
                 return Err(SessionError::Local(error.to_string()));
             }
         }
-        let outcome = watch(order, connections, pacers(order, connections, has_run_up), control, &ended, samples);
+        let watched = Watched { control, workers: &ended };
+        let outcome = watch(order, connections, pacers(order, connections, has_run_up), watched, samples);
         end();
         outcome
     })
@@ -131,8 +132,7 @@ fn watch(
     order: &MeasureRequest,
     connections: &[Tuned],
     mut pacers: Vec<Pacer<'_>>,
-    control: &ControlLink,
-    ended: &Receiver<Option<String>>,
+    watched: Watched<'_, Option<String>>,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Outcome, SessionError> {
     let begun = clock::now();
@@ -140,7 +140,7 @@ fn watch(
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
     let mut path = PathWatch::default();
     let received = loop {
-        match control.next(ended, tick) {
+        match watched.next(tick) {
             Next::Deadline => {
                 let now = clock::now();
                 if now >= backstop {
@@ -161,7 +161,7 @@ fn watch(
             Next::Incoming(Incoming::Stop) => {
                 interrupted = true;
                 backstop = backstop.min(clock::now() + STOP_GRACE);
-                control.send_message(Message::Interrupt);
+                watched.control.send_message(Message::Interrupt);
             }
             Next::Incoming(other) => return Err(other.unexpected("the end of the data")),
         }
@@ -189,7 +189,7 @@ fn watch_path(
     match info {
         Some(info) => {
             path.found_free(now, free(info), info.bytes_acked, info.min_rtt);
-            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+            path.update(now, info.path_counters());
         }
         None => path.pause(),
     }

@@ -51,7 +51,6 @@ use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{FileDigest, Goodbye, Message, ReceiveOptions};
 use icdc_session::SessionError;
-use icdc_stop::StopSignal;
 use icdc_units::ByteCount;
 
 use self::disk_rate::DiskQueue;
@@ -66,11 +65,11 @@ use self::under_check::UnderCheck;
 use crate::account::Account;
 use crate::clock;
 use crate::confined::confined;
-use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::once::{Once, Running, watched};
 use crate::processors::hashers;
 use crate::resources;
+use crate::run::Run;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::Activity;
 
@@ -115,13 +114,11 @@ pub struct Received {
 pub fn run(
     link: Link,
     joining: Joining<'_>,
-    order: &ReceiveRequest<'_>,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    request: &ReceiveRequest<'_>,
+    run: Run<'_>,
 ) -> Result<Received, SessionError> {
-    let files = confinement::files(order.tree, order.destination, order.options.place);
-    let session = |link| receive(link, joining, order, account, events, stop);
+    let files = confinement::files(request.tree, request.destination, request.options.place);
+    let session = |link| receive(link, joining, request, run);
     let not_started = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);
         error
@@ -132,13 +129,11 @@ pub fn run(
 fn receive(
     link: Link,
     joining: Joining<'_>,
-    order: &ReceiveRequest<'_>,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    request: &ReceiveRequest<'_>,
+    Run { account, events, stop }: Run<'_>,
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
-    let options = order.options;
+    let options = request.options;
     let pool = match ring(options) {
         Ok(pool) => pool,
         Err(error) => {
@@ -149,11 +144,11 @@ fn receive(
     let (replies, replies_queue) = bounded(4096);
     let (wake_supervisor, ending_changed) = bounded(1);
     let shared = Shared {
-        order: *order,
+        order: *request,
         options,
         pool,
         waiting: DiskQueue::default(),
-        throttle: order.allowed.max_rate.map(Throttle::new),
+        throttle: request.allowed.max_rate.map(Throttle::new),
         replies,
         events,
         link: control,

@@ -22,12 +22,12 @@ use super::disk_rate::DiskQueue;
 use super::staging::Whose;
 use super::throttle::Throttle;
 use super::under_check::UnderCheck;
-use crate::event::{Event, EventSink, Outcome};
+use crate::event::{Event, EventSink};
 use crate::further_links::FurtherControls;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
 use crate::stages::{Activity, Busy};
-use crate::{clock, digest_text, path_text};
+use crate::clock;
 
 /// Panic message of a lock on notices, which only a panic can poison.
 const NO_PANIC: &str = "no panic while notices are noted";
@@ -275,21 +275,6 @@ impl Shared<'_> {
     /// Counts a symbolic link, or a further name of a file.
     pub(super) fn count_link(&self) {
         self.counters.links.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn report(
-        &self,
-        path: &[u8],
-        bytes: ByteCount,
-        outcome: Outcome,
-        digest: Option<FileDigest>,
-        reason: Option<String>,
-    ) {
-        let digest = match digest {
-            Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
-            _ => None,
-        };
-        (self.events)(Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason });
     }
 
     /// Payload bytes that have arrived, those of blocks which are not complete yet included.
