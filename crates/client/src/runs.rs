@@ -17,7 +17,7 @@ use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, SendingLink};
 use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Run, Sample, Stage, Summary, receiver, summary};
 use icdc_tuning::Tuned;
-use icdc_units::{Rate, Span};
+use icdc_units::{Rate, Ratio, Span};
 
 use crate::connect::{Connect, ConnectError, Further};
 use crate::connection_counts::ConnectionCounts;
@@ -26,9 +26,9 @@ use crate::error::CopyError;
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
-/// Share of the rate limit (17/20) from which payload counts as limited by it: headers take a
+/// Share of the rate limit from which payload counts as limited by it: headers take a
 /// twentieth, and samples are short.
-const LIMIT_SHARE: (u64, u64) = (17, 20);
+const LIMIT_SHARE: Ratio = Ratio::new(17, 20);
 
 /// Parameters of a push (a copy that this end sends).
 pub struct PushRequest<'a> {
@@ -157,7 +157,7 @@ fn attributing_limits(limit: Option<Rate>, events: &EventSink) -> EventSink {
             let limits = [(key, Stage::MaxRate), (user, Stage::RateCeiling)];
             let limits = limits.into_iter().filter_map(|(limit, stage)| Some((limit?, stage)));
             if let Some((limit, limiting)) = limits.min_by_key(|(limit, _)| *limit)
-                && *rate_bps >= limit / LIMIT_SHARE.1 * LIMIT_SHARE.0
+                && *rate_bps >= limit * LIMIT_SHARE
             {
                 *stage = limiting;
             }

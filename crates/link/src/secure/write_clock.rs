@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icdc_tcp::clock;
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 /// Length in time of one write at a limited rate, so that a change of the rate takes effect soon
 /// and no write leaves as a long burst.
@@ -37,10 +37,10 @@ const SHORT: Span = Span::from_millis(4);
 const BEGINNING: ByteCount = ByteCount::new(10 * LEAST);
 /// Bytes written in a round trip per byte that has arrived (7/5): the rate doubles with each round
 /// trip if that is 2 ln 2.
-const GROWTH: (u64, u64) = (7, 5);
+const GROWTH: Ratio = Ratio::new(7, 5);
 /// Share of a window that is used: the peer tells in steps that it has become free, and what
 /// cannot be taken waits in the program, to leave in a burst.
-const USED: (u64, u64) = (31, 32);
+const USED: Ratio = Ratio::new(31, 32);
 
 /// Common rate limit of the writes of several streams: a part of the sum of their rates.
 #[derive(Debug, Default)]
@@ -92,8 +92,8 @@ struct Opening {
 impl Opening {
     /// Rate at which may be written when `arrived` bytes have arrived.
     fn rate(&mut self, arrived: ByteCount) -> Rate {
-        let grown = (arrived + BEGINNING).scaled(GROWTH.0, GROWTH.1);
-        let rate = grown.min(self.window.scaled(USED.0, USED.1)) / self.round_trip;
+        let grown = (arrived + BEGINNING) * GROWTH;
+        let rate = grown.min(self.window * USED) / self.round_trip;
         if rate != self.rate {
             self.together.replace(self.rate, rate);
             self.rate = rate;
@@ -315,7 +315,7 @@ mod tests {
         let mut streams = Streams::new(17);
         let pause = (BEGIN + SECOND * 5, BEGIN + SECOND * 5 + Span::from_millis(100));
         streams.run(BEGIN + SECOND * 6, Some(pause));
-        let each = WINDOW.scaled(USED.0, USED.1) / ROUND_TRIP;
+        let each = WINDOW * USED / ROUND_TRIP;
         let all = each * 17;
         let burst = ByteCount::new(streams.left(pause.1, pause.1 + Span::from_millis(1)));
         assert!(burst <= all * (LATE_TOGETHER + Span::from_millis(2)), "{burst} at once");
