@@ -378,8 +378,8 @@ impl<'a> Client<'a> {
 /// nothing unread, so that the answer arrives.
 fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
     match receive(link.inlet.as_mut()) {
-        Ok(_) | Err(LinkError::Protocol(_)) => {}
-        Err(error) => return Err(error),
+        Err(error) if !error.breaks_protocol() => return Err(error),
+        Ok(_) | Err(_) => {}
     }
     link.outlet.send(Message::Refused(refusal).into())?;
     link.outlet.flush()

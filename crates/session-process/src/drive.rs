@@ -153,8 +153,8 @@ impl ClientLink {
             }
             Ok(Incoming::Order(_)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
             Ok(Incoming::Stop) => failed(&CopyError::Interrupted),
-            Ok(Incoming::Gone(LinkError::Protocol(reason))) => {
-                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
+            Ok(Incoming::Gone(error)) if error.breaks_protocol() => {
+                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason: error.to_string() }))
             }
             Ok(Incoming::Gone(error)) => return Ended::Cut(error.to_string()),
             Err(_) => unreachable!("the stop signal holds a sender"),
