@@ -1,7 +1,7 @@
-//! Reports of the book to the user, as events and counts.
+//! Reports of the book, to the user as events, and counted.
 
 use icdc_protocol::message::{FileDigest, NoticeKind};
-use icdc_session::receiver::book::action::{Apart, Notification, PublishedFile};
+use icdc_session::receiver::book::action::{Apart, Notification};
 use icdc_units::ByteCount;
 
 use super::super::shared::Shared;
@@ -11,36 +11,17 @@ use crate::{digest_text, path_text};
 impl Shared<'_> {
     /// Counts an outcome, and reports it to the user.
     pub(super) fn notify(&self, notification: Notification) {
+        self.tally().on_notification(&notification);
         match notification {
             Notification::Published { path, file } => {
-                if let Some(PublishedFile { size, digest, made_durable }) = &file {
-                    self.durable(*made_durable);
-                    self.count_published(*size, Some(digest));
-                } else {
-                    self.count_link();
-                }
                 let (bytes, digest) = file.map_or((ByteCount::ZERO, None), |file| (file.size, Some(file.digest)));
                 (self.events)(item(&path, bytes, Fate::Published(digest)));
             }
-            Notification::Had { size, digest } => {
-                self.resumed(size);
-                self.count_published(size, Some(&digest));
-            }
-            Notification::TakenOver { size } => self.take_over(size),
-            Notification::Continued { held } => self.resumed(held),
-            Notification::Skipped { path, size, is_file } => {
-                if is_file {
-                    self.skipped();
-                }
-                (self.events)(item(&path, size, Fate::Skipped));
-            }
-            Notification::KeptNewer { path, size } => {
-                self.kept_newer();
-                (self.events)(item(&path, size, Fate::KeptNewer));
-            }
+            Notification::Had { .. } | Notification::TakenOver { .. } | Notification::Continued { .. } => {}
+            Notification::Skipped { path, size, .. } => (self.events)(item(&path, size, Fate::Skipped)),
+            Notification::KeptNewer { path, size } => (self.events)(item(&path, size, Fate::KeptNewer)),
             Notification::Failed { path, size, reason } => {
                 (self.events)(item(&path, size, Fate::Failed(reason)));
-                self.failed();
             }
             Notification::Unlinked { path, why } => {
                 let kind = match why {
