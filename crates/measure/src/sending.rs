@@ -58,7 +58,7 @@ pub(super) fn prepare(
     };
     let tuned = tuned.map_err(|error| error.to_string())?;
     if let Some(share) = share(order) {
-        icdc_tcp::set_pacing_rate(tuned.socket(), share).map_err(|error| error.to_string())?;
+        icdc_tcp::set_pacing_rate(tuned.socket(), Some(share)).map_err(|error| error.to_string())?;
     }
     // Unsent data is discarded when it is over.
     rustix::net::sockopt::set_socket_linger(tuned.socket(), Some(Duration::ZERO))
@@ -199,7 +199,7 @@ fn watch_path(
 /// unknown.
 fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
-        Some(pacer) => (pacer.steering.state() != State::Climb).then(|| pacer.steering.ceiling()),
+        Some(pacer) => pacer.steering.ceiling().filter(|_| pacer.steering.state() != State::Climb),
         None => finds_the_rate(&connections.first()?.congestion()).then(|| info.found_rate()).flatten(),
     }
 }
@@ -210,8 +210,8 @@ struct Pacer<'a> {
     /// Number of the connection.
     stream: usize,
     steering: Steering,
-    /// Rate limit that the user has set.
-    most: Rate,
+    /// Rate limit that the user has set; `None` for none.
+    most: Option<Rate>,
 }
 
 /// Makes a pacer for each connection whose congestion control does not find the rate; none if the
@@ -221,7 +221,7 @@ fn pacers<'a>(order: &MeasureRequest, connections: &'a [Tuned], has_run_up: bool
         return Vec::new();
     }
     let left = |(_, connection): &(usize, &Tuned)| !finds_the_rate(&connection.congestion());
-    let most = share(order).unwrap_or(Rate::MAX);
+    let most = share(order);
     let known = connections.first().and_then(Tuned::known_path);
     let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
     let pacer = |(stream, connection): (usize, &'a Tuned)| {
@@ -244,8 +244,10 @@ impl Pacer<'_> {
         self.connection.look(now, info, self.steering.state());
     }
 
-    fn set(&self, ceiling: Rate) {
-        if let Err(error) = icdc_tcp::set_pacing_rate(self.connection.socket(), ceiling.min(self.most)) {
+    /// Sets the lower one of this ceiling and the user's limit.
+    fn set(&self, ceiling: Option<Rate>) {
+        let lowest = [ceiling, self.most].into_iter().flatten().min();
+        if let Err(error) = icdc_tcp::set_pacing_rate(self.connection.socket(), lowest) {
             tracing::debug!("pacing rate not set: {error}");
         }
     }

@@ -117,7 +117,8 @@ pub(super) struct WriteClock {
 
 #[derive(Debug)]
 struct State {
-    rate: Rate,
+    /// Rate limit; `None` for no limit.
+    rate: Option<Rate>,
     opening: Option<Opening>,
     /// Time when what was written will have been sent at the rate.
     due: Time,
@@ -127,7 +128,7 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { rate: Rate::MAX, opening: None, due: Time::ORIGIN, stopped: false }
+        Self { rate: None, opening: None, due: Time::ORIGIN, stopped: false }
     }
 }
 
@@ -141,8 +142,8 @@ impl WriteClock {
         self.changed.notify_all();
     }
 
-    /// Limits the rate from now on; [`Rate::MAX`] for no limit.
-    pub(super) fn set_rate(&self, rate: Rate) {
+    /// Limits the rate from now on; `None` for no limit.
+    pub(super) fn set_rate(&self, rate: Option<Rate>) {
         self.change(|state| state.rate = rate);
     }
 
@@ -187,7 +188,7 @@ impl WriteClock {
 impl State {
     /// Whether no write has to wait.
     fn is_free(&self) -> bool {
-        self.stopped || (self.rate == Rate::MAX && self.opening.is_none())
+        self.stopped || (self.rate.is_none() && self.opening.is_none())
     }
 
     /// Returns how many of `wanted` bytes may be written, and when, and reserves them.
@@ -196,10 +197,7 @@ impl State {
             return (wanted, now);
         }
         let by_window = self.opening.as_mut().and_then(|opening| Some(opening.rate(arrived()?)));
-        let rate = by_window.map_or(self.rate, |rate| rate.min(self.rate));
-        if rate == Rate::MAX {
-            return (wanted, now);
-        }
+        let Some(rate) = [by_window, self.rate].into_iter().flatten().min() else { return (wanted, now) };
         let rate = rate.max(LEAST_RATE);
         let count = wanted.min((rate * STEP).as_u64().max(LEAST) as usize);
         let bytes = ByteCount::new(count as u64);
@@ -219,7 +217,7 @@ mod tests {
 
     /// Bytes that were let go in `span`, of a thread that always has some.
     fn sent(rate: Rate, span: Span) -> u64 {
-        let mut state = State { rate, ..State::default() };
+        let mut state = State { rate: Some(rate), ..State::default() };
         let (mut now, mut sum) = (BEGIN + SECOND * 5, 0);
         let end = now + span;
         while now < end {

@@ -23,7 +23,7 @@ use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Sender};
 use icdc_session::{ById, SessionError};
 use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
 use super::misstated::Held;
@@ -147,9 +147,6 @@ pub(super) struct Executor<'a> {
     last_blocks: LastBlocks,
     /// Features that the receiver supports, as bits.
     peer: AtomicU64,
-    /// Rate limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for no
-    /// limit.
-    max_rate: AtomicU64,
     /// Place that the receiver has given the source.
     placed: OnceLock<message::Place>,
     pub(super) link: LinkControl,
@@ -232,7 +229,6 @@ impl<'a> Executor<'a> {
             feedback: Mutex::default(),
             last_blocks: LastBlocks::default(),
             peer: AtomicU64::new(peer.bits()),
-            max_rate: AtomicU64::new(u64::MAX),
             placed: OnceLock::new(),
             link,
             tuned,
@@ -449,22 +445,9 @@ impl<'a> Executor<'a> {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// Notes the rate limit that a daemon, here or at the other end, sets for sessions of the key
-    /// in use. The lowest rate counts: a client of a daemon that sends could else lift the limit
-    /// of its own key.
-    pub(super) fn allow(&self, rate: Rate) {
-        self.max_rate.fetch_min(rate.as_bits_per_second(), Ordering::Relaxed);
-    }
-
     /// Place that the receiver has given the source; `None` while it is unknown.
     pub(super) fn placed(&self) -> Option<message::Place> {
         self.placed.get().copied()
-    }
-
-    /// Rate limit that a daemon sets to the key in use; `None` for no limit.
-    pub(super) fn max_rate(&self) -> Option<Rate> {
-        let rate = self.max_rate.load(Ordering::Relaxed);
-        (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
     }
 
     /// Queues a block that was read for a retransmission. `None` when the session is over.

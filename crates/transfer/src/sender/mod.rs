@@ -140,17 +140,14 @@ fn send(
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let first = FirstConnection { control, tuned, peer, privileges };
     let (executor, queues) = Executor::new(first, machine, options, pool, events);
-    if let Some(limit) = account.max_rate() {
-        executor.allow(limit);
-    }
     let Queues { outgoing, work } = queues;
-    let steering = Steering::new(&executor, options, share, joining.wanted);
+    let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone() };
     let outcome = run_threads(&connections, &watch, (outlet, inlet), work, found);
     executor.tell_noticed();
-    if let Some(limit) = executor.max_rate() {
+    if let Some(limit) = connections.steering.key_ceiling() {
         account.note_max_rate(limit);
     }
     if let Some(place) = executor.placed() {
