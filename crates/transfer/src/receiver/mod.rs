@@ -39,6 +39,8 @@ mod spellings;
 mod staging;
 mod store;
 mod supervise;
+#[cfg(test)]
+mod tests;
 mod throttle;
 mod waiting;
 
