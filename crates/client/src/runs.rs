@@ -26,8 +26,8 @@ use crate::error::CopyError;
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
-/// Share of the rate limit from which payload counts as limited by it: headers take a
-/// twentieth, and samples are short.
+/// Share of the rate limit from which payload counts as limited by it: headers take a twentieth, and
+/// samples are short.
 const LIMIT_SHARE: Ratio = Ratio::new(17, 20);
 
 /// Parameters of a push (a copy that this end sends).
