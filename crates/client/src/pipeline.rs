@@ -125,19 +125,25 @@ pub fn measure_pipeline(
         Err(_) => {}
     }
     let Some(last) = last else { return Err(CopyError::Interrupted) };
-    // Of so little that all arrived at once, the whole run counts.
-    let first = first.filter(|first| first.1 < last.1).unwrap_or_default();
-    let (seconds, bytes) = (last.0 - first.0, last.1 - first.1);
-    let (bytes, time) = (ByteCount::new(bytes), Span::from_nanos((seconds * 1e9) as u64));
-    Ok(Pipeline {
-        bytes,
-        time,
-        retransmitted_segments: account.retransmitted_segments(),
-        congestion: account.congestion(),
-        limited_by: account.limited_by(),
-        max_rate: account.max_rate(),
-        interrupted: stop.is_requested(),
-    })
+    Ok(Pipeline::between(first, last, account, stop.is_requested()))
+}
+
+impl Pipeline {
+    /// Result of the run of `account`, by the first and the last sample with data.
+    fn between(first: Option<(f64, u64)>, last: (f64, u64), account: &Account, interrupted: bool) -> Self {
+        // Of so little that all arrived at once, the whole run counts.
+        let first = first.filter(|first| first.1 < last.1).unwrap_or_default();
+        let (seconds, bytes) = (last.0 - first.0, last.1 - first.1);
+        Self {
+            bytes: ByteCount::new(bytes),
+            time: Span::from_nanos((seconds * 1e9) as u64),
+            retransmitted_segments: account.retransmitted_segments(),
+            congestion: account.congestion(),
+            limited_by: account.limited_by(),
+            max_rate: account.max_rate(),
+            interrupted,
+        }
+    }
 }
 
 /// Event sink that passes events on, records when data arrived, and ends the run when data has

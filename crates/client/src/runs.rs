@@ -15,9 +15,9 @@ use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
 use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Sample, Stage, Summary, receiver, summary};
+use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Run, Sample, Stage, Summary, receiver, summary};
 use icdc_tuning::Tuned;
-use icdc_units::{Rate, Span};
+use icdc_units::{Rate, Ratio, Span};
 
 use crate::connect::{Connect, ConnectError, Further};
 use crate::connection_counts::ConnectionCounts;
@@ -26,9 +26,9 @@ use crate::error::CopyError;
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
 const CUT_NOTICE_TIME: Span = Span::from_millis(500);
-/// Share of the rate limit (17/20) from which payload counts as limited by it: headers take a
-/// twentieth, and samples are short.
-const LIMIT_SHARE: (u64, u64) = (17, 20);
+/// Share of the rate limit from which payload counts as limited by it: headers take a twentieth, and
+/// samples are short.
+const LIMIT_SHARE: Ratio = Ratio::new(17, 20);
 
 /// Parameters of a push (a copy that this end sends).
 pub struct PushRequest<'a> {
@@ -63,17 +63,18 @@ pub fn push_over(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     let account = order.account;
+    let run = Run { account, events, stop };
     let mut receive = order.receive.clone();
     if order.send.congestion.is_none() {
         icdc_tcp::congestion::load_ahead();
     }
-    let sent = with_retries(order.retry_for, account, events, stop, || {
+    let sent = with_retries(order.retry_for, run, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Receive { destination: order.destination.clone(), options: receive.clone() });
         // From the second session on, data that this run has made durable is kept, even without
         // `--resume`.
         receive.resume = true;
-        let link = open(connect, order.transfer, job, Some((order.send, order.privileges)), account, events)?;
+        let link = open(connect, order.transfer, job, Some((order.send, order.privileges)), run)?;
         // After a cut the previous session may still hold the lock.
         receive.if_running = IfRunning::Wait;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
@@ -87,7 +88,7 @@ pub fn push_over(
         let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
-            sender::run(link, joining, found, order.send, account, events, stop)
+            sender::run(link, joining, found, order.send, run)
         })
     })?;
     Ok(summary::of_sent(&sent, account, &order.receive))
@@ -116,11 +117,12 @@ pub(crate) fn pull_over(
 ) -> Result<Summary, CopyError> {
     let PullRequest { transfer, sources, send, account, .. } = *order;
     let events = &attributing_limits(send.rate, events);
+    let run = Run { account, events, stop };
     let mut receive = order.receive.clone();
-    let received = with_retries(order.retry_for, account, events, stop, || {
+    let received = with_retries(order.retry_for, run, || {
         receive.place = receive.place.or(account.place());
         let job = Job::Transfer(Transfer::Send { sources: sources.to_vec(), options: send.clone() });
-        let link = open(connect, transfer, job, None, account, events)?;
+        let link = open(connect, transfer, job, None, run)?;
         let count =
             ConnectionCounts::of(&link, send, order.receive, connect.least_links()..=connect.most_links(), events);
         let SendingLink { link, .. } = link;
@@ -134,7 +136,7 @@ pub(crate) fn pull_over(
                 options: &receive,
                 allowed: receiver::Allowed::default(),
             };
-            receiver::run(link, joining, &order, account, events, stop)
+            receiver::run(link, joining, &order, run)
         });
         receive.resume = true;
         outcome
@@ -155,7 +157,7 @@ fn attributing_limits(limit: Option<Rate>, events: &EventSink) -> EventSink {
             let limits = [(key, Stage::MaxRate), (user, Stage::RateCeiling)];
             let limits = limits.into_iter().filter_map(|(limit, stage)| Some((limit?, stage)));
             if let Some((limit, limiting)) = limits.min_by_key(|(limit, _)| *limit)
-                && *rate_bps >= limit / LIMIT_SHARE.1 * LIMIT_SHARE.0
+                && *rate_bps >= limit * LIMIT_SHARE
             {
                 *stage = limiting;
             }
@@ -171,8 +173,7 @@ fn open(
     transfer: TransferId,
     job: Job,
     send: Option<(&SendOptions, &Privileges)>,
-    account: &Account,
-    events: &EventSink,
+    Run { account, events, .. }: Run<'_>,
 ) -> Result<SendingLink, AttemptError> {
     icdc_protocol::validate::job(&job)
         .map_err(|rule| AttemptError::Usage(format!("this cannot be asked of a far end: {rule}")))?;
@@ -372,9 +373,7 @@ impl From<SessionError> for AttemptError {
 /// without progress.
 fn with_retries<T>(
     patience: Span,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    Run { account, events, stop }: Run<'_>,
     mut attempt: impl FnMut() -> Result<T, AttemptError>,
 ) -> Result<T, CopyError> {
     let mut retry = Retry::new(patience);

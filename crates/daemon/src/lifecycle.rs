@@ -20,7 +20,7 @@ use crate::audit::{Audit, Line};
 use crate::capabilities;
 use crate::config::{Listeners, Notice, Observers, OperatorRequests, ServeConfig};
 use crate::guard::{Guard, Limits};
-use crate::service::Daemon;
+use crate::service::{Daemon, Records};
 use crate::succession::{self, Inheritance};
 
 /// Time for sessions to make durable what they have received when the daemon stops.
@@ -150,7 +150,7 @@ impl Prepared {
             endpoint.serve(move |format| served.text(format))
         };
         let endpoint = endpoint.map(serve).transpose()?;
-        let daemon = Arc::new(Daemon::new(&config, &identity, admission, audit, metrics, observers));
+        let daemon = Arc::new(Daemon::new(&config, &identity, admission, Records { audit, metrics }, observers));
         daemon.record(&Line { event: "start", ..Line::default() });
 
         if let Some(inheritance) = &inheritance {

@@ -2,7 +2,7 @@
 //! register among the running sessions, and dispatch to whoever runs the session.
 
 use icdc_disk::BlockPool;
-use icdc_link::{Link, LinkError};
+use icdc_link::Link;
 use icdc_protocol::TransferId;
 use icdc_protocol::message::{Job, Message, Refusal, RefusalKind, Request, Transfer};
 use icdc_protocol::validate::clip;
@@ -177,7 +177,7 @@ fn read_request(link: &mut Link) -> Result<Request, NoRequest> {
             Message::Request(request) => Ok(request),
             _ => Err(NoRequest::Wrong("the first message is no request".into())),
         },
-        Err(LinkError::Protocol(reason)) => Err(NoRequest::Wrong(reason)),
+        Err(error) if error.breaks_protocol() => Err(NoRequest::Wrong(error.to_string())),
         Err(error) => Err(NoRequest::Cut(error.to_string())),
     }
 }

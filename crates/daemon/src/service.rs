@@ -32,6 +32,12 @@ fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     server_config(identity, |_| true)
 }
 
+/// What the daemon records of its clients and sessions.
+pub(crate) struct Records {
+    pub(crate) audit: Audit,
+    pub(crate) metrics: Arc<ServeMetrics>,
+}
+
 /// Service that serves clients with authorized keys.
 pub(crate) struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
@@ -113,8 +119,7 @@ impl Daemon {
         config: &ServeConfig,
         identity: &Identity,
         admission: Admission,
-        audit: Audit,
-        metrics: Arc<ServeMetrics>,
+        Records { audit, metrics }: Records,
         Observers { ended, marker }: Observers,
     ) -> Self {
         let admission = Arc::new(admission);
@@ -373,8 +378,8 @@ impl<'a> Client<'a> {
 /// nothing unread, so that the answer arrives.
 fn refuse(mut link: Link, refusal: Refusal) -> Result<(), LinkError> {
     match receive(link.inlet.as_mut()) {
-        Ok(_) | Err(LinkError::Protocol(_)) => {}
-        Err(error) => return Err(error),
+        Err(error) if !error.breaks_protocol() => return Err(error),
+        Ok(_) | Err(_) => {}
     }
     link.outlet.send(Message::Refused(refusal).into())?;
     link.outlet.flush()

@@ -66,8 +66,8 @@ impl LinkControl {
     }
 
     /// Limits the rate at which the link sends, where the carrier is TCP, another program or
-    /// memory.
-    pub fn set_rate(&self, rate: Rate) {
+    /// memory; `None` for no limit.
+    pub fn set_rate(&self, rate: Option<Rate>) {
         self.0.set_rate(rate);
     }
 
@@ -156,7 +156,7 @@ pub(crate) trait Control: Send + Sync {
         ByteCount::ZERO
     }
 
-    fn set_rate(&self, _rate: Rate) {}
+    fn set_rate(&self, _rate: Option<Rate>) {}
 
     fn socket(&self) -> Option<&Arc<TcpStream>> {
         None

@@ -4,6 +4,7 @@ use std::io;
 
 use icdc_protocol::frame::FrameError;
 use icdc_protocol::message::{Refusal, RefusalKind};
+use icdc_protocol::validate::Violation;
 use icdc_protocol::{LinkFailure, Versions};
 use icdc_units::Span;
 
@@ -91,6 +92,12 @@ pub enum LinkError {
     /// The peer sent something that the protocol does not allow.
     #[error("{0}")]
     Protocol(String),
+    /// A message of this end is longer than a frame may be.
+    #[error("this cannot be sent to the other end: {0}")]
+    Unsendable(FrameError),
+    /// A message of the peer breaks a rule of the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Violation(Violation),
     /// A system call failed.
     #[error("connection with {peer}: {cause}")]
     Io {
@@ -107,6 +114,13 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Whether the peer sent something that the protocol does not allow. It is still there, and can
+    /// be told so.
+    #[must_use]
+    pub fn breaks_protocol(&self) -> bool {
+        matches!(self, Self::Protocol(_) | Self::Violation(_))
+    }
+
     /// Converts the error of a system call on the link: to a cut where the connection broke, else
     /// to [`LinkError::Io`].
     pub(crate) fn io(peer: &str, call: &'static str, cause: io::Error) -> Self {
@@ -129,7 +143,10 @@ impl LinkError {
 
 impl From<FrameError> for LinkError {
     fn from(error: FrameError) -> Self {
-        Self::Protocol(error.to_string())
+        match error {
+            FrameError::Violation(violation) => Self::Violation(violation),
+            other => Self::Protocol(other.to_string()),
+        }
     }
 }
 
@@ -138,10 +155,39 @@ impl From<LinkError> for LinkFailure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Protocol(reason) => Self::Protocol(reason),
+            LinkError::Violation(violation) => Self::Protocol(violation.to_string()),
+            error @ LinkError::Unsendable(_) => Self::Local(error.to_string()),
             LinkError::KeyRefused { .. } => {
                 Self::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: error.to_string() })
             }
             other => Self::Cut(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::Message;
+    use icdc_protocol::limits::MAX_HEAD;
+    use icdc_protocol::{frame, validate};
+
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_told_with_who_broke_it_and_to_a_session_without() {
+        let violation = validate::message(&Message::Ping, 1).expect_err("a ping has no payload");
+        let error = LinkError::from(FrameError::from(violation.clone()));
+        assert_eq!(error.to_string(), format!("the other end broke the protocol: {violation}"));
+        assert_eq!(LinkFailure::from(error), LinkFailure::Protocol(violation.to_string()));
+    }
+
+    #[test]
+    fn a_message_of_this_end_that_is_too_long_is_no_fault_of_the_others() {
+        let mut frame = Vec::new();
+        let excess = frame::encode(&Message::Relay(vec![0; MAX_HEAD + 1]), 0, &mut frame).expect_err("it is too long");
+        let LinkFailure::Local(text) = LinkFailure::from(LinkError::Unsendable(excess)) else {
+            panic!("it is a failure of this end");
+        };
+        assert!(text.starts_with("this cannot be sent to the other end: the head of the frame has"), "{text}");
     }
 }

@@ -117,7 +117,7 @@ impl Control for End {
         self.count(1 - self.index())
     }
 
-    fn set_rate(&self, rate: Rate) {
+    fn set_rate(&self, rate: Option<Rate>) {
         self.pace().set(rate);
     }
 

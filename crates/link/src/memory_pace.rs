@@ -20,6 +20,7 @@ const LEAST: u64 = 1;
 /// Rate limit of one direction of a link in memory, and how long it has made its sender wait.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    /// Rate limit; `u64::MAX` for no limit.
     bytes_per_second: AtomicU64,
     waited_nanos: AtomicU64,
 }
@@ -31,9 +32,9 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Changes the rate limit.
-    pub(crate) fn set(&self, rate: Rate) {
-        let bytes = if rate == Rate::MAX { u64::MAX } else { rate.as_bytes_per_second().max(LEAST) };
+    /// Changes the rate limit; `None` for no limit.
+    pub(crate) fn set(&self, rate: Option<Rate>) {
+        let bytes = rate.map_or(u64::MAX, |rate| rate.as_bytes_per_second().max(LEAST));
         self.bytes_per_second.store(bytes, Ordering::Relaxed);
     }
 

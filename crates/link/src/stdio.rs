@@ -108,7 +108,7 @@ impl Outlet for StdioOutlet {
         if parcel.payload.is_some() {
             return Err(LinkError::Protocol("payloads do not travel over standard streams".into()));
         }
-        frame::encode(&parcel.message, 0, &mut self.pending)?;
+        frame::encode(&parcel.message, 0, &mut self.pending).map_err(LinkError::Unsendable)?;
         if self.pending.len() >= READ { self.flush() } else { Ok(()) }
     }
 

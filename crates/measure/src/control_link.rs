@@ -47,7 +47,7 @@ pub(super) enum Incoming {
     Gone(SessionError),
 }
 
-/// Events that [`ControlLink::next`] waits for.
+/// Events that [`Watched::next`] waits for.
 pub(super) enum Next<E> {
     /// A message of the other end, or an event in its place.
     Incoming(Incoming),
@@ -55,6 +55,21 @@ pub(super) enum Next<E> {
     Worker(E),
     /// The deadline has passed.
     Deadline,
+}
+
+/// The control link and this end's threads, which are waited for together.
+#[derive(Clone, Copy)]
+pub(super) struct Watched<'a, E> {
+    pub(super) control: &'a ControlLink,
+    /// Queue of the events of this end's threads.
+    pub(super) workers: &'a Receiver<E>,
+}
+
+impl<E> Watched<'_, E> {
+    /// Waits for a message, an event of this end's threads or the deadline, whichever comes first.
+    pub(super) fn next(&self, deadline: Time) -> Next<E> {
+        self.control.next(self.workers, deadline)
+    }
 }
 
 impl ControlLink {
@@ -89,7 +104,7 @@ impl ControlLink {
     }
 
     /// Waits for a message, an event of `workers` or the deadline, whichever comes first.
-    pub(super) fn next<E>(&self, workers: &Receiver<E>, deadline: Time) -> Next<E> {
+    fn next<E>(&self, workers: &Receiver<E>, deadline: Time) -> Next<E> {
         // A constant flow of messages must not delay the deadline.
         if clock::now() >= deadline {
             return Next::Deadline;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Sender, unbounded};
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::limits::{MAX_BINS, MAX_MEASURE_ERRORS};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample};
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::arrivals::{Arrivals, PacketWatch};
-use crate::control_link::{ControlLink, Incoming, Next};
+use crate::control_link::{ControlLink, Incoming, Next, Watched};
 use crate::sockets::granted;
 
 /// Time limit for the arrival of the first byte.
@@ -54,7 +54,8 @@ pub(super) fn run(
             }
         }
         control.send(ControlMessage::Go);
-        let watched = watch(limit, sockets.len(), control, &events, samples, &mut ending);
+        let watched = Watched { control, workers: &events };
+        let watched = watch(limit, sockets.len(), watched, samples, &mut ending);
         book.end(sockets);
         watched
     });
@@ -144,8 +145,7 @@ struct Ending {
 fn watch(
     limit: Span,
     connections: usize,
-    control: &ControlLink,
-    events: &Receiver<Event>,
+    watched: Watched<'_, Event>,
     samples: &mut dyn FnMut(Vec<Sample>),
     ending: &mut Ending,
 ) -> Result<(), SessionError> {
@@ -153,7 +153,7 @@ fn watch(
     let mut deadline = clock::now() + FIRST_BYTE;
     let mut begun = false;
     while open > 0 {
-        match control.next(events, deadline) {
+        match watched.next(deadline) {
             Next::Worker(Event::First(at)) => (begun, deadline) = (true, at + limit),
             Next::Worker(Event::Ended(end)) => {
                 open -= 1;

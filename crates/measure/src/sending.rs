@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::bounded;
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_MEASURE_ERRORS;
@@ -21,7 +21,7 @@ use icdc_tcp::{ConnectionState, Privileges, TcpInfo, clock};
 use icdc_tuning::{Tuned, observation, steering};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::control_link::{ControlLink, Incoming, Next};
+use crate::control_link::{ControlLink, Incoming, Next, Watched};
 use crate::sockets::granted;
 
 /// Interval at which the sender samples `TCP_INFO`.
@@ -58,7 +58,7 @@ pub(super) fn prepare(
     };
     let tuned = tuned.map_err(|error| error.to_string())?;
     if let Some(share) = share(order) {
-        icdc_tcp::set_pacing_rate(tuned.socket(), share).map_err(|error| error.to_string())?;
+        icdc_tcp::set_pacing_rate(tuned.socket(), Some(share)).map_err(|error| error.to_string())?;
     }
     // Unsent data is discarded when it is over.
     rustix::net::sockopt::set_socket_linger(tuned.socket(), Some(Duration::ZERO))
@@ -101,7 +101,8 @@ pub(super) fn run(
                 return Err(SessionError::Local(error.to_string()));
             }
         }
-        let outcome = watch(order, connections, pacers(order, connections, has_run_up), control, &ended, samples);
+        let watched = Watched { control, workers: &ended };
+        let outcome = watch(order, connections, pacers(order, connections, has_run_up), watched, samples);
         end();
         outcome
     })
@@ -131,8 +132,7 @@ fn watch(
     order: &MeasureRequest,
     connections: &[Tuned],
     mut pacers: Vec<Pacer<'_>>,
-    control: &ControlLink,
-    ended: &Receiver<Option<String>>,
+    watched: Watched<'_, Option<String>>,
     samples: &mut dyn FnMut(Vec<Sample>),
 ) -> Result<Outcome, SessionError> {
     let begun = clock::now();
@@ -140,7 +140,7 @@ fn watch(
     let (mut tick, mut interrupted, mut errors) = (begun, false, Vec::new());
     let mut path = PathWatch::default();
     let received = loop {
-        match control.next(ended, tick) {
+        match watched.next(tick) {
             Next::Deadline => {
                 let now = clock::now();
                 if now >= backstop {
@@ -161,7 +161,7 @@ fn watch(
             Next::Incoming(Incoming::Stop) => {
                 interrupted = true;
                 backstop = backstop.min(clock::now() + STOP_GRACE);
-                control.send_message(Message::Interrupt);
+                watched.control.send_message(Message::Interrupt);
             }
             Next::Incoming(other) => return Err(other.unexpected("the end of the data")),
         }
@@ -189,7 +189,7 @@ fn watch_path(
     match info {
         Some(info) => {
             path.found_free(now, free(info), info.bytes_acked, info.min_rtt);
-            path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+            path.update(now, info.path_counters());
         }
         None => path.pause(),
     }
@@ -199,7 +199,7 @@ fn watch_path(
 /// unknown.
 fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
-        Some(pacer) => (pacer.steering.state() != State::Climb).then(|| pacer.steering.ceiling()),
+        Some(pacer) => pacer.steering.ceiling().filter(|_| pacer.steering.state() != State::Climb),
         None => finds_the_rate(&connections.first()?.congestion()).then(|| info.found_rate()).flatten(),
     }
 }
@@ -210,8 +210,8 @@ struct Pacer<'a> {
     /// Number of the connection.
     stream: usize,
     steering: Steering,
-    /// Rate limit that the user has set.
-    most: Rate,
+    /// Rate limit that the user has set; `None` for none.
+    most: Option<Rate>,
 }
 
 /// Makes a pacer for each connection whose congestion control does not find the rate; none if the
@@ -221,7 +221,7 @@ fn pacers<'a>(order: &MeasureRequest, connections: &'a [Tuned], has_run_up: bool
         return Vec::new();
     }
     let left = |(_, connection): &(usize, &Tuned)| !finds_the_rate(&connection.congestion());
-    let most = share(order).unwrap_or(Rate::MAX);
+    let most = share(order);
     let known = connections.first().and_then(Tuned::known_path);
     let share = known.map(|known| Resumption { rate: known.rate / u64::from(order.streams), ..known });
     let pacer = |(stream, connection): (usize, &'a Tuned)| {
@@ -244,8 +244,10 @@ impl Pacer<'_> {
         self.connection.look(now, info, self.steering.state());
     }
 
-    fn set(&self, ceiling: Rate) {
-        if let Err(error) = icdc_tcp::set_pacing_rate(self.connection.socket(), ceiling.min(self.most)) {
+    /// Sets the lower one of this ceiling and the user's limit.
+    fn set(&self, ceiling: Option<Rate>) {
+        let lowest = [ceiling, self.most].into_iter().flatten().min();
+        if let Err(error) = icdc_tcp::set_pacing_rate(self.connection.socket(), lowest) {
             tracing::debug!("pacing rate not set: {error}");
         }
     }

@@ -62,8 +62,7 @@ impl Capture {
         let fd = socket::open_cooked(ANY_DEVICE)?;
         let mut program = filter(port, ipv6);
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
-        socket::set(&fd, ANY_DEVICE, level, option, program, "setsockopt(SO_ATTACH_FILTER)")?;
+        socket::set(&fd, ANY_DEVICE, socket::ATTACH_FILTER, program)?;
         let slots = MappedRing::new(fd, ANY_DEVICE, LAYOUT)?;
         let protocol = if ipv6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP };
         socket::bind_everywhere(slots.socket(), ANY_DEVICE, protocol as u16)?;

@@ -3,6 +3,7 @@
 
 use std::net::UdpSocket;
 
+use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
 /// Most that one call may bring: the longest IPv4 packet without its headers.
@@ -14,12 +15,6 @@ pub const MOST: usize = 65_507;
 /// # Errors
 /// The kernel is older than Linux 4.18, or `size` is longer than a packet.
 pub fn cut(sender: &UdpSocket, size: u16) -> Result<(), PacketError> {
-    socket::set(
-        sender,
-        "a UDP socket",
-        libc::SOL_UDP,
-        libc::UDP_SEGMENT,
-        libc::c_int::from(size),
-        "setsockopt(UDP_SEGMENT)",
-    )
+    let segment = SocketOption::udp(libc::UDP_SEGMENT, "setsockopt(UDP_SEGMENT)");
+    socket::set(sender, "a UDP socket", segment, libc::c_int::from(size))
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
 /// Status of a slot that has been taken: neither the kernel's nor new. The kernel has no use for
@@ -80,19 +81,21 @@ impl MappedRing {
     /// A ring for the packets that `fd`, a packet socket, receives once it is bound, with the
     /// kernel's stamps. `device` is the name in errors.
     pub(crate) fn new(fd: OwnedFd, device: &str, layout: Layout) -> Result<Self, PacketError> {
-        let packet = |option, value: libc::c_int, call| socket::set(&fd, device, libc::SOL_PACKET, option, value, call);
-        packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "setsockopt(PACKET_VERSION)")?;
-        let stamps = libc::SOF_TIMESTAMPING_SOFTWARE as libc::c_int;
-        packet(libc::PACKET_TIMESTAMP, stamps, "setsockopt(PACKET_TIMESTAMP)")?;
+        let version = SocketOption::packet(libc::PACKET_VERSION, "setsockopt(PACKET_VERSION)");
+        socket::set(&fd, device, version, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
+        let stamps = SocketOption::packet(libc::PACKET_TIMESTAMP, "setsockopt(PACKET_TIMESTAMP)");
+        socket::set(&fd, device, stamps, libc::SOF_TIMESTAMPING_SOFTWARE as libc::c_int)?;
         // Packets are stamped when they are received, not when they are copied into the ring.
-        socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32, "setsockopt(SO_TIMESTAMPNS)")?;
+        let early = SocketOption::socket(libc::SO_TIMESTAMPNS, "setsockopt(SO_TIMESTAMPNS)");
+        socket::set(&fd, device, early, 1_i32)?;
         let request = libc::tpacket_req {
             tp_block_size: layout.block as u32,
             tp_block_nr: layout.blocks as u32,
             tp_frame_size: layout.slot as u32,
             tp_frame_nr: layout.slots() as u32,
         };
-        socket::set(&fd, device, libc::SOL_PACKET, libc::PACKET_RX_RING, request, "setsockopt(PACKET_RX_RING)")?;
+        let ring = SocketOption::packet(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)");
+        socket::set(&fd, device, ring, request)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; no memory in use is touched.
         let mapped = unsafe { mmap(std::ptr::null_mut(), layout.length(), access, MapFlags::SHARED, &fd, 0) };

@@ -21,7 +21,7 @@ impl Neighbours {
         let fd = socket::open(device)?;
         let mut program = filter();
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program, "setsockopt(SO_ATTACH_FILTER)")?;
+        socket::set(&fd, device, socket::ATTACH_FILTER, program)?;
         socket::ignore_outgoing(&fd, device)?;
         socket::bind(&fd, device, libc::ETH_P_ALL as u16)?;
         Ok(Self { device: device.to_owned(), fd })

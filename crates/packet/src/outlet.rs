@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
 /// Frames of one call: enough to make the call's own cost vanish.
@@ -35,14 +36,14 @@ impl Outlet {
     /// Opens `device` of this thread's network namespace for sending.
     pub fn open(device: &str) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
-        let packet = |option, call| socket::set(&fd, device, libc::SOL_PACKET, option, 1_i32, call);
-        packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)")?;
-        packet(libc::PACKET_QDISC_BYPASS, "setsockopt(PACKET_QDISC_BYPASS)")?;
+        let bypass = SocketOption::packet(libc::PACKET_QDISC_BYPASS, "setsockopt(PACKET_QDISC_BYPASS)");
+        socket::set(&fd, device, socket::VNET_HEADER, 1_i32)?;
+        socket::set(&fd, device, bypass, 1_i32)?;
         // What a busy receiver has not taken in yet counts as not sent.
-        let forced =
-            socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER, "setsockopt(SO_SNDBUFFORCE)");
-        if forced.is_err() {
-            socket::set(&fd, device, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER, "setsockopt(SO_SNDBUF)")?;
+        let forced = SocketOption::socket(libc::SO_SNDBUFFORCE, "setsockopt(SO_SNDBUFFORCE)");
+        if socket::set(&fd, device, forced, BUFFER).is_err() {
+            let limited = SocketOption::socket(libc::SO_SNDBUF, "setsockopt(SO_SNDBUF)");
+            socket::set(&fd, device, limited, BUFFER)?;
         }
         socket::bind(&fd, device, 0)?;
         Ok(Self { device: device.to_owned(), fd, vectors: Vec::with_capacity(BATCH) })

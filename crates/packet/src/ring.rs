@@ -92,8 +92,7 @@ impl Ring {
     /// Begins to receive frames that are sent into `device` of this thread's network namespace.
     pub fn open(device: &str, geometry: Geometry) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
-        let packet = |option, call| socket::set(&fd, device, libc::SOL_PACKET, option, 1_i32, call);
-        packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)")?;
+        socket::set(&fd, device, socket::VNET_HEADER, 1_i32)?;
         socket::ignore_outgoing(&fd, device)?;
         let slots = MappedRing::new(fd, device, geometry.0)?;
         socket::bind(slots.socket(), device, libc::ETH_P_ALL as u16)?;

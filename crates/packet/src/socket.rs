@@ -26,18 +26,46 @@ fn open_kind(device: &str, kind: libc::c_int) -> Result<OwnedFd, PacketError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets an option of any level to a plain C value.
-pub(crate) fn set<T: Copy>(
-    fd: &impl AsRawFd,
-    device: &str,
+/// An option of a socket.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketOption {
+    /// Level of the protocol stack to which the option belongs, such as `SOL_SOCKET`.
     level: libc::c_int,
-    option: libc::c_int,
-    value: T,
+    number: libc::c_int,
+    /// Call that sets it, as errors name it.
     call: &'static str,
-) -> Result<(), PacketError> {
+}
+
+impl SocketOption {
+    /// Option `number` of a packet socket (packet(7)).
+    pub(crate) const fn packet(number: libc::c_int, call: &'static str) -> Self {
+        Self { level: libc::SOL_PACKET, number, call }
+    }
+
+    /// Option `number` of any socket (socket(7)).
+    pub(crate) const fn socket(number: libc::c_int, call: &'static str) -> Self {
+        Self { level: libc::SOL_SOCKET, number, call }
+    }
+
+    /// Option `number` of a UDP socket (udp(7)).
+    pub(crate) const fn udp(number: libc::c_int, call: &'static str) -> Self {
+        Self { level: libc::SOL_UDP, number, call }
+    }
+}
+
+/// Filter of the packets that a socket receives, in the classic language of BPF.
+pub(crate) const ATTACH_FILTER: SocketOption =
+    SocketOption::socket(libc::SO_ATTACH_FILTER, "setsockopt(SO_ATTACH_FILTER)");
+
+/// Header of the offloads before each packet (packet(7), linux/virtio_net.h).
+pub(crate) const VNET_HEADER: SocketOption = SocketOption::packet(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)");
+
+/// Sets an option to a plain C value. `device` is the name in errors.
+pub(crate) fn set<T: Copy>(fd: &impl AsRawFd, device: &str, option: SocketOption, value: T) -> Result<(), PacketError> {
+    let SocketOption { level, number, call } = option;
     // SAFETY: the pointer and the length describe `value`, which lives through the call.
     let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size_of::<T>() as libc::socklen_t)
+        libc::setsockopt(fd.as_raw_fd(), level, number, (&raw const value).cast(), size_of::<T>() as libc::socklen_t)
     };
     if result == 0 { Ok(()) } else { Err(PacketError::last(call, device)) }
 }
@@ -71,12 +99,12 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
     if result == 0 { Ok(()) } else { Err(PacketError::last("bind(AF_PACKET)", device)) }
 }
 
-/// Socket option that leaves out outgoing packets (linux/if_packet.h, Linux 4.20).
-const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+/// Leaves out outgoing packets (linux/if_packet.h, Linux 4.20).
+const IGNORE_OUTGOING: SocketOption = SocketOption::packet(23, "setsockopt(PACKET_IGNORE_OUTGOING)");
 
 /// Excludes packets that this host sends.
 pub(crate) fn ignore_outgoing(fd: &OwnedFd, device: &str) -> Result<(), PacketError> {
-    set(fd, device, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1_i32, "setsockopt(PACKET_IGNORE_OUTGOING)")
+    set(fd, device, IGNORE_OUTGOING, 1_i32)
 }
 
 /// Number of packets dropped for lack of room since the last call: the kernel resets the counter

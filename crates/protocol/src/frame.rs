@@ -49,7 +49,7 @@ pub enum FrameError {
         excess: usize,
     },
     /// The message breaks a rule of the protocol.
-    #[error(transparent)]
+    #[error("the other end broke the protocol: {0}")]
     Violation(#[from] Violation),
 }
 

@@ -11,4 +11,6 @@ pub enum LinkFailure {
     Refused(Refusal),
     /// The other end sent something that the protocol does not allow.
     Protocol(String),
+    /// This end cannot send what it has to, for this reason.
+    Local(String),
 }

@@ -25,7 +25,7 @@ pub use names::is_component;
 
 /// The rule that a message breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the other end broke the protocol: {0}; if both ends run the same release of icdc, please report it", self.describe())]
+#[error("{0}; if both ends run the same release of icdc, please report it", self.describe())]
 pub struct Violation {
     message: &'static str,
     rule: &'static str,

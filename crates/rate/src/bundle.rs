@@ -107,7 +107,8 @@ struct MemberState {
     /// Bytes delivered at the beginning of the round trip in progress.
     from: ByteCount,
     demand: Demand,
-    ceiling: Rate,
+    /// Ceiling that is set; `None` for none.
+    ceiling: Option<Rate>,
     /// Delivery rate, as a moving average over the round trips ([`MEMBER_RATE_WEIGHT`]).
     carries: Rate,
 }
@@ -120,21 +121,22 @@ impl MemberState {
             last: Member { seen, sent: ByteCount::ZERO },
             from: member.seen.delivered,
             demand: Demand::default(),
-            ceiling: Rate::MAX,
+            ceiling: None,
             carries: Rate::ZERO,
         }
     }
 
-    /// Rate that the member's congestion window allows on the idle path.
-    fn window(&self) -> Rate {
+    /// Rate that the member's congestion window allows on the idle path; `None` before a round-trip
+    /// time has been measured.
+    fn window(&self) -> Option<Rate> {
         let Observation { window, least_rtt, .. } = self.last.seen;
-        if least_rtt.is_zero() { Rate::MAX } else { window / least_rtt }
+        (!least_rtt.is_zero()).then(|| window / least_rtt)
     }
 
     /// Greatest rate at which the member can send: the lower one of its ceiling and
     /// [`Self::window`].
     fn most(&self) -> Rate {
-        self.window().min(self.ceiling)
+        lowest(self.window(), self.ceiling).unwrap_or(Rate::MAX)
     }
 }
 
@@ -160,8 +162,8 @@ enum Phase {
 pub struct Plan {
     /// Change of the total, if it changed.
     pub decision: Option<Decision>,
-    /// New ceilings, of the members whose ceiling changes.
-    pub ceilings: Vec<(Number, Rate)>,
+    /// New ceilings, of the members whose ceiling changes; `None` for no ceiling.
+    pub ceilings: Vec<(Number, Option<Rate>)>,
     /// Number of members that there should be, if that is more than there are.
     pub wanted: Option<u64>,
 }
@@ -220,13 +222,13 @@ impl Bundle {
         }
     }
 
-    /// Total rate between two trains; [`Rate::MAX`] for no ceiling.
+    /// Total rate between two trains; `None` for no ceiling.
     #[must_use]
-    pub fn level(&self) -> Rate {
+    pub fn level(&self) -> Option<Rate> {
         match &self.phase {
-            Phase::Climb(_) => Rate::MAX,
+            Phase::Climb(_) => None,
             Phase::Steered { steering, .. } => steering.ceiling(),
-            Phase::Compete { compete, .. } => compete.ceiling(),
+            Phase::Compete { compete, .. } => Some(compete.ceiling()),
         }
     }
 
@@ -241,12 +243,12 @@ impl Bundle {
         }
     }
 
-    /// Ceiling of all members together at present, trains included; [`Rate::MAX`] for none.
-    fn total(&self) -> Rate {
+    /// Ceiling of all members together at present, trains included; `None` for none.
+    fn total(&self) -> Option<Rate> {
         match &self.phase {
             Phase::Climb(climb) => climb.ceiling(),
-            Phase::Steered { steering, search } => search.ceiling(steering.capacity()).unwrap_or(steering.ceiling()),
-            Phase::Compete { compete, .. } => compete.ceiling(),
+            Phase::Steered { steering, search } => search.ceiling(steering.capacity()).or(steering.ceiling()),
+            Phase::Compete { compete, .. } => Some(compete.ceiling()),
         }
     }
 
@@ -257,8 +259,8 @@ impl Bundle {
     }
 
     /// Processes the state of all present members. Their ceilings add up to `most` at most,
-    /// whatever the path carries.
-    pub fn update(&mut self, now: Time, members: &[(Number, Member)], most: Rate) -> Plan {
+    /// whatever the path carries; `None` for any sum.
+    pub fn update(&mut self, now: Time, members: &[(Number, Member)], most: Option<Rate>) -> Plan {
         let is_round = self.note(now, members);
         let aggregate = self.aggregate(now);
         let wanted = aggregate.as_ref().filter(|_| is_round).and_then(|aggregate| self.wanted(aggregate, most));
@@ -275,18 +277,18 @@ impl Bundle {
 
     /// Number of members that there should be, by the round trip that has just ended; `None` if
     /// there are enough.
-    fn wanted(&mut self, aggregate: &Aggregate, most: Rate) -> Option<u64> {
+    fn wanted(&mut self, aggregate: &Aggregate, most: Option<Rate>) -> Option<u64> {
         if matches!(self.phase, Phase::Climb(_)) {
             return None;
         }
-        let level = self.level().min(most);
+        let level = lowest(self.level(), most)?;
         let is_held = self.carried[0] >= level * CEILING_USE_THRESHOLD;
         let is_others = matches!(&self.phase, Phase::Compete { compete, .. } if compete.is_sure());
         self.scarcity.update(aggregate, level, is_held, is_others)
     }
 
     /// Change of the phase or of the total that follows from the sum.
-    fn decide(&mut self, aggregate: &Aggregate, most: Rate) -> Option<Decision> {
+    fn decide(&mut self, aggregate: &Aggregate, most: Option<Rate>) -> Option<Decision> {
         match &mut self.phase {
             Phase::Climb(climb) => {
                 let Verdict { capacity, reason } = climb.update(aggregate)?;
@@ -315,16 +317,12 @@ impl Bundle {
     /// one that earlier reductions have not shortened, or one of others that have returned.
     fn compete_if_futile(&mut self, decision: Decision, now: Time) -> Decision {
         let Phase::Steered { steering, search } = &mut self.phase else { return decision };
-        if decision.reason != Reason::QueueGrew {
-            return decision;
-        }
+        let Some(ceiling) = decision.ceiling.filter(|_| decision.reason == Reason::QueueGrew) else { return decision };
         let have_returned =
-            |(capacity, until): &mut (Rate, Time)| now < *until && decision.ceiling < *capacity * COMPETE_THRESHOLD;
+            |(capacity, until): &mut (Rate, Time)| now < *until && ceiling < *capacity * COMPETE_THRESHOLD;
         let compete = match self.shared.take_if(have_returned) {
-            Some((capacity, _)) => Compete::remembering(decision.ceiling, capacity),
-            None if steering.reductions() >= FUTILE_REDUCTIONS => {
-                Compete::new(decision.ceiling, steering.carried_alone())
-            }
+            Some((capacity, _)) => Compete::remembering(ceiling, capacity),
+            None if steering.reductions() >= FUTILE_REDUCTIONS => Compete::new(ceiling, steering.carried_alone()),
             None => return decision,
         };
         let (steering, had) = (std::mem::take(steering), search.carried_before());
@@ -337,7 +335,7 @@ impl Bundle {
         let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
         let (steering, reason) = match compete.update(aggregate)? {
             Transition::Continue(reason) => {
-                return Some(Decision { state: State::Compete, ceiling: compete.ceiling(), reason });
+                return Some(Decision { state: State::Compete, ceiling: Some(compete.ceiling()), reason });
             }
             Transition::Inelastic => (std::mem::take(steering).resumed(Span::ZERO), Reason::QueueGrew),
             Transition::Doubtful => (std::mem::take(steering).resumed(Span::ZERO), Reason::Losses),
@@ -414,19 +412,21 @@ impl Bundle {
     }
 
     /// New ceilings, where they differ from those that are set by more than [`CEILING_HYSTERESIS`].
-    fn share_out(&mut self, most: Rate) -> Vec<(Number, Rate)> {
-        let total = self.total().min(most);
+    fn share_out(&mut self, most: Option<Rate>) -> Vec<(Number, Option<Rate>)> {
+        let total = lowest(self.total(), most);
         let is_climb = matches!(self.phase, Phase::Climb(_));
-        let usable = |known: &MemberState| Some(known.demand.most(known.window())).filter(|_| !is_climb);
+        let usable = |known: &MemberState| known.demand.most(known.window()).filter(|_| !is_climb);
         let demands: Vec<Option<Rate>> = self.members.values().map(usable).collect();
-        let shares = shares::of(total, &demands);
+        let shares = match total {
+            Some(total) => shares::of(total, &demands).into_iter().map(Some).collect(),
+            None => vec![None; demands.len()],
+        };
         let mut changed = Vec::new();
         for ((number, known), share) in self.members.iter_mut().zip(shares) {
-            let set = known.ceiling;
-            let differs = set != share
-                && (share == Rate::MAX
-                    || set == Rate::MAX
-                    || set.max(share) - set.min(share) > share * CEILING_HYSTERESIS);
+            let differs = match (known.ceiling, share) {
+                (Some(set), Some(share)) => set.max(share) - set.min(share) > share * CEILING_HYSTERESIS,
+                (set, share) => set != share,
+            };
             if differs {
                 known.ceiling = share;
                 changed.push((*number, share));
@@ -434,6 +434,11 @@ impl Bundle {
         }
         changed
     }
+}
+
+/// The lower one of two ceilings; `None` for none.
+fn lowest(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
+    [one, other].into_iter().flatten().min()
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub struct Ceilings {
     pub key: Option<Rate>,
     /// Ceiling that the user gave, as in [`Limiter::User`].
     pub user: Option<Rate>,
+    /// This transfer's share of a ceiling that the user gave for several; it counts as the user's.
+    pub share: Option<Rate>,
     pub(crate) disk: Option<Rate>,
     pub(crate) path: Option<Rate>,
 }
@@ -45,20 +47,26 @@ impl Ceilings {
     /// The lowest ceiling. Of equal ones the key's counts, which a user cannot raise.
     #[must_use]
     pub fn lowest(&self) -> Option<Limit> {
-        let Self { key, user, disk, path } = *self;
-        let all = [(key, Limiter::Key), (user, Limiter::User), (disk, Limiter::Disk), (path, Limiter::Path)];
+        let Self { key, user, share, disk, path } = *self;
+        let all = [
+            (key, Limiter::Key),
+            (user, Limiter::User),
+            (share, Limiter::User),
+            (disk, Limiter::Disk),
+            (path, Limiter::Path),
+        ];
         let limits = all.into_iter().filter_map(|(rate, limiter)| Some(Limit { rate: rate?, limiter }));
         limits.min_by_key(|limit| limit.rate)
     }
 
-    /// The lower ceiling of key and user.
+    /// The lowest ceiling of key and user.
     pub(crate) fn asked(&self) -> Option<Rate> {
-        [self.key, self.user].into_iter().flatten().min()
+        [self.key, self.user, self.share].into_iter().flatten().min()
     }
 
     /// The lowest ceiling other than the path's.
     pub(crate) fn lowest_but_path(&self) -> Option<Rate> {
-        [self.key, self.user, self.disk].into_iter().flatten().min()
+        [self.asked(), self.disk].into_iter().flatten().min()
     }
 }
 
@@ -79,5 +87,15 @@ mod tests {
         let ceilings = Ceilings { path: None, ..ceilings };
         assert_eq!(ceilings.lowest(), Some(Limit { rate: rate(9), limiter: Limiter::Key }));
         assert_eq!(Ceilings::default().lowest(), None);
+    }
+
+    #[test]
+    fn a_share_counts_as_the_users() {
+        let rate = Rate::from_bits_per_second;
+        let user = |rate| Some(Limit { rate, limiter: Limiter::User });
+        let ceilings = Ceilings { share: Some(rate(7)), ..Ceilings::of(None, Some(rate(9))) };
+        assert_eq!((ceilings.lowest(), ceilings.lowest_but_path()), (user(rate(7)), Some(rate(7))));
+        let ceilings = Ceilings { share: Some(rate(10)), ..ceilings };
+        assert_eq!((ceilings.lowest(), ceilings.asked()), (user(rate(9)), Some(rate(9))));
     }
 }

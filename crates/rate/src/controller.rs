@@ -34,6 +34,7 @@ use crate::ceilings::{Ceilings, Limit};
 use crate::disk_ceiling::{self, RingState};
 use crate::path_ceiling::{Reason, State};
 use crate::processors::{self, Processors};
+use crate::sharing::Share;
 
 pub use kernel_paced::KernelPaced;
 
@@ -86,10 +87,10 @@ pub struct TcpState {
     pub round_trip: Span,
     /// Bytes acknowledged since the connection began.
     pub acknowledged: ByteCount,
-    /// Rate at which the connection sends; [`Rate::MAX`] while nothing paces it.
-    pub pacing_rate: Rate,
-    /// Ceiling of the connection's pacing rate (`SO_MAX_PACING_RATE`).
-    pub max_pacing_rate: Rate,
+    /// Rate at which the connection sends; `None` while nothing paces it.
+    pub pacing_rate: Option<Rate>,
+    /// Ceiling of the connection's pacing rate (`SO_MAX_PACING_RATE`); `None` for none.
+    pub max_pacing_rate: Option<Rate>,
     /// Whether bytes are in flight, sent and not acknowledged.
     pub in_flight: bool,
     /// Time for which the receiver's window has limited the connection so far.
@@ -113,8 +114,8 @@ pub struct Pending {
 /// A step that the executor carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Set the ceiling of a connection; [`Rate::MAX`] for none.
-    SetCeiling(Number, Rate),
+    /// Set the ceiling of a connection; `None` for none.
+    SetCeiling(Number, Option<Rate>),
     /// Let the connections after the first take blocks from now on.
     Open,
     /// Open further connections, up to this number in all.
@@ -164,7 +165,7 @@ pub struct Controller {
     /// Numbers of the connections in use.
     connections: Vec<Number>,
     /// Ceilings that are set, by the number of the connection.
-    set: BTreeMap<Number, Rate>,
+    set: BTreeMap<Number, Option<Rate>>,
     /// Time at which processors and last blocks are checked next.
     next_watch: Time,
 }
@@ -178,16 +179,24 @@ impl Controller {
         Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN }
     }
 
-    /// Stores the ceilings of the key and of the user for the next tick.
-    pub fn note_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) {
-        (self.ceilings.key, self.ceilings.user) = (key, user);
+    /// Stores this transfer's share of the user's ceiling for several, for the next tick; `None` for
+    /// a transfer that shares none.
+    pub fn note_share(&mut self, share: Option<Rate>) {
+        self.ceilings.share = share;
     }
 
-    /// Sets the ceilings of the key and of the user at once; a bundle applies them at its next
-    /// update.
-    pub fn set_ceilings(&mut self, key: Option<Rate>, user: Option<Rate>) -> Vec<Action> {
-        self.note_ceilings(key, user);
+    /// Lowers the ceiling of the key to this rate, at once; a bundle applies it at its next update. A
+    /// higher one changes nothing: a client of a daemon that sends could else lift the limit of its
+    /// own key.
+    pub fn lower_key_ceiling(&mut self, rate: Rate) -> Vec<Action> {
+        self.ceilings.key = Some(self.ceilings.key.map_or(rate, |key| key.min(rate)));
         self.share_out()
+    }
+
+    /// Ceiling of the key; `None` for none.
+    #[must_use]
+    pub fn key_ceiling(&self) -> Option<Rate> {
+        self.ceilings.key
     }
 
     /// Adds a connection, before it sends.
@@ -269,22 +278,25 @@ impl Controller {
     fn share_out(&mut self) -> Vec<Action> {
         let left_to_others = match &self.mode {
             Mode::KernelPaced(paced) => paced.left_to_others(),
-            Mode::PerConnection => Some(Rate::MAX),
+            Mode::PerConnection => Share::Anything,
             Mode::Bundle(_) => return Vec::new(),
         };
         let limit =
             if self.setup.is_local { self.ceilings.asked() } else { self.ceilings.lowest().map(|limit| limit.rate) };
-        let limit = limit.unwrap_or(Rate::MAX);
         let others = (self.connections.len() as u64).saturating_sub(1);
-        let part = |rate: Rate, count: u64| if rate == Rate::MAX { rate } else { rate / count.max(1) };
-        let each = left_to_others.map(|left| part(limit, others + 1).min(part(left, others)).max(LEAST_CEILING));
-        let first =
-            if limit == Rate::MAX { limit } else { (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST_CEILING) };
+        let left = match left_to_others {
+            Share::Rate(left) => Some(left / others.max(1)),
+            Share::Nothing | Share::Anything => None,
+        };
+        // A connection that takes no blocks yet needs no ceiling.
+        let are_open = left_to_others != Share::Nothing;
+        let fair = limit.map(|limit| limit / (others + 1)).filter(|_| are_open);
+        let each = [fair, left].into_iter().flatten().min().map(|each| each.max(LEAST_CEILING));
+        let first = limit.map(|limit| (limit - each.unwrap_or(Rate::ZERO) * others).max(LEAST_CEILING));
         let mut actions = Vec::new();
-        for number in &self.connections {
-            // A connection that takes no blocks yet needs no ceiling.
-            let Some(ceiling) = (if *number == FIRST { Some(first) } else { each }) else { continue };
-            if self.set.get(number).copied().unwrap_or(Rate::MAX) != ceiling {
+        for number in self.connections.iter().filter(|number| are_open || **number == FIRST) {
+            let ceiling = if *number == FIRST { first } else { each };
+            if self.set.get(number).copied().flatten() != ceiling {
                 self.set.insert(*number, ceiling);
                 actions.push(Action::SetCeiling(*number, ceiling));
             }
@@ -312,7 +324,7 @@ impl Controller {
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;
-        Some(Limit { rate: self.set.get(&FIRST).copied().unwrap_or(Rate::MAX), limiter })
+        Some(Limit { rate: self.set.get(&FIRST).copied().flatten()?, limiter })
     }
 
     /// Rate that the path has free for this transfer; `None` while it is not known.
@@ -339,20 +351,19 @@ impl Controller {
 fn steer(
     bundle: &mut Bundle,
     ceilings: &mut Ceilings,
-    set: &mut BTreeMap<Number, Rate>,
+    set: &mut BTreeMap<Number, Option<Rate>>,
     now: Time,
     connections: &[ConnectionInfo],
 ) -> Vec<Action> {
     let member = |info: &ConnectionInfo| Some((info.number, info.tcp?.member?));
     let members: Vec<_> = connections.iter().filter_map(member).collect();
-    let plan = bundle.update(now, &members, ceilings.lowest_but_path().unwrap_or(Rate::MAX));
-    ceilings.path = Some(bundle.level()).filter(|level| *level < Rate::MAX);
+    let plan = bundle.update(now, &members, ceilings.lowest_but_path());
+    ceilings.path = bundle.level();
     set.extend(plan.ceilings.iter().copied());
     let set = plan.ceilings.into_iter().map(|(number, ceiling)| Action::SetCeiling(number, ceiling));
-    let paced = plan.decision.map(|decision| {
-        let ceiling = Some(decision.ceiling).filter(|ceiling| *ceiling < Rate::MAX);
-        Action::Paced(Pace { ceiling, cause: Cause::Path(decision.reason) })
-    });
+    let paced = plan
+        .decision
+        .map(|decision| Action::Paced(Pace { ceiling: decision.ceiling, cause: Cause::Path(decision.reason) }));
     set.chain(paced).chain(plan.wanted.map(Action::WantConnections)).collect()
 }
 

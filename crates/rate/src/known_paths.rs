@@ -129,6 +129,19 @@ fn prefix(address: IpAddr) -> Prefix {
     Prefix::around(address, if address.is_ipv4() { 24 } else { 48 })
 }
 
+/// Counters of a connection, as `TCP_INFO` has them.
+#[derive(Clone, Copy, Debug)]
+pub struct PathCounters {
+    /// Bytes that the other end has acknowledged.
+    pub acknowledged: ByteCount,
+    /// Number of packets that were retransmitted.
+    pub retransmitted: u64,
+    /// Least round-trip time.
+    pub round_trip: Span,
+    /// Bytes of a packet.
+    pub packet: ByteCount,
+}
+
 /// Meter of the rate of a connection that is worth remembering.
 #[derive(Debug, Default)]
 pub struct PathWatch {
@@ -163,16 +176,9 @@ impl Snapshot {
 }
 
 impl PathWatch {
-    /// Adds the counters of `TCP_INFO` while only the path limits the connection: bytes
-    /// acknowledged, packets retransmitted, least round-trip time, and bytes of a packet.
-    pub fn update(
-        &mut self,
-        now: Time,
-        acknowledged: ByteCount,
-        retransmitted: u64,
-        round_trip: Span,
-        packet: ByteCount,
-    ) {
+    /// Adds the counters of the connection while only the path limits it.
+    pub fn update(&mut self, now: Time, counters: PathCounters) {
+        let PathCounters { acknowledged, retransmitted, round_trip, packet } = counters;
         let span = (round_trip * SAFE_ROUNDS).max(SHORTEST_SPAN);
         while self.snapshots.get(1).is_some_and(|seen| now - seen.at >= span * 2) {
             self.snapshots.pop_front();
@@ -290,6 +296,10 @@ mod tests {
         assert_eq!(paths, KnownPaths::default());
     }
 
+    fn counters(acknowledged: ByteCount, retransmitted: u64, round_trip: Span) -> PathCounters {
+        PathCounters { acknowledged, retransmitted, round_trip, packet: ByteCount::new(1448) }
+    }
+
     #[test]
     fn what_the_path_has_shown_is_remembered_and_not_what_a_busy_host_made_of_it() {
         let mut watch = PathWatch::default();
@@ -303,7 +313,7 @@ mod tests {
                 // Trains leave faster than what is free.
                 let free = if step % 20 == 0 { free * 2 } else { free };
                 watch.found_free(now, Some(mbit(free)), bytes, FOUND.round_trip);
-                watch.update(now, bytes, retransmitted, FOUND.round_trip, ByteCount::new(1448));
+                watch.update(now, counters(bytes, retransmitted, FOUND.round_trip));
                 now += Span::from_millis(20);
                 bytes += mbit(carried) * Span::from_millis(20);
                 retransmitted += lost;
@@ -314,13 +324,12 @@ mod tests {
 
     #[test]
     fn only_a_rate_that_was_carried_for_a_while_without_loss_is_worth_remembering() {
-        let packet = ByteCount::new(1448);
         let watch = |rates: &[(u64, u64)]| {
             let (mut watch, mut now, mut bytes, mut retransmitted) =
                 (PathWatch::default(), Time::ORIGIN, ByteCount::ZERO, 0);
             for (mbit, lost) in rates {
                 for _ in 0..100 {
-                    watch.update(now, bytes, retransmitted, Span::from_millis(50), packet);
+                    watch.update(now, counters(bytes, retransmitted, Span::from_millis(50)));
                     now += Span::from_millis(20);
                     bytes += Rate::from_bits_per_second(mbit * 1_000_000) * Span::from_millis(20);
                     retransmitted += lost;

@@ -197,8 +197,8 @@ pub enum Reason {
 pub struct Decision {
     /// State of the search after the decision.
     pub state: State,
-    /// Ceiling for the socket; [`Rate::MAX`] for none.
-    pub ceiling: Rate,
+    /// Ceiling for the socket; `None` for none.
+    pub ceiling: Option<Rate>,
     /// Cause of the decision.
     pub reason: Reason,
 }
@@ -229,8 +229,9 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     rate: Rate,
-    /// Upper bound of `rate` since there was last no queue: the path has carried no more.
-    most: Rate,
+    /// Upper bound of `rate` since there was last no queue, as the path has carried no more; `None`
+    /// while there is none.
+    most: Option<Rate>,
     /// Greatest capacity without a queue: a shared queue drains at that rate.
     greatest: Rate,
     /// Whether the estimate has fallen below [`FALLEN_THRESHOLD`] in one step since there was last
@@ -268,6 +269,7 @@ struct Queue {
 #[derive(Debug)]
 pub struct Steering {
     phase: Phase,
+    /// Ceiling of the socket; the greatest rate while there is none, to compare with.
     ceiling: Rate,
     capacity: Capacity,
     search: Search,
@@ -354,7 +356,7 @@ impl Default for Steering {
         Self {
             phase: Phase::CLIMB,
             ceiling: Rate::MAX,
-            capacity: Capacity { rate: Rate::ZERO, most: Rate::MAX, greatest: Rate::ZERO, fallen: false },
+            capacity: Capacity { rate: Rate::ZERO, most: None, greatest: Rate::ZERO, fallen: false },
             search: Search { divisor: FIRST_PROBE_DIVISOR, tried: false, is_external: false },
             queue: Queue::default(),
             round: None,
@@ -380,7 +382,7 @@ impl Steering {
         Self {
             phase: Phase::HOLD,
             ceiling: just_under(capacity),
-            capacity: Capacity { rate: capacity, most: Rate::MAX, greatest: Rate::ZERO, fallen: false },
+            capacity: Capacity { rate: capacity, most: None, greatest: Rate::ZERO, fallen: false },
             ..Self::default().without_search()
         }
     }
@@ -402,7 +404,7 @@ impl Steering {
 
     /// Capacity while there was no queue; `None` if there always was one.
     pub(crate) fn carried_alone(&self) -> Option<Rate> {
-        Some(self.capacity.most).filter(|most| *most < Rate::MAX)
+        self.capacity.most
     }
 
     /// This controller after a time in which another one was in charge, which found `foreign` of
@@ -419,14 +421,14 @@ impl Steering {
 
     /// Sets a higher `capacity` that the caller's search has found.
     pub(crate) fn raise(&mut self, capacity: Rate) -> Decision {
-        (self.capacity.rate, self.capacity.most) = (capacity, Rate::MAX);
+        (self.capacity.rate, self.capacity.most) = (capacity, None);
         self.set(Phase::HOLD, just_under(capacity), Reason::ProbeSucceeded)
     }
 
-    /// Ceiling of the socket at present; [`Rate::MAX`] for none.
+    /// Ceiling of the socket at present; `None` for none.
     #[must_use]
-    pub fn ceiling(&self) -> Rate {
-        self.ceiling
+    pub fn ceiling(&self) -> Option<Rate> {
+        Some(self.ceiling).filter(|ceiling| *ceiling < Rate::MAX)
     }
 
     /// State of the search for the capacity.
@@ -477,7 +479,7 @@ impl Steering {
             Phase::Hold { held } => self.hold(&seen, held),
             Phase::Probe { rounds } => self.probe(&seen, rounds),
         };
-        decision.filter(|decision| (decision.state, decision.ceiling) != before)
+        decision.filter(|_| (self.state(), self.ceiling) != before)
     }
 
     /// Decision before a round trip is over: a steep queue ends the climb or a probe, and cross
@@ -555,7 +557,7 @@ impl Steering {
             self.search.divisor = FALLEN_PROBE_DIVISOR;
         }
         (self.queue.sudden, self.queue.reductions) = (false, 0);
-        self.capacity.most = self.capacity.rate;
+        self.capacity.most = Some(self.capacity.rate);
         self.capacity.greatest = self.capacity.greatest.max(self.capacity.rate);
         let level = just_under(self.capacity.rate);
         if self.ceiling < level {
@@ -653,7 +655,8 @@ impl Steering {
 
     /// Ends a probe that the path did not carry; the capacity stays at least what it was.
     fn refused(&mut self, seen: &Sample) -> Decision {
-        self.capacity.most = if self.search.divisor == FIRST_PROBE_DIVISOR { self.capacity.rate } else { self.ceiling };
+        let is_first = self.search.divisor == FIRST_PROBE_DIVISOR;
+        self.capacity.most = Some(if is_first { self.capacity.rate } else { self.ceiling });
         let rate = seen.rate.max(self.capacity.rate);
         self.found(&Sample { rate, ..*seen }, Reason::ProbeFailed)
     }
@@ -663,7 +666,8 @@ impl Steering {
     fn found(&mut self, seen: &Sample, reason: Reason) -> Decision {
         let base = seen.base;
         let least = (seen.packet * LEAST_PACKETS) / base;
-        self.capacity.rate = seen.rate.min(self.capacity.most).max(self.capacity.rate * LEAST_KEPT).max(least);
+        let carried = self.capacity.most.map_or(seen.rate, |most| seen.rate.min(most));
+        self.capacity.rate = carried.max(self.capacity.rate * LEAST_KEPT).max(least);
         if reason != Reason::NoGrowth {
             self.search.divisor = FIRST_PROBE_DIVISOR;
         }
@@ -678,7 +682,7 @@ impl Steering {
         self.phase = phase;
         self.delivery.take_peak();
         self.ceiling = ceiling;
-        Decision { state: phase.state(), ceiling, reason }
+        Decision { state: phase.state(), ceiling: self.ceiling(), reason }
     }
 }
 

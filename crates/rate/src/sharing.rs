@@ -148,8 +148,9 @@ impl Sharing {
         if self.carried.iter().all(|rate| rate.is_zero()) {
             self.alone = free;
         }
-        let bound = if held_up { self.alone.max(free) } else { Rate::MAX };
-        let (total, most) = ((free + known).min(bound), (free + self.carried[0]).min(bound) - first);
+        let alone = self.alone.max(free);
+        let bounded = |rate: Rate| if held_up { rate.min(alone) } else { rate };
+        let (total, most) = (bounded(free + known), bounded(free + self.carried[0]) - first);
         let is_behind = round.blocks_wait && first < free - free * BEHIND_THRESHOLD;
         self.behind = is_behind.then(|| self.behind.unwrap_or(round.begin.at));
         let has_fallen_behind = self.behind.is_some_and(|since| now.at - since >= patience(now.round_trip));

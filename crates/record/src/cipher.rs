@@ -50,6 +50,15 @@ fn has_avx512_aes() -> bool {
     false
 }
 
+/// What distinguishes a record from all others under its key.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordHead<'a> {
+    /// Nonce of the record, made of its number.
+    pub(crate) nonce: [u8; 12],
+    /// Header of the record, which is authenticated with it.
+    pub(crate) header: &'a [u8; HEADER],
+}
+
 /// A key of a cipher, in the form of its library.
 pub(crate) enum Aead {
     AwsLc(Box<aws_lc::LessSafeKey>),
@@ -85,7 +94,7 @@ impl Aead {
 
     /// Encrypts `front` and then the byte `last` into `out`, which has room for exactly these and the
     /// tag of [`TAG`] bytes.
-    pub(crate) fn seal(&self, nonce: [u8; 12], header: &[u8; HEADER], front: &[u8], last: u8, out: &mut [u8]) {
+    pub(crate) fn seal(&self, RecordHead { nonce, header }: RecordHead<'_>, front: &[u8], last: u8, out: &mut [u8]) {
         const WITHIN: &str = "lengths are within the limits of every suite";
         match self {
             Self::AwsLc(key) => {
@@ -108,8 +117,7 @@ impl Aead {
     /// Decrypts and authenticates a record into `out`, which is as long as the `encrypted` part.
     pub(crate) fn open(
         &self,
-        nonce: [u8; 12],
-        header: &[u8; HEADER],
+        RecordHead { nonce, header }: RecordHead<'_>,
         encrypted: &[u8],
         tag: &[u8; TAG],
         out: &mut [u8],
@@ -144,12 +152,12 @@ mod tests {
                     let plaintext: Vec<u8> = (0..size).map(|at| at as u8).collect();
                     let (last, front) = plaintext.split_last().unwrap();
                     let mut sealed = vec![0; size + TAG];
-                    key(sealer).seal([3; 12], &header, front, *last, &mut sealed);
+                    key(sealer).seal(RecordHead { nonce: [3; 12], header: &header }, front, *last, &mut sealed);
                     let (inner, tag) = sealed.split_last_chunk::<TAG>().unwrap();
                     let (mut inner, tag) = (inner.to_vec(), *tag);
                     let mut out = vec![0; size];
                     let mut open = |nonce, header: &[u8; HEADER], inner: &[u8], tag: &[u8; TAG]| {
-                        key(opener).open(nonce, header, inner, tag, &mut out).map(|()| out.clone())
+                        key(opener).open(RecordHead { nonce, header }, inner, tag, &mut out).map(|()| out.clone())
                     };
                     let forged = Err(RecordError::Forged);
                     assert_eq!(open([3; 12], &header, &inner, &tag), Ok(plaintext));

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::cipher::{Aead, Cipher};
+use crate::cipher::{Aead, Cipher, RecordHead};
 use crate::error::RecordError;
 use crate::format::{self, HEADER, Kind, MAX_CONTENT, TAG};
 
@@ -54,14 +54,14 @@ impl RecordKey {
         let header = format::header(body);
         let (front, rest) = out.split_at_mut(HEADER);
         front.copy_from_slice(&header);
-        let nonce = self.next_nonce()?;
+        let head = RecordHead { nonce: self.next_nonce()?, header: &header };
         let out = &mut rest[..body];
         if padding == 0 {
-            self.key.seal(nonce, &header, content, kind.code(), out);
+            self.key.seal(head, content, kind.code(), out);
         } else {
             let zeros = std::iter::repeat_n(0, padding - 1);
             let front: Vec<u8> = content.iter().copied().chain([kind.code()]).chain(zeros).collect();
-            self.key.seal(nonce, &header, &front, 0, out);
+            self.key.seal(head, &front, 0, out);
         }
         Ok(HEADER + body)
     }
@@ -77,10 +77,10 @@ impl RecordKey {
     /// # Panics
     /// If the body or `out` is too short.
     pub fn open(&mut self, header: &[u8; HEADER], body: &[u8], out: &mut [u8]) -> Result<(Kind, usize), RecordError> {
-        let nonce = self.next_nonce()?;
+        let head = RecordHead { nonce: self.next_nonce()?, header };
         let (encrypted, tag) = body.split_last_chunk().expect("the caller has read the header");
         let inner = &mut out[..encrypted.len()];
-        self.key.open(nonce, header, encrypted, tag, inner)?;
+        self.key.open(head, encrypted, tag, inner)?;
         let length = inner.iter().rposition(|&byte| byte != 0).ok_or(RecordError::NoKind)?;
         let kind = Kind::from_code(inner[length]).ok_or(RecordError::Kind(inner[length]))?;
         Ok((kind, length))
@@ -169,10 +169,10 @@ mod tests {
         // Plaintexts that seal would not make.
         let mut forge = |inner: &[u8]| {
             let header = format::header(inner.len() + TAG);
-            let nonce = sender.next_nonce().unwrap();
+            let head = RecordHead { nonce: sender.next_nonce().unwrap(), header: &header };
             let (last, front) = inner.split_last().unwrap();
             let mut encrypted = vec![0; inner.len() + TAG];
-            sender.key.seal(nonce, &header, front, *last, &mut encrypted);
+            sender.key.seal(head, front, *last, &mut encrypted);
             [&header[..], &encrypted].concat()
         };
         let padded = forge(&[1, 2, 3, 23, 0, 0, 0]);

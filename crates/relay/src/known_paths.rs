@@ -69,7 +69,7 @@ impl PathObserver {
         if is_limited {
             self.path.pause();
         } else {
-            self.path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss);
+            self.path.update(now, info.path_counters());
         }
         let found = self.path.found();
         if found == self.remembered {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use icdc_tcp::{ListenError, OptionError, canonical};
-use icdc_units::{ByteCount, Rate};
+use icdc_units::ByteCount;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use thiserror::Error;
@@ -131,6 +131,6 @@ fn begin(socket: Socket, address: SocketAddr) -> io::Result<TcpStream> {
 fn prepare(socket: &impl std::os::fd::AsFd, config: &Config) -> Result<(), OptionError> {
     icdc_tcp::set_buffers(socket, config.leg.buffer.unwrap_or(ByteCount::ZERO), receive_before_handshake(config))?;
     // Also removes what an earlier configuration has set.
-    icdc_tcp::set_pacing_rate(socket, config.leg.pacing.unwrap_or(Rate::MAX))?;
+    icdc_tcp::set_pacing_rate(socket, config.leg.pacing)?;
     icdc_tcp::set_not_sent_limit(socket, NOT_SENT)
 }

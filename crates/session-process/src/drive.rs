@@ -95,10 +95,16 @@ struct ClientLink {
     stop: StopSignal,
 }
 
+/// A client's order to drive a transfer to another far end.
+struct WorkOrder {
+    transfer: TransferId,
+    drive: Box<Drive>,
+}
+
 /// Events on the link to the client.
 enum Incoming {
-    /// A work order has arrived, for this transfer.
-    Order(TransferId, Box<Drive>),
+    /// A work order has arrived.
+    Order(WorkOrder),
     /// This end has been asked to stop.
     Stop,
     /// The link to the client has ended.
@@ -125,10 +131,10 @@ impl ClientLink {
     /// Returns how it ended.
     fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
         let (result, ended) = match self.incoming.recv() {
-            Ok(Incoming::Order(id, drive)) if transfer.is_none_or(|transfer| transfer == id) => {
+            Ok(Incoming::Order(order)) if transfer.is_none_or(|transfer| transfer == order.transfer) => {
                 // A daemon opens no port that a client names.
                 let is_daemon = transfer.is_some();
-                if is_daemon && drive.route != DriveRoute::Direct {
+                if is_daemon && order.drive.route != DriveRoute::Direct {
                     let reason =
                         "a daemon connects directly only, and opens no port for others to connect back to".to_owned();
                     self.writer
@@ -136,8 +142,8 @@ impl ClientLink {
                     return self.farewell(Ended::Refused(reason));
                 }
                 self.writer.send(Message::Accepted(Features::OURS));
-                work.concerns(&drive.sources);
-                match self.drive(id, &drive, rights, identity, &work.account) {
+                work.concerns(&order.drive.sources);
+                match self.drive(&order, rights, identity, &work.account) {
                     Ok(summary) => {
                         work.complete(&summary);
                         (relay(&Event::Summary(summary)), Ended::Finished)
@@ -145,10 +151,10 @@ impl ClientLink {
                     Err(error) => failed(&error),
                 }
             }
-            Ok(Incoming::Order(..)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
+            Ok(Incoming::Order(_)) => failed(&CopyError::Usage("the order is for another transfer".to_owned())),
             Ok(Incoming::Stop) => failed(&CopyError::Interrupted),
-            Ok(Incoming::Gone(LinkError::Protocol(reason))) => {
-                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason }))
+            Ok(Incoming::Gone(error)) if error.breaks_protocol() => {
+                failed(&CopyError::Refused(Refusal { kind: RefusalKind::Protocol, reason: error.to_string() }))
             }
             Ok(Incoming::Gone(error)) => return Ended::Cut(error.to_string()),
             Err(_) => unreachable!("the stop signal holds a sender"),
@@ -174,8 +180,7 @@ impl ClientLink {
 
     fn drive(
         &self,
-        transfer: TransferId,
-        drive: &Drive,
+        &WorkOrder { transfer, ref drive }: &WorkOrder,
         rights: &Rights,
         identity: &Identity,
         account: &Account,
@@ -216,7 +221,7 @@ fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expecte
         match receive(inlet.as_mut()) {
             Ok(Message::Request(Request { transfer, job: Job::Drive(drive), .. })) => {
                 // Nobody waits for a second order.
-                let _ = tell.send(Incoming::Order(transfer, drive));
+                let _ = tell.send(Incoming::Order(WorkOrder { transfer, drive }));
             }
             Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
             Ok(Message::Interrupt) => stop.request(),

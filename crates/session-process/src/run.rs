@@ -12,7 +12,7 @@ use icdc_protocol::message::{
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, EventSink, receiver, summary};
+use icdc_transfer::{Account, EventSink, Run, receiver, summary};
 use icdc_tuning::Tuned;
 
 use icdc_client::Scratch;
@@ -104,7 +104,8 @@ fn receive(
     let order =
         receiver::ReceiveRequest { transfer, tree, destination, asked: None, options, allowed: rights.allowed() };
     let account: &Account = &work.account;
-    let received = receiver::run(link, registered.joining(), &order, account, &silent(), &registered.stop)?;
+    let run = Run { account, events: &silent(), stop: &registered.stop };
+    let received = receiver::run(link, registered.joining(), &order, run)?;
     work.complete(&summary::of_received(&received, account, options));
     Ok(())
 }
@@ -138,7 +139,8 @@ fn send(
     link.await_answer().map_err(SessionError::of_link)?;
     let found = sender::find_sources(tree, sources, &options);
     let account: &Account = &work.account;
-    let sent = sender::run(link, registered.joining(), found, &options, account, &silent(), &registered.stop)?;
+    let run = Run { account, events: &silent(), stop: &registered.stop };
+    let sent = sender::run(link, registered.joining(), found, &options, run)?;
     work.complete(&summary::of_sent(&sent, account, &ReceiveOptions::default()));
     Ok(())
 }

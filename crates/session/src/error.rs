@@ -31,6 +31,7 @@ impl SessionError {
             LinkFailure::Cut(reason) => Self::Cut(reason),
             LinkFailure::Refused(refusal) => Self::Refused(refusal),
             LinkFailure::Protocol(reason) => Self::Protocol(reason),
+            LinkFailure::Local(reason) => Self::Local(reason),
         }
     }
 
@@ -44,5 +45,20 @@ impl SessionError {
             Self::Local(_) => RefusalKind::Internal,
         };
         Some(Refusal { kind, reason: self.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::{Message, validate};
+
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_told_once() {
+        let violation = validate::message(&Message::Ping, 1).expect_err("a ping has no payload");
+        let text = SessionError::of_link(LinkFailure::Protocol(violation.to_string())).to_string();
+        assert_eq!(text.matches("the other end broke the protocol").count(), 1, "{text}");
+        assert!(text.contains("Ping: it has a payload"), "{text}");
     }
 }

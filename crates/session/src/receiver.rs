@@ -8,6 +8,7 @@
 //! | [`stalls`] | stalls of these connections while the first one is active |
 //! | [`files`] | large files: what is written, durable, noted, compared, complete |
 //! | [`parts`] | blocks that arrive in parts: their completion, and the limit on their number |
+//! | [`tally`] | counts of what was announced, and of what became of it |
 
 pub mod book;
 pub mod ending;
@@ -15,3 +16,4 @@ pub mod files;
 pub mod frames_arrived;
 pub mod parts;
 pub mod stalls;
+pub mod tally;

@@ -15,7 +15,7 @@ use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Pend
 use icdc_rate::disk_ceiling::RingState;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-use crate::observer::Observer;
+use crate::observer::{Observer, Transmission};
 use crate::outcome::{FlowOutcome, Outcome};
 use crate::pauses::Pauses;
 use crate::receiver::{Acknowledgement, Receiver, Reports};
@@ -332,7 +332,8 @@ impl<O: Observer> Engine<'_, O> {
                 Fate::Dropped => lane.dropped += 1,
                 Fate::Lost | Fate::Overrun | Fate::Gap => lane.lost += 1,
             }
-            self.observer.sent(now, index, segment.number, segment.again, fate);
+            let transmission = Transmission { flow: index, number: segment.number, again: segment.again };
+            self.observer.sent(now, transmission, fate);
         }
     }
 

@@ -73,7 +73,7 @@ mod sender;
 mod simulation;
 
 pub use engine::simulate;
-pub use observer::Observer;
+pub use observer::{Observer, Transmission};
 pub use outcome::{FlowOutcome, Outcome, jain_index};
 pub use recorder::{FlowRecord, Recorder};
 pub use sender::{SenderCounters, SenderState};

@@ -5,6 +5,17 @@ use icdc_units::{ByteCount, Span, Time};
 
 use crate::sender::SenderState;
 
+/// A packet as it leaves a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmission {
+    /// Number of the flow, counted from 0.
+    pub flow: usize,
+    /// Number of the packet in its flow, counted from 0.
+    pub number: u64,
+    /// Whether it is a retransmission.
+    pub again: bool,
+}
+
 /// Receiver of the events of a simulation, in the order of time. Every method does nothing unless
 /// it is implemented. Flows are numbered from 0.
 pub trait Observer {
@@ -13,9 +24,8 @@ pub trait Observer {
         Span::MAX
     }
 
-    /// Called when a flow sends packet `_number`, for the first time or, with `_again`, as a
-    /// retransmission; with the packet's fate on the path.
-    fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, _fate: Fate) {}
+    /// Called when a flow sends a packet, with the packet's fate on the path.
+    fn sent(&mut self, _at: Time, _transmission: Transmission, _fate: Fate) {}
 
     /// Called when a packet arrives at the receiver of a flow, new or as a duplicate; `_read`:
     /// number of packets that the application gets by it.

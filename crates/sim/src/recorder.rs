@@ -6,7 +6,7 @@
 use icdc_path::Fate;
 use icdc_units::{ByteCount, Span, Time};
 
-use crate::observer::Observer;
+use crate::observer::{Observer, Transmission};
 use crate::sender::SenderState;
 use crate::simulation::Simulation;
 
@@ -96,7 +96,7 @@ impl Observer for Recorder {
         self.step
     }
 
-    fn sent(&mut self, at: Time, flow: usize, _number: u64, again: bool, fate: Fate) {
+    fn sent(&mut self, at: Time, Transmission { flow, again, .. }: Transmission, fate: Fate) {
         let index = self.index(at);
         if again {
             count(&mut self.flows[flow].retransmitted, index, 1);

@@ -6,7 +6,8 @@
 use icdc_path::loss::Model;
 use icdc_path::{Change, Fate, Settings};
 use icdc_sim::{
-    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, payload_rate, simulate,
+    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, Transmission, payload_rate,
+    simulate,
 };
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -32,7 +33,7 @@ fn count(bins: &mut Vec<u64>, length: Span, at: Time) {
 }
 
 impl Observer for Rounds {
-    fn sent(&mut self, at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
+    fn sent(&mut self, at: Time, _: Transmission, fate: Fate) {
         if fate == Fate::Dropped {
             count(&mut self.dropped, self.length, at);
         }

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use icdc_rate::known_paths::PathCounters;
 use icdc_units::{ByteCount, Rate, Span};
 use serde::Serialize;
 
@@ -143,6 +144,16 @@ impl TcpInfo {
         let sent_in_vain = self.timeouts >= 2 && self.bytes_acked <= ByteCount::new(1) && is_heard;
         let never_received = self.bytes_received == ByteCount::ZERO && self.out_of_order > 0;
         sent_in_vain || never_received
+    }
+
+    /// Counters by which the rate of the path is measured.
+    pub fn path_counters(&self) -> PathCounters {
+        PathCounters {
+            acknowledged: self.bytes_acked,
+            retransmitted: self.segments_retransmitted,
+            round_trip: self.min_rtt,
+            packet: self.mss,
+        }
     }
 
     /// Congestion window in bytes.

@@ -24,7 +24,7 @@
 //! let listener = icdc_tcp::listen(None, None, Family::V4, ByteCount::ZERO)?;
 //! let port = listener.local_addr()?.port();
 //! let stream = icdc_tcp::connect("127.0.0.1", port, Family::Any, Span::from_secs(5))?;
-//! icdc_tcp::set_pacing_rate(&stream, Rate::from_bits_per_second(900_000_000))?;
+//! icdc_tcp::set_pacing_rate(&stream, Some(Rate::from_bits_per_second(900_000_000)))?;
 //! println!("round-trip time {}", icdc_tcp::info(&stream)?.rtt);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

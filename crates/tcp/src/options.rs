@@ -47,29 +47,29 @@ impl From<OptionError> for io::Error {
     }
 }
 
-/// Limits the rate at which the kernel sends segments (`SO_MAX_PACING_RATE`); [`Rate::MAX`]
-/// removes the limit.
+/// Limits the rate at which the kernel sends segments (`SO_MAX_PACING_RATE`); `None` removes the
+/// limit.
 ///
 /// TCP paces by itself or leaves it to the fq qdisc if the device has one. A rate of zero is
 /// refused: the kernel would take it for no pacing.
-pub fn set_pacing_rate(fd: &impl AsFd, rate: Rate) -> Result<(), OptionError> {
+pub fn set_pacing_rate(fd: &impl AsFd, rate: Option<Rate>) -> Result<(), OptionError> {
     const CALL: &str = "setsockopt(SO_MAX_PACING_RATE)";
-    let bytes_per_second = match rate {
-        Rate::MAX => u64::MAX,
+    let bytes_per_second = match rate.map(Rate::as_bytes_per_second) {
+        None => u64::MAX,
         // A rate below 1 B/s would be rounded down to nothing.
-        rate if rate.as_bytes_per_second() == 0 => {
+        Some(0) => {
             let reason = io::Error::new(io::ErrorKind::InvalidInput, "the rate must be 8bit or more");
             return Err(OptionError::of(fd, CALL, reason));
         }
-        rate => rate.as_bytes_per_second(),
+        Some(bytes) => bytes,
     };
     kernel::set_socket_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
         .map_err(|error| OptionError::of(fd, CALL, error))
 }
 
-/// Limit of the pacing rate set by [`set_pacing_rate`], rounded down to bytes per second;
-/// [`Rate::MAX`] if there is none.
-pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
+/// Limit of the pacing rate set by [`set_pacing_rate`], rounded down to bytes per second; `None` if
+/// there is none.
+pub fn pacing_rate(fd: &impl AsFd) -> Result<Option<Rate>, OptionError> {
     const CALL: &str = "getsockopt(SO_MAX_PACING_RATE)";
     let mut value = [0; 8];
     let written = kernel::socket_option(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut value)
@@ -83,7 +83,7 @@ pub fn pacing_rate(fd: &impl AsFd) -> Result<Rate, OptionError> {
         },
         _ => u64::from_ne_bytes(value),
     };
-    Ok(Rate::from_bytes_per_second(bytes_per_second))
+    Ok((bytes_per_second < u64::MAX).then(|| Rate::from_bytes_per_second(bytes_per_second)))
 }
 
 /// Cookie of this thread's network namespace (`SO_NETNS_COOKIE`, Linux 5.14): no other one gets it

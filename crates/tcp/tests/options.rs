@@ -26,10 +26,10 @@ fn drain(stream: &TcpStream) {
 #[test]
 fn a_pacing_rate_is_kept() {
     let (mut sender, mut receiver) = pair();
-    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("unset"), Rate::MAX);
+    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("unset"), None);
     let rate = Rate::from_bits_per_second(80_000_000);
-    icdc_tcp::set_pacing_rate(&sender, rate).expect("set");
-    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), rate);
+    icdc_tcp::set_pacing_rate(&sender, Some(rate)).expect("set");
+    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), Some(rate));
 
     let amount = ByteCount::new(4_000_000);
     let reader = thread::spawn(move || std::io::copy(&mut receiver, &mut std::io::sink()).expect("read"));
@@ -49,15 +49,15 @@ fn a_pacing_rate_is_kept() {
     assert!(info.busy >= took / 2 && info.busy <= took * 2, "{} of {took}", info.busy);
 
     let (sender, _receiver) = pair();
-    icdc_tcp::set_pacing_rate(&sender, rate).expect("set");
-    icdc_tcp::set_pacing_rate(&sender, Rate::MAX).expect("taken away");
-    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("unset"), Rate::MAX);
+    icdc_tcp::set_pacing_rate(&sender, Some(rate)).expect("set");
+    icdc_tcp::set_pacing_rate(&sender, None).expect("taken away");
+    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("unset"), None);
     assert_eq!(icdc_tcp::info(&sender).expect("TCP_INFO").max_pacing_rate, Rate::MAX);
     // Beyond 32 bits of bytes per second.
     let fast = Rate::from_bits_per_second(100_000_000_000);
-    icdc_tcp::set_pacing_rate(&sender, fast).expect("set");
-    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), fast);
-    let error = icdc_tcp::set_pacing_rate(&sender, Rate::ZERO).expect_err("no pacing by accident").to_string();
+    icdc_tcp::set_pacing_rate(&sender, Some(fast)).expect("set");
+    assert_eq!(icdc_tcp::pacing_rate(&sender).expect("set"), Some(fast));
+    let error = icdc_tcp::set_pacing_rate(&sender, Some(Rate::ZERO)).expect_err("no pacing by accident").to_string();
     assert!(error.contains("SO_MAX_PACING_RATE") && error.contains("127.0.0.1"), "{error}");
 }
 

@@ -69,8 +69,8 @@ impl FurtherControls {
         self.lock().open.len() as u64
     }
 
-    /// Sets the pacing rate of one connection that is in use.
-    pub(crate) fn set_rate_of(&self, number: Number, rate: Rate) {
+    /// Limits the rate of one connection that is in use; `None` for no limit.
+    pub(crate) fn set_rate_of(&self, number: Number, rate: Option<Rate>) {
         let lists = self.lock();
         if let Some(control) = u8::try_from(number).ok().and_then(|number| lists.open.get(&number)) {
             control.set_rate(rate);

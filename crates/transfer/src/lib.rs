@@ -27,6 +27,7 @@ mod processors;
 mod rate_share;
 pub mod receiver;
 mod resources;
+mod run;
 pub mod sender;
 mod stage_thread;
 mod stages;
@@ -41,6 +42,7 @@ pub use further_links::{FurtherLink, Joining};
 pub use icdc_protocol::message::IfRunning;
 pub use notices::Noticed;
 pub use rate_share::RateShare;
+pub use run::Run;
 pub use within_host::WithinHost;
 
 /// Path as printable text for users: bytes that are not printable are escaped.

@@ -5,26 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use icdc_units::Rate;
 
-/// A share of a common rate, in bits per second, that can change during a run.
+/// A share of a common rate, that can change during a run: the rate controller of each session
+/// reads it at its ticks.
 #[derive(Debug)]
-pub struct RateShare(AtomicU64);
+pub struct RateShare {
+    bits_per_second: AtomicU64,
+}
 
 impl RateShare {
-    /// A share that begins at `rate`; [`Rate::MAX`] for no ceiling.
+    /// A share that begins at `rate`.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
-        Self(AtomicU64::new(rate.as_bits_per_second()))
+        Self { bits_per_second: AtomicU64::new(rate.as_bits_per_second()) }
     }
 
     /// Changes the rate to `rate`.
     pub fn set(&self, rate: Rate) {
-        self.0.store(rate.as_bits_per_second(), Ordering::Relaxed);
+        self.bits_per_second.store(rate.as_bits_per_second(), Ordering::Relaxed);
     }
 
-    /// Present rate; `None` for no ceiling.
+    /// Present rate.
     #[must_use]
-    pub fn get(&self) -> Option<Rate> {
-        let rate = Rate::from_bits_per_second(self.0.load(Ordering::Relaxed));
-        (rate < Rate::MAX).then_some(rate)
+    pub fn get(&self) -> Rate {
+        Rate::from_bits_per_second(self.bits_per_second.load(Ordering::Relaxed))
     }
 }

@@ -33,21 +33,22 @@ pub fn of_sent(sent: &Sent, account: &Account, receive: &ReceiveOptions) -> Summ
 /// Summary of a run whose receiving end is here.
 #[must_use]
 pub fn of_received(received: &Received, account: &Account, receive: &ReceiveOptions) -> Summary {
+    let tally = &received.tally;
     let summary = Summary {
-        files: received.files,
-        bytes: received.bytes,
-        links: received.links,
-        errors: received.failed,
-        skipped: received.skipped,
-        kept_newer: received.kept_newer,
-        deleted: received.deleted,
-        resumed_bytes: received.resumed_bytes,
-        taken_over_files: received.taken_over.0,
-        taken_over_bytes: received.taken_over.1,
+        files: tally.files,
+        bytes: tally.bytes.as_u64(),
+        links: tally.links,
+        errors: tally.failed,
+        skipped: tally.skipped,
+        kept_newer: tally.kept_newer,
+        deleted: tally.deleted,
+        resumed_bytes: tally.resumed.as_u64(),
+        taken_over_files: tally.taken_over_files,
+        taken_over_bytes: tally.taken_over_bytes.as_u64(),
         tree_digest: received.goodbye.as_ref().map(|goodbye| digest_text(&goodbye.tree)),
         ..Summary::default()
     };
-    complete(summary, received.only, account, receive)
+    complete(summary, tally.only(), account, receive)
 }
 
 fn complete(summary: Summary, only: Option<FileDigest>, account: &Account, receive: &ReceiveOptions) -> Summary {

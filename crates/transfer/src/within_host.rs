@@ -14,6 +14,7 @@ use icdc_tcp::Privileges;
 use crate::account::Account;
 use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
+use crate::run::Run;
 use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
 use crate::stage_thread::{local, try_start};
@@ -61,19 +62,12 @@ impl WithinHost<'_> {
         let receiving = Account::new(account.start());
         // The sender handles the user's request to stop and informs the receiver.
         let never_asked = StopSignal::new();
+        let received = Run { account: &receiving, events: &silent, stop: &never_asked };
         let sent = std::thread::scope(|scope| {
-            try_start(scope, "receiver", || receiver::run(far, nobody, &order, &receiving, &silent, &never_asked))
-                .map_err(local)?;
+            try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
             let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
-            sender::run(
-                SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() },
-                nobody,
-                found,
-                send,
-                &account,
-                events,
-                stop,
-            )
+            let link = SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
+            sender::run(link, nobody, found, send, Run { account: &account, events, stop })
         })?;
         Ok(summary::of_sent(&sent, &account, receive))
     }

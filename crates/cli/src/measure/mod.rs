@@ -25,6 +25,7 @@ use crate::arguments::MeasureArguments;
 use crate::clock::monotonic;
 use crate::console::Console;
 use crate::measure::figures::Figures;
+use crate::measure::pipeline::Shown;
 use crate::measure::plan::{MeasurePlan, Subject};
 use crate::measure::record::Record;
 use crate::{exit, logs, signals};
@@ -47,7 +48,10 @@ fn carry_out(plan: MeasurePlan, console: &Console) -> u8 {
     connection.confirm_host = Some(console.confirm_host(&stop));
     let options = match subject {
         Subject::Tcp(options) => options,
-        Subject::Pipeline(order) => return pipeline::run(&target, &order, &connection, output.json, console, &stop),
+        Subject::Pipeline(order) => {
+            let shown = Shown { console, as_json: output.json };
+            return pipeline::run(&target, &order, &connection, shown, &stop);
+        }
     };
     let record = Arc::new(Mutex::new(Record::default()));
     let events: MeasureSink = {

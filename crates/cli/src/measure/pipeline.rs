@@ -12,15 +12,23 @@ use crate::console::Console;
 use crate::copy::summary::{counted, limits, megabits, seconds};
 use crate::exit;
 
+/// Where the measurement is shown, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) console: &'a Console,
+    /// Whether it is shown as JSON, one object a line.
+    pub(super) as_json: bool,
+}
+
 /// Runs the measurement and returns the exit code.
 pub(super) fn run(
     target: &Location,
     order: &PipelineOptions,
     connection: &CopyOptions,
-    as_json: bool,
-    console: &Console,
+    shown: Shown<'_>,
     stop: &StopSignal,
 ) -> u8 {
+    let Shown { console, as_json } = shown;
     let events: EventSink = {
         let console = console.clone();
         Arc::new(move |event| match event {

@@ -264,6 +264,7 @@ fn a_receiver_cannot_ask_for_what_is_not_there() {
     for index in [3, u32::MAX - 1, u32::MAX] {
         let ended = asked(Message::Resend { id: 1, index });
         assert_failed(&ended, "broke the protocol");
+        assert_eq!(ended.stderr.matches("broke the protocol").count(), 1, "{ended}");
         assert!(!ended.to_string().contains("panicked"), "{ended}");
     }
 }

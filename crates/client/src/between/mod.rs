@@ -72,8 +72,9 @@ pub(crate) fn copy_between(
     let paths = paths_on_one_host(sources, first)?;
     let transfer = new_transfer().map_err(CopyError::Failed)?;
     let mut source = SourceEnd::open(first, transfer, options, events, stop)?;
-    let admitted = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
-    let mut target = TargetEnd::open(destination, source.key, (transfer, admitted), options, events, stop)?;
+    let job = Transfer::Receive { destination: destination.path().to_vec(), options: options.receive.clone() };
+    let admission = Admission { key: source.key, transfer, job };
+    let mut target = TargetEnd::open(destination, admission, options, events, stop)?;
     // A daemon has one port for everything, and never connects on another's behalf.
     let is_daemon = |location: &Location| matches!(location, Location::Daemon { .. });
     let route = match options.via {
@@ -403,11 +404,19 @@ impl BackConnector<'_> {
     }
 }
 
+/// What the listening end admits.
+struct Admission {
+    /// Key of the driving end.
+    key: PublicKey,
+    transfer: TransferId,
+    /// The only job that the driving end may request.
+    job: Transfer,
+}
+
 impl TargetEnd {
     fn open(
         location: &Location,
-        peer: PublicKey,
-        (transfer, job): (TransferId, Transfer),
+        Admission { key: peer, transfer, job }: Admission,
         options: &CopyOptions,
         events: &EventSink,
         stop: &StopSignal,

@@ -26,7 +26,7 @@ use icdc_tcp::{Beginning, Egresses, Family, clock};
 use icdc_transfer::{Event, EventSink, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_tuning::buffers::beginning;
-use icdc_units::Span;
+use icdc_units::{Ratio, Span};
 
 use super::ahead::{Ahead, Need};
 use super::back::Back;
@@ -47,7 +47,7 @@ const MOST_TIMEOUT: Span = Span::from_secs(5);
 
 /// Round trips (5/4) after which the answer of an open port is due, and the divisor of the time
 /// limit below which it is never due.
-const ANSWER_DUE_ROUND_TRIPS: (u64, u64) = (5, 4);
+const ANSWER_DUE_ROUND_TRIPS: Ratio = Ratio::new(5, 4);
 const ANSWER_DUE_DIVISOR: u64 = 4;
 
 /// Time limit of each route in [`Routes::try_each`].
@@ -297,9 +297,7 @@ impl Routes {
                 routes.first_over(carrier, Route::Direct, stop)
             }
         });
-        let due = (self.round_trip * ANSWER_DUE_ROUND_TRIPS.0 / ANSWER_DUE_ROUND_TRIPS.1)
-            .max(patience / ANSWER_DUE_DIVISOR)
-            .min(patience);
+        let due = (self.round_trip * ANSWER_DUE_ROUND_TRIPS).max(patience / ANSWER_DUE_DIVISOR).min(patience);
         let mut outcome = outcomes.recv_timeout(due.into());
         if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
             if answered.get().is_none() {

@@ -1,6 +1,6 @@
 //! The path: packets, round-trip time, capacity, loss, bursts.
 
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Ratio, Span};
 
 use super::finding::{Finding, Severity};
 use crate::probe::{Burst, Capacity, Loss, PathFacts};
@@ -11,7 +11,7 @@ use crate::{Aim, HostFacts};
 const BATCH: ByteCount = ByteCount::from_kib(64);
 /// Ratio of a safe pacing rate to the capacity: the rest is for other traffic and for what was not
 /// measured.
-const SAFE: (u64, u64) = (8, 10);
+const SAFE: Ratio = Ratio::new(8, 10);
 
 pub(super) fn judge(path: &PathFacts, host: &HostFacts, aim: Aim) -> Vec<Finding> {
     let measured = &path.measured;
@@ -82,7 +82,7 @@ fn capacity(measured: Capacity, aim: Aim) -> Finding {
             aim.round_trip
         ));
     }
-    if rate < aim.rate.scaled(SAFE.0, SAFE.1) {
+    if rate < aim.rate * SAFE {
         let found = format!("the path carried {rate}; {} is aimed at", aim.rate);
         return Finding::path(ID, Severity::Warning, found, WHY);
     }
@@ -107,7 +107,7 @@ fn loss(measured: Loss, shape: (Rate, Span), path: &PathFacts, host: &HostFacts)
     const ID: &str = "path.loss";
     const WHY: &str = "what is lost well below the capacity is not of the sender's making, and TCP slows down for it";
     let (capacity, round_trip) = shape;
-    let paced = capacity.scaled(SAFE.0, SAFE.1);
+    let paced = capacity * SAFE;
     let Loss { segments, retransmitted } = measured;
     if retransmitted == 0 {
         let found = format!("nothing of {segments} segments was lost at {paced}");
@@ -156,7 +156,7 @@ fn burst(measured: Burst, shape: (Rate, Span), path: &PathFacts, host: &HostFact
         return Finding::path(ID, Severity::Ok, found, WHY);
     }
     let found = format!("{found}; {in_flight} are in flight when the path is full, so an unpaced start loses some");
-    let rate = capacity.scaled(SAFE.0, SAFE.1).to_argument();
+    let rate = (capacity * SAFE).to_argument();
     Finding::path(ID, Severity::Note, found, WHY).with_fix(format!("icdc copy --rate {rate} SRC {}", path.destination))
 }
 

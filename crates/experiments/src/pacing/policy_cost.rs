@@ -172,7 +172,7 @@ fn measure(bench: &Bench<'_>, source: RateSource, seconds: Span) -> Result<Polic
 fn connect(source: RateSource, listener: &TcpListener) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(listener.local_addr()?)?;
     if source == RateSource::Program {
-        set_pacing_rate(&stream, RATE).map_err(io::Error::other)?;
+        set_pacing_rate(&stream, Some(RATE)).map_err(io::Error::other)?;
     }
     Ok(stream)
 }

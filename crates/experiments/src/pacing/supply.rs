@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use icdc_lab::{Host, Lab, LabError, program};
 use icdc_packet::{clock, datagrams};
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Rate, Ratio, Span};
 
 use crate::harness::error::ExperimentError;
 use crate::harness::traffic::cross_traffic::{FRAME, PAYLOAD};
@@ -24,7 +24,7 @@ const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
 /// Number of datagrams that one system call sends.
 const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;
 /// Supplied rate relative to that of the class: 101 %.
-const SURPLUS: (u64, u64) = (101, 100);
+const SURPLUS: Ratio = Ratio::new(101, 100);
 
 /// IPv4 address of the destination of this number.
 pub(crate) fn address(number: usize) -> Ipv4Addr {
@@ -68,7 +68,7 @@ pub(crate) fn run(lab: &Lab, rates: &[Rate], over: &AtomicBool) -> Result<Span, 
         longest = longest.max(now - before);
         before = now;
         for (number, (rate, sent)) in rates.iter().zip(&mut sent).enumerate() {
-            let supply = rate.scaled(SURPLUS.0, SURPLUS.1);
+            let supply = *rate * SURPLUS;
             let wanted = reserve(*rate) + supply * (now - start);
             while *sent < wanted {
                 let count = (wanted - *sent).as_u64().div_ceil(FRAME.as_u64()).min(AT_ONCE);

@@ -20,7 +20,7 @@ use crate::harness::figures::cells::ratio;
 use crate::harness::figures::simulated::{self, like};
 use crate::harness::figures::spread::Spread;
 use crate::harness::hosts::paths::path;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::measurement::measured::{self, Measured, failures};
 use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::measurement::trial::{self, Trial};
@@ -76,9 +76,15 @@ struct AlgorithmRuns {
     windows: Vec<(f64, f64)>,
 }
 
-impl AlgorithmRuns {
+impl Repeated for AlgorithmRuns {
+    type Run = Measured;
+
     fn name(&self) -> String {
         format!("{}, loss {}", self.name, ratio(self.loss))
+    }
+
+    fn keep(&mut self, run: Measured) {
+        self.live.push(run);
     }
 }
 
@@ -101,7 +107,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let live = |bench: &Bench<'_>, cell: &AlgorithmRuns, run| {
         trial::run(bench, &Trial::new(settings(cell.loss, run + 1), extent.seconds, cell.name))
     };
-    at_once::repeat(bench, extent.runs, &mut cells, AlgorithmRuns::name, live, |cell, run| cell.live.push(run))?;
+    at_once::repeat(bench, extent.runs, &mut cells, live)?;
     simulate(bench, &extent, &mut cells)?;
     Ok(report(&extent, &cells))
 }

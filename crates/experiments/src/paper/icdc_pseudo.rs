@@ -21,7 +21,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
 use crate::harness::hosts::paths::path;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::measurement::measured::{Measured, SenderSample};
 use crate::harness::measurement::rate_control::RateControl;
 use crate::harness::measurement::rights::Rights;
@@ -116,7 +116,9 @@ fn frame() -> ByteCount {
     path(RATE, ROUND_TRIP, QUEUE).largest_frame()
 }
 
-impl Stream {
+impl Repeated for Stream {
+    type Run = StreamRun;
+
     fn name(&self) -> String {
         let pacing = match self.pacing {
             Pacing::Nothing => "unpaced",
@@ -131,6 +133,12 @@ impl Stream {
         format!("{pacing}{conditions}")
     }
 
+    fn keep(&mut self, run: StreamRun) {
+        self.runs.push(run);
+    }
+}
+
+impl Stream {
     fn shaper(&self) -> Shaper {
         if self.pacing == Pacing::Gaps { Shaper::Wire(WITH_GAPS) } else { Shaper::Nothing }
     }
@@ -228,7 +236,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
         Conditions::DiskToDisk => stream.copy(bench, size),
         Conditions::Alone | Conditions::BesideOthers => stream.measure(bench, seconds),
     };
-    at_once::repeat(bench, runs, &mut streams, Stream::name, once, |stream, run| stream.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut streams, once)?;
     let all = streams.iter().flat_map(|stream| stream.runs.iter().map(|run| (stream.name(), &run.spoilt)));
     Ok(Report {
         tables: vec![table(&streams)],

@@ -21,7 +21,7 @@ use icdc_units::{ByteCount, Span};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::scenario::Scenario;
 use crate::relay::paper_path::{ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
@@ -99,11 +99,19 @@ fn cases(quick: bool) -> Vec<BufferRuns> {
     cases
 }
 
-impl BufferRuns {
+impl Repeated for BufferRuns {
+    type Run = Relayed;
+
     fn name(&self) -> String {
         format!("{}, {}, buffers {}", between(self.cc), self.round_trip, self.buffer)
     }
 
+    fn keep(&mut self, run: Relayed) {
+        self.runs.push(run);
+    }
+}
+
+impl BufferRuns {
     fn relaying(&self, seconds: u64) -> Relaying {
         Relaying {
             legs: vec![settings(self.round_trip)],
@@ -123,7 +131,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let runs = bench.runs.unwrap_or(if bench.quick { 1 } else { RUNS });
     let mut cases = bench.wanted(cases(bench.quick), BufferRuns::name)?;
     let relay = |bench: &Bench<'_>, case: &BufferRuns, _| relayed::run(bench, &case.relaying(seconds));
-    at_once::repeat(bench, runs, &mut cases, BufferRuns::name, relay, |case, run| case.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut cases, relay)?;
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),

@@ -21,7 +21,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
 use crate::harness::hosts::paths::path;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::measurement::measured::{self, Measured};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
@@ -83,12 +83,12 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let each = choices.iter().flat_map(|cc| [0, 1].map(|leg| Alone { leg, cc, runs: Vec::new() }));
     let mut alone: Vec<Alone> = each.collect();
     let relay = |bench: &Bench<'_>, case: &Chained, run| relayed::run(bench, &case.relaying(seconds, run + 1));
-    at_once::repeat(bench, runs, &mut cases, Chained::name, relay, |case, run| case.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut cases, relay)?;
     let measure = |bench: &Bench<'_>, alone: &Alone, run| {
         let leg = legs(run + 1).swap_remove(alone.leg);
         trial::run(bench, &Trial::new(leg, seconds, alone.cc))
     };
-    at_once::repeat(bench, runs, &mut alone, Alone::name, measure, |alone, run| alone.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut alone, measure)?;
     let relayed = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     let trials = alone.iter().flat_map(|alone| alone.runs.iter().map(|run| (alone.name(), run)));
     Ok(Report {
@@ -99,18 +99,28 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-impl Alone {
+impl Repeated for Alone {
+    type Run = Measured;
+
     fn name(&self) -> String {
         let (megabits, millis) = LEGS[self.leg];
         format!("{} alone on the leg of {megabits} Mbit/s and {millis} ms", self.cc)
     }
 
+    fn keep(&mut self, run: Measured) {
+        self.runs.push(run);
+    }
+}
+
+impl Alone {
     fn goodput(&self) -> Spread {
         Spread::of(self.runs.iter().map(|measured| measured.summary.goodput_bps / 1e6))
     }
 }
 
-impl Chained {
+impl Repeated for Chained {
+    type Run = Relayed;
+
     fn name(&self) -> String {
         match self.cc {
             Some(cc) => format!("three relays with {cc}, buffers {}", self.buffer),
@@ -118,6 +128,12 @@ impl Chained {
         }
     }
 
+    fn keep(&mut self, run: Relayed) {
+        self.runs.push(run);
+    }
+}
+
+impl Chained {
     fn relaying(&self, seconds: u64, run: u64) -> Relaying {
         Relaying {
             legs: legs(run),

@@ -18,7 +18,7 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::shares;
 use crate::harness::figures::spread::Spread;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::scenario::Scenario;
 use crate::relay::paper_path::{QUEUE, RATE, ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
@@ -71,7 +71,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = round_trips.iter().flat_map(|round_trip| case(*round_trip)).collect();
     let mut cases = bench.wanted(cases, Neighbours::name)?;
     let relay = |bench: &Bench<'_>, case: &Neighbours, run| relayed::run(bench, &case.relaying(&extent, run));
-    at_once::repeat(bench, runs, &mut cases, Neighbours::name, relay, |case, run| case.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut cases, relay)?;
     let all = cases.iter().flat_map(|case| case.runs.iter().map(|run| (case.name(), run)));
     Ok(Report {
         failures: relayed::failures(all),
@@ -81,11 +81,19 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-impl Neighbours {
+impl Repeated for Neighbours {
+    type Run = Relayed;
+
     fn name(&self) -> String {
         format!("beside {}, {}", between(Some(self.cc)), self.round_trip)
     }
 
+    fn keep(&mut self, run: Relayed) {
+        self.runs.push(run);
+    }
+}
+
+impl Neighbours {
     fn relaying(&self, extent: &FairnessExtent, run: u64) -> Relaying {
         let [first, second] = shares::starts(run);
         // Both to the same end.

@@ -20,7 +20,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::figures::spread::Spread;
-use crate::harness::measurement::at_once;
+use crate::harness::measurement::at_once::{self, Repeated};
 use crate::harness::measurement::measured::{Measured, SenderSample};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::repetition::attempts::{self, Figures};
@@ -77,11 +77,19 @@ impl LineRun {
     }
 }
 
-impl Together {
+impl Repeated for Together {
+    type Run = LineRun;
+
     fn name(&self) -> String {
         format!("{} connections", self.connections)
     }
 
+    fn keep(&mut self, run: LineRun) {
+        self.runs.push(run);
+    }
+}
+
+impl Together {
     fn run(&self, bench: &Bench<'_>, seconds: u64) -> Result<LineRun, ExperimentError> {
         let tolerance = Resolution::Means.tolerance(ROUND_TRIP);
         attempts::unspoilt(bench, tolerance, || self.once(bench, seconds, tolerance), |run| run.spoilt.as_deref())
@@ -123,7 +131,7 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     let cases = connections.iter().map(|&(connections, paper)| Together { connections, paper, runs: Vec::new() });
     let mut cases: Vec<Together> = cases.collect();
     let once = |bench: &Bench<'_>, case: &Together, _| case.run(bench, seconds);
-    at_once::repeat(bench, runs, &mut cases, Together::name, once, |case, run| case.runs.push(run))?;
+    at_once::repeat(bench, runs, &mut cases, once)?;
     (bench.say)("one connection, watched");
     let trial = Trial { resolution: Resolution::Means, ..Trial::new(settings(ROUND_TRIP), seconds, "reno") };
     let watched = trial::run(bench, &trial)?;

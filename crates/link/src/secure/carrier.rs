@@ -227,8 +227,9 @@ impl Carrier {
     }
 
     /// Limits the sending rate: by the kernel's pacing where the carrier is TCP, also of another
-    /// program, and else by delaying writes, as on kernels that do not pace a socket.
-    pub(super) fn set_rate(&self, rate: Rate) {
+    /// program, and else by delaying writes, as on kernels that do not pace a socket; `None` for no
+    /// limit.
+    pub(super) fn set_rate(&self, rate: Option<Rate>) {
         let set = match self {
             Self::Tcp(stream, pace) => pace.set_rate(stream, rate),
             Self::Forwarded(forwarded) => {
@@ -259,7 +260,7 @@ impl Carrier {
 }
 
 impl WritePace {
-    fn set_rate(&self, stream: &TcpStream, rate: Rate) -> Result<(), OptionError> {
+    fn set_rate(&self, stream: &TcpStream, rate: Option<Rate>) -> Result<(), OptionError> {
         match icdc_tcp::set_pacing_rate(stream, rate) {
             Err(error) if error.cause.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => {
                 self.0.get_or_init(WriteClock::default).set_rate(rate);

@@ -103,7 +103,7 @@ impl Control for Connection {
         Span::from_nanos(self.silence_nanos.load(Ordering::Relaxed))
     }
 
-    fn set_rate(&self, rate: Rate) {
+    fn set_rate(&self, rate: Option<Rate>) {
         self.carrier.set_rate(rate);
     }
 

@@ -200,7 +200,7 @@ impl Inlet for SecureInlet {
             self.assembler = Assembler::default();
             // A peer that broke a rule is still there: whoever holds the outlet tells it which, or
             // it would take the end for a cut and come again.
-            let is_there = matches!(error, LinkError::Protocol(_));
+            let is_there = error.breaks_protocol();
             self.connection.heard_end.store(!is_there, Ordering::SeqCst);
             if !is_there && !matches!(error, LinkError::Closed | LinkError::Stopped) {
                 // Nothing that still arrives can be used, and the peer should know as soon as it

@@ -126,7 +126,7 @@ impl SecureOutlet {
 
 impl Outlet for SecureOutlet {
     fn send(&mut self, parcel: Parcel) -> Result<(), LinkError> {
-        frame::encode(&parcel.message, parcel.payload_length(), &mut self.pending)?;
+        frame::encode(&parcel.message, parcel.payload_length(), &mut self.pending).map_err(LinkError::Unsendable)?;
         let sent = match &parcel.payload {
             Some(payload) => self.transmit(payload),
             None if self.pending.len() >= MAX_PENDING => self.transmit(&[]),

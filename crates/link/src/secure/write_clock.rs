@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use icdc_tcp::clock;
-use icdc_units::{ByteCount, Rate, Span, Time};
+use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 /// Length in time of one write at a limited rate, so that a change of the rate takes effect soon
 /// and no write leaves as a long burst.
@@ -37,10 +37,10 @@ const SHORT: Span = Span::from_millis(4);
 const BEGINNING: ByteCount = ByteCount::new(10 * LEAST);
 /// Bytes written in a round trip per byte that has arrived (7/5): the rate doubles with each round
 /// trip if that is 2 ln 2.
-const GROWTH: (u64, u64) = (7, 5);
+const GROWTH: Ratio = Ratio::new(7, 5);
 /// Share of a window that is used: the peer tells in steps that it has become free, and what
 /// cannot be taken waits in the program, to leave in a burst.
-const USED: (u64, u64) = (31, 32);
+const USED: Ratio = Ratio::new(31, 32);
 
 /// Common rate limit of the writes of several streams: a part of the sum of their rates.
 #[derive(Debug, Default)]
@@ -92,8 +92,8 @@ struct Opening {
 impl Opening {
     /// Rate at which may be written when `arrived` bytes have arrived.
     fn rate(&mut self, arrived: ByteCount) -> Rate {
-        let grown = (arrived + BEGINNING).scaled(GROWTH.0, GROWTH.1);
-        let rate = grown.min(self.window.scaled(USED.0, USED.1)) / self.round_trip;
+        let grown = (arrived + BEGINNING) * GROWTH;
+        let rate = grown.min(self.window * USED) / self.round_trip;
         if rate != self.rate {
             self.together.replace(self.rate, rate);
             self.rate = rate;
@@ -117,7 +117,8 @@ pub(super) struct WriteClock {
 
 #[derive(Debug)]
 struct State {
-    rate: Rate,
+    /// Rate limit; `None` for no limit.
+    rate: Option<Rate>,
     opening: Option<Opening>,
     /// Time when what was written will have been sent at the rate.
     due: Time,
@@ -127,7 +128,7 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { rate: Rate::MAX, opening: None, due: Time::ORIGIN, stopped: false }
+        Self { rate: None, opening: None, due: Time::ORIGIN, stopped: false }
     }
 }
 
@@ -141,8 +142,8 @@ impl WriteClock {
         self.changed.notify_all();
     }
 
-    /// Limits the rate from now on; [`Rate::MAX`] for no limit.
-    pub(super) fn set_rate(&self, rate: Rate) {
+    /// Limits the rate from now on; `None` for no limit.
+    pub(super) fn set_rate(&self, rate: Option<Rate>) {
         self.change(|state| state.rate = rate);
     }
 
@@ -187,7 +188,7 @@ impl WriteClock {
 impl State {
     /// Whether no write has to wait.
     fn is_free(&self) -> bool {
-        self.stopped || (self.rate == Rate::MAX && self.opening.is_none())
+        self.stopped || (self.rate.is_none() && self.opening.is_none())
     }
 
     /// Returns how many of `wanted` bytes may be written, and when, and reserves them.
@@ -196,10 +197,7 @@ impl State {
             return (wanted, now);
         }
         let by_window = self.opening.as_mut().and_then(|opening| Some(opening.rate(arrived()?)));
-        let rate = by_window.map_or(self.rate, |rate| rate.min(self.rate));
-        if rate == Rate::MAX {
-            return (wanted, now);
-        }
+        let Some(rate) = [by_window, self.rate].into_iter().flatten().min() else { return (wanted, now) };
         let rate = rate.max(LEAST_RATE);
         let count = wanted.min((rate * STEP).as_u64().max(LEAST) as usize);
         let bytes = ByteCount::new(count as u64);
@@ -219,7 +217,7 @@ mod tests {
 
     /// Bytes that were let go in `span`, of a thread that always has some.
     fn sent(rate: Rate, span: Span) -> u64 {
-        let mut state = State { rate, ..State::default() };
+        let mut state = State { rate: Some(rate), ..State::default() };
         let (mut now, mut sum) = (BEGIN + SECOND * 5, 0);
         let end = now + span;
         while now < end {
@@ -315,7 +313,7 @@ mod tests {
         let mut streams = Streams::new(17);
         let pause = (BEGIN + SECOND * 5, BEGIN + SECOND * 5 + Span::from_millis(100));
         streams.run(BEGIN + SECOND * 6, Some(pause));
-        let each = WINDOW.scaled(USED.0, USED.1) / ROUND_TRIP;
+        let each = WINDOW * USED / ROUND_TRIP;
         let all = each * 17;
         let burst = ByteCount::new(streams.left(pause.1, pause.1 + Span::from_millis(1)));
         assert!(burst <= all * (LATE_TOGETHER + Span::from_millis(2)), "{burst} at once");

@@ -5,6 +5,7 @@ use std::io::{PipeReader, PipeWriter, Write as _, pipe};
 use icdc_disk::pool::BlockPool;
 use icdc_protocol::Message;
 use icdc_protocol::frame;
+use icdc_protocol::limits::MAX_HEAD;
 use icdc_units::Span;
 
 use super::{block, length, receive_all, spawn};
@@ -72,6 +73,13 @@ fn payloads_are_refused_both_ways_and_so_is_garbage() {
     let (link, mut feed, _drain) = bare();
     feed.write_all(b"Last login: Monday\r\nbash: icdc: command not found\r\n").unwrap();
     assert!(matches!(receive_all(link.inlet, length), (0, LinkError::Protocol(_))));
+}
+
+#[test]
+fn a_message_that_fits_in_no_frame_is_not_sent() {
+    let (mut link, _feed, _drain) = bare();
+    let too_long = Message::Relay(vec![0; MAX_HEAD + 1]);
+    assert!(matches!(link.outlet.send(too_long.into()), Err(LinkError::Unsendable(_))));
 }
 
 #[test]

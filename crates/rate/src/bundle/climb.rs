@@ -61,8 +61,8 @@ pub(super) struct Verdict {
 pub(super) struct Climb {
     round: Option<Round>,
     /// Ceiling before the first round trip: above what slow start sends, so that windows that open
-    /// together are not sent as one burst.
-    spread: Rate,
+    /// together are not sent as one burst; `None` until it is known.
+    spread: Option<Rate>,
     /// Time and size of the windows when they were last seen to grow.
     grown: Option<(Time, ByteCount)>,
     /// Delivery rate of the best round trip so far.
@@ -93,7 +93,7 @@ impl Default for Climb {
     fn default() -> Self {
         Self {
             round: None,
-            spread: Rate::MAX,
+            spread: None,
             grown: None,
             carried: Rate::ZERO,
             was_lost: false,
@@ -104,12 +104,12 @@ impl Default for Climb {
 }
 
 impl Climb {
-    /// Ceiling of the bundle's total rate at present.
-    pub(super) fn ceiling(&self) -> Rate {
+    /// Ceiling of the bundle's total rate at present; `None` for none.
+    pub(super) fn ceiling(&self) -> Option<Rate> {
         match &self.round {
             None => self.spread,
-            Some(round) if round.train.is_leaving() => round.train_rate,
-            Some(round) => round.level,
+            Some(round) if round.train.is_leaving() => Some(round.train_rate),
+            Some(round) => Some(round.level),
         }
     }
 
@@ -155,7 +155,7 @@ impl Climb {
         let length = (sum.least_rtt * TRAIN_LENGTH).max(SHORTEST_TRAIN);
         let enough = sum.packet * (PACKETS_PER_MEMBER * members) / length;
         let windows = aggregate.windows();
-        self.spread = Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two());
+        self.spread = Some(Rate::from_bytes_per_second((windows.as_bytes_per_second() * 2).next_power_of_two()));
         if sum.delivered.is_zero() || sum.idle {
             // Windows do not grow before there are data.
             self.grown = None;

@@ -101,12 +101,12 @@ impl Search {
         &mut self,
         aggregate: &Aggregate,
         capacity: Rate,
-        most: Rate,
+        most: Option<Rate>,
         are_joining: bool,
     ) -> Option<Rate> {
         let now = aggregate.seen.at;
         let rate = self.rate(capacity);
-        if most < rate {
+        if most.is_some_and(|most| most < rate) {
             self.train = None;
             return None;
         }

@@ -44,30 +44,31 @@ pub(super) struct Demand {
 
 impl Demand {
     /// Adds a round trip in which `delivered` was carried under `ceiling`, in packets of `packet`.
-    pub(super) fn note(&mut self, delivered: ByteCount, span: Span, ceiling: Rate, packet: ByteCount) {
+    pub(super) fn note(&mut self, delivered: ByteCount, span: Span, ceiling: Option<Rate>, packet: ByteCount) {
         self.delivered += delivered;
         self.span += span;
-        if ceiling < Rate::MAX && ceiling * self.span < packet * LEAST_PACKETS {
+        if ceiling.is_some_and(|ceiling| ceiling * self.span < packet * LEAST_PACKETS) {
             return;
         }
         let carried = self.delivered / self.span;
         (self.delivered, self.span) = (ByteCount::ZERO, Span::ZERO);
         self.carried.rotate_right(1);
         self.carried[0] = carried;
-        let is_short = ceiling < Rate::MAX && carried < ceiling * CEILING_USE_THRESHOLD;
+        let is_short = ceiling.is_some_and(|ceiling| carried < ceiling * CEILING_USE_THRESHOLD);
         self.short = if is_short { self.short + 1 } else { 0 };
     }
 
-    /// Greatest rate that the member can use, if its congestion window allows `window`.
-    pub(super) fn most(self, window: Rate) -> Rate {
+    /// Greatest rate that the member can use, if its congestion window allows `window`; `None` for
+    /// any.
+    pub(super) fn most(self, window: Option<Rate>) -> Option<Rate> {
         let best = self.carried.into_iter().max().unwrap_or_default();
         let [last, before, ..] = self.carried;
         let shown = match self.short {
-            0 | 1 => Rate::MAX,
-            _ if last > before + before * OPENING_THRESHOLD => best * OPENING_FACTOR,
-            _ => best + best * DEMAND_HEADROOM,
+            0 | 1 => None,
+            _ if last > before + before * OPENING_THRESHOLD => Some(best * OPENING_FACTOR),
+            _ => Some(best + best * DEMAND_HEADROOM),
         };
-        shown.min(window * OPENING_FACTOR)
+        [shown, window.map(|window| window * OPENING_FACTOR)].into_iter().flatten().min()
     }
 }
 
@@ -76,8 +77,8 @@ impl Demand {
 /// recovers finds room.
 pub(super) fn of(total: Rate, demands: &[Option<Rate>]) -> Vec<Rate> {
     let count = demands.len() as u64;
-    if total == Rate::MAX || count == 0 {
-        return vec![total; demands.len()];
+    if count == 0 {
+        return Vec::new();
     }
     let least = total * LEAST_SHARE / count;
     let mut shares = vec![Rate::ZERO; demands.len()];
@@ -120,7 +121,6 @@ mod tests {
         assert_eq!(of(mbit(900), &[Some(mbit(100)), None, None]), [mbit(100), mbit(400), mbit(400)]);
         assert_eq!(of(mbit(900), &[Some(mbit(100)), Some(mbit(350)), None]), [mbit(100), mbit(350), mbit(450)]);
         assert_eq!(of(mbit(900), &[Some(mbit(100)), Some(mbit(200))]), [mbit(300), mbit(600)]);
-        assert_eq!(of(Rate::MAX, &[Some(mbit(1)), None]), [Rate::MAX; 2]);
     }
 
     #[test]
@@ -134,29 +134,29 @@ mod tests {
 
     #[test]
     fn a_few_packets_tell_nothing() {
-        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(20), mbit(2));
+        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(20), Some(mbit(2)));
         let mut demand = Demand::default();
         // 3.4 packets of a round trip's share leave as 2 or 4.
         for packets in [2, 4, 4, 4].into_iter().cycle().take(60) {
             demand.note(packet * packets, span, ceiling, packet);
         }
-        assert_eq!(demand.most(mbit(2)), mbit(4));
+        assert_eq!(demand.most(Some(mbit(2))), Some(mbit(4)));
         for _ in 0..60 {
             demand.note(packet * 2, span, ceiling, packet);
         }
-        assert!(demand.most(mbit(2)) < mbit(2));
+        assert!(demand.most(Some(mbit(2))) < Some(mbit(2)));
     }
 
     #[test]
     fn a_window_that_opens_is_not_held_to_what_it_carried() {
-        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(100), mbit(100));
+        let (packet, span, ceiling) = (ByteCount::new(1448), Span::from_millis(100), Some(mbit(100)));
         let mut demand = Demand::default();
         for carried in [1, 2, 4, 8] {
             demand.note(mbit(carried) * span, span, ceiling, packet);
         }
-        assert_eq!(demand.most(mbit(16)), mbit(16));
-        assert_eq!(demand.most(mbit(3)), mbit(6));
+        assert_eq!(demand.most(Some(mbit(16))), Some(mbit(16)));
+        assert_eq!(demand.most(Some(mbit(3))), Some(mbit(6)));
         demand.note(mbit(8) * span, span, ceiling, packet);
-        assert_eq!(demand.most(mbit(16)), mbit(9));
+        assert_eq!(demand.most(Some(mbit(16))), Some(mbit(9)));
     }
 }

@@ -89,15 +89,19 @@ enum Progress {
     /// All members send at the higher rate, until a time.
     Leaving { until: Time },
     /// The train has been sent, and its acknowledgements arrive.
-    Arriving {
-        end: Time,
-        /// Bytes that the bundle had sent when the train ended.
-        to: ByteCount,
-        /// Time at which everything sent before it had been delivered.
-        first: Option<Time>,
-    },
+    Arriving(Flight),
     /// The whole train has arrived; the smoothed round-trip times follow.
     Settling(Arrival),
+}
+
+/// A train that has been sent and has not arrived yet.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    end: Time,
+    /// Bytes that the bundle had sent when the train ended.
+    to: ByteCount,
+    /// Time at which everything sent before it had been delivered.
+    first: Option<Time>,
 }
 
 /// Arrival of a complete train.
@@ -156,7 +160,7 @@ impl Train {
     pub(super) fn next_update(&self, now: Time) -> Time {
         match self.progress {
             Progress::Beginning { until, .. } | Progress::Leaving { until } => until.max(now + Span::from_nanos(1)),
-            Progress::Arriving { .. } | Progress::Settling(_) => now + CLOSE_INTERVAL,
+            Progress::Arriving(_) | Progress::Settling(_) => now + CLOSE_INTERVAL,
         }
     }
 
@@ -175,15 +179,16 @@ impl Train {
             }
             Progress::Leaving { until } => {
                 if now >= until {
-                    self.progress = Progress::Arriving { end: now, to: sent, first: None };
+                    self.progress = Progress::Arriving(Flight { end: now, to: sent, first: None });
                 }
                 None
             }
-            Progress::Arriving { end, to, first } => {
+            Progress::Arriving(Flight { end, to, first }) => {
                 let delivery = Delivery { from: before, to: (now, sum.delivered) };
                 let first = first.or_else(|| (sum.delivered >= self.from).then(|| delivery.time_of(self.from)));
-                self.progress = Progress::Arriving { end, to, first };
-                self.arrive(aggregate, delivery, end, to, first)
+                let flight = Flight { end, to, first };
+                self.progress = Progress::Arriving(flight);
+                self.arrive(aggregate, delivery, flight)
             }
             Progress::Settling(arrival) => {
                 let rtt = aggregate.usual_rtt.max(arrival.rtt);
@@ -198,9 +203,7 @@ impl Train {
         &mut self,
         aggregate: &Aggregate,
         delivery: Delivery,
-        end: Time,
-        to: ByteCount,
-        first: Option<Time>,
+        Flight { end, to, first }: Flight,
     ) -> Option<Outcome> {
         let sum = aggregate.seen;
         let took = end - self.begin;

@@ -46,14 +46,9 @@ impl KernelPaced {
         self.capacity
     }
 
-    /// Rate that the connections after the first may send at, together; `None` while they take no
-    /// blocks, [`Rate::MAX`] for anything.
-    pub(super) fn left_to_others(&self) -> Option<Rate> {
-        match self.share {
-            Share::Nothing => None,
-            Share::Rate(rate) => Some(rate),
-            Share::Anything => Some(Rate::MAX),
-        }
+    /// Rate of the connections after the first, together.
+    pub(super) fn left_to_others(&self) -> Share {
+        self.share
     }
 
     /// Decides by the state of all connections; returns true if those after the first may take
@@ -75,7 +70,7 @@ impl KernelPaced {
                 at: now,
                 round_trip: first.round_trip,
                 // A ceiling that limits the first one counts as a rate that it has found.
-                pacing: Some(first.pacing_rate).filter(|rate| *rate < Rate::MAX),
+                pacing: first.pacing_rate,
                 first: first.acknowledged,
                 others: self.by_others,
                 held_up: first.window_limited,
@@ -90,12 +85,12 @@ impl KernelPaced {
 
     /// Rate that the path has free; `None` while it is not known.
     fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
-        let found = Some(first.pacing_rate).filter(|rate| *rate < first.max_pacing_rate);
+        let found = first.pacing_rate.filter(|rate| first.max_pacing_rate.is_none_or(|most| *rate < most));
         match self.share {
             Share::Nothing => found,
             Share::Rate(_) | Share::Anything if self.is_one_flow => {
                 let sending = others.iter().filter(|(_, tcp)| tcp.in_flight);
-                found.map(|first| sending.fold(first, |sum, (_, tcp)| sum + tcp.pacing_rate))
+                found.map(|first| sending.filter_map(|(_, tcp)| tcp.pacing_rate).fold(first, |sum, rate| sum + rate))
             }
             // The rate of the others is not free for the first one.
             Share::Rate(_) | Share::Anything => None,

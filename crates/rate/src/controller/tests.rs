@@ -107,7 +107,7 @@ const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::Z
 /// The ceilings that those actions set, with the connections' numbers.
 fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
     let set = actions.iter().filter_map(|action| match action {
-        Action::SetCeiling(number, rate) => Some((*number, *rate)),
+        Action::SetCeiling(number, rate) => Some((*number, rate.expect("there is a ceiling"))),
         _ => None,
     });
     set.collect()
@@ -116,6 +116,23 @@ fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
 fn fixed(is_local: bool, ceilings: Ceilings) -> Controller {
     let setup = Setup { is_local, ..world::SETUP };
     Controller::new(Mode::PerConnection, setup, ceilings)
+}
+
+#[test]
+fn a_share_of_several_transfers_is_followed_and_nothing_remains_where_it_ends() {
+    let mut controller = fixed(false, Ceilings::of(None, Some(mbit(90))));
+    let mut tick = |share: Option<Rate>| {
+        controller.note_share(share);
+        controller.on_tick(Time::ORIGIN, &infos(2, |_| None), &NO_RING, &Pending::default()).actions
+    };
+    assert_eq!(ceilings(&tick(Some(mbit(40)))), [(0, mbit(20)), (1, mbit(20))]);
+    assert_eq!(ceilings(&tick(Some(mbit(200)))), [(0, mbit(45)), (1, mbit(45))], "the user's own is lower");
+    let mut controller = fixed(false, Ceilings { share: Some(mbit(8)), ..Ceilings::default() });
+    assert_eq!(ceilings(&controller.on_joined(1)), [(0, mbit(4)), (1, mbit(4))]);
+    controller.note_share(None);
+    let actions = controller.on_joined(1);
+    assert_eq!(actions, [Action::SetCeiling(0, None), Action::SetCeiling(1, None)]);
+    assert_eq!(controller.limit(), None);
 }
 
 #[test]
@@ -135,10 +152,10 @@ fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
     // At once, and not only at the next tick.
     assert_eq!(ceilings(&controller.on_joined(7)), [(0, mbit(45)), (7, mbit(45))]);
     assert_eq!(ceilings(&controller.on_joined(7)), []);
-    assert_eq!(ceilings(&controller.set_ceilings(Some(mbit(10)), Some(mbit(90)))), [(0, mbit(5)), (7, mbit(5))]);
+    assert_eq!(ceilings(&controller.lower_key_ceiling(mbit(10))), [(0, mbit(5)), (7, mbit(5))]);
+    assert_eq!(ceilings(&controller.lower_key_ceiling(mbit(20))), [], "it is never lifted");
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(5), limiter: Limiter::Key }));
-    assert_eq!(ceilings(&controller.set_ceilings(None, None)), [(0, Rate::MAX), (7, Rate::MAX)]);
-    assert_eq!(controller.limit(), None);
+    assert_eq!(controller.key_ceiling(), Some(mbit(10)));
 }
 
 #[test]
@@ -223,8 +240,8 @@ fn seen(at: Time, window: u64) -> TcpState {
     TcpState {
         round_trip: rtt,
         acknowledged: delivered,
-        pacing_rate: Rate::MAX,
-        max_pacing_rate: Rate::MAX,
+        pacing_rate: None,
+        max_pacing_rate: None,
         in_flight: true,
         window_limited: Span::ZERO,
         member: Some(Member { seen, sent: delivered }),
@@ -318,7 +335,7 @@ fn what_the_path_has_free_is_told_by_those_that_can_know() {
                 let rate = if number == FIRST { mbit(300) } else { mbit(70) };
                 let acknowledged = ByteCount::new(if number == FIRST { step * 250_000 } else { 0 });
                 let in_flight = number < 2;
-                Some(TcpState { acknowledged, pacing_rate: rate, window_limited, in_flight, ..seen(at, 1) })
+                Some(TcpState { acknowledged, pacing_rate: Some(rate), window_limited, in_flight, ..seen(at, 1) })
             };
             controller.on_tick(at, &infos(3, tcp), &NO_RING, &pending);
         }

@@ -71,7 +71,7 @@ impl Path {
         }
         let observation = self.observation(self.wish * self.base);
         if let Some(decision) = self.steering.observe(&observation) {
-            self.ceiling = decision.ceiling;
+            self.ceiling = decision.ceiling.unwrap_or(Rate::MAX);
             self.decisions.push((self.now, decision));
         }
     }
@@ -135,7 +135,7 @@ fn every_decision_has_its_reason() {
     path.run(20);
     assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(Reason::QueueGrew));
     assert!(path.decisions.iter().any(|(_, decision)| decision.state == State::Probe));
-    let ceilings: Vec<Rate> = path.decisions.iter().map(|(_, decision)| decision.ceiling).collect();
+    let ceilings: Vec<Rate> = path.decisions.iter().filter_map(|(_, decision)| decision.ceiling).collect();
     assert!(ceilings.windows(2).all(|pair| pair[0] != pair[1]), "{:?}", path.decisions);
 }
 
@@ -213,7 +213,7 @@ fn a_host_that_paused_does_not_end_the_climb() {
         let mut path = Path::new(300, mbit(900));
         if let Some(known) = known {
             path.steering = Steering::resuming(known);
-            path.ceiling = path.steering.ceiling();
+            path.ceiling = path.steering.ceiling().unwrap_or(Rate::MAX);
         }
         while path.wish < mbit(carried) {
             path.step();
@@ -252,11 +252,11 @@ fn one_round_trip_leaves_a_third_of_the_ceiling() {
     let before = path.ceiling;
     let seen = Sample { rate: mbit(1), queue: Span::from_millis(300), base: path.base, losses: false, packet: PACKET };
     let _ = path.steering.found(&seen, Reason::QueueGrew);
-    assert!(path.steering.ceiling() > before.scaled(1, 3), "{:?}", path.steering);
+    assert!(path.steering.ceiling() > Some(before.scaled(1, 3)), "{:?}", path.steering);
     for _ in 0..40 {
         let _ = path.steering.found(&seen, Reason::QueueGrew);
     }
-    assert!(path.steering.ceiling() >= PACKET * LEAST_PACKETS / path.base);
+    assert!(path.steering.ceiling() >= Some(PACKET * LEAST_PACKETS / path.base));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not() {
     {
         let mut path = Path::new(100, mbit(capacity));
         path.steering = Steering::resuming(mbit(900));
-        path.ceiling = path.steering.ceiling();
+        path.ceiling = path.steering.ceiling().unwrap_or(Rate::MAX);
         assert!(path.ceiling < mbit(1000));
         path.run(10);
         assert_eq!(path.decisions.first().map(|(_, decision)| decision.reason), Some(reason), "{capacity}");
@@ -323,7 +323,7 @@ fn the_first_probe_after_a_deep_fall_is_a_middling_one() {
     path.run(10);
     let mut later = path.decisions[fallen..].iter().map(|(_, decision)| decision);
     let probe = later.find(|decision| decision.reason == Reason::ProbeStarted).expect("a probe");
-    assert_eq!(probe.ceiling, mbit(400) + mbit(400) / FALLEN_PROBE_DIVISOR, "{:?}", &path.decisions[fallen..]);
+    assert_eq!(probe.ceiling, Some(mbit(400) + mbit(400) / FALLEN_PROBE_DIVISOR), "{:?}", &path.decisions[fallen..]);
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is() {
     assert!(steering.hold(&seen(0, 880), 0).is_none());
     // Others take four ninths of the path.
     let reduced = steering.hold(&seen(200, 500), 0).unwrap();
-    assert!(reduced.ceiling < mbit(360), "a sixth of the path is left to what waits: {reduced:?}");
+    assert!(reduced.ceiling < Some(mbit(360)), "a sixth of the path is left to what waits: {reduced:?}");
     for (queue_ms, rate) in [(140, 300), (80, 250), (30, 250)] {
         assert!(steering.hold(&seen(queue_ms, rate), 0).is_none(), "{queue_ms}");
     }
     let gone = steering.hold(&seen(0, 340), 0).unwrap();
     assert_eq!(gone.reason, Reason::QueueGone);
-    assert!(gone.ceiling > mbit(480), "{gone:?}");
+    assert!(gone.ceiling > Some(mbit(480)), "{gone:?}");
     assert!(steering.hold(&seen(50, 480), 0).is_some() && steering.hold(&seen(50, 460), 0).is_some(), "one that stays");
 }

@@ -3,13 +3,17 @@
 //! One that ends does not end the session. The sender learns how many frames arrived over it, and
 //! retransmits the rest over another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::message::Message;
 
-/// The connections after the first, by number, with the data frames that arrived over each.
+/// The connections after the first, with the data frames that arrived over each.
 #[derive(Clone, Debug, Default)]
-pub struct Connections(BTreeMap<u8, Connection>);
+pub struct Connections {
+    by_number: BTreeMap<u8, Connection>,
+    /// Numbers of those that this end has given up because nothing arrived over them.
+    stalled: BTreeSet<u8>,
+}
 
 /// State of a connection after the first.
 #[derive(Clone, Copy, Debug)]
@@ -36,24 +40,35 @@ impl Connections {
     /// its number, or the sender has given it up.
     #[must_use]
     pub fn on_joined(&mut self, connection: u8) -> bool {
-        if self.0.contains_key(&connection) {
+        if self.by_number.contains_key(&connection) {
             return false;
         }
-        self.0.insert(connection, Connection::Open { frames: 0 });
+        self.by_number.insert(connection, Connection::Open { frames: 0 });
         true
     }
 
     /// Records a message that has arrived over a further connection; data frames are counted.
     pub fn on_message(&mut self, connection: u8, message: &Message) {
-        if let Some(Connection::Open { frames }) = self.0.get_mut(&connection) {
+        if let Some(Connection::Open { frames }) = self.by_number.get_mut(&connection) {
             *frames += u64::from(message.is_data());
         }
+    }
+
+    /// Records that this end gives a further connection up because nothing arrives over it.
+    pub fn on_stalled(&mut self, connection: u8) {
+        self.stalled.insert(connection);
+    }
+
+    /// Whether this end has given the connection up because nothing arrived over it.
+    #[must_use]
+    pub fn is_stalled(&self, connection: u8) -> bool {
+        self.stalled.contains(&connection)
     }
 
     /// Records that a further connection has ended; returns the message for the sender, if one is
     /// due.
     pub fn on_ended(&mut self, connection: u8) -> Option<Message> {
-        match self.0.insert(connection, Connection::Gone) {
+        match self.by_number.insert(connection, Connection::Gone) {
             Some(Connection::Open { frames }) => Some(Message::Left { connection, frames }),
             Some(Connection::Gone) | None => None,
         }
@@ -62,12 +77,12 @@ impl Connections {
     /// Handles the sender's report that a connection has ended at its end; returns the reaction to
     /// it.
     pub fn on_left(&mut self, connection: u8) -> Answer {
-        match self.0.get(&connection) {
+        match self.by_number.get(&connection) {
             Some(Connection::Open { .. }) => Answer::Shut,
             Some(Connection::Gone) => Answer::Nothing,
             None => {
                 // It may still be on its way, and must not come into use then.
-                self.0.insert(connection, Connection::Gone);
+                self.by_number.insert(connection, Connection::Gone);
                 Answer::NothingArrived
             }
         }
@@ -96,6 +111,15 @@ mod tests {
         assert_eq!(connections.on_ended(1), None);
         assert_eq!(connections.on_left(1), Answer::Nothing);
         assert!(!connections.on_joined(1));
+    }
+
+    #[test]
+    fn a_connection_that_stalled_is_known_as_such_after_its_end() {
+        let mut connections = Connections::default();
+        assert!(connections.on_joined(1) && connections.on_joined(2));
+        connections.on_stalled(2);
+        assert!(connections.on_ended(1).is_some() && connections.on_ended(2).is_some());
+        assert_eq!([1, 2].map(|number| connections.is_stalled(number)), [false, true]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use icdc_units::{Span, Time};
 
 use super::pacing::Pacing;
 use super::prr::{Progress, Reduction};
+use super::rack::RoundTrips;
 use super::scoreboard::Packet;
 use super::{Sender, timer};
 use crate::receiver::{Acknowledgement, Reports};
@@ -193,8 +194,8 @@ impl Sender {
     /// Marks losses; returns the number of retransmissions among them.
     pub(super) fn detect(&mut self, now: Time) -> u64 {
         let in_recovery = matches!(self.state, CongestionState::Recovery | CongestionState::Loss);
-        let (least, smoothed) = (self.rtt.least(), self.rtt.smoothed());
-        let found = self.rack.detect(now, &mut self.board, in_recovery, least, smoothed);
+        let round_trips = RoundTrips { least: self.rtt.least(), smoothed: self.rtt.smoothed() };
+        let found = self.rack.detect(now, &mut self.board, in_recovery, round_trips);
         self.lost += found.first + found.again;
         self.is_checking = found.check_again.is_some();
         if let Some(at) = found.check_again {

@@ -326,8 +326,8 @@ impl Sender {
         TcpState {
             round_trip: seen.rtt,
             acknowledged: seen.delivered,
-            pacing_rate: Rate::from_bytes_per_second(socket.sk_pacing_rate),
-            max_pacing_rate: Rate::from_bytes_per_second(socket.sk_max_pacing_rate),
+            pacing_rate: pacing::limit(socket.sk_pacing_rate),
+            max_pacing_rate: pacing::limit(socket.sk_max_pacing_rate),
             in_flight: self.board.next() > self.rate.delivered(),
             window_limited: Span::ZERO,
             member: Some(Member { seen, sent: packet * self.board.next() }),
@@ -335,9 +335,9 @@ impl Sender {
     }
 
     /// Limits the rate from now on, by pacing, like `SO_MAX_PACING_RATE`.
-    pub(crate) fn set_ceiling(&mut self, ceiling: Rate) {
+    pub(crate) fn set_ceiling(&mut self, ceiling: Option<Rate>) {
         let socket = &mut self.algorithm.socket;
-        socket.sk_max_pacing_rate = ceiling.as_bytes_per_second().max(1);
+        socket.sk_max_pacing_rate = ceiling.map_or(u64::MAX, |ceiling| ceiling.as_bytes_per_second().max(1));
         socket.sk_pacing_rate = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);
         socket.sk_pacing_status = PACING_NEEDED;
     }

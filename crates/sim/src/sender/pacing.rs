@@ -87,6 +87,11 @@ impl Pacing {
     }
 }
 
+/// A rate of the socket in bytes per second, in which all ones stand for none.
+pub(super) fn limit(bytes_per_second: u64) -> Option<Rate> {
+    (bytes_per_second < u64::MAX).then(|| Rate::from_bytes_per_second(bytes_per_second))
+}
+
 /// The pacing rate in force; `None` if packets are not paced.
 pub(super) fn rate(socket: &Socket) -> Option<Rate> {
     let bytes = socket.sk_pacing_rate.min(socket.sk_max_pacing_rate);

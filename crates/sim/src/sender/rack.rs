@@ -37,6 +37,16 @@ pub(super) struct Found {
     pub(super) check_again: Option<Time>,
 }
 
+/// Round-trip times of a connection, which bound the reordering that is waited for (RFC 8985,
+/// section 6.2, step 4).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoundTrips {
+    /// Least one so far.
+    pub(super) least: Span,
+    /// Smoothed one (RFC 6298).
+    pub(super) smoothed: Span,
+}
+
 impl Rack {
     /// Records that a packet was delivered.
     pub(super) fn advance(&mut self, now: Time, number: u64, packet: &Packet, least_rtt: Span) {
@@ -62,11 +72,11 @@ impl Rack {
         now: Time,
         board: &mut Scoreboard,
         in_recovery: bool,
-        least: Span,
-        srtt: Span,
+        round_trips: RoundTrips,
     ) -> Found {
         let certain = in_recovery || board.sacked() >= ENOUGH;
-        let window = if certain { Span::ZERO } else { (least / 4).min(srtt) };
+        let RoundTrips { least, smoothed } = round_trips;
+        let window = if certain { Span::ZERO } else { (least / 4).min(smoothed) };
         let mut check_again = None;
         let (first, again) = board.judge(|number, packet| {
             if (packet.sent, number) >= self.latest {

@@ -4,7 +4,8 @@
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
 use icdc_sim::{
-    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, payload_rate, simulate,
+    Acknowledgements, Flow, Observer, Outcome, Pause, Pausing, ReceiveWindow, Simulation, Transmission, payload_rate,
+    simulate,
 };
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -48,7 +49,7 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn sent(&mut self, _at: Time, _flow: usize, _number: u64, _again: bool, fate: Fate) {
+    fn sent(&mut self, _at: Time, _: Transmission, fate: Fate) {
         self.dropped += u64::from(fate == Fate::Dropped);
     }
 

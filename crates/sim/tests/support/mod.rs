@@ -6,7 +6,9 @@ pub mod bundle_path;
 
 use icdc_path::loss::Model;
 use icdc_path::{Fate, Settings};
-use icdc_sim::{Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, SenderState, Simulation, simulate};
+use icdc_sim::{
+    Acknowledgements, Flow, Observer, Outcome, ReceiveWindow, SenderState, Simulation, Transmission, simulate,
+};
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 /// Wire length of a full packet.
@@ -76,7 +78,7 @@ impl Observer for Diary {
         self.every
     }
 
-    fn sent(&mut self, at: Time, flow: usize, number: u64, again: bool, fate: Fate) {
+    fn sent(&mut self, at: Time, Transmission { flow, number, again }: Transmission, fate: Fate) {
         self.sent.push(Sent { at, flow, number, again, fate });
     }
 

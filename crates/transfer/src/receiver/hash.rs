@@ -18,11 +18,11 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     for job in queue {
         let handed = match job {
             HashJob::Confirmed => store.send(StoreJob::Confirmed),
-            HashJob::End(end) => shared.under_check.ends(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
+            HashJob::End(end) => shared.large_files.on_end(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
             HashJob::Block { header, payload } => {
                 let id = header.id;
                 let handed = block(shared, header, payload).map_or(Ok(()), |job| store.send(job));
-                let end = shared.under_check.leaves(id);
+                let end = shared.large_files.on_checked(id);
                 handed.and_then(|()| end.map_or(Ok(()), |end| store.send(StoreJob::End(end))))
             }
         };
@@ -36,7 +36,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
 /// or where the session fails.
 fn block(shared: &Shared<'_>, header: BlockHeader, payload: Option<Arrived>) -> Option<StoreJob> {
     // Blocks of a file that has failed may still arrive.
-    let size = shared.size_of_large(header.id)?;
+    let size = shared.large_files.size(header.id)?;
     match check(shared.options.diskless, size, &header, payload) {
         Ok(block) => Some(StoreJob::Block { header, block }),
         Err(reason) => {

@@ -14,7 +14,6 @@ use icdc_units::{ByteCount, Rate};
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, NameJob};
-use super::parts::put;
 use super::shared::Shared;
 use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
@@ -59,11 +58,8 @@ impl Intake<'_> {
             // The sender transmits what did not arrive over another one.
             Err(LinkEnd::Failed(SessionError::Cut(cause))) => {
                 if self.ended(number) {
-                    let end = if self.shared.stalled().contains(&number) {
-                        EarlyEnd::Stalled
-                    } else {
-                        EarlyEnd::AtSender(cause)
-                    };
+                    let is_stalled = self.shared.connections().is_stalled(number);
+                    let end = if is_stalled { EarlyEnd::Stalled } else { EarlyEnd::AtSender(cause) };
                     (self.shared.events)(Event::connection_ended(number, &end));
                 }
             }
@@ -125,14 +121,14 @@ impl Intake<'_> {
 
     fn handle(&self, parcel: Parcel) -> Result<Flow, SessionError> {
         let length = parcel.payload_length() as u64;
-        self.shared.counters.received.fetch_add(length, Ordering::Relaxed);
+        self.shared.received.fetch_add(length, Ordering::Relaxed);
         let Parcel { message, payload } = parcel;
         let payload = payload.map(|payload| payload.into_block(&self.shared.pool)).transpose();
         let payload = payload.map_err(|_| SessionError::of_link(LinkError::Stopped))?;
         let arrived = |(block, length)| self.shared.waiting.arrived(block, length);
         match message {
             Message::Block(header) => {
-                self.shared.parts().came_whole(header.id, header.index);
+                self.shared.large_files.on_block(header.id, header.index);
                 self.hash(header, payload.map(arrived));
             }
             Message::Part(part) => {
@@ -147,7 +143,7 @@ impl Intake<'_> {
             Message::Pack(items) => {
                 let _ = self.names.send(NameJob::Pack(items, payload.map(arrived)));
             }
-            Message::Totals(totals) => *self.shared.totals.lock().expect("no panic while totals are noted") = totals,
+            Message::Totals(totals) => self.shared.tally().totals = totals,
             Message::Problem(problem) => {
                 self.problem(&problem);
                 if problem.error {
@@ -189,10 +185,7 @@ impl Intake<'_> {
     /// Adds a part to its block; returns the block with its header once it is complete.
     fn join(&self, part: &Part, payload: Option<(Block, usize)>) -> Result<Option<(BlockHeader, Block)>, SessionError> {
         let (block, _) = payload.ok_or_else(|| SessionError::Protocol("a part has no data".into()))?;
-        let ring = self.shared.pool.capacity();
-        let put = |before, arrived| put(before, arrived, part.range());
-        let whole = self.shared.parts().arrived(part, block, ring, put);
-        whole.map_err(|wrong| SessionError::Protocol(wrong.into()))
+        self.shared.large_files.on_part(part, block, self.shared.pool.capacity())
     }
 
     fn congestion(&self, Congestion { name, instead }: Congestion) {
@@ -204,19 +197,18 @@ impl Intake<'_> {
 
     fn max_rate(&self, limit: Rate) {
         self.account.note_max_rate(limit);
-        self.shared.counters.max_rate.store(limit.as_bits_per_second(), Ordering::Relaxed);
+        *self.shared.max_rate() = Some(limit);
     }
 
     /// Hands a received block to the hashing threads.
     fn hash(&self, header: BlockHeader, payload: Option<Arrived>) {
-        self.shared.under_check.enters(header.id);
         let _ = self.hash.send(HashJob::Block { header, payload });
     }
 
     fn problem(&self, problem: &Problem) {
         let path = path_text(&problem.path);
         if problem.error {
-            self.shared.failed();
+            self.shared.tally().on_problem();
             let reason = Some(problem.reason.clone());
             (self.shared.events)(Event::Item { path, bytes: 0, digest: None, outcome: Outcome::Failed, reason });
         } else {

@@ -23,6 +23,7 @@ mod intake;
 mod jobs;
 mod kept_times;
 mod large_file;
+mod large_files;
 mod leftovers;
 mod names;
 mod onto_itself;
@@ -38,39 +39,40 @@ mod spellings;
 mod staging;
 mod store;
 mod supervise;
+#[cfg(test)]
+mod tests;
 mod throttle;
-mod under_check;
 mod waiting;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use crossbeam_channel::{Receiver as Queue, RecvTimeoutError, bounded, unbounded};
 use icdc_disk::BlockPool;
 use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{FileDigest, Goodbye, Message, ReceiveOptions};
+use icdc_protocol::message::{Goodbye, Message, ReceiveOptions};
 use icdc_session::SessionError;
-use icdc_stop::StopSignal;
+use icdc_session::receiver::tally::Tally;
 use icdc_units::ByteCount;
 
 use self::disk_rate::DiskQueue;
 use self::intake::Intake;
+use self::large_files::LargeFiles;
 use self::names::FileExecutor;
 pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, ReceiveRequest};
-use self::shared::{Counters, Reply, Shared};
+use self::shared::{Reply, Shared};
 use self::supervise::Watch;
 use self::throttle::Throttle;
-use self::under_check::UnderCheck;
 use crate::account::Account;
 use crate::clock;
 use crate::confined::confined;
-use crate::event::EventSink;
 use crate::further_links::{FurtherControls, Joining};
 use crate::once::{Once, Running, watched};
 use crate::processors::hashers;
 use crate::resources;
+use crate::run::Run;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::Activity;
 
@@ -84,27 +86,8 @@ const LEAST_BLOCKS: u64 = 16;
 pub struct Received {
     /// The sender's last message; `None` where it did not arrive.
     pub goodbye: Option<Goodbye>,
-    /// Number of regular files that are complete and were not skipped.
-    pub files: u64,
-    /// Sum of the sizes of these files in bytes.
-    pub bytes: u64,
-    /// Number of symbolic links, and further names of files, that were made.
-    pub links: u64,
-    /// Number of files that were there already and equal.
-    pub skipped: u64,
-    /// Number of files that were there already and newer than the source's.
-    pub kept_newer: u64,
-    /// Number of items that were deleted because the source does not have them.
-    pub deleted: u64,
-    /// Number of items that failed.
-    pub failed: u64,
-    /// Bytes that an earlier run had made durable and that did not travel again.
-    pub resumed_bytes: u64,
-    /// Number of files that an earlier run published and that were not read, and their bytes; they
-    /// are included in `files` and `bytes`.
-    pub taken_over: (u64, u64),
-    /// Digest of the file, if the session had just one.
-    pub only: Option<FileDigest>,
+    /// Counts of the items by outcome.
+    pub tally: Tally,
 }
 
 /// Receives over `link` into `destination` beneath `tree` until the sender's goodbye.
@@ -117,13 +100,11 @@ pub struct Received {
 pub fn run(
     link: Link,
     joining: Joining<'_>,
-    order: &ReceiveRequest<'_>,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    request: &ReceiveRequest<'_>,
+    run: Run<'_>,
 ) -> Result<Received, SessionError> {
-    let files = confinement::files(order.tree, order.destination, order.options.place);
-    let session = |link| receive(link, joining, order, account, events, stop);
+    let files = confinement::files(request.tree, request.destination, request.options.place);
+    let session = |link| receive(link, joining, request, run);
     let not_started = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);
         error
@@ -134,13 +115,11 @@ pub fn run(
 fn receive(
     link: Link,
     joining: Joining<'_>,
-    order: &ReceiveRequest<'_>,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    request: &ReceiveRequest<'_>,
+    Run { account, events, stop }: Run<'_>,
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
-    let options = order.options;
+    let options = request.options;
     let pool = match ring(options) {
         Ok(pool) => pool,
         Err(error) => {
@@ -151,29 +130,27 @@ fn receive(
     let (replies, replies_queue) = bounded(4096);
     let (wake_supervisor, ending_changed) = bounded(1);
     let shared = Shared {
-        order: *order,
+        order: *request,
         options,
         pool,
         waiting: DiskQueue::default(),
-        throttle: order.allowed.max_rate.map(Throttle::new),
+        throttle: request.allowed.max_rate.map(Throttle::new),
         replies,
         events,
         link: control,
         further: FurtherControls::default(),
         connections: Mutex::default(),
-        parts: Mutex::default(),
-        under_check: UnderCheck::default(),
-        stalled: Mutex::default(),
+        large_files: LargeFiles::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         draining: Once::default(),
         wake_supervisor,
-        sizes: Mutex::default(),
-        totals: Mutex::default(),
+        tally: Mutex::default(),
+        received: AtomicU64::new(0),
+        max_rate: Mutex::default(),
         notices: Mutex::default(),
         noticed: Mutex::default(),
         writes: Activity::default(),
-        counters: Counters::default(),
         place: OnceLock::new(),
     };
     let (receives, first_ended) = watched();
@@ -189,7 +166,7 @@ fn receive(
     if let Some(place) = shared.place.get() {
         account.note_place(*place);
     }
-    account.add_bytes(shared.counters.received.load(Ordering::Relaxed));
+    account.add_bytes(shared.received.load(Ordering::Relaxed));
     received(shared)
 }
 
@@ -253,26 +230,9 @@ fn run_threads(
 
 /// Result of a receiving session whose threads have ended.
 fn received(shared: Shared<'_>) -> Result<Received, SessionError> {
-    let counters = &shared.counters;
+    let tally = *shared.tally();
     let goodbye = shared.ending.into_inner().expect("no panic while a session ends").into_outcome()?;
-    let files = counters.files.load(Ordering::Relaxed);
-    let only = *counters.only.lock().expect("no panic while a digest is noted");
-    Ok(Received {
-        goodbye,
-        files,
-        bytes: counters.bytes.load(Ordering::Relaxed),
-        links: counters.links.load(Ordering::Relaxed),
-        skipped: counters.skipped.load(Ordering::Relaxed),
-        kept_newer: counters.kept_newer.load(Ordering::Relaxed),
-        deleted: counters.deleted.load(Ordering::Relaxed),
-        failed: counters.failed.load(Ordering::Relaxed),
-        resumed_bytes: counters.resumed.load(Ordering::Relaxed),
-        taken_over: (
-            counters.taken_over_files.load(Ordering::Relaxed),
-            counters.taken_over_bytes.load(Ordering::Relaxed),
-        ),
-        only: if files == 1 { only } else { None },
-    })
+    Ok(Received { goodbye, tally })
 }
 
 /// Sends the reason to the sender when nothing can be received.

@@ -527,7 +527,7 @@ impl FileExecutor<'_> {
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
         let header = header(item, &name);
-        self.shared.expect_large(id, item.size());
+        self.shared.large_files.expect(id, item.size());
         let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
         let held = continued.map(|(continued, held)| {
             plan.continue_with(continued);
@@ -707,7 +707,7 @@ impl FileExecutor<'_> {
 
     fn forget(&mut self, id: EntryId) {
         self.claimed.remove(&id);
-        self.shared.forget_large(id);
+        self.shared.large_files.forget(id);
     }
 
     fn flush_names(&self, names: &Names) -> Result<(), TreeError> {

@@ -1,6 +1,5 @@
 //! Progress events of a receiving session, made out of what its threads count.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use icdc_protocol::message::Totals;
@@ -35,7 +34,8 @@ impl Progress {
     }
 
     pub(super) fn report_now(&mut self, now: Time, shared: &Shared<'_>) {
-        let totals = *shared.totals.lock().expect("no panic while totals are noted");
+        let tally = *shared.tally();
+        let totals = tally.totals;
         if totals != self.last_totals {
             self.last_totals = totals;
             (shared.events)(Event::Scanned { files: totals.files, bytes: totals.bytes, complete: totals.complete });
@@ -50,19 +50,16 @@ impl Progress {
         let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
-            bytes_done: (feedback.received + shared.counters.resumed.load(Ordering::Relaxed)).min(totals.bytes),
+            bytes_done: (feedback.received + tally.resumed.as_u64()).min(totals.bytes),
             bytes_total: totals.bytes,
-            files_done: [&shared.counters.files, &shared.counters.skipped, &shared.counters.kept_newer]
-                .iter()
-                .map(|count| count.load(Ordering::Relaxed))
-                .sum(),
+            files_done: tally.files + tally.skipped + tally.kept_newer,
             rate_bps: rate.as_bits_per_second(),
             limited_by: if full { Stage::DestinationDisk } else { Stage::Network },
             ring_used: feedback.ring_used,
             ring_blocks: feedback.ring_blocks,
             rtt_us: tcp.as_ref().map_or(0, |info| info.rtt.as_micros()),
             silent_ms: tcp.as_ref().map_or(0, |info| info.silence.as_millis()),
-            max_rate_bps: shared.counters.max_rate.load(Ordering::Relaxed),
+            max_rate_bps: shared.max_rate().map_or(0, Rate::as_bits_per_second),
             ..Sample::default()
         }));
     }

@@ -1,33 +1,30 @@
 //! State that the threads of a receiving session share.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::Sender as Channel;
+use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
-use icdc_disk::{Block, BlockPool};
 use icdc_link::LinkControl;
-use icdc_protocol::message::{
-    EntryId, Feedback, FileDigest, Message, NoticeKind, Place, ReceiveOptions, Totals, TransferId,
-};
+use icdc_protocol::message::{Feedback, Message, NoticeKind, Place, ReceiveOptions, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::Ending;
 use icdc_session::receiver::frames_arrived::Connections;
-use icdc_session::receiver::parts::Parts;
+use icdc_session::receiver::tally::Tally;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::disk_rate::DiskQueue;
+use super::large_files::LargeFiles;
 use super::staging::Whose;
 use super::throttle::Throttle;
-use super::under_check::UnderCheck;
-use crate::event::{Event, EventSink, Outcome};
+use crate::clock;
+use crate::event::{Event, EventSink};
 use crate::further_links::FurtherControls;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
 use crate::stages::{Activity, Busy};
-use crate::{clock, digest_text, path_text};
 
 /// Panic message of a lock on notices, which only a panic can poison.
 const NO_PANIC: &str = "no panic while notices are noted";
@@ -90,11 +87,7 @@ pub(super) struct Shared<'a> {
     pub(super) further: FurtherControls,
     /// Accounting of the blocks that have arrived over the connections after the first.
     pub(super) connections: Mutex<Connections>,
-    /// Blocks that are being joined from parts.
-    pub(super) parts: Mutex<Parts<Block>>,
-    pub(super) under_check: UnderCheck,
-    /// Numbers of the connections that were closed because nothing arrived over them.
-    pub(super) stalled: Mutex<BTreeSet<u8>>,
+    pub(super) large_files: LargeFiles,
     /// Takes how many connections the sender needs; `None` at the end that does not make them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -102,37 +95,18 @@ pub(super) struct Shared<'a> {
     pub(super) draining: Once,
     /// Wakes the supervising thread after a change in how the session ends.
     pub(super) wake_supervisor: Channel<()>,
-    pub(super) sizes: Mutex<HashMap<EntryId, ByteCount>>,
-    pub(super) totals: Mutex<Totals>,
+    pub(super) tally: Mutex<Tally>,
+    /// Payload bytes of the frames that were taken up, those of blocks which travelled again
+    /// included.
+    pub(super) received: AtomicU64,
+    pub(super) max_rate: Mutex<Option<Rate>>,
     /// Notices collected by this end.
     pub(super) notices: Mutex<Notices>,
     /// Notices received from the sender's end.
     pub(super) noticed: Mutex<Notices>,
     pub(super) writes: Activity,
-    pub(super) counters: Counters,
     /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<Place>,
-}
-
-/// Counters of a receiving session, for its result and its progress events.
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) received: AtomicU64,
-    pub(super) durable: AtomicU64,
-    pub(super) files: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) links: AtomicU64,
-    pub(super) skipped: AtomicU64,
-    pub(super) kept_newer: AtomicU64,
-    pub(super) deleted: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) resumed: AtomicU64,
-    pub(super) taken_over_files: AtomicU64,
-    pub(super) taken_over_bytes: AtomicU64,
-    /// Limit that the daemon sets to the rate of the key in use, in bits per second; 0 where it
-    /// sets none.
-    pub(super) max_rate: AtomicU64,
-    pub(super) only: Mutex<Option<FileDigest>>,
 }
 
 impl Shared<'_> {
@@ -140,17 +114,17 @@ impl Shared<'_> {
         self.ending.lock().expect("no panic while a session ends")
     }
 
-    /// Numbers of the connections that were given up because nothing arrived over them.
-    pub(super) fn stalled(&self) -> MutexGuard<'_, BTreeSet<u8>> {
-        self.stalled.lock().expect("no panic while stalled connections are listed")
-    }
-
     pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().expect("no panic while frames are counted")
     }
 
-    pub(super) fn parts(&self) -> MutexGuard<'_, Parts<Block>> {
-        self.parts.lock().expect("no panic while parts are put together")
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().expect("no panic while items are counted")
+    }
+
+    /// Limit that a daemon sets to the rate of the key in use; `None` where it sets none.
+    pub(super) fn max_rate(&self) -> MutexGuard<'_, Option<Rate>> {
+        self.max_rate.lock().expect("no panic while a limit is noted")
     }
 
     /// Reports an event by which the session may end to the state machine for its ending.
@@ -217,80 +191,8 @@ impl Shared<'_> {
         ended
     }
 
-    pub(super) fn expect_large(&self, id: EntryId, size: ByteCount) {
-        self.sizes.lock().expect("no panic while sizes are noted").insert(id, size);
-    }
-
-    pub(super) fn forget_large(&self, id: EntryId) {
-        self.sizes.lock().expect("no panic while sizes are noted").remove(&id);
-    }
-
-    /// Size of a large file that is being received; `None` if it is not.
-    pub(super) fn size_of_large(&self, id: EntryId) -> Option<ByteCount> {
-        self.sizes.lock().expect("no panic while sizes are noted").get(&id).copied()
-    }
-
     pub(super) fn writing(&self) -> Busy<'_> {
         self.writes.busy()
-    }
-
-    pub(super) fn durable(&self, bytes: ByteCount) {
-        self.counters.durable.fetch_add(bytes.as_u64(), Ordering::Relaxed);
-    }
-
-    /// Counts an item that failed.
-    pub(super) fn failed(&self) {
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a file that was there already and equal.
-    pub(super) fn skipped(&self) {
-        self.counters.skipped.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a file that was there already and newer than the source's.
-    pub(super) fn kept_newer(&self) {
-        self.counters.kept_newer.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts bytes that an earlier run had made durable.
-    pub(super) fn resumed(&self, bytes: ByteCount) {
-        self.counters.resumed.fetch_add(bytes.as_u64(), Ordering::Relaxed);
-    }
-
-    /// Counts a file that an earlier run published and that is not read: its digest is unknown.
-    pub(super) fn take_over(&self, size: ByteCount) {
-        self.resumed(size);
-        self.count_published(size, None);
-        self.counters.taken_over_files.fetch_add(1, Ordering::Relaxed);
-        self.counters.taken_over_bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
-    }
-
-    /// Counts a regular file that is complete under its final name.
-    pub(super) fn count_published(&self, size: ByteCount, digest: Option<&FileDigest>) {
-        self.counters.files.fetch_add(1, Ordering::Relaxed);
-        self.counters.bytes.fetch_add(size.as_u64(), Ordering::Relaxed);
-        *self.counters.only.lock().expect("no panic while a digest is noted") = digest.copied();
-    }
-
-    /// Counts a symbolic link, or a further name of a file.
-    pub(super) fn count_link(&self) {
-        self.counters.links.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn report(
-        &self,
-        path: &[u8],
-        bytes: ByteCount,
-        outcome: Outcome,
-        digest: Option<FileDigest>,
-        reason: Option<String>,
-    ) {
-        let digest = match digest {
-            Some(FileDigest::Blake3(digest)) => Some(digest_text(&digest)),
-            _ => None,
-        };
-        (self.events)(Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason });
     }
 
     /// Payload bytes that have arrived, those of blocks which are not complete yet included.
@@ -302,7 +204,7 @@ impl Shared<'_> {
         let Load { blocks, rate } = self.waiting.load();
         Feedback {
             received: self.arrived().as_u64(),
-            durable: self.counters.durable.load(Ordering::Relaxed),
+            durable: self.tally().durable.as_u64(),
             ring_used: blocks,
             ring_blocks: self.pool.capacity() as u32,
             write_rate: rate.map(Rate::as_bytes_per_second),

@@ -156,7 +156,7 @@ impl Store<'_> {
                     self.machine.on_data_found(id, file.find_data());
                 }
             }
-            Action::Durable(bytes) => self.shared.durable(bytes),
+            Action::Durable(bytes) => self.shared.tally().on_durable(bytes),
             Action::Probe => {
                 let ring_blocks = self.shared.pool.capacity() as u32;
                 self.shared.reply(Message::Ready(Ready { resuming: false, ring_blocks }));

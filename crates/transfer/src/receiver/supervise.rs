@@ -82,7 +82,7 @@ pub(super) fn supervise<'scope, 'env>(
         let path = shared.link.tcp_info().map_or(Span::ZERO, |info| info.silence);
         let first = First { inlet: shared.link.silence(), path };
         for number in stalls.update(now, first, shared.further.silences()) {
-            shared.stalled().insert(number);
+            shared.connections().on_stalled(number);
             shared.further.shut(number);
         }
         progress.report(now, shared);

@@ -4,15 +4,15 @@
 //! carries everything else, ahead of the blocks. How fast each may send, and when those after the
 //! first may begin, is up to [`Steering`].
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select, select_biased};
+use crossbeam_channel::{Receiver as Queue, never, select, select_biased};
 use icdc_link::{Link, LinkError, Outlet, Parcel};
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
-use icdc_protocol::message::{Goodbye, Message, SendOptions};
+use icdc_protocol::message::{Goodbye, Message};
 use icdc_rate::bundle::{Number, Owed};
 use icdc_rate::controller::Pending;
 use icdc_session::SessionError;
@@ -20,7 +20,7 @@ use icdc_tcp::TcpInfo;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span, Time};
 
-use super::executor::Executor;
+use super::executor::{Executor, Outgoing};
 use super::sending_link::tune_beside;
 use super::steering::Steering;
 use crate::account::Account;
@@ -28,7 +28,6 @@ use crate::clock;
 use crate::event::EarlyEnd;
 use crate::further_links::FurtherLink;
 use crate::once::{Ended, Once, watched};
-use crate::rate_share::RateShare;
 use crate::stage_thread::try_start;
 
 /// Number of connection numbers that are possible.
@@ -42,7 +41,7 @@ const PING: Duration = Duration::from_secs(1);
 
 /// Sending halves of the connections of one session.
 pub(super) struct Connections<'a> {
-    executor: &'a Executor<'a>,
+    pub(super) executor: &'a Executor<'a>,
     account: &'a Account,
     pub(super) steering: Steering<'a>,
     wake: Queue<()>,
@@ -101,16 +100,15 @@ impl Handed {
 }
 
 impl<'a> Connections<'a> {
+    /// Connections that send what `outgoing` has, as fast as `steering` lets them; those after the
+    /// first with the congestion control `congestion`, or else the best available.
     pub(super) fn new(
-        (executor, account): (&'a Executor<'a>, &'a Account),
-        wake: Queue<()>,
-        data: Queue<Parcel>,
-        parts: Queue<Parcel>,
-        options: &'a SendOptions,
-        share: Option<Arc<RateShare>>,
-        wanted: Option<&'a Channel<u8>>,
+        executor: &'a Executor<'a>,
+        account: &'a Account,
+        Outgoing { data, parts, wake }: Outgoing,
+        steering: Steering<'a>,
+        congestion: Option<&'a str>,
     ) -> Self {
-        let (steering, congestion) = (Steering::new(executor, options, share, wanted), options.congestion.as_deref());
         let (bytes_sent, serving) = (AtomicU64::new(0), Mutex::default());
         let handed = std::array::from_fn(|_| Handed::default());
         Self { executor, account, steering, wake, data, parts, bytes_sent, handed, serving, congestion }

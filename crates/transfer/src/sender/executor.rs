@@ -16,24 +16,24 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Begin, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
+    self, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
-use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Sender, Settings, Window};
+use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Sender};
 use icdc_session::{ById, SessionError};
 use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
-use icdc_units::{ByteCount, Rate, Span};
+use icdc_units::{ByteCount, Span};
 
-use super::last_blocks::{Frames, LastBlocks};
+use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
 use super::misstated::Held;
 use super::selection::Selection;
+use super::sending_link::FirstConnection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
 use crate::further_links::FurtherControls;
 use crate::notices::Notices;
 use crate::once::Once;
 use crate::processors::hashers;
-use crate::resources;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -43,15 +43,6 @@ pub(super) const READERS: usize = 8;
 const DATA_QUEUE: usize = 4;
 
 const NO_PANIC: &str = "no panic while the session's state is locked";
-
-/// Which records are kept of a session until its end.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Keeps {
-    /// Whether the receiver keeps a journal of the run.
-    pub(super) journal: bool,
-    /// Whether the digests of the items are kept.
-    pub(super) digests: bool,
-}
 
 /// Work for a reading thread of large files.
 pub(super) enum ReadJob {
@@ -156,9 +147,6 @@ pub(super) struct Executor<'a> {
     last_blocks: LastBlocks,
     /// Features that the receiver supports, as bits.
     peer: AtomicU64,
-    /// Rate limit that a daemon sets to the key in use, in bits per second; `u64::MAX` for no
-    /// limit.
-    max_rate: AtomicU64,
     /// Place that the receiver has given the source.
     placed: OnceLock<message::Place>,
     pub(super) link: LinkControl,
@@ -181,39 +169,46 @@ pub(super) struct Executor<'a> {
 
 /// Receiving ends of the queues that the executor fills.
 pub(super) struct Queues {
+    pub(super) work: Work,
+    pub(super) outgoing: Outgoing,
+}
+
+/// Work for the threads that read files.
+pub(super) struct Work {
+    /// Small files that are packed together.
     pub(super) packs: Queue<Vec<EntryId>>,
-    /// Queue of jobs for the first reading thread of large files.
+    /// Jobs for the first reading thread of large files.
     pub(super) reads: Queue<ReadJob>,
+}
+
+/// What the connections send.
+pub(super) struct Outgoing {
     pub(super) data: Queue<Parcel>,
+    /// Parts of the last blocks.
     pub(super) parts: Queue<Parcel>,
     /// Wakes the first connection when a message waits: [`Executor::next_message`].
     pub(super) wake: Queue<()>,
 }
 
 impl<'a> Executor<'a> {
-    /// Executor for a session that begins with `begin`, with `pool` for the data that is read.
+    /// Executor for a session of `machine` over the connection `first`, with `pool` for the data
+    /// that is read.
     pub(super) fn new(
-        begin: Begin,
-        keeps: Keeps,
+        first: FirstConnection,
+        machine: Sender,
         options: &SendOptions,
         pool: BlockPool,
-        (link, peer): (LinkControl, Features),
-        (tuned, privileges): (Option<Tuned>, Privileges),
         events: &'a EventSink,
     ) -> (Self, Queues) {
+        let FirstConnection { control: link, tuned, peer, privileges } = first;
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
         // Many threads that hash must not wait for each other's blocks to be taken.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
         let (to_first, wake) = bounded(1);
-        let Keeps { journal: keeps_journal, digests: keeps_digests } = keeps;
-        let window = Window::default().with_directories(resources::directories());
-        let (dry_run, needs) = (options.dry_run, options.needs());
-        let awaits_deletion = options.mirrored;
-        let settings = Settings { dry_run, keeps_journal, window, keeps_digests, needs, awaits_deletion };
         let state = SessionState {
-            machine: Sender::new(settings, begin),
+            machine,
             places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
             early_ends: BTreeMap::new(),
@@ -236,18 +231,17 @@ impl<'a> Executor<'a> {
             feedback: Mutex::default(),
             last_blocks: LastBlocks::default(),
             peer: AtomicU64::new(peer.bits()),
-            max_rate: AtomicU64::new(u64::MAX),
             placed: OnceLock::new(),
             link,
             tuned,
             privileges,
             further: FurtherControls::default(),
-            dry_run,
+            dry_run: options.dry_run,
             buffered: options.buffered,
             diskless: options.diskless,
             announced: Mutex::default(),
         };
-        (executor, Queues { packs, reads, data, parts, wake })
+        (executor, Queues { work: Work { packs, reads }, outgoing: Outgoing { data, parts, wake } })
     }
 
     /// Reports the receiver's notices to the user as events.
@@ -436,8 +430,8 @@ impl<'a> Executor<'a> {
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
         let ring = self.feedback.lock().expect(NO_PANIC).ring_blocks;
         let lacking = Features::from_bits(self.peer.load(Ordering::Relaxed)).lacking(Features::PARTS);
-        let divided =
-            self.last_blocks.divide(parcel, self.connections(), ring, lacking.is_none(), |queued| self.left(queued));
+        let ring = ReceiverRing { blocks: ring, joins_parts: lacking.is_none() };
+        let divided = self.last_blocks.divide(parcel, self.connections(), ring, |queued| self.left(queued));
         match divided {
             Frames::Whole(parcel) => self.queue(&self.data, *parcel),
             Frames::Undivided(parcel, is_first) => {
@@ -455,22 +449,9 @@ impl<'a> Executor<'a> {
         self.peer.store(features.bits(), Ordering::Relaxed);
     }
 
-    /// Notes the rate limit that a daemon, here or at the other end, sets for sessions of the key
-    /// in use. The lowest rate counts: a client of a daemon that sends could else lift the limit
-    /// of its own key.
-    pub(super) fn allow(&self, rate: Rate) {
-        self.max_rate.fetch_min(rate.as_bits_per_second(), Ordering::Relaxed);
-    }
-
     /// Place that the receiver has given the source; `None` while it is unknown.
     pub(super) fn placed(&self) -> Option<message::Place> {
         self.placed.get().copied()
-    }
-
-    /// Rate limit that a daemon sets to the key in use; `None` for no limit.
-    pub(super) fn max_rate(&self) -> Option<Rate> {
-        let rate = self.max_rate.load(Ordering::Relaxed);
-        (rate < u64::MAX).then(|| Rate::from_bits_per_second(rate))
     }
 
     /// Queues a block that was read for a retransmission. `None` when the session is over.

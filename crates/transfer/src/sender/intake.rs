@@ -24,7 +24,7 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                     executor.set_peer_features(features);
                 }
                 if let Message::MaxRate { bytes_per_second } = parcel.message {
-                    steering.allow(Rate::from_bytes_per_second(bytes_per_second));
+                    steering.lower_key_ceiling(Rate::from_bytes_per_second(bytes_per_second));
                 }
                 executor.with(|machine| machine.on_message(clock::now(), parcel.message));
             }

@@ -26,6 +26,15 @@ pub(super) enum Frames {
     Parts(Vec<Parcel>),
 }
 
+/// The ring of the receiver, in which the parts of blocks arrive.
+#[derive(Clone, Copy)]
+pub(super) struct ReceiverRing {
+    /// Number of blocks that it holds.
+    pub(super) blocks: u32,
+    /// Whether the receiver joins parts to blocks.
+    pub(super) joins_parts: bool,
+}
+
 /// Divides the last blocks of a session into parts, and counts what was queued.
 #[derive(Default)]
 pub(super) struct LastBlocks {
@@ -38,19 +47,17 @@ pub(super) struct LastBlocks {
 }
 
 impl LastBlocks {
-    /// Frames for a parcel that `connections` connections may carry to a ring of `ring` blocks, of
-    /// a receiver that `takes_parts` or not; `left` returns the bytes to be sent besides those that
-    /// were queued.
+    /// Frames for a parcel that `connections` connections may carry to the receiver's `ring`;
+    /// `left` returns the bytes to be sent besides those that were queued.
     pub(super) fn divide(
         &self,
         parcel: Parcel,
         connections: u64,
-        ring: u32,
-        takes_parts: bool,
+        ring: ReceiverRing,
         left: impl FnOnce(u64) -> ByteCount,
     ) -> Frames {
         let queued = self.count(&parcel);
-        let room = u64::from((ring / 2).saturating_sub(self.divided.load(Ordering::Relaxed)));
+        let room = u64::from((ring.blocks / 2).saturating_sub(self.divided.load(Ordering::Relaxed)));
         let blocks = |count| ByteCount::from(BLOCK_SIZE) * count;
         let is_each_at_work = connections > 1 && ByteCount::new(queued) >= blocks(connections);
         let are_last = is_each_at_work && room > 0 && left(queued) <= blocks(connections.min(room));
@@ -58,7 +65,7 @@ impl LastBlocks {
             Parcel { message: Message::Block(header), payload: Some(Payload::Own(block, length)) }
                 if are_last && length > PART_SIZE && header.ranges.is_empty() =>
             {
-                if !takes_parts {
+                if !ring.joins_parts {
                     let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
                     return Frames::Undivided(Box::new(parcel), !self.kept_whole.swap(true, Ordering::Relaxed));
                 }

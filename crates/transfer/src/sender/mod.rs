@@ -38,31 +38,33 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
 use icdc_disk::{BLOCK_SIZE, BlockPool};
-use icdc_link::{Link, Outlet};
+use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Digest, EntryId, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
-use icdc_session::sender::{Counts, Need};
+use icdc_session::sender::{Counts, Need, Sender, Settings, Window};
 use icdc_stop::StopSignal;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Time};
 
 use self::connections::Connections;
-use self::executor::{Executor, Keeps, Queues, READERS, ReadJob};
+use self::executor::{Executor, Queues, READERS, Work};
 use self::hashing::Step;
 use self::progress::Progress;
 use self::selection::Selection;
+use self::sending_link::FirstConnection;
 pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
-use crate::account::Account;
+use self::steering::Steering;
 use crate::clock;
 use crate::confined::confined;
-use crate::event::{EventSink, Stage};
+use crate::event::Stage;
 use crate::further_links::{FurtherLink, Joining};
 use crate::processors::hashers;
 use crate::resources;
+use crate::run::Run;
 use crate::stage_thread::{all_of, try_start};
 use crate::stages::TICK;
 
@@ -102,16 +104,14 @@ pub fn run(
     joining: Joining<'_>,
     sources: Sources,
     options: &SendOptions,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    run: Run<'_>,
 ) -> Result<Sent, SessionError> {
     let files = sources.files();
     let files = match first.tuned.as_ref().and_then(Tuned::remembers_in) {
         Some(directory) => files.change_path(&directory),
         None => files,
     };
-    let session = |first| send(first, joining, sources, options, account, events, stop);
+    let session = |first| send(first, joining, sources, options, run);
     let not_started = |first: SendingLink, error| break_off(&mut *{ first.link.outlet }, error);
     confined("sender", &files, first, session, not_started)
 }
@@ -121,9 +121,7 @@ fn send(
     joining: Joining<'_>,
     sources: Sources,
     options: &SendOptions,
-    account: &Account,
-    events: &EventSink,
-    stop: &StopSignal,
+    Run { account, events, stop }: Run<'_>,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
     if let Some(refusal) = obstacle(&sources) {
@@ -137,25 +135,19 @@ fn send(
             return Err(break_off(&mut *outlet, SessionError::Local(format!("memory for blocks: {refused}"))));
         }
     };
-    let selection = sources.selection.clone();
+    let machine = machine(&sources, options);
+    let Sources { roots, problems, selection, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
-    let keeps = Keeps { journal: sources.is_run() && !options.dry_run, digests: selection.is_some() };
-    let begin = sources.begin();
-    let (roots, problems) = (sources.roots, sources.problems);
-    let (executor, queues) =
-        Executor::new(begin, keeps, options, pool, (control.clone(), peer), (tuned, privileges), events);
-    if let Some(limit) = account.max_rate() {
-        executor.allow(limit);
-    }
-    let Queues { packs, reads, data, parts, wake } = queues;
-    let connections = Connections::new((&executor, account), wake, data, parts, options, share, joining.wanted);
+    let first = FirstConnection { control, tuned, peer, privileges };
+    let (executor, queues) = Executor::new(first, machine, options, pool, events);
+    let Queues { outgoing, work } = queues;
+    let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
+    let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
-    let outcome = run_threads(&executor, &connections, &watch, Link { outlet, inlet, control }, (packs, reads), {
-        let (executor, selection) = (&executor, selection.clone());
-        move || scan_sources(executor, roots, problems, options, selection)
-    });
+    let found = FoundSources { roots, problems, options, selection: selection.clone() };
+    let outcome = run_threads(&connections, &watch, (outlet, inlet), work, found);
     executor.tell_noticed();
-    if let Some(limit) = executor.max_rate() {
+    if let Some(limit) = connections.steering.key_ceiling() {
         account.note_max_rate(limit);
     }
     if let Some(place) = executor.placed() {
@@ -171,6 +163,19 @@ fn send(
     Ok(Sent { counts: executor.counts(), tree, only })
 }
 
+/// The state machine of a session that sends these sources.
+fn machine(sources: &Sources, options: &SendOptions) -> Sender {
+    let settings = Settings {
+        dry_run: options.dry_run,
+        keeps_journal: sources.is_run() && !options.dry_run,
+        window: Window::default().with_directories(resources::directories()),
+        keeps_digests: sources.selection.is_some(),
+        awaits_deletion: options.mirrored,
+        needs: options.needs(),
+    };
+    Sender::new(settings, sources.begin())
+}
+
 /// Inputs of the thread that supervises a session.
 struct Watch<'a> {
     /// Queue of further connections that have been made.
@@ -181,16 +186,15 @@ struct Watch<'a> {
     stop: &'a StopSignal,
 }
 
-/// Runs the threads of a session until it is over; `scan_sources` announces the sources.
+/// Runs the threads of a session until it is over.
 fn run_threads(
-    executor: &Executor<'_>,
     connections: &Connections<'_>,
     watch: &Watch<'_>,
-    Link { mut outlet, inlet, control }: Link,
-    (packs, reads): (Queue<Vec<EntryId>>, Queue<ReadJob>),
-    scan_sources: impl FnOnce() + Send,
+    (mut outlet, inlet): (Box<dyn Outlet>, Box<dyn Inlet>),
+    Work { packs, reads }: Work,
+    found: FoundSources<'_>,
 ) -> Result<(), SessionError> {
-    let hashers = hashers();
+    let (executor, hashers) = (connections.executor, hashers());
     let (steps, steps_queue) = bounded(hashers.max(2));
     std::thread::scope(|scope| {
         let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
@@ -205,7 +209,7 @@ fn run_threads(
         pack.run(move || small::run(executor, &packs));
         read.run(move || large::read(executor, 0, &reads, &steps));
         hash.run(move || hashing::run(executor, &steps_queue));
-        scan.run(scan_sources);
+        scan.run(move || found.announce(executor));
         // Those that it can do without come last, where threads are few.
         for _ in 1..small::PACKERS {
             let packs = further_packs.clone();
@@ -230,7 +234,7 @@ fn run_threads(
         if outcome.is_ok() {
             connections.await_farewells();
         }
-        control.shutdown();
+        executor.link.shutdown();
         executor.further.shut_all();
         outcome
     })
@@ -284,23 +288,28 @@ fn obstacle(sources: &Sources) -> Option<Refusal> {
     Some(Refusal { kind: RefusalKind::Path, reason: clip(reasons.join("; ")) })
 }
 
-/// Announces the sources, and reports those that were not found.
-fn scan_sources(
-    executor: &Executor<'_>,
+/// The sources of a session, as they are announced to the receiver.
+struct FoundSources<'a> {
     roots: Vec<(u32, sources::Root)>,
+    /// Problems of the sources that were not found.
     problems: Vec<Problem>,
-    options: &SendOptions,
+    options: &'a SendOptions,
     selection: Option<Arc<Selection>>,
-) {
-    for problem in problems {
-        if !executor.await_room(Need::Problem) {
-            return;
+}
+
+impl FoundSources<'_> {
+    /// Announces the sources, and reports those that were not found.
+    fn announce(self, executor: &Executor<'_>) {
+        for problem in self.problems {
+            if !executor.await_room(Need::Problem) {
+                return;
+            }
+            executor.with(|machine| machine.on_problem(problem));
         }
-        executor.with(|machine| machine.on_problem(problem));
-    }
-    match scan::Scan::new(executor, options, selection) {
-        Ok(scan) => scan.run(roots),
-        Err(error) => executor.fail(error),
+        match scan::Scan::new(executor, self.options, self.selection) {
+            Ok(scan) => scan.run(self.roots),
+            Err(error) => executor.fail(error),
+        }
     }
 }
 
@@ -355,7 +364,7 @@ fn watch_path(path: &mut PathWatch, now: Time, executor: &Executor<'_>, connecti
     }
     let limits = executor.stages.current() == Stage::Network && executor.connections() == 1;
     match info.filter(|_| limits) {
-        Some(info) => path.update(now, info.bytes_acked, info.segments_retransmitted, info.min_rtt, info.mss),
+        Some(info) => path.update(now, info.path_counters()),
         None => path.pause(),
     }
 }

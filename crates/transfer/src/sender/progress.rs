@@ -71,7 +71,7 @@ impl Progress {
             retransmitted_segments: connections.retransmitted_segments(),
             pacing_bps: tcp.map_or(0, |info| info.pacing_rate.as_bits_per_second()),
             silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
-            max_rate_bps: executor.max_rate().map_or(0, Rate::as_bits_per_second),
+            max_rate_bps: connections.steering.key_ceiling().map_or(0, Rate::as_bits_per_second),
         }));
     }
 }

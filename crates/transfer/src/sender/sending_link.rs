@@ -22,6 +22,14 @@ pub struct SendingLink {
     pub privileges: Privileges,
 }
 
+/// A [`SendingLink`] without its two directions, which threads of their own have.
+pub(super) struct FirstConnection {
+    pub(super) control: LinkControl,
+    pub(super) tuned: Option<Tuned>,
+    pub(super) peer: Features,
+    pub(super) privileges: Privileges,
+}
+
 impl SendingLink {
     /// Flushes what waits to the carrier, as the receiver has to answer before data can flow.
     /// Where the connection gains by that, the round trip is used to let its window grow: see

@@ -29,7 +29,6 @@ pub(super) struct Steering<'a> {
     controller: Mutex<Controller>,
     /// Lock that serializes ticks, so that the actions of a later one are carried out later.
     turn: Mutex<()>,
-    user: Option<Rate>,
     /// Share of this run in the rate ceiling for several runs together.
     share: Option<Arc<RateShare>>,
     /// Signalled when the connections after the first may send blocks; `None` if they always may.
@@ -50,11 +49,13 @@ enum More<'a> {
 const NO_PANIC: &str = "no panic while rates are decided";
 
 impl<'a> Steering<'a> {
-    /// New steering for a session that begins; `share` if its user's ceiling is for several runs,
-    /// `wanted` if this end makes connections.
+    /// New steering for a session that begins; `key` is the ceiling of the key in use, `share` that
+    /// of a run whose user's ceiling is for several, and `wanted` is given if this end makes
+    /// connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
         options: &SendOptions,
+        key: Option<Rate>,
         share: Option<Arc<RateShare>>,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
@@ -65,11 +66,10 @@ impl<'a> Steering<'a> {
             block: ByteCount::from(BLOCK_SIZE),
             feedback_interval: FEEDBACK,
         };
-        let controller = Controller::new(mode(executor, options), setup, Ceilings::default());
+        let controller = Controller::new(mode(executor, options), setup, Ceilings::of(key, options.rate));
         let steering = Self {
             executor,
             turn: Mutex::default(),
-            user: options.rate,
             share,
             open: controller.opens_later().then(Once::default),
             more: match (options.streams, wanted) {
@@ -108,7 +108,7 @@ impl<'a> Steering<'a> {
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
-            controller.note_ceilings(self.executor.max_rate(), self.user());
+            controller.note_share(self.share.as_deref().map(RateShare::get));
             (controller.on_tick(now, &connections, &ring, pending), controller.state())
         };
         // Reports to other threads and the user must not delay other threads that set ceilings.
@@ -125,10 +125,6 @@ impl<'a> Steering<'a> {
 
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().expect(NO_PANIC)
-    }
-
-    fn user(&self) -> Option<Rate> {
-        user_ceiling(self.user, self.share.as_deref())
     }
 
     fn carry_out(&self, actions: Vec<Action>) {
@@ -155,13 +151,17 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Sets the daemon's rate limit for sessions of the key in use. It arrives before data may
-    /// flow.
-    pub(super) fn allow(&self, rate: Rate) {
-        self.executor.allow(rate);
+    /// Lowers the ceiling of the key in use to a daemon's rate limit for it. It arrives before data
+    /// may flow.
+    pub(super) fn lower_key_ceiling(&self, rate: Rate) {
         let _turn = self.turn();
-        let actions = self.controller().set_ceilings(self.executor.max_rate(), self.user());
+        let actions = self.controller().lower_key_ceiling(rate);
         self.carry_out(actions);
+    }
+
+    /// Rate limit that a daemon sets to the key in use; `None` for no limit.
+    pub(super) fn key_ceiling(&self) -> Option<Rate> {
+        self.controller().key_ceiling()
     }
 
     /// Tells the controller that a further connection is about to send.
@@ -199,12 +199,6 @@ impl<'a> Steering<'a> {
     }
 }
 
-/// User's rate ceiling: the lower of that of this run and its present share of that of several
-/// runs; `None` for no ceiling.
-fn user_ceiling(own: Option<Rate>, share: Option<&RateShare>) -> Option<Rate> {
-    [own, share.and_then(RateShare::get)].into_iter().flatten().min()
-}
-
 /// How the rate controller finds the path's rate for a session over this link.
 fn mode(executor: &Executor<'_>, options: &SendOptions) -> Mode {
     let tuned = executor.tuned.as_ref();
@@ -226,12 +220,17 @@ fn tcp_state(now: Time, info: &TcpInfo) -> TcpState {
     TcpState {
         round_trip: info.rtt,
         acknowledged: info.bytes_acked,
-        pacing_rate: info.pacing_rate,
-        max_pacing_rate: info.max_pacing_rate,
+        pacing_rate: limit(info.pacing_rate),
+        max_pacing_rate: limit(info.max_pacing_rate),
         in_flight: info.unacked > 0,
         window_limited: info.receive_window_limited,
         member: member(now, info),
     }
+}
+
+/// A rate of `TCP_INFO`, in which all ones stand for no limit.
+fn limit(rate: Rate) -> Option<Rate> {
+    Some(rate).filter(|rate| *rate < Rate::MAX)
 }
 
 fn ring(feedback: &Feedback) -> RingState {
@@ -240,20 +239,5 @@ fn ring(feedback: &Feedback) -> RingState {
         blocks: feedback.ring_blocks,
         size: ByteCount::new(u64::from(feedback.ring_blocks) * BLOCK_SIZE as u64),
         drained: feedback.write_rate.map(Rate::from_bytes_per_second),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_counts_as_the_users_ceiling_and_follows_what_it_is_set_to() {
-        let rate = |mbit: u64| Some(Rate::from_bits_per_second(mbit * 1_000_000));
-        let share = RateShare::new(rate(100).unwrap());
-        assert_eq!([user_ceiling(rate(200), Some(&share)), user_ceiling(None, Some(&share))], [rate(100), rate(100)]);
-        assert_eq!(user_ceiling(rate(50), Some(&share)), rate(50));
-        share.set(Rate::MAX);
-        assert_eq!([user_ceiling(rate(200), Some(&share)), user_ceiling(None, Some(&share))], [rate(200), None]);
     }
 }

@@ -13,7 +13,8 @@ use icdc_protocol::message::{Preserve, ReceiveOptions};
 use icdc_tcp::Privileges;
 
 use super::*;
-use crate::event::Event;
+use crate::account::Account;
+use crate::event::{Event, EventSink};
 use crate::receiver;
 
 #[test]
@@ -42,6 +43,10 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
     let silent: EventSink = Arc::new(|_| {});
     let (sending, receiving) = (Account::new(clock::now()), Account::new(clock::now()));
     let stop = StopSignal::new();
+    let (sending, receiving) = (
+        Run { account: &sending, events: &events, stop: &stop },
+        Run { account: &receiving, events: &silent, stop: &stop },
+    );
     let order = receiver::ReceiveRequest {
         transfer: [1; 16],
         tree: &tree,
@@ -51,18 +56,14 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         allowed: receiver::Allowed::default(),
     };
     let sent = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, &receiving, &silent, &stop).unwrap()
-        });
+        scope.spawn(|| receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, receiving).unwrap());
         let sources = find_sources(&tree, &[b"source".to_vec()], &send);
         run(
             SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() },
             Joining { joined: &joined, wanted: None },
             sources,
             &send,
-            &sending,
-            &events,
-            &stop,
+            sending,
         )
         .unwrap()
     });

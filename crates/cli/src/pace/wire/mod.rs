@@ -64,7 +64,7 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
             stop.request();
             ended
         })?;
-        let told = look_after(arguments, &line, &control, &stop, &reload, console);
+        let told = look_after(arguments, &line, &control, &Requests { stop: &stop, reload: &reload }, console);
         control.stop();
         let ended = pump.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let before = told.as_ref().ok().and_then(Option::as_ref);
@@ -74,20 +74,26 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     })
 }
 
+/// What signals ask of the running pacer.
+struct Requests<'a> {
+    stop: &'a StopSignal,
+    /// Whether the classes are to be read anew (SIGHUP).
+    reload: &'a AtomicBool,
+}
+
 /// Reports the classes' status and reads their file anew until it is time to stop. Returns the last
 /// status.
 fn look_after(
     arguments: &WireArguments,
     line: &Line,
     control: &Control,
-    stop: &StopSignal,
-    reload: &AtomicBool,
+    requests: &Requests<'_>,
     console: &Console,
 ) -> Result<Option<Status>> {
     let (clock, mut looks, mut before) = (Stopwatch::start(), 1, None);
     let mut complained = None;
-    while !stop.wait(HEED.min(arguments.interval)) {
-        if reload.swap(false, Ordering::Relaxed) {
+    while !requests.stop.wait(HEED.min(arguments.interval)) {
+        if requests.reload.swap(false, Ordering::Relaxed) {
             match Classes::read(&arguments.classes).and_then(|classes| classes.tree(line.rate)) {
                 Ok(tree) => {
                     control.change(tree);

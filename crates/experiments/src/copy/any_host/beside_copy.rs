@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 use crate::copy::any_host::accounts::{Account, End};
 use crate::copy::any_host::case::Case;
 use crate::copy::any_host::row::{Row, RunContext, size_in};
-use crate::copy::any_host::turn::{CopyResult, Fixture};
+use crate::copy::any_host::turn::{CopyResult, Fixture, Paths};
 use crate::copy::peers::Load;
 use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
@@ -65,7 +65,7 @@ impl BesideCopy {
         fixture.forget_paths(&case)?;
         fixture.accounts(self.account).empty_home(End::Far)?;
         let lab = TemporaryLab::new(bench, &settings)?;
-        let copy = |destination| fixture.copy_into(bench, &lab, &case, source, destination);
+        let copy = |destination| fixture.copy_between(bench, &lab, &case, Paths { source, destination });
         let finishes = thread::scope(|scope| {
             let first = scope.spawn(|| copy(DESTINATIONS[0]));
             clock::sleep_until(clock::now() + LATER);

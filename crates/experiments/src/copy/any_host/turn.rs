@@ -189,18 +189,16 @@ impl<'a> Fixture<'a> {
         source: &Path,
     ) -> Result<CopyResult, ExperimentError> {
         self.accounts(case.far_account).empty_home(End::Far)?;
-        self.copy_into(bench, lab, case, source, DESTINATION)
+        self.copy_between(bench, lab, case, Paths { source, destination: DESTINATION })
     }
 
-    /// Copies like [`copy`](Self::copy), into this directory of the scratch; may run beside another
-    /// copy.
-    pub(super) fn copy_into(
+    /// Copies like [`copy`](Self::copy), between these paths; may run beside another copy.
+    pub(super) fn copy_between(
         &self,
         bench: &Bench<'_>,
         lab: &Lab,
         case: &Case,
-        source: &Path,
-        destination: &str,
+        Paths { source, destination }: Paths<'_>,
     ) -> Result<CopyResult, ExperimentError> {
         let (near, far) = (self.accounts(case.account), self.accounts(case.far_account));
         let (name, destination) = (destination, far.empty(destination)?);
@@ -252,6 +250,14 @@ impl<'a> Fixture<'a> {
             spoilt: spoilt_but_for_bursts(&page, settings, tolerance),
         })
     }
+}
+
+/// The two ends of a copy.
+#[derive(Clone, Copy)]
+pub(super) struct Paths<'a> {
+    pub(super) source: &'a Path,
+    /// Name of the directory in the scratch that is copied into.
+    pub(super) destination: &'a str,
 }
 
 /// Reason of an incomplete copy; `None` if all is there.

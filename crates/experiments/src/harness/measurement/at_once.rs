@@ -9,21 +9,31 @@ use crate::harness::bench::Bench;
 use crate::harness::error::ExperimentError;
 use crate::harness::measurement::workers;
 
-/// Measures each case in `runs` runs, counted from 0; `keep` receives each result. Runs are made
-/// round by round, so that changes of the machine over time affect all cases.
-pub(crate) fn repeat<C: Sync, T: Send>(
+/// A case of an experiment that is measured in several runs.
+pub(crate) trait Repeated: Sync {
+    /// Result of one run.
+    type Run: Send;
+
+    /// Name of the case in the lines that report its runs.
+    fn name(&self) -> String;
+
+    /// Adds the result of a run to those of the case.
+    fn keep(&mut self, run: Self::Run);
+}
+
+/// Measures each case in `runs` runs, counted from 0, by `once`. Runs are made round by round, so
+/// that changes of the machine over time affect all cases.
+pub(crate) fn repeat<C: Repeated>(
     bench: &Bench<'_>,
     runs: u64,
     cases: &mut [C],
-    name: impl Fn(&C) -> String + Sync,
-    once: impl Fn(&Bench<'_>, &C, u64) -> Result<T, ExperimentError> + Sync,
-    keep: impl Fn(&mut C, T),
+    once: impl Fn(&Bench<'_>, &C, u64) -> Result<C::Run, ExperimentError> + Sync,
 ) -> Result<(), ExperimentError> {
     let rounds: Vec<(u64, &C)> = (0..runs).flat_map(|run| cases.iter().map(move |case| (run, case))).collect();
-    let name = |(run, case): &(u64, &C)| format!("{}, run {} of {runs}", name(case), run + 1);
+    let name = |(run, case): &(u64, &C)| format!("{}, run {} of {runs}", case.name(), run + 1);
     let mut measured = measure(bench, &rounds, name, |bench, (run, case)| once(bench, case, *run))?.into_iter();
     for _ in 0..runs {
-        cases.iter_mut().zip(&mut measured).for_each(|(case, measured)| keep(case, measured));
+        cases.iter_mut().zip(&mut measured).for_each(|(case, measured)| case.keep(measured));
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ fn a_shutdown_wakes_whoever_waits_and_the_peer_sees_a_cut() {
 fn a_capped_rate_holds_where_no_kernel_paces() {
     let (client, server) = pair();
     let rate = Rate::from_bytes_per_second(40_000_000);
-    client.control.set_rate(rate);
+    client.control.set_rate(Some(rate));
     let begin = clock::now();
     let sending = spawn(move || send_all(client.outlet, 5, whole_block));
     assert!(matches!(receive_all(server.inlet, whole_block), (5, LinkError::Closed)));

@@ -38,7 +38,7 @@ fn each_end_knows_the_other_and_the_control_sees_the_connection() {
     assert_eq!(client.control.cipher(), server.control.cipher());
     assert!(client.control.peer().starts_with("127.0.0.1:"), "{}", client.control.peer());
     assert!(client.control.tcp_info().is_some());
-    client.control.set_rate(Rate::from_bits_per_second(123_000_000));
+    client.control.set_rate(Some(Rate::from_bits_per_second(123_000_000)));
     let limit = client.control.tcp_info().unwrap().max_pacing_rate;
     assert_eq!(limit, Rate::from_bits_per_second(123_000_000));
 }

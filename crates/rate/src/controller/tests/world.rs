@@ -64,7 +64,7 @@ pub(super) struct Ends {
 /// One simulated TCP connection.
 struct Flow {
     number: Number,
-    ceiling: Rate,
+    ceiling: Option<Rate>,
     window: ByteCount,
     /// Whether slow start has ended.
     is_grown: bool,
@@ -123,9 +123,8 @@ impl World {
             let mut rates = Vec::new();
             for flow in &mut flows {
                 let may_send = flow.number == FIRST || is_open;
-                let paced = if self.finds == Finds::First && flow.number == FIRST { free } else { Rate::MAX };
-                let wants = [flow.ceiling, paced, processor.unwrap_or(Rate::MAX)].into_iter().min().expect("three");
-                let wants = wants.min(self.capacity * 2);
+                let paced = (self.finds == Finds::First && flow.number == FIRST).then_some(free);
+                let wants = [flow.ceiling, paced, processor].into_iter().flatten().fold(self.capacity * 2, Rate::min);
                 let by_window = flow.window / rtt;
                 if may_send && (by_window < wants || is_full) {
                     flow.window_limited += if self.window.is_some() || is_full { STEP } else { Span::ZERO };
@@ -203,7 +202,7 @@ impl World {
     fn flow(&self, number: Number, now: Time) -> Flow {
         Flow {
             number,
-            ceiling: Rate::MAX,
+            ceiling: None,
             window: ByteCount::from_kib(14),
             is_grown: false,
             acknowledged: ByteCount::ZERO,
@@ -247,7 +246,7 @@ impl World {
 
     fn seen(&self, flow: &Flow, free: Rate, rtt: Span) -> ConnectionInfo {
         let finds_by_itself = self.finds == Finds::First && flow.number == FIRST;
-        let pacing_rate = if finds_by_itself { free.min(flow.ceiling) } else { Rate::MAX };
+        let pacing_rate = finds_by_itself.then(|| flow.ceiling.map_or(free, |ceiling| free.min(ceiling)));
         let tcp = TcpState {
             round_trip: rtt,
             acknowledged: flow.acknowledged,

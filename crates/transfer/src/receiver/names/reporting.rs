@@ -1,56 +1,33 @@
-//! Reports of the book to the user, as events and counts.
+//! Reports of the book, to the user as events, and counted.
 
-use std::sync::atomic::Ordering;
-
-use icdc_protocol::message::NoticeKind;
-use icdc_session::receiver::book::action::{Apart, Notification, PublishedFile};
+use icdc_protocol::message::{FileDigest, NoticeKind};
+use icdc_session::receiver::book::action::{Apart, Notification};
 use icdc_units::ByteCount;
 
 use super::super::shared::Shared;
 use crate::event::{Event, Outcome};
-use crate::path_text;
+use crate::{digest_text, path_text};
 
 impl Shared<'_> {
     /// Counts an outcome, and reports it to the user.
     pub(super) fn notify(&self, notification: Notification) {
+        self.tally().on_notification(&notification);
         match notification {
             Notification::Published { path, file } => {
-                if let Some(PublishedFile { size, digest, made_durable }) = &file {
-                    self.durable(*made_durable);
-                    self.count_published(*size, Some(digest));
-                } else {
-                    self.count_link();
-                }
                 let (bytes, digest) = file.map_or((ByteCount::ZERO, None), |file| (file.size, Some(file.digest)));
-                self.report(&path, bytes, Outcome::Published, digest, None);
+                (self.events)(item(&path, bytes, Fate::Published(digest)));
             }
-            Notification::Had { size, digest } => {
-                self.resumed(size);
-                self.count_published(size, Some(&digest));
-            }
-            Notification::TakenOver { size } => self.take_over(size),
-            Notification::Continued { held } => self.resumed(held),
-            Notification::Skipped { path, size, is_file } => {
-                if is_file {
-                    self.skipped();
-                }
-                self.report(&path, size, Outcome::Skipped, None, None);
-            }
-            Notification::KeptNewer { path, size } => {
-                self.kept_newer();
-                self.report(&path, size, Outcome::KeptNewer, None, None);
-            }
+            Notification::Had { .. } | Notification::TakenOver { .. } | Notification::Continued { .. } => {}
+            Notification::Skipped { path, size, .. } => (self.events)(item(&path, size, Fate::Skipped)),
+            Notification::KeptNewer { path, size } => (self.events)(item(&path, size, Fate::KeptNewer)),
             Notification::Failed { path, size, reason } => {
-                self.report(&path, size, Outcome::Failed, None, Some(reason));
-                self.failed();
+                (self.events)(item(&path, size, Fate::Failed(reason)));
             }
             Notification::Deleted { path, is_directory } => {
-                self.counters.deleted.fetch_add(1, Ordering::Relaxed);
                 (self.events)(Event::deleted(&path, is_directory, self.options.dry_run));
             }
             Notification::DeletionRefused { reason } => {
                 (self.events)(Event::DeletionRefused { reason });
-                self.failed();
             }
             Notification::Unlinked { path, why } => {
                 let kind = match why {
@@ -66,4 +43,28 @@ impl Shared<'_> {
             }
         }
     }
+}
+
+/// How an item ended.
+enum Fate {
+    /// It is there; with the digest of a regular file.
+    Published(Option<FileDigest>),
+    /// It was there already, and equal.
+    Skipped,
+    /// It was there already, and newer than the source's.
+    KeptNewer,
+    /// It is not there, for this reason.
+    Failed(String),
+}
+
+/// Event of an item of this many bytes that has ended.
+fn item(path: &[u8], bytes: ByteCount, fate: Fate) -> Event {
+    let (outcome, digest, reason) = match fate {
+        Fate::Published(Some(FileDigest::Blake3(digest))) => (Outcome::Published, Some(digest_text(&digest)), None),
+        Fate::Published(_) => (Outcome::Published, None, None),
+        Fate::Skipped => (Outcome::Skipped, None, None),
+        Fate::KeptNewer => (Outcome::KeptNewer, None, None),
+        Fate::Failed(reason) => (Outcome::Failed, None, Some(reason)),
+    };
+    Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason }
 }

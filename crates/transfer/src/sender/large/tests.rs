@@ -14,13 +14,14 @@ use icdc_link::{Link, Parcel, memory_pair};
 use icdc_protocol::Features;
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
-use icdc_session::sender::Found;
+use icdc_session::sender::{Found, Sender, Settings, Window};
 use icdc_tcp::Privileges;
 
 use super::*;
 use crate::event::EventSink;
-use crate::sender::executor::{Keeps, Place, Queues};
+use crate::sender::executor::{Outgoing, Place};
 use crate::sender::hashing;
+use crate::sender::sending_link::FirstConnection;
 
 const BLOCKS: u32 = 3;
 /// Nothing here takes as long.
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A session that sends one file, which the receiver wants.
 struct Sending {
     executor: Executor<'static>,
-    queues: Queues,
+    outgoing: Outgoing,
     id: EntryId,
     contents: File,
     _directory: tempfile::TempDir,
@@ -53,9 +54,12 @@ impl Sending {
         let events: &'static EventSink = Box::leak(Box::new(events));
         let (link, far) = memory_pair();
         let pool = BlockPool::new(8).unwrap();
-        let peer = (link.control, Features::OURS);
-        let not_tuned = (None, Privileges::own());
-        let (executor, queues) = Executor::new(begin, Keeps::default(), &options, pool, peer, not_tuned, events);
+        let first =
+            FirstConnection { control: link.control, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
+        let (window, needs) = (Window::default(), options.needs());
+        let settings = Settings { dry_run: false, keeps_journal: false, window, keeps_digests: false, needs, awaits_deletion: false };
+        let machine = Sender::new(settings, begin);
+        let (executor, queues) = Executor::new(first, machine, &options, pool, events);
         let found = Found {
             parent: Parent::Source(0),
             name: Vec::new(),
@@ -72,7 +76,7 @@ impl Sending {
         let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));
-        Self { executor, queues, id, contents, _directory: directory, _far: far }
+        Self { executor, outgoing: queues.outgoing, id, contents, _directory: directory, _far: far }
     }
 }
 
@@ -103,7 +107,7 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
 
 #[test]
 fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
-    let Sending { executor, queues, id, .. } = &Sending::new();
+    let Sending { executor, outgoing, id, .. } = &Sending::new();
     let (further, _far) = memory_pair();
     executor.further.add(1, further.control);
     executor.feedback.lock().unwrap().ring_blocks = 64;
@@ -120,10 +124,10 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
 
     let (blocks, parts) = thread::scope(|scope| {
         let parts = scope.spawn(|| {
-            (0..BLOCK_SIZE / PART_SIZE).map(|_| queues.parts.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>()
+            (0..BLOCK_SIZE / PART_SIZE).map(|_| outgoing.parts.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>()
         });
         let blocks =
-            scope.spawn(|| (0..BLOCKS).map(|_| queues.data.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>());
+            scope.spawn(|| (0..BLOCKS).map(|_| outgoing.data.recv_timeout(PATIENCE).unwrap()).collect::<Vec<_>>());
         hashing::run(executor, &read);
         (blocks.join().unwrap(), parts.join().unwrap())
     });
@@ -131,5 +135,5 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
     assert!(parts.iter().all(is_part), "{parts:?}");
     let index = |parcel: &Parcel| if let Message::Block(header) = &parcel.message { Some(header.index) } else { None };
     assert_eq!(blocks.iter().map(index).collect::<Vec<_>>(), [Some(0), Some(1), Some(2)]);
-    assert!(queues.data.is_empty() && queues.parts.is_empty());
+    assert!(outgoing.data.is_empty() && outgoing.parts.is_empty());
 }

@@ -15,8 +15,7 @@ struct Run {
     pool: BlockPool,
     blocks: u64,
     connections: u64,
-    ring: u32,
-    takes_parts: bool,
+    ring: ReceiverRing,
 }
 
 impl Run {
@@ -26,8 +25,7 @@ impl Run {
             pool: BlockPool::new(1).unwrap(),
             blocks,
             connections,
-            ring,
-            takes_parts: true,
+            ring: ReceiverRing { blocks: ring, joins_parts: true },
         }
     }
 
@@ -39,7 +37,7 @@ impl Run {
         let parcel = Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
         let all = ByteCount::from(BLOCK_SIZE) * self.blocks;
         let left = |queued| all - ByteCount::new(queued);
-        match self.last.divide(parcel, self.connections, self.ring, self.takes_parts, left) {
+        match self.last.divide(parcel, self.connections, self.ring, left) {
             Frames::Whole(parcel) | Frames::Undivided(parcel, _) => vec![*parcel],
             Frames::Parts(parts) => parts,
         }
@@ -64,7 +62,7 @@ impl Run {
 
 #[test]
 fn all_blocks_go_whole_to_a_receiver_that_takes_no_parts() {
-    let run = Run { takes_parts: false, ..Run::new(100, 16, RING) };
+    let run = Run { ring: ReceiverRing { blocks: RING, joins_parts: false }, ..Run::new(100, 16, RING) };
     assert_eq!(run.divided(), 0);
     assert!(run.last.kept_whole.load(Ordering::Relaxed));
 }

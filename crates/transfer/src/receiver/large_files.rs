@@ -1,0 +1,170 @@
+//! Large files that are being received, and their blocks between the socket and the disk.
+//!
+//! Blocks are checked by several threads. The end of a file must not overtake its blocks: one that
+//! reports a failure would discard them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use icdc_disk::Block;
+use icdc_protocol::message::{BlockHeader, EntryId, FileEnd, Part};
+use icdc_session::SessionError;
+use icdc_session::receiver::parts::Parts;
+use icdc_units::ByteCount;
+
+use super::parts::put;
+
+/// Large files of one session, as its threads share them.
+#[derive(Default)]
+pub(super) struct LargeFiles(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    files: HashMap<EntryId, LargeFile>,
+    /// Blocks that are being joined from parts.
+    parts: Parts<Block>,
+}
+
+/// A file that is expected, or of which blocks are being checked.
+#[derive(Default)]
+struct LargeFile {
+    /// Size of the file; `None` once it is complete or given up. Blocks of it may still arrive.
+    size: Option<ByteCount>,
+    /// Number of blocks that have arrived and are not checked yet.
+    unchecked: u32,
+    /// End-of-file message, which has arrived behind the blocks and waits for them.
+    end: Option<FileEnd>,
+}
+
+impl LargeFiles {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no panic while large files are listed")
+    }
+
+    /// Notes that the file `id` of this size is going to be received.
+    pub(super) fn expect(&self, id: EntryId, size: ByteCount) {
+        self.lock().files.entry(id).or_default().size = Some(size);
+    }
+
+    /// Notes that the file is complete or given up.
+    pub(super) fn forget(&self, id: EntryId) {
+        let mut table = self.lock();
+        if let Some(file) = table.files.get_mut(&id) {
+            file.size = None;
+            if file.unchecked == 0 {
+                table.files.remove(&id);
+            }
+        }
+    }
+
+    /// Size of a file that is being received; `None` if it is not.
+    pub(super) fn size(&self, id: EntryId) -> Option<ByteCount> {
+        self.lock().files.get(&id)?.size
+    }
+
+    /// Notes that a block has arrived whole and is going to be checked.
+    pub(super) fn on_block(&self, id: EntryId, index: u32) {
+        let mut table = self.lock();
+        table.parts.came_whole(id, index);
+        table.files.entry(id).or_default().unchecked += 1;
+    }
+
+    /// Adds a part to its block, in a ring of this many blocks; returns the block with its header
+    /// once it is complete and is going to be checked.
+    ///
+    /// # Errors
+    /// [`SessionError::Protocol`] if the part cannot belong to a block.
+    pub(super) fn on_part(
+        &self,
+        part: &Part,
+        arrived: Block,
+        ring: usize,
+    ) -> Result<Option<(BlockHeader, Block)>, SessionError> {
+        let mut table = self.lock();
+        let put = |before, arrived| put(before, arrived, part.range());
+        let whole =
+            table.parts.arrived(part, arrived, ring, put).map_err(|wrong| SessionError::Protocol(wrong.into()))?;
+        if whole.is_some() {
+            table.files.entry(part.id).or_default().unchecked += 1;
+        }
+        Ok(whole)
+    }
+
+    /// Notes that a block of the file has been checked; returns the end of the file if it waited
+    /// for this block.
+    pub(super) fn on_checked(&self, id: EntryId) -> Option<FileEnd> {
+        let mut table = self.lock();
+        let file = table.files.get_mut(&id)?;
+        file.unchecked = file.unchecked.saturating_sub(1);
+        if file.unchecked > 0 {
+            return None;
+        }
+        let end = file.end.take();
+        if file.size.is_none() {
+            table.files.remove(&id);
+        }
+        end
+    }
+
+    /// Takes the end of a file; returns it unless it has to wait for blocks that are being checked.
+    pub(super) fn on_end(&self, end: FileEnd) -> Option<FileEnd> {
+        match self.lock().files.get_mut(&end.id) {
+            Some(file) if file.unchecked > 0 => {
+                file.end = Some(end);
+                None
+            }
+            _ => Some(end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icdc_protocol::message::GivenUp;
+
+    use super::*;
+
+    const SIZE: ByteCount = ByteCount::new(5);
+
+    fn end(id: EntryId) -> FileEnd {
+        FileEnd { id, blocks: 2, outcome: Err(GivenUp { reason: "unreadable".into(), same_version: true }) }
+    }
+
+    #[test]
+    fn an_end_waits_for_the_blocks_of_its_file_only() {
+        let files = LargeFiles::default();
+        files.expect(1, SIZE);
+        files.on_block(1, 0);
+        files.on_block(1, 1);
+        files.on_block(2, 0);
+        assert_eq!(files.on_end(end(1)), None);
+        assert_eq!(files.on_checked(1), None);
+        assert_eq!(files.on_checked(2), None);
+        assert_eq!(files.on_checked(1), Some(end(1)));
+        assert_eq!(files.on_end(end(1)), Some(end(1)), "none is left");
+    }
+
+    #[test]
+    fn the_blocks_of_a_file_that_was_given_up_hold_its_end_and_are_then_forgotten() {
+        let files = LargeFiles::default();
+        files.expect(1, SIZE);
+        files.on_block(1, 0);
+        files.forget(1);
+        assert_eq!(files.size(1), None);
+        assert_eq!(files.on_end(end(1)), None);
+        assert_eq!(files.on_checked(1), Some(end(1)));
+        assert!(files.lock().files.is_empty());
+    }
+
+    #[test]
+    fn a_file_is_known_from_when_it_is_expected_until_it_is_forgotten() {
+        let files = LargeFiles::default();
+        assert_eq!(files.size(1), None);
+        files.expect(1, SIZE);
+        files.on_block(1, 0);
+        assert_eq!(files.on_checked(1), None);
+        assert_eq!(files.size(1), Some(SIZE));
+        files.forget(1);
+        assert!(files.lock().files.is_empty());
+    }
+}

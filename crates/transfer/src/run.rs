@@ -1,0 +1,17 @@
+//! The run of which a session is part.
+
+use icdc_stop::StopSignal;
+
+use crate::account::Account;
+use crate::event::EventSink;
+
+/// A run, as each of its sessions has it.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// Totals over all sessions of the run.
+    pub account: &'a Account,
+    /// Receiver of the run's events.
+    pub events: &'a EventSink,
+    /// The user's request to stop.
+    pub stop: &'a StopSignal,
+}
