@@ -102,6 +102,8 @@ pub struct Sender {
     /// The scan's request that was not granted yet, if there is one.
     needed: Option<Need>,
     has_answered: bool,
+    /// Whether the receiver has begun: before that, it takes an end for a lost connection.
+    receiver_has_begun: bool,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -123,6 +125,7 @@ impl Sender {
             connections: Connections::default(),
             needed: None,
             has_answered: false,
+            receiver_has_begun: false,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -422,7 +425,7 @@ impl Sender {
     /// Ends the session if everything is settled, and grants the scan's request if there is room
     /// now.
     fn proceed(&mut self, now: Time) {
-        if self.ledger.is_settled() {
+        if self.receiver_has_begun && self.ledger.is_settled() {
             let step = self.ending.complete(now, self.settings.keeps_journal);
             self.take(step);
         }
