@@ -16,6 +16,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
+pub use crate::choice::{Choice, TimeStamp};
 use crate::limits::PART_SIZE;
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};

@@ -5,10 +5,11 @@ use icdc_units::ByteCount;
 use super::names::path;
 use super::rules::{Checked, require};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS,
+    MIN_DISKLESS_BYTES,
 };
 use crate::measure;
-use crate::message::{Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions, Transfer};
+use crate::message::{Choice, Diskless, Drive, Job, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
@@ -64,8 +65,7 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
 }
 
 fn send_options(options: &SendOptions) -> Checked {
-    require(options.exclude.len() <= MAX_EXCLUDES, "too many patterns to exclude")?;
-    require(options.exclude.iter().all(|pattern| pattern.len() <= MAX_PATH), "a pattern too long")?;
+    choice(&options.choice)?;
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
@@ -82,6 +82,16 @@ fn send_options(options: &SendOptions) -> Checked {
         require(*options == own, WITHOUT_DISKS)?;
     }
     measure::asked_congestion(options.congestion.as_deref())
+}
+
+fn choice(choice: &Choice) -> Checked {
+    require(choice.rules.len() <= MAX_RULES, "too many rules over paths")?;
+    require(choice.rules.iter().all(|rule| rule.pattern.len() <= MAX_PATH), "a pattern too long")?;
+    let bytes: usize = choice.rules.iter().map(|rule| rule.pattern.len() + 4).sum();
+    require(bytes <= MAX_RULE_BYTES, "rules over paths that are too long together")?;
+    let times = [choice.newer_than, choice.older_than];
+    let is_time = |time: TimeStamp| time.nanos < 1_000_000_000;
+    require(times.into_iter().flatten().all(is_time), "nanoseconds of a second or more")
 }
 
 const _: () = assert!(MAX_RING_BYTES == 64 << 30);

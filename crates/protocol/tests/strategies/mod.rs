@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{
     MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
     MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
@@ -240,9 +241,9 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
     let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 2]>());
-    let usual = (vec(text(), 0..4), preserve(), rest()).prop_map(
-        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
-            exclude,
+    let usual = (choice(), preserve(), rest()).prop_map(
+        |(choice, preserve, (rate, congestion, streams, [dry_run, buffered]))| SendOptions {
+            choice,
             preserve,
             rate,
             congestion,
@@ -261,6 +262,25 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
         ..SendOptions::default()
     });
     prop_oneof![3 => usual, 1 => without_disks]
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let effect = prop_oneof![Just(Effect::Include), Just(Effect::Exclude)];
+    let rule = (effect, vec(any::<u8>(), 0..20)).prop_map(|(effect, pattern)| Rule { effect, pattern });
+    let time =
+        || option::of((any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| TimeStamp { seconds, nanos }));
+    let size = || option::of(any::<u64>().prop_map(ByteCount::new));
+    (vec(rule, 0..4), [size(), size()], [time(), time()], any::<[bool; 2]>()).prop_map(
+        |(rules, [min_size, max_size], [newer_than, older_than], [one_file_system, exclude_caches])| Choice {
+            rules,
+            min_size,
+            max_size,
+            newer_than,
+            older_than,
+            one_file_system,
+            exclude_caches,
+        },
+    )
 }
 
 fn diskless() -> impl Strategy<Value = Diskless> {
