@@ -14,7 +14,6 @@ use icdc_units::ByteCount;
 
 use crate::instant::instant;
 use crate::rules::{RuleArgument, filter_rule, pattern_rule};
-use crate::values::amount;
 
 /// Heading of these options in the help.
 const HEADING: &str = "Choosing what is copied";
@@ -41,11 +40,11 @@ pub(crate) struct ChoosingArguments {
     pub(crate) rules: RuleArguments,
 
     /// Leave out regular files that are smaller
-    #[arg(long, value_name = "SIZE", value_parser = amount, help_heading = HEADING)]
+    #[arg(long, value_name = "SIZE", help_heading = HEADING)]
     pub(crate) min_size: Option<ByteCount>,
 
     /// Leave out regular files that are larger
-    #[arg(long, value_name = "SIZE", value_parser = amount, help_heading = HEADING)]
+    #[arg(long, value_name = "SIZE", help_heading = HEADING)]
     pub(crate) max_size: Option<ByteCount>,
 
     /// Copy only regular files that were modified after this: a date (2026-11-27, in the time zone

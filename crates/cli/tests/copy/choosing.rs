@@ -125,6 +125,7 @@ fn files_are_chosen_by_size_and_age() {
         for (options, expected) in [
             (vec!["--max-size", "5B"], vec!["link", "sub", "sub/empty", "sub/small"]),
             (vec!["--max-size", "4B"], vec!["link", "sub", "sub/empty"]),
+            (vec!["--max-size", "0"], vec!["link", "sub", "sub/empty"]),
             (vec!["--min-size", "5B"], vec!["large", "link", "sub", "sub/small"]),
             (vec!["--min-size", "5B", "--max-size", "9B"], vec!["link", "sub", "sub/small"]),
             (vec!["--newer-than", reference], vec!["large", "link", "sub"]),
