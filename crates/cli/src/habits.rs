@@ -94,24 +94,15 @@ const COPY: &[Habit] = &[
     (&["--bwlimit", "--limit-rate", "--max-rate"], "write --rate RATE, such as --rate 900mbit"),
     (&["-j", "--parallel", "--threads", "--transfers"], "rarely needed: write --streams N for several connections"),
     (
-        &["--include", "--include-from"],
-        "there is none: everything is copied that no --exclude GLOB matches; name what you want as sources instead",
-    ),
-    (
-        &["--exclude-from", "--filter", "-f"],
-        "there is none: write --exclude GLOB for each pattern; patterns only leave out",
-    ),
-    (
         &["--files-from"],
         "there is none: name the sources on the command line, such as icdc copy $(cat LIST) DST for names without blanks",
     ),
+    (&["--max-age"], "write --newer-than SPAN, such as --newer-than 7d"),
+    (&["--min-age"], "write --older-than SPAN, such as --older-than 7d"),
+    (&["--cvs-exclude"], "write the patterns to a file and name it with --exclude-from FILE"),
     (
-        &["--max-size", "--min-size", "--max-age", "--min-age"],
-        "there is none: files are not chosen by size or age; name them, such as those that find -size or find -mtime lists",
-    ),
-    (
-        &["-x", "--one-file-system"],
-        "there is none: what is mounted below a source is copied, too; leave it out by --exclude /PATH, from the source's top",
+        &["--prune-empty-dirs", "-m"],
+        "there is none: directories are copied also if nothing in them is chosen; leave them out by --exclude DIR/",
     ),
     (
         &["--link-dest", "--compare-dest", "--copy-dest"],

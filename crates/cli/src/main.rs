@@ -3,9 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments` | the command line as typed; source of help, man pages and completions |
-//! | `values` | what may be written as the value of an option |
+//! | `values`, `rules`, `instant` | what may be written as the value of an option |
 //! | `route` | `--via`: the route that data takes
 //! | `plan` | what a copy's command line means, with nothing left to doubt |
+//! | `choosing` | which of the sources' items are copied: rules, and the files that hold them |
 //! | `shards` | a copy in parts that several hosts carry out: planned, copied, joined |
 //! | `slurm` | such a copy by nodes of a Slurm cluster |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
@@ -32,6 +33,7 @@
 mod applies;
 mod arguments;
 mod cc;
+mod choosing;
 mod clock;
 mod command_line;
 mod config;
@@ -42,6 +44,7 @@ mod exit;
 mod far_end;
 mod generate;
 mod habits;
+mod instant;
 mod keygen;
 mod lab;
 mod leftovers;
@@ -52,6 +55,7 @@ mod plan;
 mod relay;
 mod reporting;
 mod route;
+mod rules;
 mod serve;
 mod shards;
 mod signals;

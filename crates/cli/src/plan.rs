@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::{CopyOptions, Location};
+use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
-use icdc_protocol::message::{Delete, Existing, IfRunning, ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Choice, Delete, Existing, IfRunning, ReceiveOptions, SendOptions};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
@@ -18,6 +19,7 @@ use crate::applies::{Concern, Hosts, Mismatch};
 use crate::arguments::{
     AddressFamily, ConnectionArguments, CopyArguments, IfRunningMode, ProgressMode, ReportingArguments,
 };
+use crate::choosing;
 use crate::config::settings::concern;
 use crate::keygen::file_or_default;
 use crate::reporting;
@@ -77,11 +79,12 @@ impl CopyPlan {
             "{} sources are too many; name at most {MAX_SOURCES}, or a directory above them",
             sources.len()
         );
+        let choice = choosing::choice(&arguments.choosing)?;
         let asked: usize = sources.iter().filter_map(Location::path_there).map(|path| path.len() + 4).sum();
         ensure!(
-            asked <= MAX_ASKED_BYTES,
-            "the paths of {} sources on another host are too long together ({asked} bytes; the most is \
-             {MAX_ASKED_BYTES}); name a directory above them",
+            asked == 0 || asked + choosing::rule_bytes(&choice.rules) <= MAX_ASKED_BYTES,
+            "the paths of {} sources on another host, and rules, are too long together ({asked} bytes of paths; the most is \
+             {MAX_ASKED_BYTES} of both); name a directory above them",
             sources.len()
         );
         // One that is missing among others is named as a failed item, and the others arrive.
@@ -92,7 +95,8 @@ impl CopyPlan {
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
-        let (send, receive) = (sending(&arguments), receiving(&arguments));
+        let receive = receiving(&arguments, &choice.rules);
+        let send = sending(&arguments, choice);
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
         (options.send, options.receive) = (send, receive);
         options.retry_for = arguments.retry_for;
@@ -124,9 +128,9 @@ impl CopyPlan {
 }
 
 /// The sending end's options, from a copy's command line.
-fn sending(arguments: &CopyArguments) -> SendOptions {
+fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
     SendOptions {
-        exclude: arguments.exclude.clone(),
+        choice,
         preserve: arguments.preserve,
         rate: arguments.rate.0,
         congestion: arguments.cc.0.clone(),
@@ -139,7 +143,7 @@ fn sending(arguments: &CopyArguments) -> SendOptions {
 }
 
 /// The receiving end's options, from a copy's command line.
-fn receiving(arguments: &CopyArguments) -> ReceiveOptions {
+fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
     ReceiveOptions {
         verify: arguments.verify,
         resume: !arguments.no_resume,
@@ -161,9 +165,11 @@ fn receiving(arguments: &CopyArguments) -> ReceiveOptions {
         diskless: None,
         place: None,
         keeps_name: false,
-        delete: arguments
-            .delete
-            .then_some(Delete { max: arguments.max_delete, allow_empty_source: arguments.yes_empty }),
+        delete: arguments.delete.then(|| Delete {
+            rules: rules.to_vec(),
+            max: arguments.max_delete,
+            allow_empty_source: arguments.yes_empty,
+        }),
     }
 }
 
@@ -300,7 +306,7 @@ fn missing_source(text: &OsStr) -> String {
     let hint = match forgotten_colon(Path::new(text)) {
         Some(hint) => format!("; {hint}"),
         None if shown.contains(['*', '?', '[']) => {
-            "; patterns are for the shell to expand: leave the quotes out, or name the directory and use --exclude"
+            "; patterns are for the shell to expand: leave the quotes out, or name the directory and choose by --include and --exclude"
                 .into()
         }
         None => String::new(),
@@ -356,6 +362,7 @@ impl ResultFile {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use icdc_filter::Effect;
     use icdc_protocol::Ports;
     use icdc_units::{ByteCount, Rate};
 
@@ -370,7 +377,7 @@ mod tests {
 
     #[test]
     fn options_reach_the_transfer() {
-        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --if-running skip --mkpath --exclude *.o --exclude b/ \
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --if-running skip --mkpath --exclude *.o --include *.nc --exclude b/ \
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
@@ -378,7 +385,10 @@ mod tests {
             (send.rate, send.congestion.as_deref(), send.streams),
             (Some(Rate::from_bits_per_second(8000)), Some("cubic"), Some(3))
         );
-        assert_eq!(send.exclude, ["*.o", "b/"]);
+        let rules = send.choice.rules.iter().map(|rule| (rule.effect, rule.pattern.as_slice()));
+        let expected: [(_, &[u8]); 3] =
+            [(Effect::Exclude, b"*.o"), (Effect::Include, b"*.nc"), (Effect::Exclude, b"b/")];
+        assert_eq!(rules.collect::<Vec<_>>(), expected);
         assert!(receive.verify && !receive.resume && receive.mkpath && receive.existing == Existing::Update);
         assert_eq!(receive.if_running, IfRunning::Skip);
         assert!(send.buffered && receive.buffered);

@@ -238,27 +238,6 @@ pub(crate) fn max_delete(text: &str) -> Result<MaxDelete, String> {
     limit.ok_or_else(|| "write a number of items, such as 1000, or a part of all, from 0% to 100%".into())
 }
 
-/// A pattern of what is left out. What other copiers take for more than a pattern is refused: it
-/// would match nothing, without a word.
-pub(crate) fn exclude(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Err("an empty pattern matches nothing; leave it out".to_owned());
-    }
-    if let Some(rest) = text.strip_prefix('!') {
-        return Err(format!(
-            "patterns only leave out, and ! takes none of them back: everything is copied that no --exclude matches; for names \
-             that begin with ! write '\\!{rest}'"
-        ));
-    }
-    match text.get(..2) {
-        Some(rule @ ("- " | "+ ")) => Err(format!(
-            "filter rules are not supported: write --exclude PATTERN without {rule:?}, and only for names to leave out; for names \
-             that begin with it write '\\{text}'"
-        )),
-        _ => Ok(text.to_owned()),
-    }
-}
-
 /// Parses a duration that is not zero.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
@@ -368,16 +347,6 @@ mod tests {
         assert!(listed.xattr && listed.owner && !listed.mode && !listed.sparse);
         for text in ["", "mode,", "mode,all", "acl"] {
             assert!(preserve(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn patterns_only_leave_out() {
-        assert_eq!(exclude("*.o"), Ok("*.o".into()));
-        assert_eq!(exclude("[!a]*"), Ok("[!a]*".into()));
-        assert_eq!(exclude("\\!a"), Ok("\\!a".into()));
-        for text in ["", "!*.nc", "!", "- *.o", "+ *.nc"] {
-            assert!(exclude(text).is_err(), "{text}");
         }
     }
 

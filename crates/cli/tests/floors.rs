@@ -18,7 +18,7 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 35] = [
+const CRATES: [(&str, u8, Unsafe); 36] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
     ("icdc-session-process", 6, ForTheKernel),
@@ -53,6 +53,7 @@ const CRATES: [(&str, u8, Unsafe); 35] = [
     ("icdc-rate", 1, Forbidden),
     ("icdc-record", 1, Forbidden),
     ("icdc-scheduler", 1, Forbidden),
+    ("icdc-filter", 0, Forbidden),
     ("icdc-units", 0, Forbidden),
 ];
 

@@ -31,7 +31,7 @@ pub fn copy(
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
     icdc_tcp::raise_descriptor_limit();
-    sender::check_patterns(&options.send.exclude).map_err(CopyError::Usage)?;
+    sender::check_choice(&options.send.choice).map_err(|error| CopyError::Usage(error.to_string()))?;
     let local: Option<Vec<Vec<u8>>> = sources.iter().map(local_path).collect();
     match (local, destination) {
         (Some(paths), Location::Local(destination)) => {

@@ -39,5 +39,5 @@ pub(crate) enum Scope {
     /// have this end drive a transfer.
     StandingKey,
     /// One part of one transfer, for which the key was admitted.
-    OneTransfer(TransferId, Transfer),
+    OneTransfer(TransferId, Box<Transfer>),
 }

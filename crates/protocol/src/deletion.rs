@@ -4,11 +4,14 @@
 //! the sender has not told that it left the name out. Extra items are counted first and deleted
 //! last, after everything that was announced is durable; nothing is deleted if any item has failed.
 
+use icdc_filter::Rule;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the deletion of extra items.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delete {
+    /// Rules over paths from the transfer root: what they exclude is never deleted.
+    pub rules: Vec<Rule>,
     /// Most items that may be deleted: if there are more, none is. `None` for no limit.
     pub max: Option<MaxDelete>,
     /// Whether a source directory without any item empties the destination; otherwise nothing is

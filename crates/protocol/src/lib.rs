@@ -41,6 +41,7 @@ pub mod block_journal;
 pub mod block_map;
 mod blocks;
 mod bootstrap;
+mod choice;
 pub mod data_ranges;
 mod deletion;
 pub mod digest;

@@ -55,8 +55,10 @@ pub const MAX_ASKED_BYTES: usize = MAX_HEAD - (64 << 10);
 pub const MAX_TEXT: usize = 4096;
 /// Most bytes of zeros in holes that are hashed for the sake of the standard digest.
 pub const MAX_HASHED_HOLES: u64 = 16 << 30;
-/// Most patterns of names to exclude.
-pub const MAX_EXCLUDES: usize = 4096;
+/// Most rules over the paths of one copy.
+pub const MAX_RULES: usize = 16 << 10;
+/// Most bytes of the patterns of these rules, with 4 more for each.
+pub const MAX_RULE_BYTES: usize = 256 << 10;
 /// Most connections of one run.
 pub const MAX_STREAMS: u8 = 64;
 /// Longest name of a congestion control, in bytes (the kernel's `TCP_CA_NAME_MAX` less the NUL).

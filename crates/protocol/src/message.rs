@@ -17,6 +17,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
+pub use crate::choice::{Choice, TimeStamp};
 pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete};
 use crate::limits::PART_SIZE;
 use crate::measure;

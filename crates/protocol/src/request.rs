@@ -3,6 +3,7 @@
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
+use crate::choice::Choice;
 use crate::deletion::Delete;
 use crate::measure;
 use crate::message::TransferId;
@@ -129,8 +130,8 @@ pub struct Drive {
 /// Options of the sending end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
-    /// Shell patterns of names and paths to exclude.
-    pub exclude: Vec<String>,
+    /// What of the sources is copied.
+    pub choice: Choice,
     /// Metadata that is carried besides the data.
     pub preserve: Preserve,
     /// Ceiling of the send rate; `None` for no ceiling.

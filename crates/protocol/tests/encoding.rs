@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
@@ -14,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "914df98d"),
+        ("Request", "5b5c1f72"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -120,8 +121,18 @@ fn examples() -> Vec<Message> {
 
 fn requests() -> Vec<Message> {
     let preserve = Preserve { mode: true, times: false, links: true, owner: false, xattr: true, sparse: false };
+    let rule = |effect, pattern: &str| Rule { effect, pattern: pattern.into() };
+    let choice = Choice {
+        rules: vec![rule(Effect::Include, "/a.o"), rule(Effect::Exclude, "*.o")],
+        min_size: Some(ByteCount::new(1)),
+        max_size: Some(ByteCount::new(1 << 40)),
+        newer_than: Some(TimeStamp { seconds: -1, nanos: 999_999_999 }),
+        older_than: Some(TimeStamp { seconds: 1_795_000_000, nanos: 1 }),
+        one_file_system: true,
+        exclude_caches: false,
+    };
     let send = SendOptions {
-        exclude: vec!["*.o".into()],
+        choice,
         preserve,
         rate: Some(Rate::from_bits_per_second(10_000_000_000)),
         congestion: Some("bbr".into()),
@@ -144,7 +155,11 @@ fn requests() -> Vec<Message> {
         diskless: None,
         place: Some(Place::Inside),
         keeps_name: true,
-        delete: Some(Delete { max: Some(MaxDelete::Percent(10)), allow_empty_source: false }),
+        delete: Some(Delete {
+            rules: vec![Rule { effect: Effect::Exclude, pattern: b"*.o".to_vec() }],
+            max: Some(MaxDelete::Percent(10)),
+            allow_empty_source: false,
+        }),
     };
     let drive = Drive {
         host: "far".into(),

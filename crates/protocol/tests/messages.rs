@@ -2,6 +2,7 @@
 
 mod strategies;
 
+use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
@@ -218,7 +219,7 @@ fn a_copy_without_disks_has_nothing_else_done() {
     };
     assert!(sends(|_| ()) && sends(|options| options.streams = Some(4)));
     assert!(!sends(|options| options.preserve.xattr = true));
-    assert!(!sends(|options| options.exclude = vec!["*".to_owned()]));
+    assert!(!sends(|options| options.choice.one_file_system = true));
     assert!(!sends(|options| options.dry_run = true));
 }
 
@@ -255,4 +256,26 @@ fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     assert!(!drive(|drive| drive.send.congestion = Some("../cubic".to_owned())));
     assert!(!drive(|drive| drive.send.streams = Some(MAX_STREAMS + 1)));
     assert!(!drive(|drive| drive.receive.ring = Some(ByteCount::new(u64::MAX))));
+}
+
+#[test]
+fn a_choice_is_bounded() {
+    let chooses = |change: fn(&mut Choice)| {
+        let mut options = SendOptions::default();
+        change(&mut options.choice);
+        let job = Job::Transfer(Transfer::Send { sources: vec![b"a".to_vec()], options });
+        validate::message(&Message::Request(Request::new([0; 16], job)), 0).is_ok()
+    };
+    assert!(chooses(|_| ()));
+    assert!(chooses(|choice| choice.rules = rules(1, MAX_PATH)));
+    assert!(!chooses(|choice| choice.rules = rules(1, MAX_PATH + 1)));
+    assert!(chooses(|choice| choice.rules = rules(MAX_RULES, 1)));
+    assert!(!chooses(|choice| choice.rules = rules(MAX_RULES + 1, 1)));
+    assert!(!chooses(|choice| choice.rules = rules(MAX_RULE_BYTES / 1024, 1024)));
+    assert!(chooses(|choice| choice.newer_than = Some(TimeStamp { seconds: i64::MIN, nanos: 999_999_999 })));
+    assert!(!chooses(|choice| choice.older_than = Some(TimeStamp { seconds: 0, nanos: 1_000_000_000 })));
+}
+
+fn rules(count: usize, length: usize) -> Vec<Rule> {
+    vec![Rule { effect: Effect::Exclude, pattern: vec![b'*'; length] }; count]
 }

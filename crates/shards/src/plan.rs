@@ -77,8 +77,6 @@ pub struct PlanText {
     pub sources: Vec<String>,
     /// Destination of the sources, as on the command line.
     pub destination: String,
-    /// Patterns of excluded paths.
-    pub exclude: Vec<String>,
     /// Metadata that is preserved.
     pub preserve: Preserve,
     /// Rate limit of all shards together; `None` for no limit.
@@ -111,8 +109,6 @@ pub struct PlanRequest {
     pub sources: Vec<String>,
     /// Destination of the sources.
     pub destination: String,
-    /// Patterns of excluded paths.
-    pub exclude: Vec<String>,
     /// Metadata that is preserved.
     pub preserve: Preserve,
     /// Rate limit of all shards together; `None` for no limit.
@@ -263,7 +259,6 @@ impl Plan {
                 made: now,
                 sources: order.sources,
                 destination: order.destination,
-                exclude: order.exclude,
                 preserve: order.preserve,
                 rate: order.rate,
                 items: items.len() as u64,

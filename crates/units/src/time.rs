@@ -81,17 +81,18 @@ impl From<Span> for Duration {
     }
 }
 
-const NOTATION: Notation = Notation { quantity: "time", units: "ns, us, ms, s, min, h", example: "300ms" };
+const NOTATION: Notation = Notation { quantity: "time", units: "ns, us, ms, s, min, h, d", example: "300ms" };
 
 const SCALES: [Scale; 4] =
     [Scale::new("ns", 1), Scale::new("us", 1_000), Scale::new("ms", 1_000_000), Scale::new("s", 1_000_000_000)];
 
 /// Units that are read and never printed; `µs` with the micro sign and with the Greek letter.
-const FURTHER_SCALES: [Scale; 4] = [
+const FURTHER_SCALES: [Scale; 5] = [
     Scale::new("\u{b5}s", 1_000),
     Scale::new("\u{3bc}s", 1_000),
     Scale::new("min", 60_000_000_000),
     Scale::new("h", 3_600_000_000_000),
+    Scale::new("d", 86_400_000_000_000),
 ];
 
 fn nanos_of_unit(unit: &str) -> Option<u64> {

@@ -8,10 +8,10 @@ use icdc_metrics::Gateway;
 use icdc_protocol::message::{MaxDelete, Preserve};
 use icdc_units::{ByteCount, Span};
 
-use super::{ConnectionArguments, ReportingArguments};
+use super::choosing::CHOOSING;
+use super::{ChoosingArguments, ConnectionArguments, ReportingArguments};
 use crate::values::{
-    Ceiling, Congestion, Shard, Streams, ceiling, congestion, exclude, max_delete, pause, preserve, ring, shard,
-    streams,
+    Ceiling, Congestion, Shard, Streams, ceiling, congestion, max_delete, pause, preserve, ring, shard, streams,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -44,6 +44,7 @@ use crate::values::{
         "  icdc copy data.bin user@far.example.org:/srv/in/\n",
         "  icdc copy --rate 900mbit --report run7.html far.example.org:run7/ run7\n",
         "  icdc copy --exclude '*.tmp' --update run7 icdc://dtn.example.org/in/\n",
+        "  icdc copy --include '*.nc' --include '*/' --exclude '*' --newer-than 7d run7 far.example.org:\n",
         "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
         "  icdc copy --json a.example.org:run7 b.example.org:/srv/ | tail -n 1\n",
         "  icdc copy --ssh 'ssh -p 2222 -i key' --send-self --port 5000-5010 run7 far.example.org:\n",
@@ -131,9 +132,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,
 
-    /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
-    #[arg(long, value_name = "GLOB", value_parser = exclude, help_heading = "What to copy and how")]
-    pub(crate) exclude: Vec<String>,
+    #[command(flatten)]
+    pub(crate) choosing: ChoosingArguments,
 
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
@@ -143,7 +143,8 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "exclude", "preserve", "skip_equal", "update", "delete", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "delete", "dry_run"],
+        conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath
     )]

@@ -3,6 +3,7 @@
 //! subcommand. Help, man pages and completions are made from here.
 
 pub(crate) mod cc;
+mod choosing;
 mod completions;
 mod config;
 mod connection;
@@ -30,6 +31,7 @@ mod version;
 use clap::{Parser, Subcommand};
 
 pub(crate) use cc::CcArguments;
+pub(crate) use choosing::{ChoosingArguments, RuleArguments};
 pub(crate) use completions::{CompletedShell, CompletionsArguments};
 pub(crate) use config::ConfigArguments;
 pub(crate) use connection::{AddressFamily, ConnectionArguments};

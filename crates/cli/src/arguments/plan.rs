@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueHint};
 use icdc_protocol::message::Preserve;
 use icdc_shards::plan::MAX_SHARDS;
 
-use super::ConnectionArguments;
-use crate::values::{Ceiling, ceiling, exclude, preserve};
+use super::{ChoosingArguments, ConnectionArguments};
+use crate::values::{Ceiling, ceiling, preserve};
 
 #[derive(Args, Debug)]
 #[command(
@@ -72,9 +72,8 @@ pub(crate) struct PlannedContent {
     #[arg(long, value_name = "RATE|auto", default_value = "auto", value_parser = ceiling)]
     pub(crate) rate: Ceiling,
 
-    /// Skip names (*.tmp) or paths (build/*.o) that match; may be given several times
-    #[arg(long, value_name = "GLOB", value_parser = exclude)]
-    pub(crate) exclude: Vec<String>,
+    #[command(flatten)]
+    pub(crate) choosing: ChoosingArguments,
 
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 use icdc_shards::plan::MAX_SHARDS;
 
+use super::choosing::CHOOSING;
 use super::plan::PlannedContent;
 
 #[derive(Args, Debug)]
@@ -69,7 +70,7 @@ pub(crate) struct SubmitArguments {
     pub(crate) out: Option<PathBuf>,
 
     /// Submit what is not copied yet of this plan
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["places", "out", "exclude", "preserve", "rate"], value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["places", "out", "preserve", "rate"], conflicts_with_all = CHOOSING, value_hint = ValueHint::DirPath)]
     pub(crate) plan: Option<PathBuf>,
 
     #[command(flatten)]

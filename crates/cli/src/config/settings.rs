@@ -68,6 +68,8 @@ pub(crate) const REACH: &[Setting] = &[
     setting("buffered", "ICDC_BUFFERED", Form::Flag, Concern::Copy, COPY, "true"),
     setting("verify", "ICDC_VERIFY", Form::Flag, Concern::Copy, COPY, "true"),
     setting("if-running", "ICDC_IF_RUNNING", Form::Text, Concern::Copy, COPY, "\"skip\""),
+    setting("one-file-system", "ICDC_ONE_FILE_SYSTEM", Form::Flag, Concern::Copy, PLANNED, "true"),
+    setting("exclude-caches", "ICDC_EXCLUDE_CACHES", Form::Flag, Concern::Copy, PLANNED, "true"),
     setting("preserve", "ICDC_PRESERVE", Form::List, Concern::Copy, PLANNED, "[\"mode\", \"times\", \"links\", \"sparse\"]"),
 ];
 

@@ -22,7 +22,7 @@ use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::copy::summary::{counted, size};
 use crate::plan::refuse_forgotten_colon;
-use crate::{exit, signals};
+use crate::{choosing, exit, signals};
 
 /// A user's request to make a plan of shards.
 pub(crate) struct Wanted<'a> {
@@ -54,10 +54,10 @@ pub(super) fn run(arguments: PlanArguments, console: &Console) -> u8 {
 /// code.
 pub(crate) fn make(wanted: Wanted<'_>, console: &Console) -> Result<(Plan, usize), u8> {
     let out = wanted.out;
+    let options = options(&wanted.content).map_err(|error| console.give_up(&error, exit::USAGE))?;
     let order = order(wanted).map_err(|error| console.give_up(&error, exit::USAGE))?;
     let stop = StopSignal::new();
     signals::watch_if_possible(&stop, console, "stopping; nothing is planned");
-    let options = SendOptions { exclude: order.exclude.clone(), preserve: order.preserve, ..SendOptions::default() };
     icdc_tcp::raise_descriptor_limit();
     let survey = survey_paths(&order.sources, &options, &stop);
     let Survey { items, problems } = survey.map_err(|error| match error {
@@ -114,13 +114,22 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
 }
 
+/// What of the sources is planned.
+fn options(content: &PlannedContent) -> anyhow::Result<SendOptions> {
+    Ok(SendOptions {
+        choice: choosing::choice(&content.choosing)?,
+        preserve: content.preserve,
+        ..SendOptions::default()
+    })
+}
+
 /// The request for the plan, with sources and destination as absolute places.
 fn order(wanted: Wanted<'_>) -> anyhow::Result<PlanRequest> {
-    let Wanted { places, shards, content: PlannedContent { rate, exclude, preserve }, .. } = wanted;
+    let Wanted { places, shards, content: PlannedContent { rate, preserve, .. }, .. } = wanted;
     let (last, first) = places.split_last().context("name what to copy, and where to")?;
     ensure!(first.len() <= MAX_SOURCES, "{} sources are too many; name at most {MAX_SOURCES}", first.len());
     let sources = first.iter().map(|source| local(source)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(PlanRequest { sources, destination: directory(last)?, exclude, preserve, rate: rate.0, shards, left_out: 0 })
+    Ok(PlanRequest { sources, destination: directory(last)?, preserve, rate: rate.0, shards, left_out: 0 })
 }
 
 /// A source as an absolute path.

@@ -133,7 +133,6 @@ pub(super) fn copy_plan(
             .with_context(|| format!("{source}: nothing was copied, this source cannot be found"))?;
     }
     arguments.places = text.sources.iter().chain([&text.destination]).map(Into::into).collect();
-    arguments.exclude.clone_from(&text.exclude);
     arguments.preserve = text.preserve;
     let mut plan = CopyPlan::new(arguments)?;
     // What it can be at most decides how many connections are made.

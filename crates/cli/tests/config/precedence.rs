@@ -41,6 +41,8 @@ const TRIED: &[Tried] = &[
     tried("buffered", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("verify", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("if-running", ["'skip'", "'fail'"], ["skip", "fail"], SSH, &[]),
+    tried("one-file-system", ["true", "false"], ["true", "false"], SSH, &[]),
+    tried("exclude-caches", ["true", "false"], ["true", "false"], SSH, &[]),
     tried("preserve", ["['mode', 'times']", "'none'"], ["mode,times", "none"], SSH, &[]),
 ];
 

@@ -171,6 +171,37 @@ fn what_the_source_leaves_out_stays() {
 }
 
 #[test]
+fn what_rules_exclude_stays_though_the_source_has_nothing_of_it() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("tree"), &["a", "d/b"]);
+        files(
+            &routed.path("copy/tree"),
+            &["a", "d/x.keep", "gone/y.keep", "gone/z", "top/only", "d/top/not", "y.keep"],
+        );
+        let options = ["--delete", "--exclude", "*.keep", "--exclude", "/tree/top"];
+        let ended = routed.copy(&options, &["tree"], "copy/").expect_code(0);
+        let expected = ["a", "d", "d/b", "d/x.keep", "gone", "gone/y.keep", "top", "top/only", "y.keep"];
+        assert_eq!(listing(&routed.path("copy/tree")), expected, "{route:?}: {ended}");
+        assert_eq!(ended.number("deleted"), 3, "{route:?}: {ended}");
+    }
+}
+
+#[test]
+fn what_is_not_copied_by_size_or_age_stays_and_so_do_the_contents_of_a_cache() {
+    for route in [Route::Local, Route::Pull, Route::ToDaemon] {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("tree"), &["a", "much longer", "cache/object"]);
+        let tag = "Signature: 8a477f597d28d172789f06886806bc55";
+        fs::write(routed.path("tree/cache/CACHEDIR.TAG"), tag).unwrap();
+        files(&routed.path("copy"), &["much longer", "cache/old", "extra"]);
+        let options = ["--delete", "--max-size", "5", "--exclude-caches"];
+        let ended = routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        assert_eq!(listing(&routed.path("copy")), ["a", "cache", "cache/old", "much longer"], "{route:?}: {ended}");
+    }
+}
+
+#[test]
 fn a_drop_box_is_not_deleted_from() {
     let site = Site::new();
     files(&site.path("tree"), &["a"]);

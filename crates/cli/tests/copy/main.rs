@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
 mod apart;
+mod as_rsync;
+mod choosing;
 mod deep;
 mod delete;
 mod devices;

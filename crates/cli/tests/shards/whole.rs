@@ -60,6 +60,34 @@ fn sources_and_their_contents_keep_their_places() {
 }
 
 #[test]
+fn what_is_chosen_is_planned() {
+    let site = Site::new();
+    tree(&site, 11);
+    data::tree(&site.path("left-out"), 12, &Shape { small: 5, ..Shape::default() });
+    let cache = site.directory("tree/cache");
+    fs::write(cache.join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55").unwrap();
+    fs::write(cache.join("x"), "x").unwrap();
+    let options = [
+        ["--include", "large1"].as_slice(),
+        &["--exclude", "/tree/large*", "--exclude", "left-out/", "--max-size", "8MB", "--min-size", "1B"],
+        &["-x", "--exclude-caches"],
+    ]
+    .concat();
+    plan_with(&site, &options, &["tree", "left-out"], 3, site.path("out").as_os_str());
+    for ended in copy_shards(&site, 0..3) {
+        ended.expect_code(0);
+    }
+    let joined = join(&site).expect_code(0);
+    let one = site.directory("one");
+    let copied = site.copy(&options).args(["tree", "left-out"]).arg(&one).run().expect_code(0);
+    assert_eq!(joined.events[0]["tree_digest"], copied.summary()["tree_digest"]);
+    assert_same(&one.join("tree"), &site.path("out/tree"));
+    let exists = |path: &str| one.join("tree").join(path).exists();
+    assert!(exists("large1") && exists("cache/CACHEDIR.TAG"));
+    assert!(!exists("large0") && !exists("large2") && !exists("cache/x") && !site.path("out/left-out").exists());
+}
+
+#[test]
 fn directories_that_nobody_may_write_to_are_filled_by_several_shards() {
     let site = Site::new();
     let tree = data::tree(&site.path("tree"), 5, &Shape { small: 200, oddities: false, ..Shape::default() });

@@ -265,7 +265,7 @@ impl Admission {
             None => granted,
             Some((key, TemporaryKey { transfer, job, .. })) => {
                 let label = format!("{} for {}", key.fingerprint(), granted.label);
-                Granted { scope: Scope::OneTransfer(*transfer, job.clone()), label, ..granted }
+                Granted { scope: Scope::OneTransfer(*transfer, Box::new(job.clone())), label, ..granted }
             }
         })
     }
@@ -418,7 +418,7 @@ mod tests {
         let job = Transfer::Send { sources: vec![b"x".to_vec()], options: Default::default() };
         admission.admit(key(1), key(9), [7; 16], job.clone()).unwrap();
         let granted = grant_of(&admission, 9).unwrap();
-        assert_eq!(granted.scope, Scope::OneTransfer([7; 16], job.clone()));
+        assert_eq!(granted.scope, Scope::OneTransfer([7; 16], Box::new(job.clone())));
         assert!(granted.rights.access == Access::Read && directory(&granted) == Path::new("/usr"));
         // What its line says now, not what it said then.
         std::fs::write(&path, format!("root=/etc {}\nroot=/ {}\n", key(1), key(2))).unwrap();

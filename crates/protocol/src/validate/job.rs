@@ -1,14 +1,18 @@
 //! Rules of requests to a far end.
 
+use icdc_filter::Rule;
 use icdc_units::ByteCount;
 
 use super::names::path;
 use super::rules::{Checked, require};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_EXCLUDES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS,
+    MIN_DISKLESS_BYTES,
 };
 use crate::measure;
-use crate::message::{Delete, Diskless, Drive, Job, MaxDelete, Preserve, ReceiveOptions, SendOptions, Transfer};
+use crate::message::{
+    Choice, Diskless, Drive, Job, MaxDelete, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer,
+};
 
 pub(super) fn job(job: &Job) -> Checked {
     match job {
@@ -64,8 +68,7 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
 }
 
 fn send_options(options: &SendOptions) -> Checked {
-    require(options.exclude.len() <= MAX_EXCLUDES, "too many patterns to exclude")?;
-    require(options.exclude.iter().all(|pattern| pattern.len() <= MAX_PATH), "a pattern too long")?;
+    choice(&options.choice)?;
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
@@ -84,13 +87,29 @@ fn send_options(options: &SendOptions) -> Checked {
     measure::asked_congestion(options.congestion.as_deref())
 }
 
+fn choice(choice: &Choice) -> Checked {
+    rules(&choice.rules)?;
+    let times = [choice.newer_than, choice.older_than];
+    let is_time = |time: TimeStamp| time.nanos < 1_000_000_000;
+    require(times.into_iter().flatten().all(is_time), "nanoseconds of a second or more")
+}
+
+fn rules(rules: &[Rule]) -> Checked {
+    require(rules.len() <= MAX_RULES, "too many rules over paths")?;
+    require(rules.iter().all(|rule| rule.pattern.len() <= MAX_PATH), "a pattern too long")?;
+    let bytes: usize = rules.iter().map(|rule| rule.pattern.len() + 4).sum();
+    require(bytes <= MAX_RULE_BYTES, "rules over paths that are too long together")
+}
+
 const _: () = assert!(MAX_RING_BYTES == 64 << 30);
 
 fn receive_options(options: &ReceiveOptions) -> Checked {
     let ring = options.ring.map_or(1, ByteCount::as_u64);
     require((1..=MAX_RING_BYTES).contains(&ring), "a ring of nothing, or of more than 64 GiB")?;
-    if let Some(Delete { max: Some(MaxDelete::Percent(percent)), .. }) = options.delete {
-        require(percent <= 100, "a limit of more than 100 percent")?;
+    if let Some(delete) = &options.delete {
+        let is_limit = !matches!(delete.max, Some(MaxDelete::Percent(percent)) if percent > 100);
+        require(is_limit, "a limit of more than 100 percent")?;
+        rules(&delete.rules)?;
     }
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{
     MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
     MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
@@ -71,9 +72,11 @@ fn deletion() -> impl Strategy<Value = Deletion> {
 
 fn delete() -> impl Strategy<Value = Option<Delete>> {
     let max = prop_oneof![any::<u64>().prop_map(MaxDelete::Items), (0..=100_u8).prop_map(MaxDelete::Percent)];
-    option::of(
-        (option::of(max), any::<bool>()).prop_map(|(max, allow_empty_source)| Delete { max, allow_empty_source }),
-    )
+    option::of((rules(), option::of(max), any::<bool>()).prop_map(|(rules, max, allow_empty_source)| Delete {
+        rules,
+        max,
+        allow_empty_source,
+    }))
 }
 
 fn from_receiver() -> impl Strategy<Value = Message> {
@@ -263,9 +266,9 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
     let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 3]>());
-    let usual = (vec(text(), 0..4), preserve(), rest()).prop_map(
-        |(exclude, preserve, (rate, congestion, streams, [dry_run, buffered, mirrored]))| SendOptions {
-            exclude,
+    let usual = (choice(), preserve(), rest()).prop_map(
+        |(choice, preserve, (rate, congestion, streams, [dry_run, buffered, mirrored]))| SendOptions {
+            choice,
             preserve,
             rate,
             congestion,
@@ -285,6 +288,28 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
         ..SendOptions::default()
     });
     prop_oneof![3 => usual, 1 => without_disks]
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let effect = prop_oneof![Just(Effect::Include), Just(Effect::Exclude)];
+    vec((effect, vec(any::<u8>(), 0..20)).prop_map(|(effect, pattern)| Rule { effect, pattern }), 0..4)
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    let time =
+        || option::of((any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| TimeStamp { seconds, nanos }));
+    let size = || option::of(any::<u64>().prop_map(ByteCount::new));
+    (rules(), [size(), size()], [time(), time()], any::<[bool; 2]>()).prop_map(
+        |(rules, [min_size, max_size], [newer_than, older_than], [one_file_system, exclude_caches])| Choice {
+            rules,
+            min_size,
+            max_size,
+            newer_than,
+            older_than,
+            one_file_system,
+            exclude_caches,
+        },
+    )
 }
 
 fn diskless() -> impl Strategy<Value = Diskless> {

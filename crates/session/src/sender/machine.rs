@@ -106,6 +106,8 @@ pub struct Sender {
     has_answered: bool,
     /// Whether the end of the receiver's deletion is still to come.
     awaits_deletion: bool,
+    /// Whether the receiver has begun: before that, it takes an end for a lost connection.
+    receiver_has_begun: bool,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -128,6 +130,7 @@ impl Sender {
             needed: None,
             has_answered: false,
             awaits_deletion: settings.awaits_deletion,
+            receiver_has_begun: false,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -436,7 +439,7 @@ impl Sender {
     /// Ends the session if everything is settled, and grants the scan's request if there is room
     /// now.
     fn proceed(&mut self, now: Time) {
-        if self.is_settled() {
+        if self.receiver_has_begun && self.is_settled() {
             let step = self.ending.complete(now, self.settings.keeps_journal);
             self.take(step);
         }

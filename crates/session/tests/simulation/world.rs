@@ -296,7 +296,7 @@ impl World {
         let mut connections = Connections::new(session, self.latency);
         connections.open(&mut self.env.random);
         let Plan { verify, existing, window, .. } = self.plan;
-        let delete = self.plan.deletes.then_some(Delete { max: None, allow_empty_source: true });
+        let delete = self.plan.deletes.then(|| Delete { allow_empty_source: true, ..Delete::default() });
         let options =
             ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, delete, ..ReceiveOptions::default() };
         let runs = Runs { is_dry, deletes: self.plan.deletes };

@@ -37,8 +37,7 @@ impl Merging {
 
     /// Begins a source, to which the following items belong.
     pub(super) fn enter(&mut self, root: &Root) {
-        let length = root.source.name.len();
-        self.prefix = if root.name.is_none() && length > 0 { length + 1 } else { 0 };
+        self.prefix = root.above_transfer_root();
     }
 
     /// Notes an item other than a directory; returns a problem to report if an earlier source has

@@ -11,9 +11,9 @@
 //! Only requested data are sent: the scan announces entries ahead of the data, the receiver answers
 //! with what it requests, and the ledger bounds how far ahead the announcements may run.
 
+mod chosen;
 mod connections;
 mod examination;
-mod exclude;
 mod executor;
 mod given_up;
 mod hashing;
@@ -38,9 +38,10 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
 use icdc_disk::{BLOCK_SIZE, BlockPool};
+use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{Choice, Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
@@ -49,6 +50,7 @@ use icdc_stop::StopSignal;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Time};
 
+use self::chosen::Chosen;
 use self::connections::Connections;
 use self::executor::{Executor, Queues, READERS, Work};
 use self::hashing::Step;
@@ -73,12 +75,12 @@ use crate::stages::TICK;
 /// one more, however slowly; a device after the first has as many more as it reads at a time.
 const POOL_BLOCKS: usize = 26;
 
-/// Checks that the `--exclude` patterns are valid.
+/// Checks that the rules of a choice can be compiled.
 ///
 /// # Errors
-/// The pattern that is invalid.
-pub fn check_patterns(patterns: &[String]) -> Result<(), String> {
-    exclude::Exclude::new(patterns).map(|_| ())
+/// The pattern that is none.
+pub fn check_choice(choice: &Choice) -> Result<(), PatternError> {
+    Chosen::new(choice).map(|_| ())
 }
 
 /// Result of a finished sending session.

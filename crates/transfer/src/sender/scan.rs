@@ -11,12 +11,12 @@ use icdc_disk::tree::{
     CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, TreeError, Xattrs, is_staging,
 };
 use icdc_protocol::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_NAME, MAX_XATTR_BYTES};
-use icdc_protocol::message::{EntryId, EntryKind, LeftOut, NoticeKind, Parent, Preserve, Problem, SendOptions};
+use icdc_protocol::message::{Choice, EntryId, EntryKind, LeftOut, NoticeKind, Parent, Preserve, Problem, SendOptions};
 use icdc_session::sender::{Found, Need};
 use icdc_session::{ById, SessionError};
 
+use super::chosen::Chosen;
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
-use super::exclude::Exclude;
 use super::executor::{Contents, Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
 use super::merging::Merging;
@@ -35,7 +35,11 @@ const _: () = assert!(NAMES_LEFT_OUT <= MAX_DELETED && NAMES_LEFT_OUT * MAX_NAME
 pub(super) struct Scan<'a> {
     executor: &'a Executor<'a>,
     preserve: Preserve,
-    exclude: Exclude,
+    chosen: Chosen,
+    /// Bytes at the start of a path of the present source that are above the transfer root.
+    above_root: usize,
+    /// Device of the present source.
+    device: u64,
     linked: Linked,
     merging: Merging,
     /// Notices about metadata that are left out, which many items may share.
@@ -65,9 +69,19 @@ struct Level {
 enum Children {
     /// All names listed in the directory, from index `next` on.
     Listed { names: Listing, next: usize },
+    /// The one name that is visited of contents that are left out; `None` when it was.
+    Kept(Option<&'static [u8]>),
     /// Items of the selection at these places, which are beneath a path of `above` bytes (its
     /// slash included).
     Selected { places: Range<usize>, above: usize },
+}
+
+/// An entry of a directory, to be visited.
+struct Named {
+    name: Vec<u8>,
+    /// Kind of the entry according to its directory, which may have changed.
+    hint: Option<Kind>,
+    extent: Extent,
 }
 
 /// How much is announced at a name: everything there, or only what a selection (a shard's plan)
@@ -87,11 +101,15 @@ impl<'a> Scan<'a> {
         options: &SendOptions,
         selection: Option<Arc<Selection>>,
     ) -> Result<Self, SessionError> {
-        let exclude = Exclude::new(&options.exclude).map_err(SessionError::Local)?;
+        // A selection was chosen when it was made.
+        let choice = if selection.is_some() { &Choice::default() } else { &options.choice };
+        let chosen = Chosen::new(choice).map_err(|error| SessionError::Local(error.to_string()))?;
         Ok(Self {
             executor,
             preserve: options.preserve,
-            exclude,
+            chosen,
+            above_root: 0,
+            device: 0,
             linked: Linked::default(),
             merging: Merging::default(),
             misstated: Misstated::default(),
@@ -108,6 +126,11 @@ impl<'a> Scan<'a> {
         self.merging = Merging::of(&roots);
         for (number, root) in roots {
             self.merging.enter(&root);
+            (self.above_root, self.device) = (root.above_transfer_root(), root.stat.dev);
+            // The contents of a directory are copied whatever its name.
+            if root.name.is_some() && self.chosen.leaves_out(&root.source.name, &root.stat, None).is_some() {
+                continue;
+            }
             let Some(extent) = self.extent_of(number) else { continue };
             let parent = Parent::Source(number);
             let path = root.source.name.clone();
@@ -146,15 +169,22 @@ impl<'a> Scan<'a> {
 
     /// Tells the receiver what is left out of a directory, all of which has been announced. `None`
     /// when the session is over.
-    fn tell_left_out(&mut self, directory: EntryId) -> Option<()> {
+    fn tell_left_out(&mut self, level: &Level) -> Option<()> {
+        let directory = level.id;
+        if self.left_out.is_some() && matches!(level.children, Children::Kept(_)) {
+            self.await_need(Need::Problem)?;
+            self.executor.with(|machine| machine.on_left_out(directory, LeftOut::Unread));
+        }
         let names = self.left_out.as_mut().and_then(|left_out| left_out.remove(&directory)).unwrap_or_default();
         for names in names.chunks(NAMES_LEFT_OUT) {
-            if !self.executor.await_room(Need::Problem) {
-                return None;
-            }
+            self.await_need(Need::Problem)?;
             self.executor.with(|machine| machine.on_left_out(directory, LeftOut::Names(names.to_vec())));
         }
         Some(())
+    }
+
+    fn await_need(&self, need: Need) -> Option<()> {
+        self.executor.await_room(need).then_some(())
     }
 
     /// How much is announced of a source; `None` for nothing.
@@ -290,50 +320,57 @@ impl<'a> Scan<'a> {
         loop {
             self.depth = levels.len();
             let Some(level) = levels.last_mut() else { break };
-            let Some((raw, extent)) = level.children.next(selection.as_deref()) else {
-                let level = levels.pop().expect("a level was just seen");
-                self.tell_left_out(level.id)?;
-                self.executor.with(|machine| machine.leave_directory(level.id));
-                continue;
-            };
-            let path = beneath(&level.path, &raw);
-            if is_staging(&raw) {
-                self.leave_out(path, STAGED.into())?;
-                continue;
-            }
-            let name = match Name::new(&raw) {
-                Ok(name) => name,
-                Err(error) => {
-                    self.fail(path, error.to_string())?;
-                    continue;
-                }
-            };
-            if self.exclude.matches(&path, &raw) {
-                self.note_left_out(Parent::Directory(level.id), &raw);
-                continue;
-            }
-            let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());
-            let stat = match directory.stat(&name) {
-                Ok(stat) => stat,
-                Err(error) => {
-                    self.fail(path, extent.reason_of(&error))?;
-                    continue;
-                }
-            };
-            if stat.kind != Kind::Directory {
-                self.visit(&directory, name, parent, path, &stat, &extent)?;
-            } else if let Some(reason) = self.differs(&extent, &stat) {
-                self.fail(path, reason)?;
-            } else if let Some(reason) = too_deep(levels.len(), levels.last().map_or(0, |level| level.paths), &path) {
-                self.fail(path, reason)?;
-            } else {
-                match directory.open_directory(&name) {
-                    Ok(inner) => self.push_level(&mut levels, inner, parent, raw, path, &stat, extent)?,
-                    Err(error) => self.fail(path, error.to_string())?,
+            match level.children.next(selection.as_deref()) {
+                Some(child) => self.visit_child(&mut levels, child)?,
+                None => {
+                    let level = levels.pop().expect("a level was just seen");
+                    self.tell_left_out(&level)?;
+                    self.executor.with(|machine| machine.leave_directory(level.id));
                 }
             }
         }
         Some(())
+    }
+
+    /// Announces an entry of the last of `levels`, which is not empty; of a directory, becomes the
+    /// last of them. `None` when the session is over.
+    fn visit_child(&mut self, levels: &mut Vec<Level>, child: Named) -> Option<()> {
+        let Some(level) = levels.last() else { return Some(()) };
+        let Named { name: raw, hint, extent } = child;
+        let path = beneath(&level.path, &raw);
+        let from_root = &path[self.above_root.min(path.len())..];
+        if is_staging(&raw) {
+            return self.leave_out(path, STAGED.into());
+        }
+        let name = match Name::new(&raw) {
+            Ok(name) => name,
+            Err(error) => return self.fail(path, error.to_string()),
+        };
+        let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());
+        if hint.is_some_and(|kind| self.chosen.excludes(from_root, kind == Kind::Directory)) {
+            self.note_left_out(parent, &raw);
+            return Some(());
+        }
+        let stat = match directory.stat(&name) {
+            Ok(stat) => stat,
+            Err(_) if self.chosen.excludes_any(from_root) => return Some(()),
+            Err(error) => return self.fail(path, extent.reason_of(&error)),
+        };
+        if self.chosen.leaves_out(from_root, &stat, hint).is_some() {
+            self.note_left_out(parent, &raw);
+            return Some(());
+        }
+        if stat.kind != Kind::Directory {
+            return self.visit(&directory, name, parent, path, &stat, &extent);
+        }
+        let too_deep = || too_deep(levels.len(), level.paths, &path);
+        if let Some(reason) = self.differs(&extent, &stat).or_else(too_deep) {
+            return self.fail(path, reason);
+        }
+        match directory.open_directory(&name) {
+            Ok(inner) => self.push_level(levels, inner, parent, raw, path, &stat, extent),
+            Err(error) => self.fail(path, error.to_string()),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "what is known of a directory comes from four places")]
@@ -348,9 +385,12 @@ impl<'a> Scan<'a> {
         extent: Extent,
     ) -> Option<()> {
         let children = match &extent {
-            Extent::All => match directory.entries() {
-                Ok(names) => Children::Listed { names, next: 0 },
-                Err(error) => return self.fail(path, error.to_string()),
+            Extent::All => match self.chosen.leaves_contents_out(&directory, self.device) {
+                Some(left) => Children::Kept(left.kept()),
+                None => match directory.entries() {
+                    Ok(names) => Children::Listed { names, next: 0 },
+                    Err(error) => return self.fail(path, error.to_string()),
+                },
             },
             Extent::Selected { beneath, .. } => {
                 let above = levels.last().map_or(0, |above| above.children.above() + wire_name.len() + 1);
@@ -453,18 +493,19 @@ impl Extent {
 }
 
 impl Children {
-    /// The next name to visit, and how much is announced at it; `None` at the end.
-    fn next(&mut self, selection: Option<&Selection>) -> Option<(Vec<u8>, Extent)> {
+    /// The next entry to visit; `None` at the end.
+    fn next(&mut self, selection: Option<&Selection>) -> Option<Named> {
         match self {
             Self::Listed { names, next } => {
-                let name = names.get(*next)?.name.to_vec();
+                let entry = names.get(*next)?;
                 *next += 1;
-                Some((name, Extent::All))
+                Some(Named { name: entry.name.to_vec(), hint: entry.hint, extent: Extent::All })
             }
+            Self::Kept(name) => Some(Named { name: name.take()?.to_vec(), hint: None, extent: Extent::All }),
             Self::Selected { places, above } => {
                 let Child { name, place, beneath } = selection?.first_child(places.clone(), *above)?;
                 places.start = beneath.end;
-                Some((name, Extent::Selected { place, beneath }))
+                Some(Named { name, hint: None, extent: Extent::Selected { place, beneath } })
             }
         }
     }
@@ -472,7 +513,7 @@ impl Children {
     /// Length in bytes of the path from the source down to these entries, with its slash.
     fn above(&self) -> usize {
         match self {
-            Self::Listed { .. } => 0,
+            Self::Listed { .. } | Self::Kept(_) => 0,
             Self::Selected { above, .. } => *above,
         }
     }

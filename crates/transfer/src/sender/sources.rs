@@ -12,7 +12,7 @@ use crate::identity::Identities;
 use crate::path_text;
 
 /// Advice for the user about a pattern that no shell has expanded.
-const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and leave out the rest by --exclude, or \
+const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and choose by --include and --exclude, or \
                           name each item";
 
 /// Maximum number of sources that are confined one by one: each takes a descriptor.
@@ -32,6 +32,15 @@ pub(crate) struct Root {
     pub(crate) directory: Directory,
     pub(crate) name: Option<Name>,
     pub(crate) stat: Stat,
+}
+
+impl Root {
+    /// Length of what paths of this source's items have before their path from the transfer root:
+    /// the source's name and a slash, where its contents are copied.
+    pub(super) fn above_transfer_root(&self) -> usize {
+        let length = self.source.name.len();
+        if self.name.is_none() && length > 0 { length + 1 } else { 0 }
+    }
 }
 
 /// The sources of a run.

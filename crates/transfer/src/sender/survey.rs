@@ -12,8 +12,8 @@ use icdc_protocol::message::{Problem, SendOptions};
 use icdc_session::SessionError;
 use icdc_stop::StopSignal;
 
+use super::chosen::Chosen;
 use super::examination::{STAGED, beneath, leaf, too_deep};
-use super::exclude::Exclude;
 pub use super::linked::names_of;
 use super::selection::{Selected, SelectedState};
 use super::sources::{Root, Sources};
@@ -51,9 +51,19 @@ struct Task {
     name: Option<Name>,
     /// Path of the directory from the source's parent.
     path: Vec<u8>,
+    source: SourceRoot,
     /// Number of directories above this one.
     depth: usize,
     paths: usize,
+}
+
+/// What decisions about a source's items need of it.
+#[derive(Clone, Copy)]
+struct SourceRoot {
+    /// Bytes at the start of its items' paths that are above the transfer root.
+    above_root: usize,
+    /// Device of the source.
+    device: u64,
 }
 
 /// Entries found in a directory, in order.
@@ -84,7 +94,7 @@ struct State {
 
 struct Walk<'a> {
     options: &'a SendOptions,
-    exclude: Exclude,
+    chosen: Chosen,
     stop: &'a StopSignal,
     state: Mutex<State>,
     changed: Condvar,
@@ -95,8 +105,8 @@ struct Walk<'a> {
 /// # Errors
 /// A pattern of `options` that is none, and [`SessionError::Interrupted`].
 pub fn survey(sources: &Sources, options: &SendOptions, stop: &StopSignal) -> Result<Survey, SessionError> {
-    let exclude = Exclude::new(&options.exclude).map_err(SessionError::Local)?;
-    let walk = Walk { options, exclude, stop, state: Mutex::default(), changed: Condvar::new() };
+    let chosen = Chosen::new(&options.choice).map_err(|error| SessionError::Local(error.to_string()))?;
+    let walk = Walk { options, chosen, stop, state: Mutex::default(), changed: Condvar::new() };
     let roots: Vec<_> = sources.roots.iter().map(|(number, root)| (*number, walk.begin(root))).collect();
     std::thread::scope(|scope| {
         for _ in 1..READERS {
@@ -130,8 +140,14 @@ impl Walk<'_> {
     /// Examines a source itself and queues its contents; `None` if it is no item.
     fn begin(&self, root: &Root) -> Option<Found> {
         let path = root.source.name.clone();
+        // The contents of a directory are copied whatever its name.
+        if root.name.is_some() && self.chosen.leaves_out(&path, &root.stat, None).is_some() {
+            return None;
+        }
         if root.stat.kind == Kind::Directory {
-            let node = self.add(root.directory.clone(), root.name.clone(), path, 0, 0);
+            let source = SourceRoot { above_root: root.above_transfer_root(), device: root.stat.dev };
+            let (above, name) = (root.directory.clone(), root.name.clone());
+            let node = self.add(Task { node: 0, above, name, path, source, depth: 0, paths: 0 });
             return Some(Found {
                 name: Vec::new(),
                 state: SelectedState::Directory,
@@ -144,11 +160,12 @@ impl Walk<'_> {
         Some(Found { name: Vec::new(), ..found })
     }
 
-    fn add(&self, above: Directory, name: Option<Name>, path: Vec<u8>, depth: usize, paths: usize) -> usize {
+    /// Queues a directory; gives the index of its node, which is new.
+    fn add(&self, task: Task) -> usize {
         let mut state = self.lock();
         let node = state.nodes.len();
         state.nodes.push(Node::default());
-        state.tasks.push(Task { node, above, name, path, depth, paths });
+        state.tasks.push(Task { node, ..task });
         state.open += 1;
         self.changed.notify_one();
         node
@@ -209,50 +226,53 @@ impl Walk<'_> {
             Some(name) => task.above.open_directory(name)?,
             None => task.above.clone(),
         };
+        if let Some(left) = self.chosen.leaves_contents_out(&directory, task.source.device) {
+            let kept = left.kept().and_then(|name| self.examine(task, &directory, name, None));
+            return Ok(kept.into_iter().collect());
+        }
         let names = directory.entries()?;
         let mut found = Vec::with_capacity(names.len());
-        for entry in names.iter() {
-            let path = beneath(&task.path, entry.name);
-            if is_staging(entry.name) {
-                self.leave(&path, STAGED.into(), false);
-                continue;
-            }
-            let name = match Name::new(entry.name) {
-                Ok(name) => name,
-                Err(error) => {
-                    self.leave(&path, error.to_string(), true);
-                    continue;
-                }
-            };
-            if self.exclude.matches(&path, entry.name) {
-                continue;
-            }
-            let stat = match directory.stat(&name) {
-                Ok(stat) => stat,
-                Err(error) => {
-                    self.leave(&path, error.to_string(), true);
-                    continue;
-                }
-            };
-            if stat.kind != Kind::Directory {
-                found.extend(self.leaf(&directory, &name, &path, &stat));
-                continue;
-            }
-            let (depth, paths) = (task.depth + 1, task.paths + task.path.len());
-            if let Some(reason) = too_deep(depth, paths, &path) {
-                self.leave(&path, reason, true);
-                continue;
-            }
-            let node = Some(self.add(directory.clone(), Some(name), path, depth, paths));
-            found.push(Found {
-                name: entry.name.to_vec(),
-                state: SelectedState::Directory,
-                data: 0,
-                linked: None,
-                node,
-            });
-        }
+        found.extend(names.iter().filter_map(|entry| self.examine(task, &directory, entry.name, entry.hint)));
         Ok(found)
+    }
+
+    /// Examines an entry of `directory`, which `task` is about, and queues a directory; `None` if it
+    /// is left out.
+    fn examine(&self, task: &Task, directory: &Directory, raw: &[u8], hint: Option<Kind>) -> Option<Found> {
+        let path = beneath(&task.path, raw);
+        let from_root = &path[task.source.above_root.min(path.len())..];
+        let leave = |reason: String, error| {
+            self.leave(&path, reason, error);
+            None
+        };
+        if is_staging(raw) {
+            return leave(STAGED.into(), false);
+        }
+        let name = match Name::new(raw) {
+            Ok(name) => name,
+            Err(error) => return leave(error.to_string(), true),
+        };
+        if hint.is_some_and(|kind| self.chosen.excludes(from_root, kind == Kind::Directory)) {
+            return None;
+        }
+        let stat = match directory.stat(&name) {
+            Ok(stat) => stat,
+            Err(_) if self.chosen.excludes_any(from_root) => return None,
+            Err(error) => return leave(error.to_string(), true),
+        };
+        if self.chosen.leaves_out(from_root, &stat, hint).is_some() {
+            return None;
+        }
+        if stat.kind != Kind::Directory {
+            return self.leaf(directory, &name, &path, &stat);
+        }
+        let (depth, paths) = (task.depth + 1, task.paths + task.path.len());
+        if let Some(reason) = too_deep(depth, paths, &path) {
+            return leave(reason, true);
+        }
+        let (above, name, source) = (directory.clone(), Some(name), task.source);
+        let node = Some(self.add(Task { node: 0, above, name, path, source, depth, paths }));
+        Some(Found { name: raw.to_vec(), state: SelectedState::Directory, data: 0, linked: None, node })
     }
 }
 

@@ -271,6 +271,8 @@ pub struct DirectoryExtras {
     pub place: DirectoryPlace,
     /// Path of the directory below the destination; empty for the destination itself.
     pub path: Vec<u8>,
+    /// Path of the source's directory from the transfer root.
+    pub source_path: Vec<u8>,
     /// The items.
     pub extras: Vec<Extra>,
 }

@@ -15,7 +15,7 @@ use std::mem;
 use std::sync::Arc;
 
 use icdc_protocol::limits::MAX_EXTRAS;
-use icdc_protocol::message::{Deletion, Entry, EntryId, EntryKind, LeftOut, MaxDelete, Message, Parent};
+use icdc_protocol::message::{Deletion, Entry, EntryId, EntryKind, LeftOut, MaxDelete, Message, Parent, SourceKind};
 use icdc_protocol::validate::clip;
 
 use super::Book;
@@ -48,6 +48,11 @@ impl SourceNames {
     pub fn contains(&self, name: &[u8]) -> bool {
         self.hashes.binary_search(&hash(name)).is_ok()
     }
+}
+
+/// The part of a path below its first component; empty if there is none.
+fn beneath_first(path: &[u8]) -> &[u8] {
+    path.iter().position(|byte| *byte == b'/').map_or(&[], |slash| &path[slash + 1..])
 }
 
 fn hash(name: &[u8]) -> u64 {
@@ -206,12 +211,13 @@ impl<P> Book<P> {
         let Some(level) = self.levels.get_mut(id) else { return };
         let (shown, source) = (level.path.clone(), level.source);
         let DirectoryState::Exists(place) = level.state else { return };
+        let source_path = self.source_path(source, &shown);
         let path = self.destination_path(source, shown);
-        let found = DirectoryExtras { source, place, path, extras: Vec::new() };
+        let found = DirectoryExtras { source, place, path, source_path, extras: Vec::new() };
         if is_unread {
             return self.extras.add(found, 0);
         }
-        let allows_empty = self.settings.options.delete.is_some_and(|delete| delete.allow_empty_source);
+        let allows_empty = self.settings.options.delete.as_ref().is_some_and(|delete| delete.allow_empty_source);
         if is_source && names.hashes.is_empty() && !allows_empty {
             let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
             self.extras.refuse(|| {
@@ -228,6 +234,21 @@ impl<P> Book<P> {
         }
     }
 
+    /// Path from the transfer root of a directory with this path at the destination.
+    fn source_path(&self, source: u32, path: &[u8]) -> Vec<u8> {
+        let SessionStage::Running(run) = &self.stage else { return path.to_vec() };
+        let Some(named) = run.sources.get(source as usize) else { return path.to_vec() };
+        let is_contents = named.kind == SourceKind::Contents;
+        if is_contents && !self.settings.options.dry_run {
+            return path.to_vec();
+        }
+        match beneath_first(path) {
+            beneath if is_contents => beneath.to_vec(),
+            b"" => named.name.clone(),
+            beneath => [&named.name, beneath].join(&b'/'),
+        }
+    }
+
     /// Path below the destination of a directory with this path; in a dry run paths begin with the
     /// source's name.
     fn destination_path(&self, source: u32, path: Vec<u8>) -> Vec<u8> {
@@ -235,7 +256,7 @@ impl<P> Book<P> {
         if !self.settings.options.dry_run {
             return path;
         }
-        let beneath = path.iter().position(|byte| *byte == b'/').map_or(&[][..], |slash| &path[slash + 1..]);
+        let beneath = beneath_first(&path);
         match run.targets.get(source as usize) {
             Some(Target::Named { name, .. }) if beneath.is_empty() => name.clone(),
             Some(Target::Named { name, .. }) => [name, beneath].join(&b'/'),
@@ -285,7 +306,7 @@ impl<P> Book<P> {
     /// directories included.
     pub fn on_extras_counted(&mut self, found: Arc<[DirectoryExtras]>, outcome: Result<u64, Failure>) {
         self.answered(Answer::ExtrasCounted);
-        let max = self.settings.options.delete.and_then(|delete| delete.max);
+        let max = self.settings.options.delete.as_ref().and_then(|delete| delete.max);
         let names: usize = found.iter().map(|found| found.extras.len()).sum();
         match outcome {
             Err(failure) => self.refuse_deletion(failure.into_reason()),
@@ -335,7 +356,13 @@ mod tests {
     fn found(inode: u64, names: &[&str]) -> DirectoryExtras {
         let extra = |name: &&str| Extra { name: name.as_bytes().to_vec(), device: 1, inode: 7, is_directory: false };
         let place = DirectoryPlace { device: 1, inode };
-        DirectoryExtras { source: 0, place, path: b"d".to_vec(), extras: names.iter().map(extra).collect() }
+        DirectoryExtras {
+            source: 0,
+            place,
+            path: b"d".to_vec(),
+            source_path: Vec::new(),
+            extras: names.iter().map(extra).collect(),
+        }
     }
 
     #[test]

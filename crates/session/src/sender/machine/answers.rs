@@ -13,6 +13,7 @@ impl Sender {
     pub(super) fn handle(&mut self, message: Message) -> Result<(), SessionError> {
         match message {
             Message::Ready(ready) => {
+                self.receiver_has_begun = true;
                 if ready.resuming {
                     self.actions.push_back(Action::Continuing);
                 }
@@ -82,6 +83,7 @@ impl Sender {
     }
 
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
+        self.receiver_has_begun = true;
         let mut small = Vec::new();
         for (number, want) in (0..).zip(wants.answers) {
             let Some(id) = wants.first.checked_add(number) else { break };

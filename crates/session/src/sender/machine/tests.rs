@@ -273,11 +273,14 @@ fn blocks_that_the_receiver_holds_are_not_read_but_may_be_asked_for_again() {
 }
 
 #[test]
-fn an_empty_session_says_goodbye_at_the_end_of_the_scan() {
+fn an_empty_session_says_goodbye_when_the_receiver_has_begun() {
     let mut sender = sender();
     sender.on_scanned(NOW);
     let told = messages(&mut sender);
-    assert!(matches!(told[..], [_, Message::Totals(_), Message::End, Message::Goodbye(_)]), "{told:?}");
+    assert!(matches!(told[..], [_, Message::Totals(_), Message::End]), "{told:?}");
+    sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
+    let told = messages(&mut sender);
+    assert!(matches!(told[..], [Message::Confirmed, Message::Goodbye(_)]), "{told:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use icdc_disk::tree::{Directory, Kind, Listing, Metadata, Name, Stat, TreeError, Whereabouts, resembles_staging};
+use icdc_filter::{Effect, Rules};
 use icdc_protocol::limits::{MAX_DELETED, MAX_DEPTH};
 use icdc_protocol::message::{DeletedItem, Deletion, Message};
 use icdc_protocol::validate::clip;
@@ -36,11 +37,13 @@ impl FileExecutor<'_> {
         mut found: DirectoryExtras,
         names: &SourceNames,
     ) -> Result<ListedExtras, Failure> {
+        let rules = self.protecting_rules()?;
         let directory = self.directories.get(directory)?;
         let listing = directory.entries().map_err(|error| failure::of_tree(&error))?;
         for entry in listing.iter().filter(|entry| !names.contains(entry.name) && !resembles_staging(entry.name)) {
             let name = Name::new(entry.name).map_err(|error| error.to_string())?;
             match directory.stat(&name) {
+                Ok(stat) if is_protected(&rules, &found.source_path, &name, &stat) => {}
                 Ok(stat) => found.extras.push(extra(&name, &stat)),
                 Err(error) if error.is_missing() => {}
                 Err(error) => return Err(failure::of_tree(&error)),
@@ -56,11 +59,12 @@ impl FileExecutor<'_> {
     /// Counts the items and everything in them. Fails at what cannot be read: its number is not
     /// known, and it would stay.
     pub(super) fn count_extras(&mut self, found: &[DirectoryExtras]) -> Result<u64, Failure> {
-        let mut count = Count::default();
+        let rules = self.protecting_rules()?;
+        let mut count = Count { rules: &rules, items: 0 };
         for found in found {
             let Some(directory) = self.reopen(found)? else { continue };
             for (name, stat) in self.still_there(&directory, found) {
-                count.walk(&directory, &name, &stat)?;
+                count.walk(&directory, &name, &stat, &found.source_path)?;
             }
         }
         Ok(count.items)
@@ -69,12 +73,14 @@ impl FileExecutor<'_> {
     /// Deletes the items and everything in them, at most `count` in all; then none of them returns
     /// after a power cut.
     pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], count: u64) {
-        let mut deletion = Deleter { shared: self.shared, left: count, report: Vec::new(), reported: 0 };
+        let Ok(rules) = self.protecting_rules() else { return };
+        let shared = self.shared;
+        let mut deletion = Deleter { shared, rules: &rules, left: count, report: Vec::new(), reported: 0 };
         for found in found {
             match self.reopen(found) {
                 Ok(Some(directory)) => {
                     let there = self.still_there(&directory, found);
-                    deletion.delete_all(&directory, there, &found.path);
+                    deletion.delete_all(&directory, there, found);
                 }
                 Ok(None) => {}
                 Err(failure) => deletion.failed(&found.path, failure.into_reason()),
@@ -90,6 +96,12 @@ impl FileExecutor<'_> {
         }
         deletion.report();
         self.reached.clear();
+    }
+
+    /// The rules by which names are never deleted.
+    fn protecting_rules(&self) -> Result<Rules, Failure> {
+        let rules = self.shared.options.delete.as_ref().map_or(&[][..], |delete| &delete.rules);
+        Rules::compile(rules).map_err(|error| error.to_string().into())
     }
 
     /// Opens a directory again that was listed; `None` if it is gone by now.
@@ -121,34 +133,48 @@ impl FileExecutor<'_> {
     }
 }
 
+/// Whether a rule excludes the item, whose directory has this path from the transfer root.
+fn is_protected(rules: &Rules, above: &[u8], name: &Name, stat: &Stat) -> bool {
+    rules.decide(&beneath(above, name), stat.kind == Kind::Directory) == Effect::Exclude
+}
+
 fn extra(name: &Name, stat: &Stat) -> Extra {
     let is_directory = stat.kind == Kind::Directory;
     Extra { name: name.as_bytes().to_vec(), device: stat.dev, inode: stat.ino, is_directory }
 }
 
-/// Number of items found so far.
-#[derive(Default)]
-struct Count {
+/// Number of items found so far that would be deleted.
+struct Count<'a> {
+    rules: &'a Rules,
     items: u64,
 }
 
-impl Count {
-    fn walk(&mut self, directory: &Directory, name: &Name, stat: &Stat) -> Result<(), Failure> {
-        self.items += 1;
+impl Count<'_> {
+    fn walk(&mut self, directory: &Directory, name: &Name, stat: &Stat, above: &[u8]) -> Result<(), Failure> {
         if stat.kind != Kind::Directory {
+            self.items += 1;
             return Ok(());
         }
-        let mut levels = vec![Level::open(directory, name.clone()).map_err(|error| failure::of_tree(&error))?];
+        let open = |above: &Directory, name: Name, path| {
+            Level::open(above, name, path).map_err(|error| failure::of_tree(&error))
+        };
+        let mut levels = vec![open(directory, name.clone(), beneath(above, name))?];
         while let Some(level) = levels.last_mut() {
-            let Some((name, stat)) = level.next()? else {
-                levels.pop();
+            let Some((name, stat)) = level.next(self.rules)? else {
+                let is_kept = levels.pop().is_some_and(|level| level.has_kept);
+                self.items += u64::from(!is_kept);
+                if let Some(above) = levels.last_mut() {
+                    above.has_kept |= is_kept;
+                }
                 continue;
             };
-            self.items += 1;
             if stat.kind == Kind::Directory {
-                let inner = Level::open(&level.directory, name).map_err(|error| failure::of_tree(&error))?;
+                let path = beneath(&level.source_path, &name);
+                let inner = open(&level.directory, name, path)?;
                 check_depth(levels.len(), &inner)?;
                 levels.push(inner);
+            } else {
+                self.items += 1;
             }
         }
         Ok(())
@@ -167,26 +193,33 @@ struct Level {
     /// Name in the directory above.
     name: Name,
     directory: Directory,
+    /// Path that it would have from the transfer root, for rules.
+    source_path: Vec<u8>,
     listing: Listing,
     next: usize,
+    /// Whether something in it is not to be deleted, and so neither is the directory.
+    has_kept: bool,
 }
 
 impl Level {
-    fn open(above: &Directory, name: Name) -> Result<Self, TreeError> {
+    fn open(above: &Directory, name: Name, source_path: Vec<u8>) -> Result<Self, TreeError> {
         let directory = above.open_directory_on_mount(&name)?;
         let listing = directory.entries()?;
-        Ok(Self { name, directory, listing, next: 0 })
+        Ok(Self { name, directory, source_path, listing, next: 0, has_kept: false })
     }
 
-    /// The next item that is still there; unfinished files of other copies are left out.
-    fn next(&mut self) -> Result<Option<(Name, Stat)>, Failure> {
+    /// The next item that is still there and to be deleted: neither an unfinished file of another
+    /// copy nor excluded by a rule.
+    fn next(&mut self, rules: &Rules) -> Result<Option<(Name, Stat)>, Failure> {
         while let Some(entry) = self.listing.get(self.next) {
             self.next += 1;
             if resembles_staging(entry.name) {
+                self.has_kept = true;
                 continue;
             }
             let name = Name::new(entry.name).map_err(|error| error.to_string())?;
             match self.directory.stat(&name) {
+                Ok(stat) if is_protected(rules, &self.source_path, &name, &stat) => self.has_kept = true,
                 Ok(stat) => return Ok(Some((name, stat))),
                 Err(error) if error.is_missing() => {}
                 Err(error) => return Err(failure::of_tree(&error)),
@@ -199,6 +232,7 @@ impl Level {
 /// Deletes items and reports them, until as many are deleted as were counted or the session ends.
 struct Deleter<'a> {
     shared: &'a Shared<'a>,
+    rules: &'a Rules,
     /// Number of items that may still be deleted.
     left: u64,
     /// Deleted items that are not reported to the sender yet, and the bytes of their paths.
@@ -208,15 +242,15 @@ struct Deleter<'a> {
 
 impl Deleter<'_> {
     /// Deletes items of a directory that stays: its own attributes, which the copy has set, are set
-    /// again. `path` is the path of the directory below the destination.
-    fn delete_all(&mut self, directory: &Directory, items: Vec<(Name, Stat)>, path: &[u8]) {
+    /// again.
+    fn delete_all(&mut self, directory: &Directory, items: Vec<(Name, Stat)>, found: &DirectoryExtras) {
         let before = directory.own_stat();
         let may_change = self.shared.options.dry_run || let_owner_in(directory).is_ok();
         if !may_change {
             tracing::debug!(directory = directory.path(), "its owner's permissions cannot be set");
         }
         for (name, stat) in items {
-            self.delete(directory, &name, &stat, path);
+            self.delete(directory, (&name, &stat), found);
         }
         let Ok(before) = before else { return };
         if self.shared.options.dry_run {
@@ -225,18 +259,17 @@ impl Deleter<'_> {
         let mode = (before.mode & 0o700 != 0o700).then_some(before.mode);
         let mtime = self.shared.options.preserve.times.then_some(before.mtime);
         if let Err(error) = directory.set_own_metadata(&Metadata { mode, mtime, ..Metadata::default() }) {
-            self.failed(path, failure::of_tree(&error).into_reason());
+            self.failed(&found.path, failure::of_tree(&error).into_reason());
         }
     }
 
-    /// Deletes an item, with everything in it if it is a directory; `above` is the path of its
-    /// directory below the destination.
-    fn delete(&mut self, directory: &Directory, name: &Name, stat: &Stat, above: &[u8]) {
-        let path = beneath(above, name);
+    /// Deletes an item of the directory `found`, with everything in it if it is a directory.
+    fn delete(&mut self, directory: &Directory, (name, stat): (&Name, &Stat), found: &DirectoryExtras) {
+        let path = beneath(&found.path, name);
         if stat.kind != Kind::Directory {
             return self.remove(directory, name, path, false);
         }
-        let mut levels = match self.enter(directory, name) {
+        let mut levels = match self.enter(directory, name, beneath(&found.source_path, name)) {
             Ok(level) => vec![(level, path)],
             Err(failure) => return self.failed(&path, failure.into_reason()),
         };
@@ -244,9 +277,13 @@ impl Deleter<'_> {
             if self.is_over() {
                 return;
             }
-            let inner = match level.next() {
+            let inner = match level.next(self.rules) {
                 Ok(None) => {
-                    let Some((Level { name, .. }, path)) = levels.pop() else { return };
+                    let Some((Level { name, has_kept, .. }, path)) = levels.pop() else { return };
+                    if has_kept {
+                        levels.last_mut().into_iter().for_each(|(above, _)| above.has_kept = true);
+                        continue;
+                    }
                     let above = levels.last().map_or(directory, |(level, _)| &level.directory);
                     self.remove(above, &name, path, true);
                     continue;
@@ -264,7 +301,7 @@ impl Deleter<'_> {
                 self.remove(&level.directory, &name, path, false);
                 continue;
             }
-            let inner = self.enter(&level.directory, &name);
+            let inner = self.enter(&level.directory, &name, beneath(&level.source_path, &name));
             match inner.and_then(|inner| check_depth(levels.len(), &inner).map(|()| inner)) {
                 Ok(inner) => levels.push((inner, path)),
                 Err(failure) => self.failed(&path, failure.into_reason()),
@@ -273,13 +310,13 @@ impl Deleter<'_> {
     }
 
     /// Opens a directory whose items are to be removed, and gives its owner the permission to.
-    fn enter(&self, above: &Directory, name: &Name) -> Result<Level, Failure> {
+    fn enter(&self, above: &Directory, name: &Name, source_path: Vec<u8>) -> Result<Level, Failure> {
         let is_dry_run = self.shared.options.dry_run;
         let open = || {
             if !is_dry_run {
                 let_owner_in(&above.open_directory_on_mount(name)?)?;
             }
-            Level::open(above, name.clone())
+            Level::open(above, name.clone(), source_path)
         };
         open().map_err(|error| failure::of_tree(&error))
     }

@@ -57,7 +57,14 @@ impl Sending {
         let first =
             FirstConnection { control: link.control, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
         let (window, needs) = (Window::default(), options.needs());
-        let settings = Settings { dry_run: false, keeps_journal: false, window, keeps_digests: false, needs, awaits_deletion: false };
+        let settings = Settings {
+            dry_run: false,
+            keeps_journal: false,
+            window,
+            keeps_digests: false,
+            needs,
+            awaits_deletion: false,
+        };
         let machine = Sender::new(settings, begin);
         let (executor, queues) = Executor::new(first, machine, &options, pool, events);
         let found = Found {

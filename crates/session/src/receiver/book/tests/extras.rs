@@ -82,13 +82,13 @@ fn nothing_is_deleted_after_a_failure_at_either_end() {
 fn a_limit_is_of_all_items_and_an_empty_source_needs_consent() {
     // 6 items are listed, 3 of them extra.
     for (max, goes) in [(MaxDelete::Items(2), false), (MaxDelete::Percent(49), false), (MaxDelete::Percent(50), true)] {
-        let mut desk = mirror(Delete { max: Some(max), allow_empty_source: false });
+        let mut desk = mirror(Delete { max: Some(max), ..Delete::default() });
         announce(&mut desk);
         let log = complete(&mut desk);
         assert_eq!(log.iter().any(|line| line.starts_with("delete ")), goes, "{max:?}: {log:?}");
     }
     for allow_empty_source in [false, true] {
-        let mut desk = mirror(Delete { max: None, allow_empty_source });
+        let mut desk = mirror(Delete { allow_empty_source, ..Delete::default() });
         desk.announce(&[source(0, 0)]);
         desk.say(Message::DirEnd { id: 0 });
         desk.say(Message::End);

@@ -1,0 +1,67 @@
+//! Times of the calendar as values of options.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use icdc_protocol::message::TimeStamp;
+use icdc_units::Span;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// A time of the calendar: a length of time before now, a date, or the modification of a file.
+pub(crate) fn instant(text: &str) -> Result<TimeStamp, String> {
+    let stamp = |time: Timestamp| TimeStamp {
+        // Before 1970, both parts are negative or zero.
+        seconds: time.as_second() - i64::from(time.subsec_nanosecond() < 0),
+        nanos: time.subsec_nanosecond().rem_euclid(1_000_000_000) as u32,
+    };
+    if let Ok(span) = text.parse::<Span>() {
+        let since = SignedDuration::try_from(Duration::from(span)).map_err(|error| error.to_string())?;
+        return Timestamp::now().checked_sub(since).map(stamp).map_err(|error| error.to_string());
+    }
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(stamp(time));
+    }
+    if let Ok(date) = text.parse::<DateTime>() {
+        let time = TimeZone::system().to_timestamp(date).map_err(|error| error.to_string())?;
+        return Ok(stamp(time));
+    }
+    let file = std::fs::metadata(text).map_err(|error| {
+        format!("it is no date (2026-11-27, 2026-11-27T02:00:00Z), no length of time (7d, 12h), and no file: {error}")
+    })?;
+    Ok(TimeStamp { seconds: file.mtime(), nanos: file.mtime_nsec() as u32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_a_span_or_a_file_is_a_time() {
+        let at = |text: &str| instant(text).unwrap();
+        // From `date -u -d TEXT +%s`.
+        assert_eq!(at("2026-11-27T02:00:00Z"), TimeStamp { seconds: 1_795_744_800, nanos: 0 });
+        assert_eq!(at("2026-11-27T02:00:00.25+01:00"), TimeStamp { seconds: 1_795_741_200, nanos: 250_000_000 });
+        assert_eq!(at("1969-12-31T23:59:59.75Z"), TimeStamp { seconds: -1, nanos: 750_000_000 });
+        let day = at("2026-11-27").seconds;
+        assert!((day - 1_795_737_600).abs() <= 86_400, "midnight somewhere on earth");
+        assert_eq!(at("2026-11-28").seconds - day, 86_400);
+        let (week, hour, now) = (at("7d"), at("1h"), at("0s"));
+        assert!(week < hour && hour < now);
+        assert!((now.seconds - week.seconds - 7 * 86_400).abs() <= 60);
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("stamp");
+        std::fs::write(&file, "").unwrap();
+        let time = std::fs::metadata(&file).unwrap();
+        let expected = TimeStamp { seconds: time.mtime(), nanos: time.mtime_nsec() as u32 };
+        assert_eq!(at(file.to_str().unwrap()), expected);
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in ["", "yesterday", "2026-13-01", "7", "7x", "/nonexistent/file"] {
+            assert!(instant(text).is_err_and(|told| told.contains("7d")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What rules choose, beside rsync: random trees under random rules arrive as Debian's rsync copies
+//! them.
+//!
+//! `ICDC_TEST_RULES` is the number of trees, `ICDC_TEST_SEED` repeats a run.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::compare::differences;
+use crate::support::process::Start;
+use crate::support::{Noise, Site, data, has_program, skip, succeed};
+
+/// Unless `ICDC_TEST_RULES` says otherwise.
+const TREES: u64 = 300;
+
+/// Names that patterns of [`PIECES`] meet: with blanks, brackets, a backslash, and bytes that are no
+/// text.
+const NAMES: [&[u8]; 18] = [
+    b"a", b"b", b"ab", b"aab", b"a.o", b"b.o", b"ab.c", b"A1", b"x y", b"[a]", b"-c", b"a*b", b"\\a", b"!a", b"#a",
+    b"caf\xe9", b"\xff", b".a",
+];
+
+const PIECES: [&[u8]; 28] = [
+    b"a",
+    b"b",
+    b"ab",
+    b".o",
+    b"x y",
+    b"1",
+    b"A",
+    b"-c",
+    b"\xff",
+    b"*",
+    b"*",
+    b"?",
+    b"**",
+    b"**",
+    b"***",
+    b"/",
+    b"/",
+    b"/",
+    b"[ab]",
+    b"[!a]",
+    b"[^b]",
+    b"[a-c.]",
+    b"[[:upper:]]",
+    b"[[:digit:]a]",
+    b"[]a]",
+    b"\\a",
+    b"\\*",
+    b"[a]",
+];
+
+/// Patterns that are written as they are here.
+const USUAL: [&[u8]; 16] = [
+    b"*",
+    b"*/",
+    b"**",
+    b"/*",
+    b"/a",
+    b"/a/",
+    b"/tree/a",
+    b"/tree/*/b",
+    b"*.o",
+    b"a/***",
+    b"/tree/b/**",
+    b"a/*/",
+    b"**/a.o",
+    b"**b",
+    b"a/**/b",
+    b"?",
+];
+
+fn pattern(noise: &mut Noise) -> Vec<u8> {
+    if noise.below(3) == 0 {
+        return USUAL[noise.below(USUAL.len() as u64) as usize].to_vec();
+    }
+    let mut pattern = Vec::new();
+    if noise.below(4) == 0 {
+        pattern.push(b'/');
+    }
+    for _ in 0..=noise.below(5) {
+        pattern.extend(PIECES[noise.below(PIECES.len() as u64) as usize]);
+    }
+    match noise.below(8) {
+        0 => pattern.push(b'/'),
+        1 => pattern.extend(b"/***"),
+        _ => {}
+    }
+    pattern
+}
+
+/// Rules as pairs of sign and pattern; often the last one leaves out everything else.
+fn rules(noise: &mut Noise) -> Vec<(u8, Vec<u8>)> {
+    let mut rules: Vec<_> =
+        (0..=noise.below(5)).map(|_| (if noise.below(2) == 0 { b'+' } else { b'-' }, pattern(noise))).collect();
+    if noise.below(3) == 0 {
+        if noise.below(2) == 0 {
+            rules.push((b'+', b"*/".to_vec()));
+        }
+        rules.push((b'-', b"*".to_vec()));
+    }
+    rules
+}
+
+fn tree(noise: &mut Noise, path: &Path, depth: u64) {
+    fs::create_dir(path).unwrap();
+    for _ in 0..=noise.below(5) {
+        let name = NAMES[noise.below(NAMES.len() as u64) as usize];
+        let path = path.join(OsString::from_vec(name.to_vec()));
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        match noise.below(5) {
+            0 | 1 if depth < 4 => tree(noise, &path, depth + 1),
+            2 => std::os::unix::fs::symlink("a", path).unwrap(),
+            _ => fs::write(path, noise.next().to_le_bytes()).unwrap(),
+        }
+    }
+    // rsync keeps the time that a new directory has within the same second.
+    data::age(path, 1_000_000_000 + noise.below(1 << 20), 0);
+}
+
+fn option(name: &str, value: &[u8]) -> OsString {
+    let mut option = OsString::from(format!("{name}="));
+    option.push(OsString::from_vec(value.to_vec()));
+    option
+}
+
+/// The options of both programs that give these rules: each by itself, or in a file.
+fn options(noise: &mut Noise, site: &Site, rules: &[(u8, Vec<u8>)]) -> [Vec<OsString>; 2] {
+    let line = |(sign, pattern): &(u8, Vec<u8>)| [&[*sign, b' '], pattern.as_slice()].concat();
+    match noise.below(3) {
+        0 => {
+            let lines: Vec<Vec<u8>> = rules.iter().map(line).collect();
+            let path = site.path("rules");
+            fs::write(&path, lines.join(&b'\n')).unwrap();
+            let merge = [b"merge ", path.as_os_str().as_bytes()].concat();
+            [vec![option("--filter", &merge)], vec![option("--filter-from", path.as_os_str().as_bytes())]]
+        }
+        1 => {
+            let both = rules.iter().map(|rule| option("--filter", &line(rule)));
+            [both.clone().collect(), both.collect()]
+        }
+        _ => {
+            let both = rules
+                .iter()
+                .map(|(sign, pattern)| option(if *sign == b'+' { "--include" } else { "--exclude" }, pattern));
+            [both.clone().collect(), both.collect()]
+        }
+    }
+}
+
+#[test]
+fn rules_choose_what_rsync_copies() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let version = succeed(Command::new("rsync").arg("--version"));
+    let version = version.lines().next().unwrap_or_default();
+    let mut noise = Noise::logged(version);
+    let trees = std::env::var("ICDC_TEST_RULES").ok().map_or(TREES, |text| text.parse().unwrap());
+    for number in 0..trees {
+        let site = Site::new();
+        tree(&mut noise, &site.path("tree"), 0);
+        let rules = rules(&mut noise);
+        let [of_rsync, of_icdc] = options(&mut noise, &site, &rules);
+        for source in ["tree", "tree/"] {
+            let shown = || {
+                let rules = rules.iter().map(|(sign, pattern)| format!("{} {}", *sign as char, pattern.escape_ascii()));
+                format!("tree {number}, {source}, {version}: {:#?}", rules.collect::<Vec<_>>())
+            };
+            let [theirs, ours] = ["theirs", "ours"].map(|name| site.path(name));
+            for path in [&theirs, &ours] {
+                let _ = fs::remove_dir_all(path);
+                fs::create_dir(path).unwrap();
+            }
+            let rsync = Command::new("rsync")
+                .env("LC_ALL", "C")
+                .current_dir(site.root())
+                .arg("-a")
+                .args(&of_rsync)
+                .args([source, "theirs/"])
+                .output()
+                .unwrap();
+            assert!(rsync.status.success(), "{}: {rsync:?}", shown());
+            let ended = site.copy(&[]).args(&of_icdc).args([source, "ours/"]).run();
+            assert_eq!(ended.code, Some(0), "{}: {ended}", shown());
+            // Where nothing was chosen, the directory is as it was made.
+            let root_is_copied = source == "tree/";
+            let differences: Vec<String> = differences(&theirs, &ours)
+                .into_iter()
+                .filter(|difference| root_is_copied || !difference.starts_with(&format!("{}: ", ours.display())))
+                .collect();
+            assert!(differences.is_empty(), "{}: {differences:#?}", shown());
+        }
+    }
+}
