@@ -88,7 +88,8 @@ impl KernelPaced {
         opens
     }
 
-    /// Rate that the path has free; `None` while it is not known.
+    /// Rate that the path has free; `None` while the first connection's ceiling limits it, and once
+    /// the others take blocks unless congestion control treats all as one flow.
     fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
         let found = Some(first.pacing_rate).filter(|rate| *rate < first.max_pacing_rate);
         match self.share {
