@@ -32,7 +32,8 @@ impl Arrivals {
         Self { limit, origin: None, last: Time::ORIGIN, bytes: 0, bins: Vec::new() }
     }
 
-    /// Counts bytes that arrived at `at`; false if that is after the time limit.
+    /// Counts bytes that arrived at `at`; false, and nothing is counted, if that is after the time
+    /// limit.
     pub(super) fn add(&mut self, at: Time, bytes: u64) -> bool {
         let origin = *self.origin.get_or_insert(at);
         let since = at - origin;
@@ -80,7 +81,8 @@ pub(super) struct PacketWatch {
 }
 
 impl PacketWatch {
-    /// Starts the capture; `None` where the process may not capture packets.
+    /// Starts the capture; `None` where the process may not capture packets, no socket is
+    /// connected, or no thread can be started.
     pub(super) fn start(sockets: &[Arc<TcpStream>], limit: Span) -> Option<Self> {
         let flows: HashSet<Flow> = sockets.iter().filter_map(|socket| Flow::of(socket)).collect();
         let any = flows.iter().next()?;
