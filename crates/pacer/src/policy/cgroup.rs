@@ -18,8 +18,8 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The one at `path`; without a path, the root of the hierarchy, to which all processes of the
-    /// host belong.
+    /// The cgroup at `path`; without a path, the root of the hierarchy, to which all processes of
+    /// the host belong.
     ///
     /// # Errors
     /// No hierarchy is mounted, or the path is no cgroup of it.

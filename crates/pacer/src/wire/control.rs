@@ -32,7 +32,7 @@ pub struct Status {
     pub gap_frames: u64,
     /// Time for which the process did not get to run while frames waited; the rates lack that much.
     pub late: Span,
-    /// Frames that the device did not take: longer than it can, or while it was down.
+    /// Number of frames that the device did not take: longer than it can, or while it was down.
     pub refused: u64,
     /// Number of changes of the classes.
     pub reloads: u64,
@@ -69,7 +69,8 @@ impl Control {
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// Current counters; of a pump that has ended, the last ones.
+    /// Current counters; of a pump that has ended, or does not answer within [`PATIENCE`], the last
+    /// ones.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut status = held(&self.status);

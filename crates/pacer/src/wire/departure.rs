@@ -37,15 +37,15 @@ const REFILL: Span = Span::from_millis(1);
 /// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may
 /// not fill a short queue.
 const CATCH_UP: Span = Span::from_micros(250);
-/// Wakes are at least this far apart while frames wait.
+/// Least interval between two wakes while frames wait.
 const TURN: Span = Span::from_micros(50);
 /// Longest sleep of an idle pump, so that it notices a request.
 const IDLE: Span = Span::from_millis(50);
 /// Frames taken in or sent by one turn, so that neither holds up the other.
 const BATCH: usize = 256;
-/// The longest answer of a neighbour.
+/// Longest frame of a neighbour (ARP or neighbour discovery) that is read, in bytes.
 const ANSWER: usize = 9100;
-/// The priority of those who are served first (nice(2)), where real time is not allowed.
+/// Priority of the thread (nice(2), the highest) where real-time scheduling is not permitted.
 const FIRST: i32 = -20;
 /// Real-time priority, below that of whatever moves packets for everybody.
 const PRIORITY: u8 = 30;
@@ -66,7 +66,7 @@ pub(super) struct Pump {
     room: Room,
     /// Frames of the packet that was read last, between two steps.
     taken: Vec<Frame>,
-    /// Room for an answer of a neighbour.
+    /// Buffer for an answer of a neighbour.
     answer: Vec<u8>,
     status: Status,
     bursts: Bursts,
@@ -159,7 +159,8 @@ impl Pump {
         Ok(count)
     }
 
-    /// Queues the frames of one packet in their class.
+    /// Queues the frames of one packet in their class; those of ARP and neighbour discovery are
+    /// sent before all classes.
     fn line_up(&mut self, now: Time) {
         let Some(first) = self.taken.first() else { return };
         if is_of_neighbours(first.ethernet()) {
