@@ -76,7 +76,8 @@ impl Finding {
         self
     }
 
-    /// A change of a setting that is `current` now.
+    /// Adds the change of a setting with the numbers `current`; the fix is then the command that
+    /// makes it.
     pub(super) fn with_change(self, change: Change, current: &[u64]) -> Self {
         Self { fix: vec![change.command(current)], change: Some(change), ..self }
     }
