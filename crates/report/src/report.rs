@@ -31,8 +31,9 @@ pub struct Report {
     pub judgement: Judgement,
     /// Facts as (name, value), in order.
     pub summary: Vec<(String, String)>,
-    /// Share of the time per stage as (name, 0 to 1), in the order of the data's way. Its place is
-    /// a stage's colour, so reports of one kind name all their stages, those without a share too.
+    /// Share of the time per stage as (name, 0 to 1), in the order in which data passes the stages.
+    /// The position in this list determines a stage's colour, so reports of one kind name all their
+    /// stages, those without a share too.
     pub stages: Vec<(String, f64)>,
     /// Tables, above the plots.
     pub tables: Vec<Table>,
