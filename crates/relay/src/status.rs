@@ -44,11 +44,11 @@ pub struct Totals {
     pub rejected: u64,
     /// Number of connections whose destination could not be reached.
     pub unreachable: u64,
-    /// Closed in order by both ends.
+    /// Number of connections that both ends closed in order.
     pub finished: u64,
-    /// Ended by a reset or an error.
+    /// Number of connections that ended by a reset or an error.
     pub aborted: u64,
-    /// Closed because nothing was received or sent for too long.
+    /// Number of connections that were closed because no data moved for too long.
     pub timed_out: u64,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
@@ -86,9 +86,10 @@ pub struct ConnectionStatus {
     pub up: FlowStatus,
     /// Data from the destination to the client.
     pub down: FlowStatus,
-    /// The leg between client and relay.
+    /// Status of the leg between client and relay; `None` if its `TCP_INFO` cannot be read.
     pub near: Option<LegStatus>,
-    /// The leg to the destination or the next relay.
+    /// Status of the leg to the destination or the next relay; `None` before connecting to it, or
+    /// if its `TCP_INFO` cannot be read.
     pub far: Option<LegStatus>,
 }
 
@@ -105,7 +106,8 @@ pub struct FlowStatus {
     pub waited_for_sink: Span,
     /// The leg that it has waited for longer, `near` or `far`, once something was relayed.
     pub limited_by: Option<&'static str>,
-    /// Whether the source has ended this direction.
+    /// Whether this direction has ended: everything has been relayed, the end of the source's
+    /// stream included.
     pub ended: bool,
 }
 
@@ -122,13 +124,13 @@ pub struct LegStatus {
     pub congestion: String,
     /// Delivery rate as last measured.
     pub rate: Rate,
-    /// Configured ceiling of the rate, if there is one.
+    /// Ceiling of the pacing rate (`SO_MAX_PACING_RATE`); [`Rate::MAX`] if there is none.
     pub pacing_rate: Rate,
     /// Smoothed round-trip time of the leg.
     pub rtt: Span,
     /// Congestion window.
     pub cwnd: ByteCount,
-    /// Bytes that the neighbour has not acknowledged.
+    /// Bytes in the send queue: unsent, or not acknowledged by the neighbour.
     pub queue: ByteCount,
     /// Bytes that wait to be read.
     pub unread: ByteCount,

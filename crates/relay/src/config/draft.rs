@@ -26,7 +26,7 @@ pub struct Draft {
     pub limits: LimitsDraft,
     /// File of this relay's key, for legs with TLS.
     pub identity: Option<String>,
-    /// Number of worker threads.
+    /// Number of worker threads; one per available processor if absent.
     pub threads: Option<usize>,
     /// Address `ADDR:PORT` at which Prometheus fetches the metrics.
     pub metrics: Option<String>,
@@ -59,7 +59,7 @@ pub struct ListenDraft {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteDraft {
-    /// Address prefix of the route's destinations; all if absent.
+    /// Address prefix of the route's destinations; all if absent or `default`.
     pub to: Option<String>,
     /// `HOST:PORT` of relays, or `direct`; best first.
     #[serde(default)]
@@ -99,11 +99,11 @@ pub struct LegDraft {
     pub buffer: Option<String>,
 }
 
-/// Settings of the legs to destinations, as text.
+/// Settings of the legs to destinations as the configuration file has them; an absent one is false.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExitDraft {
-    /// Send the PROXY protocol, version 2.
+    /// Whether to send the header of the PROXY protocol, version 2, before the data.
     #[serde(default)]
     pub proxy_protocol: bool,
     /// Whether to connect to the destination from the client's own address.
@@ -111,7 +111,7 @@ pub struct ExitDraft {
     pub keep_source: bool,
 }
 
-/// The relay's limits, as text.
+/// The relay's limits as the configuration file has them; an absent one has its default.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LimitsDraft {

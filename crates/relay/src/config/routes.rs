@@ -67,7 +67,8 @@ pub struct Route {
 pub struct Routes(pub Vec<Route>);
 
 impl Routes {
-    /// The next hops for an address; direct where no route contains it.
+    /// The next hops for an address, by the longest prefix that contains it, or the last one of
+    /// several as long; direct where no route contains it.
     #[must_use]
     pub fn find(&self, address: IpAddr) -> Vec<Hop> {
         let matching = self.0.iter().filter(|route| route.to.is_none_or(|prefix| prefix.contains(address)));
@@ -77,8 +78,8 @@ impl Routes {
         best.map_or_else(|| vec![Hop::Direct], |route| route.via.clone())
     }
 
-    /// The next hops for a name that need not be resolved here: all destinations have the same
-    /// route, which begins with a relay.
+    /// The next hops for a name that need not be resolved here, because all destinations have the
+    /// same route, which begins with a relay; `None` otherwise.
     #[must_use]
     pub fn for_names(&self) -> Option<Vec<Hop>> {
         match self.0.as_slice() {
