@@ -34,9 +34,9 @@ pub struct Owed {
 
 impl Bundle {
     /// Whether a member should take a frame of this length while `unsent` are left to be sent: not
-    /// if it needs longer for the frame than all members together for what is left and for
-    /// [`SLOWNESS_FACTOR`] frames of each, because it would end last. The fastest members always
-    /// take it, and so does one that is not known.
+    /// if it needs longer for the frame than all members together for what is left and for two
+    /// frames of each, because it would end last. The fastest members always take it, and so does
+    /// one that is not known.
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
