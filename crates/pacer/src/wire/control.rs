@@ -69,7 +69,7 @@ impl Control {
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// Current counters; of a pump that has ended, or does not answer within [`PATIENCE`], the last
+    /// Current counters; of a pump that has ended, or does not answer within a second, the last
     /// ones.
     #[must_use]
     pub fn status(&self) -> Status {
