@@ -33,9 +33,9 @@ pub struct Listed {
 /// The list of frames while it is written.
 pub(super) struct Listing {
     file: File,
-    /// Entries noted, and not yet written to the file.
+    /// Records that are not yet written to the file.
     noted: Vec<u8>,
-    /// Frames that may still be noted.
+    /// Number of frames that may still be listed.
     room: u64,
 }
 
