@@ -121,8 +121,8 @@ pub enum ConnectionState {
 }
 
 impl TcpInfo {
-    /// Whether the other end has been silent for longer than a peer that sends something every 100
-    /// ms and whose answers take a round trip.
+    /// Whether nothing has arrived for more than 500 ms and a round trip: that is longer than the
+    /// silence of a peer that sends something every 100 ms and whose answers take a round trip.
     pub fn is_silent(&self) -> bool {
         self.silence > Span::from_millis(500) + self.rtt
     }

@@ -17,7 +17,8 @@ use crate::congestion::pin;
 /// A registration of an algorithm that was found in the kernel.
 pub(super) struct Found {
     pub(super) map: MapHandle,
-    /// Id of the BPF link that the registration lives by; `None` where it lives by none.
+    /// Id of the BPF link that keeps the registration; `None` where it needs none (kernels before
+    /// 6.4).
     pub(super) link: Option<u32>,
 }
 
