@@ -117,8 +117,8 @@ impl Tuned {
         self.chosen.instead.as_deref()
     }
 
-    /// What was known of the path (rate and round-trip time) when the best congestion control was
-    /// chosen; `None` if nothing was.
+    /// What was known of the path (rate and round-trip time) when the connection was prepared;
+    /// `None` if nothing was, or if the user named the congestion control.
     #[must_use]
     pub fn known_path(&self) -> Option<Resumption> {
         self.known
