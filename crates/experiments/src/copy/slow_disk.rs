@@ -44,9 +44,10 @@ const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];
 const STALL: Span = Span::from_secs(1);
 /// Sampling interval of the receiving host's counters.
 const SAMPLING_INTERVAL: Span = Span::from_millis(50);
-/// Window of the mean rates, in milliseconds; the rate has settled when all are within a seventh of
-/// the disk's.
+/// Window of the mean rates, in milliseconds.
 const WINDOW: usize = 500;
+/// Greatest deviation of the mean rates from the disk's, relative to it, at which the rate has
+/// settled.
 const NEAR: f64 = 1.0 / 7.0;
 
 /// Samples of the receiving host's counter.

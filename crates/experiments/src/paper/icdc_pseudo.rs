@@ -53,7 +53,7 @@ const OTHERS: CrossTraffic =
     CrossTraffic { rate: Rate::from_bits_per_second(50_000_000), quiet: FIVE_SECONDS, half_period: FIVE_SECONDS };
 const FIVE_SECONDS: Span = Span::from_secs(5);
 const SECONDS: u64 = 40;
-/// A copy from disk to disk.
+/// Size of the file that is copied from disk to disk.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
 const QUICK_SIZE: ByteCount = ByteCount::new(300_000_000);
 const RUNS: u64 = 3;

@@ -1,5 +1,5 @@
-//! The TCP-proxy paper's figure 9: a relayed flow, and beside it a Reno flow that no relay helps,
-//! on the same path.
+//! Figure 9 of the TCP-proxy paper (Yamanegi, Hama, Hasegawa, Murata et al.): a relayed flow, and
+//! beside it a Reno flow that no relay helps, on the same path.
 //!
 //! The path, the relays and the hosts are those of `proxy`; the relayed flow's hosts have buffers
 //! of 64 KiB, the other flow's do not limit. They begin a different time apart in each run, and

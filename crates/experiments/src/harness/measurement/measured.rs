@@ -123,7 +123,7 @@ pub(crate) fn marked(value: String, measured: &Measured) -> String {
     if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
 }
 
-/// Notes on invalid measurements for a report.
+/// Messages about invalid measurements for a report.
 pub(crate) fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a Measured)>) -> Vec<String> {
     attempts::failures(measured.into_iter().map(|(name, measured)| (name, &measured.spoilt)))
 }
