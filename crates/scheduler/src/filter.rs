@@ -13,7 +13,7 @@ pub struct Filter {
     pub to: Option<Prefix>,
     /// Prefix of the source address; `None` matches all.
     pub from: Option<Prefix>,
-    /// IP protocol number: 6 for TCP, 17 for UDP.
+    /// IP protocol number, 6 for TCP, 17 for UDP; `None` matches all.
     pub protocol: Option<u8>,
     /// Range of the destination port; `None` matches all.
     pub ports: Option<RangeInclusive<u16>>,

@@ -12,7 +12,7 @@ pub struct Headers {
     /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: u8,
     /// Ports, of source and destination; `None` where there are none, as in all fragments but the
-    /// first.
+    /// first, or the frame is too short for them.
     pub ports: Option<(u16, u16)>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
@@ -29,7 +29,8 @@ const VLAN: [u16; 2] = [0x8100, 0x88a8];
 const PORTS: [u8; 4] = [6, 17, 132, 136];
 
 impl Headers {
-    /// Reads the headers of an Ethernet frame; `None` if it carries no IP.
+    /// Reads the headers of an Ethernet frame; `None` if it carries no IP, or not a whole IP
+    /// header.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (kind, packet) = network(frame)?;

@@ -63,8 +63,8 @@ struct Class<Packet> {
     counters: ClassCounters,
 }
 
-/// A scheduler that paces classes of traffic by counting bytes on the wire; see
-/// [`byte_clock`](super).
+/// A scheduler that paces classes of traffic by counting bytes on the wire; see the [crate's
+/// description](crate).
 pub struct Scheduler<Packet> {
     tree: Tree,
     classes: Vec<Class<Packet>>,
@@ -205,8 +205,8 @@ impl<Packet> Scheduler<Packet> {
     }
 
     /// A scheduler with other classes. Waiting frames stay in the class of their name, or move to
-    /// the default class; none is lost, though queues may exceed their new limits for a while.
-    /// Counters of classes that stay are kept.
+    /// the default class; none is lost, though queues may exceed their new limits for a while. A
+    /// class takes over the counters of the class of its name.
     #[must_use]
     pub fn with(mut self, now: Time, tree: Tree) -> Self {
         let mut next = Self::new(tree).with_early(ByteCount::new(self.early));
