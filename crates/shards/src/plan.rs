@@ -158,7 +158,7 @@ pub enum PlanError {
         /// Format of the plan.
         format: u32,
     },
-    /// The file is not this user's own, or others may write to it.
+    /// The file belongs neither to this user nor to root, or others may write to it.
     #[error("{}: the plan belongs to user {owner}, or others may write to it; plans tell what is copied where, so use your own: chmod -R go-w {}", path.display(), path.display())]
     NotOwn {
         /// Path of the file.
@@ -235,7 +235,8 @@ pub struct Replanned {
     pub shards: Range<u32>,
     /// Number of items in the new shards.
     pub items: u64,
-    /// Number of items that no longer exist in the sources.
+    /// Number of items that no longer exist in the sources, or are neither file nor symbolic link
+    /// any more.
     pub gone: u64,
 }
 
@@ -354,7 +355,8 @@ impl Plan {
         self.text.shards.len() as u32
     }
 
-    /// The shards' lists, in the order of their numbers.
+    /// Properties of the shards' lists, in the order of their numbers; the list of directories is
+    /// not among them.
     #[must_use]
     pub fn lists(&self) -> &[ListText] {
         &self.text.shards
@@ -451,7 +453,7 @@ impl Plan {
             if !path.to_string_lossy().ends_with(BEGUN) {
                 continue;
             }
-            // One that is gone meanwhile is copied.
+            // One that is gone by now is copied.
             let beat = File::open(&path).and_then(|note| note.metadata()?.modified());
             let is_alive = |beat: SystemTime| latest.duration_since(beat).unwrap_or_default() < SILENT;
             at_work += u64::from(beat.is_ok_and(is_alive));
@@ -551,7 +553,8 @@ impl Plan {
     }
 
     /// Plans items that are not done again, in at most `most` new shards, each item as it is now.
-    /// Items that no longer exist in the sources are counted.
+    /// Items that no longer exist in the sources, or are neither file nor symbolic link any more,
+    /// are only counted.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -690,7 +693,8 @@ fn make_directories(directory: &Path) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Fails for a file that does not exist, belongs to another user, or can be written by others.
+/// Fails for a file that does not exist, belongs to another user than this one or root, or can be
+/// written by others.
 fn check_own(path: &Path) -> Result<(), PlanError> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
