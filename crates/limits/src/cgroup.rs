@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Groups above one another that are looked at.
+/// Maximum number of nested groups that are examined.
 const MOST: usize = 64;
 
 /// Directories of the groups that limit this process by `controller`, from its own upwards; none
@@ -50,7 +50,7 @@ pub(crate) fn number(group: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The number that follows `key` in a file of `group`.
+/// The number that follows `key` in a file of `group`; `None` where there is none.
 pub(crate) fn keyed(group: &Path, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(group.join(file)).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
