@@ -83,8 +83,8 @@ impl Aead {
         })
     }
 
-    /// Encrypts `front` and then the byte `last` into `out`, which has room for exactly these and the
-    /// tag of [`TAG`] bytes.
+    /// Encrypts `front` and then the byte `last` into `out`, which has room for exactly these and
+    /// the tag of [`TAG`] bytes.
     pub(crate) fn seal(&self, nonce: [u8; 12], header: &[u8; HEADER], front: &[u8], last: u8, out: &mut [u8]) {
         const WITHIN: &str = "lengths are within the limits of every suite";
         match self {
