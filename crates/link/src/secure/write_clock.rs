@@ -9,8 +9,8 @@
 //!   at first    a little more than has arrived, for each round trip: that doubles as the congestion
 //!               window does, and the window opens without bursts
 //!   then        just under what the window lets through
-//!   together    each has its share of the sum of their rates; whoever was late makes up for it, but
-//!               all of them for a moment only
+//!   together    each has its share of the sum of their rates; whoever was late makes up for it,
+//!               but all of them for a moment only
 //! ```
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
