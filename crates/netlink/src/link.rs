@@ -22,7 +22,7 @@ pub struct Link {
     pub is_loopback: bool,
     /// Whether the device's frames are Ethernet frames.
     pub is_ethernet: bool,
-    /// Kind of a virtual device: `veth`, `bridge` and so on.
+    /// Kind of a virtual device, `veth`, `bridge` and so on; `None` for a device that has none.
     pub kind: Option<String>,
     /// Most segments that TCP hands over at once (`gso_max_segs`).
     pub batch_segments: Option<u32>,
