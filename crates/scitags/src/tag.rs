@@ -36,7 +36,7 @@ pub enum TagError {
         /// Range of the numbers that are allowed.
         allowed: RangeInclusive<u16>,
     },
-    /// A name, and there is no registry that has its number.
+    /// A name was given without a registry.
     #[error("{0:?} is not a number; write a number, or name the registry of names with --scitags-registry FILE")]
     NoRegistry(String),
     /// A name that the registry does not have.
