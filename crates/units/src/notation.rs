@@ -123,7 +123,7 @@ impl Scale {
         self.units
     }
 
-    /// The worth of the unit called `name`, in any case.
+    /// The worth of the unit called `name`, in any case; `None` if there is no such unit.
     pub(crate) fn find(scales: &[Self], name: &str) -> Option<u64> {
         scales.iter().find(|scale| scale.name.eq_ignore_ascii_case(name)).map(Self::units)
     }
