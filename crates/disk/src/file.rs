@@ -42,7 +42,8 @@ const FUSE: FsWord = 0x6573_5546;
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
-    /// Magic number of its file system (`linux/magic.h`); programs behind FUSE need not report it.
+    /// Magic number of its file system (`linux/magic.h`), which programs behind FUSE need not
+    /// report; `None` if it cannot be asked for.
     file_system: Option<FsWord>,
 }
 
