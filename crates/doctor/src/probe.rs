@@ -30,9 +30,9 @@ pub struct PathFacts {
     pub target: String,
     /// The other host as the destination of a copy.
     pub destination: String,
-    /// Address of the other end.
+    /// Address of the other end; `None` if it is not known.
     pub address: Option<IpAddr>,
-    /// Largest packet that arrives whole (the path MTU), in bytes.
+    /// Largest packet that arrives whole (the path MTU), in bytes; `None` if it is not known.
     pub mtu: Option<ByteCount>,
     /// Routes of the data, in order of preference.
     pub routes: Vec<RouteFact>,
@@ -40,7 +40,7 @@ pub struct PathFacts {
     pub through_ssh: bool,
     /// Values measured by the runs.
     pub measured: Measured,
-    /// Error that ended the runs early.
+    /// Error that ended the runs early; `None` if none did.
     pub trouble: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct Loss {
 /// Burst tolerance of a path: which bursts it carries without loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// Largest burst that was buffered without loss.
+    /// Largest burst that was buffered without loss; `None` if none was.
     pub tolerated: Option<ByteCount>,
     /// Smallest burst that lost packets; `None` if none did.
     pub exceeded: Option<ByteCount>,
@@ -147,7 +147,7 @@ pub struct Run {
 /// Outcome of a run over the path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Least round-trip time in the run.
+    /// Least round-trip time in the run; `None` if none was measured.
     pub round_trip: Option<Span>,
     /// Amount of data that arrived.
     pub received: ByteCount,

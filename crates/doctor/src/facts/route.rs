@@ -26,7 +26,7 @@ pub(super) fn default_devices(system: &System) -> Vec<String> {
 }
 
 /// Device of a line `device destination gateway flags references use metric mask …`, if it is a
-/// default route.
+/// default route in use; `None` otherwise.
 fn default_four(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = *words.get(1)? == "00000000" && *words.get(7)? == "00000000";
@@ -34,7 +34,7 @@ fn default_four(line: &str) -> Option<&str> {
 }
 
 /// Device of a line `destination length source length gateway metric references use flags device`,
-/// if it is a default route.
+/// if it is a default route in use; `None` otherwise.
 fn default_six(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = words.first()?.bytes().all(|digit| digit == b'0') && *words.get(1)? == "00";

@@ -113,8 +113,9 @@ fn has_large_packets(host: &HostFacts) -> bool {
     host.devices.iter().any(|device| device.mtu.is_some_and(|mtu| mtu.as_u64() > USUAL_MTU))
 }
 
-/// Finding on the default congestion control: Reno gains one segment per round trip, so half of
-/// what is in flight takes half as many round trips to come back.
+/// Finding on the default congestion control; `None` if that could not be read. Reno gains one
+/// segment per round trip, so half of what is in flight takes half as many round trips to come
+/// back.
 fn congestion(host: &HostFacts, aim: Aim) -> Option<Finding> {
     const ID: &str = "tcp.congestion_control";
     const WHY: &str = "it is what every connection gets that does not ask; icdc asks by --cc";
