@@ -8,8 +8,8 @@
 //! at the rate of the former. Both ends, the path and the disk share the machine's processors.
 //!
 //! The source is one file in memory under many names, each of which travels (`--preserve` without
-//! `links`); what has been published is deleted meanwhile, so that the disk need not hold all of
-//! it.
+//! `links`); what has been published is deleted while the copy goes on, so that the disk need not
+//! hold all of it.
 
 use std::fs;
 

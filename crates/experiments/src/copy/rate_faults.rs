@@ -4,9 +4,9 @@
 //!
 //! 1 Gbit/s, 300 ms, queue 2.5 MB, unless the disturbance says otherwise. Paths change while
 //! packets are on their way ([`icdc_path::Change`]); the receiver is suspended by SIGSTOP. Shares
-//! are of what TCP payload can reach at the capacity of the time. What arrives is told by the path,
-//! because a receiver that is suspended cannot; what is retransmitted counts as well. A flow has
-//! recovered when a round trip, and the rest of the time, carries nine tenths of what it did
+//! are of what TCP payload can reach at the capacity of the time. What arrives is counted on the
+//! path, because a receiver that is suspended cannot; what is retransmitted counts as well. A flow
+//! has recovered when a round trip, and the rest of the time, carries nine tenths of what it did
 //! before.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -117,7 +117,8 @@ fn count(lab: &Lab, over: &AtomicBool) -> Result<Counts, ExperimentError> {
     Ok(counts)
 }
 
-/// A counter of proc(5)'s netstat, whose lines are pairs of names and values.
+/// A counter of proc(5)'s netstat, whose lines are pairs of names and values; `None` if it is not
+/// there.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.chunks_exact(2).flat_map(|pair| pair[0].split(' ').zip(pair[1].split(' ')));

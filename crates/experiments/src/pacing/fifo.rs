@@ -65,7 +65,7 @@ const QUEUES: [QueueOfPaper; 5] = [
 struct Sender {
     name: &'static str,
     shaper: Shaper,
-    /// Index of the paper's sender that it is compared with.
+    /// Index of the paper's sender that it is compared with; `None` if the paper has none like it.
     paper: Option<usize>,
     /// Whether the row is paced and must fill the path without loss.
     is_paced: bool,

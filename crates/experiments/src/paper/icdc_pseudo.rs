@@ -46,8 +46,8 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const CONGESTION: &str = "bic";
 const PACED: Rate = Rate::from_bits_per_second(860_000_000);
-/// Full frames with gaps of 167 bytes, told as the wire pacer tells rates, with gaps of 12: 1538 of
-/// 1693 bytes.
+/// Rate of full frames with gaps of 167 bytes, given as the wire pacer counts rates, with gaps of
+/// 12: 1538 of 1693 bytes.
 const WITH_GAPS: Rate = Rate::from_bits_per_second(908_446_544);
 const OTHERS: CrossTraffic =
     CrossTraffic { rate: Rate::from_bits_per_second(50_000_000), quiet: FIVE_SECONDS, half_period: FIVE_SECONDS };

@@ -41,7 +41,7 @@ pub(crate) struct Relaying {
     pub(crate) delay: Span,
     /// Length of the flow, from its first byte.
     pub(crate) lasts: Span,
-    /// Another flow of the plain hosts, which is not relayed.
+    /// Another flow of the plain hosts, which is not relayed; `None` for none.
     pub(crate) beside: Option<BesideFlow>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct BesideFlow {
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
-    /// Data of the flow that is not relayed.
+    /// Data of the flow that is not relayed; `None` if there was none.
     pub(crate) beside: Option<Carried>,
     /// The relays' legs, at the end.
     pub(crate) legs: Vec<RelayLeg>,

@@ -41,7 +41,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// End of the first whole `window` at `from` or later that `fits`, judged by its end and its
-    /// mean rate. Before the first byte the rate is zero.
+    /// mean rate. `None` if none does. Before the first byte the rate is zero.
     pub(crate) fn first_window(self, window: Span, from: Span, fits: impl Fn(Span, Rate) -> bool) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = reduce::moving_sums(self.bytes, length as usize).enumerate().skip(from.as_millis() as usize);

@@ -19,7 +19,7 @@ pub(crate) struct Measured {
     pub(crate) summary: MeasureSummary,
     /// The samples of the sender in its output.
     pub(crate) samples: Vec<SenderSample>,
-    /// Contents of the program's `paths.json`, the known paths.
+    /// Contents of the program's `paths.json`, the known paths; `None` if it has none.
     pub(crate) known: Option<String>,
     /// The wire's recording from sender to receiver.
     pub(crate) recording: Recording,
@@ -40,7 +40,8 @@ pub(crate) struct MeasureSummary {
     pub(crate) cc: String,
     pub(crate) goodput_bps: f64,
     pub(crate) retransmitted_segments: u64,
-    /// Origin of the samples' time, on this host's monotonic clock.
+    /// Origin of the samples' time, on this host's monotonic clock; `None` if the program did not
+    /// report it.
     pub(crate) begun_monotonic_seconds: Option<f64>,
     /// Bytes of payload that arrived in each millisecond since the first.
     pub(crate) series_ms: Vec<u32>,
