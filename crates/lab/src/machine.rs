@@ -52,7 +52,7 @@ impl MachineSetting {
         PathBuf::from("/proc/sys/net").join(self.file)
     }
 
-    /// Path of the file that keeps the previous value.
+    /// Path of the file that stores the previous value; `None` if there is no directory for it.
     fn memo(&self) -> Option<PathBuf> {
         let (_, name) = self.file.split_once('/')?;
         Some(registry::directory().ok()?.parent()?.join(name))

@@ -46,7 +46,8 @@ impl Process {
     }
 }
 
-/// Field 22 of /proc/PID/stat (proc(5)); a zombie counts as gone.
+/// Start time of a process, field 22 of /proc/PID/stat (proc(5)); `None` if it has ended, also as a
+/// zombie.
 fn started(id: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name in parentheses may contain anything.
