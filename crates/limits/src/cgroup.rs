@@ -34,7 +34,7 @@ fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     Some((root, own.get(2)?.trim_start_matches('/').into()))
 }
 
-/// Where a file system is mounted of which kind and options fit.
+/// Where a file system is mounted of which kind and options fit; `None` if none is.
 fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     mounts.find(|fields| fields.len() > 3 && fits(fields[2], fields[3])).map(|fields| PathBuf::from(fields[1]))
