@@ -43,11 +43,12 @@ pub struct Status {
 pub struct ClassStatus {
     /// Name of the class.
     pub name: String,
-    /// Name of the parent class, which counts all that its classes do.
+    /// Name of the parent class, which counts all that its classes do; `None` for a class directly
+    /// under the line.
     pub parent: Option<String>,
     /// Guaranteed rate of the class; `None` if it has none.
     pub rate: Option<Rate>,
-    /// Ceiling of the class's rate, if it is more than the rate.
+    /// Ceiling of the class's rate; `None` if it is not above the rate.
     pub ceiling: Option<Rate>,
     /// Frames and bytes of the class so far.
     pub counters: ClassCounters,

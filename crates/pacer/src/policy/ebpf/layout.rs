@@ -111,7 +111,8 @@ impl Fields<'_> {
         self.array(offset).map(u64::from_ne_bytes)
     }
 
-    /// Sixteen bytes, of which IPv4 takes the first four.
+    /// The address in sixteen bytes, of which IPv4 takes the first four; `None` if the record is
+    /// too short.
     fn address(&self, offset: usize, ipv6: bool) -> Option<IpAddr> {
         let octets = self.array::<16>(offset)?;
         let [a, b, c, d, ..] = octets;
