@@ -76,7 +76,7 @@ pub struct Direction {
     counters: Counters,
     /// Changes that are still to come.
     changes: VecDeque<Change>,
-    /// Arrival time of the first frame.
+    /// Arrival time of the first frame; `None` before it.
     begun: Option<Time>,
     is_cut: bool,
 }

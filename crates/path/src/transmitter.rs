@@ -5,7 +5,7 @@
 //! free   = start + 8 · bytes / rate
 //! ```
 //!
-//! `free` is kept as whole nanoseconds and the exact rest in units of 1/rate ns, so that a busy
+//! `free` is stored as whole nanoseconds and the exact rest in units of 1/rate ns, so that a busy
 //! transmitter carries `rate × time` bits over any span, whatever the size of its frames.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
