@@ -158,11 +158,11 @@ enum Phase {
 /// Result of an update.
 #[derive(Debug)]
 pub struct Plan {
-    /// Change of the total, if it changed.
+    /// Change of the total; `None` if it stays.
     pub decision: Option<Decision>,
     /// New ceilings, of the members whose ceiling changes.
     pub ceilings: Vec<(Number, Rate)>,
-    /// Number of members that there should be, if that is more than there are.
+    /// Number of members that there should be; `None` if there are enough.
     pub wanted: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ pub struct Bundle {
     carried: [Rate; RATE_ROUNDS],
     scarcity: Scarcity,
     /// Capacity that was measured beside flows that fill queues, and until when it is used if they
-    /// return.
+    /// return; `None` if none was.
     shared: Option<(Rate, Time)>,
     next: Time,
 }
@@ -286,7 +286,7 @@ impl Bundle {
         self.scarcity.update(aggregate, level, is_held, is_others)
     }
 
-    /// Change of the phase or of the total that follows from the sum.
+    /// Change of the phase or of the total that follows from the sum; `None` if both stay.
     fn decide(&mut self, aggregate: &Aggregate, most: Rate) -> Option<Decision> {
         match &mut self.phase {
             Phase::Climb(climb) => {
@@ -333,7 +333,7 @@ impl Bundle {
         Decision { state: self.state(), ..decision }
     }
 
-    /// Change of the rate of COMPETE, or its end.
+    /// Change of the rate of COMPETE, or its end; `None` if the rate stays.
     fn end_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
         let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
         let (steering, reason) = match compete.update(aggregate)? {

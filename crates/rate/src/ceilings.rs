@@ -42,7 +42,8 @@ impl Ceilings {
         Self { key, user, ..Self::default() }
     }
 
-    /// The lowest ceiling. Of equal ones the key's counts, which a user cannot raise.
+    /// The lowest ceiling; `None` if there is none. Of equal ones the key's counts, which a user
+    /// cannot raise.
     #[must_use]
     pub fn lowest(&self) -> Option<Limit> {
         let Self { key, user, disk, path } = *self;
@@ -51,12 +52,12 @@ impl Ceilings {
         limits.min_by_key(|limit| limit.rate)
     }
 
-    /// The lower ceiling of key and user.
+    /// The lower ceiling of key and user; `None` if there is neither.
     pub(crate) fn asked(&self) -> Option<Rate> {
         [self.key, self.user].into_iter().flatten().min()
     }
 
-    /// The lowest ceiling other than the path's.
+    /// The lowest ceiling other than the path's; `None` if there is none.
     pub(crate) fn lowest_but_path(&self) -> Option<Rate> {
         [self.key, self.user, self.disk].into_iter().flatten().min()
     }

@@ -255,8 +255,8 @@ impl Controller {
         }
     }
 
-    /// Updates the disk's ceiling by the state of the ring; an action where a ceiling begins or
-    /// ends.
+    /// Updates the disk's ceiling by the state of the ring; returns an action where a ceiling
+    /// begins or ends, else `None`.
     fn on_ring(&mut self, ring: &RingState, round_trip: Span) -> Option<Action> {
         let disk = disk_ceiling::ceiling(ring, round_trip + self.setup.feedback_interval);
         let before = std::mem::replace(&mut self.ceilings.disk, disk);

@@ -483,7 +483,7 @@ impl Steering {
     }
 
     /// Decision before a round trip is over: a steep queue ends the climb or a probe, and cross
-    /// traffic that begins lowers the ceiling.
+    /// traffic that begins lowers the ceiling. `None` otherwise.
     fn within_round(&mut self, now: &Observation) -> Option<Decision> {
         let base = now.least_rtt;
         let queue = now.rtt - base - self.queue.foreign;
@@ -572,7 +572,8 @@ impl Steering {
         (is_due && !self.search.is_external).then(|| self.step_up(Reason::ProbeStarted))
     }
 
-    /// Lowers the ceiling after a queue or losses at it.
+    /// Lowers the ceiling after a queue or losses at it; `None`, and the ceiling stays, where
+    /// earlier reductions did not shorten the queue, which is then counted as that of others.
     fn reduce(&mut self, seen: &Sample) -> Option<Decision> {
         self.queue.reductions += 1;
         if self.queue.reductions > FUTILE_REDUCTIONS && !seen.losses {
@@ -606,6 +607,7 @@ impl Steering {
     }
 
     /// Judges a probe by its second round trip: in the first one the faster packets are sent.
+    /// `None` in the first one, and where almost nothing arrived.
     fn probe(&mut self, seen: &Sample, rounds: u32) -> Option<Decision> {
         if self.is_cut(seen) {
             return None;

@@ -50,8 +50,8 @@ impl Processors {
         Self { count, begun: None, asked: 0 }
     }
 
-    /// Processes a sample; returns the number of connections that there should be, if that is more
-    /// than there are and than was returned before.
+    /// Processes a sample; returns the number of connections that there should be; `None` if that
+    /// is not more than there are and than was returned before.
     pub fn on_sample(&mut self, now: &Sample) -> Option<u64> {
         let begun = *self.begun.get_or_insert(*now);
         if now.connections != begun.connections || !now.blocks_wait {

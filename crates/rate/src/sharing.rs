@@ -90,9 +90,10 @@ pub struct Sharing {
     others: Option<Rate>,
     /// Rates of the others in the last round trips.
     carried: [Rate; LEARNING_ROUNDS],
-    /// Time since which data has waited.
+    /// Time at which data first waited; `None` before.
     begun: Option<Time>,
-    /// Time since which the first one has carried less than is free, in each round trip.
+    /// Time since which the first one has carried less than is free, in each round trip, while
+    /// blocks waited; `None` if it has not in the last one.
     behind: Option<Time>,
     /// Free rate when the others last carried nothing.
     alone: Rate,
@@ -104,7 +105,7 @@ pub struct Sharing {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Sample,
-    /// Least rate of the first one's congestion control.
+    /// Least rate of the first one's congestion control; `None` if it did not pace all the time.
     free: Option<Rate>,
     blocks_wait: bool,
 }

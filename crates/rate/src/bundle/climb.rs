@@ -120,7 +120,8 @@ impl Climb {
         self.round.as_ref().map_or(now + CLOSE_INTERVAL, |round| round.train.next_update(now))
     }
 
-    /// Processes the sum over the bundle; returns the capacity of the path once it is known.
+    /// Processes the sum over the bundle; returns the capacity of the path once it is known, `None`
+    /// before.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Verdict> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let Some(round) = &mut self.round else {
@@ -173,7 +174,7 @@ impl Climb {
     }
 
     /// Result of a stretched train, which showed the rate `shown`: the capacity after
-    /// [`STRETCHED_TRAINS`] in a row, else another train just above it.
+    /// [`STRETCHED_TRAINS`] in a row, else `None` and another train just above it.
     fn on_stretched_train(&mut self, aggregate: &Aggregate, shown: Rate) -> Option<Verdict> {
         let capacity = shown.max(self.carried);
         let (least, before) = self.doubted.unwrap_or((capacity, 0));
@@ -188,7 +189,7 @@ impl Climb {
     }
 
     /// Result of a round trip whose train was not stretched: the end of the climb where the windows
-    /// limit it and do not grow, else the next round trip, at up to twice the rate.
+    /// limit it and do not grow, else `None` and the next round trip, at up to twice the rate.
     fn on_carried_train(&mut self, aggregate: &Aggregate, round: &Round, outcome: Outcome) -> Option<Verdict> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let full = round.train_rate;

@@ -129,7 +129,7 @@ pub(super) struct Compete {
     rate: Rate,
     /// Capacity before the queue came, if it is known.
     before: Option<Rate>,
-    /// Capacity of the path by the last measurement.
+    /// Capacity of the path by the last measurement; `None` before the first.
     capacity: Option<Rate>,
     step: Step,
     round: Option<Round>,
@@ -255,7 +255,8 @@ impl Compete {
         !matches!(self.step, Step::Waiting { .. })
     }
 
-    /// Processes the sum over the bundle; returns the change that a complete round trip brings.
+    /// Processes the sum over the bundle; returns the change that a complete round trip brings,
+    /// `None` if it brings none or is not complete.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Transition> {
         let seen = self.note(aggregate)?;
         match self.step {
@@ -265,8 +266,8 @@ impl Compete {
         }
     }
 
-    /// Adds an update to the round trip in progress; returns its values when it ends, unless the
-    /// sender then has nothing to send.
+    /// Adds an update to the round trip in progress; returns its values when it ends, `None`
+    /// before, and if the sender then has nothing to send.
     fn note(&mut self, aggregate: &Aggregate) -> Option<Sample> {
         let Aggregate { seen: sum, usual_rtt, .. } = *aggregate;
         let fresh = Round {
@@ -300,7 +301,7 @@ impl Compete {
         })
     }
 
-    /// WAITING: whether the queue stays while the rate does.
+    /// WAITING: whether the queue stays while the rate does; `None` while that is not known.
     fn wait(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
         let queue = if rounds <= WAITING_ROUNDS / 2 { seen.queue } else { queue };
         self.step = Step::Waiting { rounds, queue };
@@ -315,7 +316,8 @@ impl Compete {
         self.next_rate(Reference { seen: *seen, age: 0 }, false, 0)
     }
 
-    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight.
+    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight; `None`
+    /// if neither step nor rate changes.
     fn rise(&mut self, seen: &Sample, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Transition> {
         if seen.has_lost {
             // Losses of one burst are detected over two round trips.
@@ -361,7 +363,7 @@ impl Compete {
         is_as_much && change < added / carried * SILENT_ANSWER
     }
 
-    /// The next rate of RISING; none while the windows keep the bundle below the present one.
+    /// The next rate of RISING; `None` while the windows keep the bundle below the present one.
     fn next_rate(&mut self, reference: Reference, is_held: bool, attempts: u32) -> Option<Transition> {
         self.step = Step::Rising { rounds: 0, reference: Some(reference), attempts };
         if is_held {
@@ -380,7 +382,8 @@ impl Compete {
         Transition::Continue(Reason::ShareFound)
     }
 
-    /// Step of SHARING after a round trip: sets the rate to hold half of the capacity.
+    /// Step of SHARING after a round trip: sets the rate to hold half of the capacity. Returns only
+    /// changes for losses, a new measurement, or the end of SHARING; `None` for all others.
     fn share(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
         let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
         let has_queue = seen.queue >= standing(seen.base).max(seen.base * QUEUE_THRESHOLD);

@@ -49,7 +49,7 @@ impl Bundle {
 
     /// Member that would delay the end, once there is nothing left to send but what members owe: it
     /// needs much longer for that than the others would need to send its blocks, of at most `block`
-    /// bytes each, when they are done with their own.
+    /// bytes each, when they are done with their own. `None` if no member would.
     #[must_use]
     pub fn holding_up(&self, owed: &[Owed], block: ByteCount) -> Option<Number> {
         let would_be_sooner = |own: &Owed| {

@@ -98,8 +98,8 @@ impl Search {
     }
 
     /// Processes the sum over the bundle, which holds `capacity`; returns a higher one if the path
-    /// has it. No train is sent where `most` is below its rate. While new members `are_joining`,
-    /// windows say nothing about the path: they grow at first whatever it carries.
+    /// has it, else `None`. No train is sent where `most` is below its rate. While new members
+    /// `are_joining`, windows say nothing about the path: they grow at first whatever it carries.
     pub(super) fn update(
         &mut self,
         aggregate: &Aggregate,
@@ -136,7 +136,7 @@ impl Search {
     /// Higher capacity by a train that left more slowly than intended: the rate at which it `went`
     /// is known all the same. Where it went no faster than what is held, the windows may be too
     /// small, and they grow only while they limit the rate. Where it went faster and did not arrive
-    /// as fast, the path limits.
+    /// as fast, the path limits. `None` if the capacity is not higher.
     fn by_slow_train(aggregate: &Aggregate, capacity: Rate, went: Rate, came: Rate, are_joining: bool) -> Option<Rate> {
         let least = capacity + capacity * LEAST_GAIN;
         let found = match went.min(came) {
@@ -150,7 +150,7 @@ impl Search {
     }
 
     /// Higher capacity by the last trains, of which the latest one left at its full rate and showed
-    /// `came`.
+    /// `came`; `None` as long as they show none.
     fn on_full_train(&mut self, aggregate: &Aggregate, capacity: Rate, outcome: Outcome, came: Rate) -> Option<Rate> {
         let is_shared = self.is_shared(capacity);
         let is_more = came > capacity + capacity * LEAST_GAIN && !(is_shared && outcome.is_stretched());

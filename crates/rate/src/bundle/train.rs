@@ -94,7 +94,7 @@ enum Progress {
         end: Time,
         /// Bytes that the bundle had sent when the train ended.
         to: ByteCount,
-        /// Time at which everything sent before it had been delivered.
+        /// Time at which everything sent before it had been delivered; `None` until then.
         first: Option<Time>,
     },
     /// The whole train has arrived; the smoothed round-trip times follow.
@@ -161,7 +161,7 @@ impl Train {
         }
     }
 
-    /// Processes the sum over the bundle; returns the result once it is known.
+    /// Processes the sum over the bundle; returns the result once it is known, `None` before.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Outcome> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let now = sum.at;
@@ -194,8 +194,8 @@ impl Train {
         }
     }
 
-    /// Measures the rate of arrival once all of the train has been delivered; [`Outcome::Nothing`]
-    /// if that is late, or if the train was too short.
+    /// Measures the rate of arrival once all of the train has been delivered. Returns
+    /// [`Outcome::Nothing`] if that is late, or if the train was too short; `None` otherwise.
     fn arrive(
         &mut self,
         aggregate: &Aggregate,
@@ -224,8 +224,8 @@ impl Train {
         None
     }
 
-    /// Result once the smoothed round-trip times contain the train: the lower one of the rate of
-    /// arrival and the rate that its time in the queue shows.
+    /// Result once the smoothed round-trip times contain the train (`None` before): the lower one
+    /// of the rate of arrival and the rate that its time in the queue shows.
     fn settle(&self, aggregate: &Aggregate, arrival: &Arrival) -> Option<Outcome> {
         let Aggregate { seen: sum, members, .. } = *aggregate;
         let Arrival { at, to, took, went, came, rtt } = *arrival;

@@ -41,7 +41,8 @@ impl KernelPaced {
         }
     }
 
-    /// Rate that the path has free, by the first connection's congestion control.
+    /// Rate that the path has free, by the first connection's congestion control; `None` if that
+    /// has found none.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }

@@ -58,8 +58,8 @@ struct Window {
 }
 
 impl Onset {
-    /// Adds an observation and its queue. Returns the free rate on a path of `capacity`, if the
-    /// queue has grown in each of the last windows, the path has not stood still
+    /// Adds an observation and its queue. Returns the free rate on a path of `capacity`; `None`
+    /// unless the queue has grown in each of the last windows, the path has not stood still
     /// ([`DELIVERY_THRESHOLD`]), and no more was sent than is `allowed`.
     pub(super) fn note(&mut self, seen: &Observation, queue: Span, capacity: Rate, allowed: Rate) -> Option<Rate> {
         let Observation { at: now, delivered, least_rtt, .. } = *seen;
