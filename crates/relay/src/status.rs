@@ -29,7 +29,7 @@ pub struct ListenerStatus {
     pub kind: &'static str,
     /// The listener's address and port.
     pub address: SocketAddr,
-    /// Destination of all of its clients, for `forward`.
+    /// Destination of all of its clients, for `forward`; `None` for the other kinds.
     pub destination: Option<String>,
 }
 
@@ -69,9 +69,10 @@ pub struct ConnectionStatus {
     pub listener: &'static str,
     /// Address of the client.
     pub client: SocketAddr,
-    /// The destination, once it is known.
+    /// The destination; `None` before it is known.
     pub destination: Option<String>,
-    /// The next hop: `direct` for the destination itself, or the next relay.
+    /// The next hop, `direct` for the destination itself, or the next relay; `None` before it is
+    /// known.
     pub via: Option<String>,
     /// Name of the connection's stage: `greeting`, `routing`, `resolving`, `connecting`,
     /// `securing`, `requesting`, `relaying` or `closing`.
@@ -104,7 +105,7 @@ pub struct FlowStatus {
     pub waited_for_source: Span,
     /// Time for which the sink took nothing.
     pub waited_for_sink: Span,
-    /// The leg that it has waited for longer, `near` or `far`, once something was relayed.
+    /// The leg that it has waited for longer, `near` or `far`; `None` before anything was relayed.
     pub limited_by: Option<&'static str>,
     /// Whether this direction has ended: everything has been relayed, the end of the source's
     /// stream included.
@@ -118,7 +119,7 @@ pub struct LegStatus {
     pub peer: Option<SocketAddr>,
     /// Whether the leg is encrypted by TLS.
     pub tls: bool,
-    /// Key of the neighbour, if it has one.
+    /// Key of the neighbour; `None` if it has none.
     pub key: Option<String>,
     /// Name of the leg's congestion control.
     pub congestion: String,
@@ -136,7 +137,7 @@ pub struct LegStatus {
     pub unread: ByteCount,
     /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Main limit of sending: `receive window`, `send buffer`, `congestion window`; none while
+    /// Main limit of sending: `receive window`, `send buffer`, `congestion window`; `None` while
     /// nothing is sent.
     pub limited_by: Option<&'static str>,
 }

@@ -43,7 +43,7 @@ pub struct Config {
     pub limits: Limits,
     /// Number of worker threads.
     pub threads: usize,
-    /// Address of the metrics for Prometheus.
+    /// Address of the metrics for Prometheus; `None` for none.
     pub metrics: Option<SocketAddr>,
     /// The socket of `icdc relay status`; `None` for none.
     pub status: Option<PathBuf>,

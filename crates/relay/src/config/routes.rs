@@ -47,7 +47,7 @@ impl NextRelay {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The next relay's address, if it is known without resolving a name.
+    /// The next relay's address; `None` if a name has to be resolved for it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.place.address().or_else(|| *self.last_address.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -109,10 +109,12 @@ impl fmt::Display for Hop {
 /// Settings of legs between relays.
 #[derive(Clone, Debug, Default)]
 pub struct LegSettings {
-    /// The kernel's name of the congestion control; `None` for the system's default.
+    /// The kernel's name of the congestion control. `None` in a plan means `auto`; in a running
+    /// relay, the system's default, since there are no legs between relays or icdc's algorithm
+    /// cannot be used.
     pub congestion: Option<String>,
     /// Ceiling of the rate of each connection; `None` for no ceiling.
     pub pacing: Option<Rate>,
-    /// Buffers of a fixed size in place of growing ones.
+    /// Fixed size of the buffers; `None` for growing ones.
     pub buffer: Option<ByteCount>,
 }

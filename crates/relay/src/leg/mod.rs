@@ -155,7 +155,8 @@ impl Leg {
         }
     }
 
-    /// Takes the pending error of the socket (`SO_ERROR`).
+    /// Takes the pending error of the socket (`SO_ERROR`), or the error of reading it; `None` if
+    /// there is none.
     pub(crate) fn error(&self) -> Option<io::Error> {
         self.socket.take_error().unwrap_or_else(Some)
     }
