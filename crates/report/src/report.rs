@@ -42,7 +42,8 @@ pub struct Report {
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
     /// Time at which the time axis begins on the clock of the host that made the report
-    /// (`CLOCK_MONOTONIC`), so that reports of one host can be laid beside each other.
+    /// (`CLOCK_MONOTONIC`), so that reports of one host can be laid beside each other; `None` if it
+    /// has no such time.
     pub origin: Option<Time>,
     /// Messages about what failed, one line each.
     pub failures: Vec<String>,
