@@ -7,7 +7,7 @@
 //! burstiness = max over i of Q(i)            bytes; ideally one packet
 //! ```
 //!
-//! r is known only when the window has ended, so the arrivals of one window are kept (16 bytes
+//! r is known only when the window has ended, so the arrivals of one window are stored (16 bytes
 //! each) and judged at its end. T runs from the first arrival to the first one of the next window,
 //! so that a window of evenly spaced packets has a burstiness of exactly one packet.
 
@@ -69,13 +69,15 @@ impl Burstiness {
         self.judge(last, before)
     }
 
-    /// Ends the window at `end`, the time of the first arrival that no longer belongs to it.
+    /// Ends the window at `end`, the time of the first arrival that no longer belongs to it; `None`
+    /// as for [`judge`](Self::judge).
     fn close(&mut self, end: Time) -> Option<Window> {
         let bytes = self.arrivals.iter().map(|&(_, size)| size).sum();
         self.judge(end, bytes)
     }
 
-    /// The window up to `end`, drained at the rate of `passed` bytes in it.
+    /// The window up to `end`, drained at the rate of `passed` bytes in it; `None` if nothing has
+    /// arrived, or more than is stored.
     fn judge(&mut self, end: Time, passed: u64) -> Option<Window> {
         let overfull = std::mem::take(&mut self.overfull);
         let arrivals = std::mem::take(&mut self.arrivals);

@@ -73,7 +73,7 @@ impl Headers {
     }
 }
 
-/// EtherType, and where the packet begins.
+/// EtherType, and where the packet begins; `None` if the frame is too short.
 fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut at = 12;

@@ -260,7 +260,8 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// Makes leaves ready that are due; gives the first position at which another is.
+    /// Makes leaves ready that are due; returns the first position at which another is, `None` if
+    /// none waits.
     fn sort_out_due(&mut self) -> Option<u64> {
         while let Some((due, index)) = self.first_due() {
             if due > self.position + self.early {
@@ -272,7 +273,7 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The due leaf that would soonest be late by a frame.
+    /// The due leaf that would soonest be late by a frame; `None` if none is due.
     fn most_urgent(&mut self) -> Option<usize> {
         while let Some(Reverse((_, index))) = self.ready.pop() {
             let class = &mut self.classes[index];
@@ -285,7 +286,7 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The leaf that is due first, of those that are not ready.
+    /// The leaf that is due first, of those that are not ready; `None` if there is none.
     fn first_due(&mut self) -> Option<(u64, usize)> {
         while let Some(Reverse((noted, index))) = self.timed.peek().copied() {
             let class = &mut self.classes[index];
