@@ -53,7 +53,7 @@ pub struct Flow {
     pub rate: Option<Rate>,
     /// Number of the bundle to which the flow belongs. `icdc` runs once for all of its flows; with
     /// another algorithm the application steers their ceilings together by
-    /// [`icdc_rate::controller`]. All are from one sending host.
+    /// [`icdc_rate::controller`]. All are from one sending host. `None` for a flow by itself.
     pub bundle: Option<u8>,
     /// Whether the flow is opened only when the application finds that its bundle needs more
     /// members; without a bundle, or with `icdc`, it is never opened.

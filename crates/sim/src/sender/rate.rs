@@ -30,7 +30,7 @@ pub(super) struct DeliveryRate {
     delivered_at: Time,
     first_sent: Time,
     /// The most recently sent packet among those of the present acknowledgement: send time, number,
-    /// stamp, whether it was retransmitted.
+    /// stamp, whether it was retransmitted; `None` if there is none yet.
     latest: Option<(Time, u64, Stamp, bool)>,
 }
 
