@@ -40,7 +40,7 @@ pub struct TcpInfo {
     pub rtt: Span,
     /// Mean deviation of the round-trip time.
     pub rtt_var: Span,
-    /// Slow-start threshold in segments; none before the first congestion event.
+    /// Slow-start threshold in segments; `None` before the first congestion event.
     pub ssthresh: Option<u32>,
     /// Congestion window in segments.
     pub cwnd: u32,
@@ -104,7 +104,7 @@ pub enum ConnectionState {
     FinWait1,
     /// This end has closed, and the other end has acknowledged that.
     FinWait2,
-    /// Both have closed; kept for stray segments.
+    /// Both have closed; the kernel still answers stray segments.
     TimeWait,
     /// Closed: no connection.
     Closed,

@@ -136,7 +136,7 @@ pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapH
 }
 
 /// Id of the eBPF program of a function in a struct_ops map, where the kernel returns the
-/// function's address.
+/// function's address; `None` if that cannot be found out.
 fn program(map: &MapHandle, function: &str) -> Option<u32> {
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let types = Btf::from_vmlinux().ok()?;
