@@ -139,7 +139,7 @@ impl Tuned {
         gains_by_run_up(self.known, &self.congestion())
     }
 
-    /// Notes that data may flow from now on: where the window has grown before
+    /// Records that data may flow from now on: where the window has grown before
     /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
     pub fn begin_data(&self) {
         if self.gains_by_run_up() {

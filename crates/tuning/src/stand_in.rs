@@ -61,9 +61,11 @@ fn is_below_its_ceiling(info: &TcpInfo) -> bool {
 pub(crate) struct StandIn {
     /// Name of the connection's own algorithm while the plain one replaces it; `None` otherwise.
     own: Option<String>,
-    /// Number of packets retransmitted, and the time since when it has not changed.
+    /// Number of packets retransmitted, and the time since when it has not changed outside of the
+    /// climb; `None` before the first look.
     quiet: Option<(u64, Time)>,
-    /// Highest ceiling that was tried since the last one that was kept.
+    /// Highest ceiling at which the plain algorithm was tried since the ceiling's state was last
+    /// HOLD; `None` before the first HOLD.
     tried: Option<Rate>,
 }
 
