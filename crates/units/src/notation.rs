@@ -70,7 +70,8 @@ pub(crate) struct Notation {
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl Notation {
-    /// Reads a number and a unit; `scale_of` gives the worth of a unit in finest units.
+    /// Reads a number and a unit; `scale_of` returns the worth of a unit in finest units, `None`
+    /// for an unknown one.
     pub(crate) fn parse(&self, text: &str, scale_of: impl Fn(&str) -> Option<u64>) -> Result<u64, ParseQuantityError> {
         let &Self { quantity, units, example } = self;
         let not_a_number = || ParseQuantityError::NotANumber { text: text.to_owned(), quantity, units, example };
