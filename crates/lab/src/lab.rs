@@ -193,7 +193,7 @@ fn available_memory() -> Option<ByteCount> {
     Some(ByteCount::new(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024))
 }
 
-/// Whether this process may make namespaces and devices.
+/// Whether this process may make namespaces and devices; false if its capabilities cannot be read.
 fn may_administer() -> bool {
     let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN | CapabilitySet::NET_RAW;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))

@@ -250,7 +250,7 @@ impl Wire {
     }
 }
 
-/// Whether the process that owns the lab is gone.
+/// Whether the process that owns the lab is gone; false if nothing owns it.
 fn is_orphan(owner: Option<Process>) -> bool {
     owner.is_some_and(|owner| !owner.is_alive())
 }
