@@ -354,7 +354,7 @@ impl Compete {
     }
 
     /// Whether the path carries what it carried before the queue came, and the queue does not grow
-    /// with the bytes in flight.
+    /// with the bytes in flight; false if the former is unknown.
     fn is_as_before(&self, seen: &Sample, before: &Sample) -> bool {
         let Some(carried) = self.before else { return false };
         let added = seen.in_flight - before.in_flight;
