@@ -107,7 +107,8 @@ fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     (next, None)
 }
 
-/// Whether an Ethernet frame belongs to neighbour discovery: ARP or RFC 4861.
+/// Whether an Ethernet frame belongs to neighbour discovery: ARP or RFC 4861, the latter without
+/// extension headers.
 #[must_use]
 pub fn is_of_neighbours(frame: &[u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };
