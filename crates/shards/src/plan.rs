@@ -245,7 +245,7 @@ impl Plan {
     /// 1970.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::Occupied`], [`PlanError::NotOwn`], [`PlanError::File`].
     pub fn make(directory: &Path, order: PlanRequest, items: &[Surveyed], now: u64) -> Result<Self, PlanError> {
         make_directories(directory)?;
         let mut id = PlanId::default();
@@ -326,7 +326,8 @@ impl Plan {
     /// Loads the plan in `directory`.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::Missing`], [`PlanError::NotOwn`], [`PlanError::File`], [`PlanError::Text`],
+    /// [`PlanError::Format`].
     pub fn open(directory: &Path) -> Result<Self, PlanError> {
         let path = directory.join(PLAN);
         let at = |error| PlanError::File { path: path.clone(), error };
@@ -388,7 +389,7 @@ impl Plan {
     /// The selection of items that a run of shard `number` copies.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn selection(&self, number: u32) -> Result<Selection, PlanError> {
         let list = self.read_list(&number.to_string(), number, self.shard(number)?)?;
         self.select(list, number)
@@ -397,7 +398,7 @@ impl Plan {
     /// The selection of directories, to which a join's run gives their attributes.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn directories(&self) -> Result<Selection, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         self.select(list, NUMBER_OF_DIRECTORIES)
@@ -420,7 +421,7 @@ impl Plan {
     /// Records that this process begins shard `number` at `now`, in seconds since 1970.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn begin(&self, number: u32, now: u64) -> Result<(), PlanError> {
         let note = note(self.shard(number)?, now);
         let text = serde_json::to_vec(&note).expect("text and numbers are JSON");
@@ -436,7 +437,7 @@ impl Plan {
     /// attributes may be old until then.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`].
     pub fn beat(&self, number: u32) -> Result<u64, PlanError> {
         let own = self.result(number, BEGUN);
         let touched = File::options().write(true).open(&own).and_then(|note| {
@@ -465,7 +466,7 @@ impl Plan {
     /// the order of its list.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn write_result(&self, number: u32, digests: Vec<Option<Digest>>, now: u64) -> Result<(), PlanError> {
         let outcome = Outcome { note: note(self.shard(number)?, now), digests };
         let path = self.result(number, "");
@@ -477,7 +478,7 @@ impl Plan {
     /// State of shard `number`. A result of another list, or a malformed one, is ignored.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn state(&self, number: u32) -> Result<ShardState, PlanError> {
         if let Some(Outcome { note, digests }) = self.outcome(number)? {
             let failed = digests.iter().filter(|digest| digest.is_none()).count() as u64;
@@ -506,7 +507,7 @@ impl Plan {
     /// Joins the results of all shards: the digests of all items that are done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn gather(&self) -> Result<Joining, PlanError> {
         let directories = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         let mut counted = directories.places.len() as u64;
@@ -531,7 +532,7 @@ impl Plan {
     /// done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn take_in_directories(&self, joining: &mut Joining, digests: &[Option<Digest>]) -> Result<u64, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         joining.take_in(&list.places, digests);
@@ -546,7 +547,7 @@ impl Plan {
     /// Stops waiting for the items of the present shards that are not done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`].
     pub fn accept_missing(&mut self) -> Result<(), PlanError> {
         self.text.replanned = self.shards();
         self.write()
@@ -557,7 +558,8 @@ impl Plan {
     /// are only counted.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoSource`], [`PlanError::Full`], [`PlanError::File`], [`PlanError::Text`],
+    /// [`PlanError::List`].
     pub fn plan_again(&mut self, joining: &Joining, most: u32) -> Result<Replanned, PlanError> {
         for source in &self.text.sources {
             let found = std::fs::symlink_metadata(source);
