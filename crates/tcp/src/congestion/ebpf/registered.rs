@@ -50,7 +50,7 @@ fn links() -> Vec<(u32, u32)> {
 }
 
 /// Whether the struct_ops map is registered, by the state at the beginning of the kernel's `struct
-/// bpf_struct_ops_common_value`.
+/// bpf_struct_ops_common_value`; false if that cannot be read.
 fn is_in_use(map: &MapHandle) -> bool {
     /// State of a registered map: `BPF_STRUCT_OPS_STATE_INUSE`.
     const IN_USE: u32 = 1;
