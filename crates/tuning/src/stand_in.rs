@@ -46,7 +46,7 @@ const PACING: &str = "bbr";
 
 /// Whether it is of use to let the window grow before data may flow: the path as `known` holds
 /// several times what a connection may begin with, and the congestion control does not begin from
-/// what is known.
+/// what is known. False for an unknown path.
 pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bool {
     known.is_some_and(|path| path.rate * path.round_trip > LONG) && !finds_the_rate(congestion)
 }
