@@ -29,7 +29,7 @@ pub(super) struct Remembered {
     pub(super) set: String,
 }
 
-/// Format of the note in its file.
+/// Format of the record in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
