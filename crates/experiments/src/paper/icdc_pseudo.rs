@@ -155,7 +155,7 @@ impl Stream {
         trial::run(bench, &trial).map(StreamRun::of)
     }
 
-    /// A copy from disk to disk.
+    /// Measures a copy from disk to disk.
     fn copy(&self, bench: &Bench<'_>, size: ByteCount) -> Result<StreamRun, ExperimentError> {
         let scratch = Scratch::on_disk(size * 2)?;
         let source = scratch.file("data", size)?;
