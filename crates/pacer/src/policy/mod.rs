@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! /sys/fs/bpf/icdc/policy/          pinned: it stays when a process ends
-//!   governed                        socket-local storage, shared by all cgroups: a note in each
-//!                                   socket on the policy that it got
+//!   governed                        socket-local storage, shared by all cgroups: a record in each
+//!                                   socket of the policy that it got
 //!   CGROUP-ID/ link                 the program, attached to the cgroup
 //!              v4 v6                prefixes with what they get
 //!              place                the path of the cgroup, for people

@@ -27,8 +27,8 @@ use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 /// Multiple of the lead from which a gap is waited for by the timer, and only its end is filled: an
 /// idle line paces as well as a filled one, and is cheaper.
 const FILLED: u64 = 2;
-/// In gap mode a frame may leave this much before its time instead of behind a gap frame that
-/// short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
+/// Bytes by which, in gap mode, a frame may leave before its time instead of behind a gap frame
+/// that short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
 /// frames.
 const EARLY: ByteCount = ByteCount::new(384);
 /// Interval at which the line is filled up, if half a lead is not shorter: the longest time until

@@ -10,8 +10,8 @@ use super::layout::GOVERNED;
 use super::places::notes;
 use crate::policy::{Cgroup, PolicyError};
 
-/// Name, in the eBPF object, of the socket-local storage with the notes; all cgroups share this
-/// map, which is pinned as [`notes`].
+/// Name, in the eBPF object, of the socket-local storage with a record for each socket under a
+/// policy; all cgroups share this map, which is pinned as [`notes`].
 pub(super) const NOTES: &str = "icdc_governed";
 /// Name of the eBPF map of one cgroup's IPv4 prefixes.
 pub(super) const V4: &str = "icdc_policy_v4";
@@ -30,7 +30,7 @@ struct Aligned<Bytes: ?Sized>(Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/policy.bpf.o")));
 
-/// Loads the program for `cgroup`; it shares the pinned map of notes, if there is one, with those
+/// Loads the program for `cgroup`; it shares the pinned map of records, if there is one, with those
 /// of other cgroups.
 pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     let path = &cgroup.path;
@@ -49,7 +49,7 @@ pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     open.load().map_err(refused(path, "the kernel refuses the program"))
 }
 
-/// Loads the program that lists sockets with notes, which must exist.
+/// Loads the program that lists sockets under a policy; the map of their records must be pinned.
 pub(super) fn report() -> Result<Object, PolicyError> {
     let mut open = open(&notes())?;
     leave_out(&mut open, GOVERN);

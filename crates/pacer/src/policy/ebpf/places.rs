@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use icdc_tcp::congestion::PINS;
 
 /// Path of the directory in the BPF file system in which everything is pinned: a directory for each
-/// cgroup with policies, and the map of notes.
+/// cgroup with policies, and the map of the sockets' records.
 pub(super) fn directory() -> PathBuf {
     Path::new(PINS).join("policy")
 }
@@ -15,7 +15,7 @@ pub(super) fn home(id: u64) -> PathBuf {
     directory().join(id.to_string())
 }
 
-/// Path at which the map of notes in sockets is pinned.
+/// Path at which the map of the sockets' records (socket-local storage) is pinned.
 pub(super) fn notes() -> PathBuf {
     directory().join("governed")
 }

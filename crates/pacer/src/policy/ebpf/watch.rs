@@ -1,4 +1,4 @@
-//! Sockets under a policy, over all network namespaces: those whose storage has a note.
+//! Sockets under a policy, over all network namespaces: those whose storage has a record.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::policy::{Governed, PolicyError};
 /// Lister of the sockets under a policy.
 #[derive(Debug)]
 pub struct Watch {
-    /// The loaded iterator; `None` if no map of notes was pinned when this was opened, because no
+    /// The loaded iterator; `None` if no map of records was pinned when this was opened, because no
     /// policy was in force.
     report: Option<Report>,
 }
