@@ -15,7 +15,7 @@ pub const MAX_DELAY: Span = Span::from_secs(30);
 /// Most packets that may be listed for loss.
 const MAX_LISTED: usize = 1_000_000;
 
-/// One direction of a path.
+/// Settings of one direction of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Rate of the bottleneck, in bits on the wire.

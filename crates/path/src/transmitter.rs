@@ -17,7 +17,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 pub struct Transmitter {
     rate: Rate,
     free: Time,
-    /// Below 1 ns, in 1/rate ns.
+    /// Part of the time that is below 1 ns, in 1/rate ns.
     rest: u64,
 }
 
