@@ -20,7 +20,7 @@ pub struct Tag {
     activity: u16,
 }
 
-/// Why a text is no tag.
+/// Reason why a text is no tag.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TagError {
     /// The text does not have two parts.
