@@ -8,7 +8,7 @@
 //! A machine that emulates the path and both hosts does not carry 10 Gbit/s with two processors, so
 //! all is simulated: the receiver announces half of its buffer, as Linux does; the send buffer does
 //! not limit; there is no difference between IPv4 and IPv6 but the header, which is not simulated
-//! (`window` measures both, live, at 1 Gbit/s).
+//! (scenario `window` measures both, live, at 1 Gbit/s).
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};
