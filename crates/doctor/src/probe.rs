@@ -165,7 +165,8 @@ pub struct Outcome {
     pub window_share: f64,
 }
 
-/// Time limit of all runs together, unless it is the far end that is not reached in time.
+/// Time limit of all runs together. It is exceeded only where a connection takes longer to be made
+/// than was expected.
 pub const BUDGET: Span = Span::from_secs(30);
 
 /// Size of the first run, which measures the round-trip time: enough for some round trips, too
