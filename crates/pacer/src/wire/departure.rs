@@ -47,7 +47,8 @@ const BATCH: usize = 256;
 const ANSWER: usize = 9100;
 /// Priority of the thread (nice(2), the highest) where real-time scheduling is not permitted.
 const FIRST: i32 = -20;
-/// Real-time priority, below that of whatever moves packets for everybody.
+/// Real-time priority: below those of a lab's wire (40) and of the kernel's own threads (50), which
+/// move packets for everybody.
 const PRIORITY: u8 = 30;
 
 /// The loop that sends frames at their times.
