@@ -167,7 +167,7 @@ impl Received {
     }
 }
 
-/// Bytes that a lab's device has received, from proc(5)'s net/dev.
+/// Bytes that a lab's device has received, from proc(5)'s net/dev; zero if it is not there.
 fn device_bytes(text: &str) -> u64 {
     let of_device = text.lines().find_map(|line| line.trim_start().strip_prefix("eth0:"));
     of_device.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0)

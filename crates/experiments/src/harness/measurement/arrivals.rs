@@ -50,7 +50,7 @@ impl<'a> Arrivals<'a> {
         ends.find(|&(end, mean)| fits(end, mean)).map(|(end, _)| end)
     }
 
-    /// Greatest mean rate over a whole `window`.
+    /// Greatest mean rate over a whole `window`; zero if there is none.
     pub(crate) fn peak(self, window: Span) -> Rate {
         let length = window.as_millis().max(1);
         let most = reduce::moving_sums(self.bytes, length as usize).skip(length as usize - 1).max();

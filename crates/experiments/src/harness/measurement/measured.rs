@@ -56,7 +56,8 @@ impl Figures for Measured {
 }
 
 impl Measured {
-    /// Time of a sample, in seconds since the recording's first millisecond.
+    /// Time of a sample, in seconds since the recording's first millisecond, or since the samples'
+    /// own origin if the program did not report that.
     pub(crate) fn seconds_of(&self, sample: &SenderSample) -> f64 {
         let recording = (self.recording.begun - Time::ORIGIN).as_secs_f64();
         self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
