@@ -80,7 +80,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     Ok(text.as_chunks().0.iter().map(listed).collect())
 }
 
-/// Destination of an Ethernet frame, see the module's description.
+/// Destination of an Ethernet frame, see the module's description; 0 if it is no IP packet or too
+/// short.
 pub(super) fn destination(frame: &[u8]) -> u32 {
     let at = match frame.get(12..14) {
         Some(kind) if kind == IPV4 => 30,
