@@ -57,7 +57,7 @@ impl Arrivals {
         self.origin
     }
 
-    /// Time from the first bytes to the last.
+    /// Time from the first bytes to the last; zero before any.
     pub(super) fn span(&self) -> Span {
         self.origin.map_or(Span::ZERO, |origin| self.last - origin)
     }
