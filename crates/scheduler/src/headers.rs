@@ -87,7 +87,7 @@ fn network(frame: &[u8]) -> Option<(u16, usize)> {
 }
 
 /// Protocol number and data behind an IPv6 packet's extension headers (RFC 8200); no data if it is
-/// a later fragment.
+/// a later fragment, or has more than eight of them.
 fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     // No ordinary packet has more extension headers.
     for _ in 0..8 {

@@ -318,7 +318,8 @@ impl<Packet> Scheduler<Packet> {
         (chosen, later)
     }
 
-    /// Position on the line, in bytes, from which on no ceiling stops a leaf.
+    /// Position on the line, in bytes, from which on no ceiling stops a leaf; zero if it has no
+    /// ceiling.
     fn free_at(&self, index: usize) -> u64 {
         let ceilings = self.upwards(index).filter_map(|class| self.classes[class].ceiling.as_ref());
         ceilings.map(ByteClock::due).max().unwrap_or(0)
