@@ -58,7 +58,7 @@ impl DeliveryRate {
     }
 
     /// Number of packets delivered since the most recently sent packet of this acknowledgement
-    /// left.
+    /// left; zero if it delivers none.
     pub(super) fn since_latest(&self) -> u32 {
         self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
     }
