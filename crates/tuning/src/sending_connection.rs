@@ -125,7 +125,7 @@ impl Tuned {
     }
 
     /// Kernel name of the connection's own congestion control, also while [`look`](Self::look) has
-    /// replaced it.
+    /// replaced it; empty if it cannot be read.
     #[must_use]
     pub fn congestion(&self) -> String {
         let own = self.stand_in().own().map(str::to_owned);
