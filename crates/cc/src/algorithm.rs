@@ -52,7 +52,7 @@ pub enum ParameterError {
         /// Names of the known parameters.
         known: String,
     },
-    /// Outside of what the algorithm can do with.
+    /// The value is out of the parameter's range.
     #[error("{name} = {value} is out of range: {algorithm} takes {lowest} to {highest}")]
     OutOfRange {
         /// Name of the algorithm.
@@ -79,7 +79,7 @@ pub fn all() -> &'static [Algorithm] {
     &ALL
 }
 
-/// The algorithm of this name, also with the kernel's prefix `icdc_`.
+/// The algorithm of this name, also with the kernel's prefix `icdc_`; `None` if there is none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Algorithm> {
     let name = name.strip_prefix("icdc_").unwrap_or(name);
@@ -161,7 +161,7 @@ impl Algorithm {
         self.objects().map(|(_, traced)| traced.unpack())
     }
 
-    /// The plain one and the traced one.
+    /// The plain object and the traced one.
     fn objects(&self) -> Result<(Packed, Packed), &'static str> {
         match self.ebpf {
             Ebpf::InKernel => Err("the kernel has it; there is nothing to load"),

@@ -51,7 +51,7 @@ impl TraceRecord {
     /// Length of a record in bytes.
     pub const BYTES: usize = size_of::<Self>();
 
-    /// The record in these bytes of the ring buffer; none if they are too few.
+    /// The record in these bytes of the ring buffer; `None` if they are too few.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..Self::BYTES)?;

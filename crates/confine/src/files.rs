@@ -1,8 +1,8 @@
 //! Files that a thread may still open, by Landlock.
 //!
 //! It decides when a file is opened, made, renamed or removed, by whatever call, `io_uring`
-//! included. What is open already, and descriptors that only name a place (`O_PATH`), stay usable.
-//! So do calls that ask for or change attributes of what the process can name.
+//! included. What is open already, descriptors that only name a file (`O_PATH`) included, stays
+//! usable. So do calls that ask for or change attributes of what the process can name.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +31,8 @@ const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
 #[derive(Debug)]
 pub struct Files {
     places: Vec<(OwnedFd, BitFlags<AccessFs>)>,
-    /// A place could not be had, for want of descriptors or memory, and would be out of reach.
+    /// Whether a file or directory could not be opened for want of descriptors or memory, so that
+    /// it would be out of reach.
     lacks: bool,
     /// Whether the thread makes and accepts no TCP connection, and signals no process but its own.
     is_alone: bool,
@@ -104,8 +105,9 @@ impl Files {
         self
     }
 
-    /// Confines this thread, and those that it starts from now on. Without Landlock, or if the
-    /// kernel refuses, that is logged and nothing changes: it is a second line of defence.
+    /// Confines this thread, and those that it starts from now on. Without Landlock, if the kernel
+    /// refuses, or if descriptors or memory were lacking for one of the files, that is logged and
+    /// nothing changes: it is a second line of defence.
     pub fn enforce(&self) {
         let enforced = match obstacle() {
             Some(why) => Err(why.to_owned()),

@@ -74,7 +74,8 @@ fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
     job == *admitted
 }
 
-/// Name of a job in logs and metrics.
+/// What a job does, as a verb (`write`, `read`, `join`, …) for logs and for refusals: "this key may
+/// not …".
 pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {
         job if diskless(job).is_some() => "measure a copy",

@@ -42,7 +42,8 @@ const FUSE: FsWord = 0x6573_5546;
 pub struct DiskFile {
     buffered: File,
     direct: Option<Direct>,
-    /// Magic number of its file system (`linux/magic.h`); programs behind FUSE need not report it.
+    /// Magic number of its file system (`linux/magic.h`), which programs behind FUSE need not
+    /// report; `None` if it cannot be asked for.
     file_system: Option<FsWord>,
 }
 
@@ -138,7 +139,7 @@ impl DiskFile {
     }
 
     /// Whether the file is on a file system that may give less than a read asks for before the
-    /// file's end, as those behind FUSE.
+    /// file's end, as those behind FUSE; also true if the kernel does not tell the file system.
     pub(crate) fn may_read_short(&self) -> bool {
         self.file_system.is_none_or(|found| found == FUSE)
     }
@@ -197,7 +198,8 @@ impl DiskFile {
         }
     }
 
-    /// Whether `bytes` are more than the file holds and the file system has free.
+    /// Whether `bytes` are more than the file holds and the file system has free; false where the
+    /// kernel does not tell.
     fn lacks_space(&self, bytes: u64) -> bool {
         let (Ok(stat), Ok(disk)) = (fstat(&self.buffered), fstatvfs(&self.buffered)) else { return false };
         let held = (stat.st_blocks as u64).saturating_mul(512);

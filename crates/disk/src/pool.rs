@@ -49,7 +49,7 @@ struct FreeBlocks {
     free: Vec<NonNull<u8>>,
     /// Present number of blocks of the pool, of those that it may have.
     capacity: usize,
-    /// Ticket numbers: the last one that was issued, and the one that is served next. Blocks are
+    /// Ticket numbers: the one that is issued next, and the one that is served next. Blocks are
     /// handed out in the order of requests, so that no thread waits forever where there are more
     /// threads than blocks.
     last_ticket: u64,

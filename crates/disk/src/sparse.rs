@@ -65,7 +65,7 @@ pub struct DataRanges<'a> {
 }
 
 impl DataRanges<'_> {
-    /// Start and end offset of the next data range; `None` at the end of the file.
+    /// Start and end offset of the next data range; `None` if no data are left before `size`.
     fn following(&mut self) -> Result<Option<(u64, u64)>, Errno> {
         if self.position >= self.size {
             return Ok(None);

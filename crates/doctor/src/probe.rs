@@ -30,9 +30,9 @@ pub struct PathFacts {
     pub target: String,
     /// The other host as the destination of a copy.
     pub destination: String,
-    /// Address of the other end.
+    /// Address of the other end; `None` if it is not known.
     pub address: Option<IpAddr>,
-    /// Largest packet that arrives whole (the path MTU), in bytes.
+    /// Largest packet that arrives whole (the path MTU), in bytes; `None` if it is not known.
     pub mtu: Option<ByteCount>,
     /// Routes of the data, in order of preference.
     pub routes: Vec<RouteFact>,
@@ -40,7 +40,7 @@ pub struct PathFacts {
     pub through_ssh: bool,
     /// Values measured by the runs.
     pub measured: Measured,
-    /// Error that ended the runs early.
+    /// Error that ended the runs early; `None` if none did.
     pub trouble: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct Loss {
 /// Burst tolerance of a path: which bursts it carries without loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {
-    /// Largest burst that was buffered without loss.
+    /// Largest burst that was buffered without loss; `None` if none was.
     pub tolerated: Option<ByteCount>,
     /// Smallest burst that lost packets; `None` if none did.
     pub exceeded: Option<ByteCount>,
@@ -130,11 +130,11 @@ impl fmt::Display for Step {
 pub struct Run {
     /// What the run is to measure.
     pub step: Step,
-    /// End at this time after the first byte has arrived.
+    /// Duration of the run, from the arrival of the first byte.
     pub time: Span,
-    /// Ends after this number of bytes.
+    /// Number of bytes after which the run ends; `None` for no limit.
     pub bytes: Option<ByteCount>,
-    /// Ceiling of the rate, kept by pacing.
+    /// Ceiling of the rate, by pacing; `None` for none.
     pub rate: Option<Rate>,
     /// Buffers of both ends; `None` leaves them to the kernel.
     pub window: Option<ByteCount>,
@@ -147,7 +147,7 @@ pub struct Run {
 /// Outcome of a run over the path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Least round-trip time in the run.
+    /// Least round-trip time in the run; `None` if none was measured.
     pub round_trip: Option<Span>,
     /// Amount of data that arrived.
     pub received: ByteCount,
@@ -165,36 +165,49 @@ pub struct Outcome {
     pub window_share: f64,
 }
 
-/// Time limit of all runs together, unless it is the far end that is not reached in time.
+/// Time limit of all runs together. It is exceeded only where a connection takes longer to be made
+/// than was expected.
 pub const BUDGET: Span = Span::from_secs(30);
 
-/// Enough for some round trips, too little to fill any path.
+/// Size of the first run, which measures the round-trip time: enough for some round trips, too
+/// little to fill any path.
 const FEW_PACKETS: ByteCount = ByteCount::from_kib(64);
-/// A path that takes longer than this for them is not worth the rest.
+/// Time limit of the first run: a path that takes longer is not worth the others.
 const FEW_PACKETS_TIME: Span = Span::from_secs(10);
-/// Round trips until slow start has reached 100 ms of 1 Gbit/s, and some more.
+/// Duration of the run that measures the capacity, in round trips: until slow start has reached 100
+/// ms of 1 Gbit/s, and some more.
 const CAPACITY_ROUND_TRIPS: u64 = 15;
+/// Shortest duration of the run that measures the capacity.
 const CAPACITY_LEAST: Span = Span::from_secs(1);
+/// Longest duration of the run that measures the capacity.
 const CAPACITY_MOST: Span = Span::from_secs(10);
+/// Duration of the run that measures the loss, in round trips.
 const LOSS_ROUND_TRIPS: u64 = 10;
+/// Shortest duration of the run that measures the loss.
 const LOSS_LEAST: Span = Span::from_secs(1);
+/// Longest duration of the run that measures the loss.
 const LOSS_MOST: Span = Span::from_secs(5);
 /// Bins of the window in which the capacity is the best mean: milliseconds.
 const BEST: usize = 100;
-/// Share of the time beyond which the run was limited by windows.
+/// Share of a run's time in which the sender waited for window or buffer, above which the windows
+/// limited the run.
 const MUCH: f64 = 0.2;
-/// Windows of slow starts: below the least, ten initial segments are most of it.
+/// Smallest window of the runs that measure bursts: of a smaller one, ten initial segments are
+/// most.
 const LEAST_WINDOW: ByteCount = ByteCount::from_kib(64);
+/// Largest window of the runs that measure bursts.
 const LARGEST_WINDOW: ByteCount = ByteCount::from_mib(512);
 /// Multiple of the bandwidth-delay product beyond which buffers do harm.
 const ENOUGH: u64 = 2;
+/// Greatest number of runs that measure bursts.
 const MOST_BURSTS: usize = 6;
-/// Number of windows that are sent: slow start takes two, and one may be lost and retransmitted.
+/// Number of windows of data that such a run sends: slow start takes two, and one may be lost and
+/// retransmitted.
 const WINDOWS_SENT: u64 = 4;
 /// Segments that are retransmitted for other reasons than loss, such as a probe of the tail (RFC
 /// 8985).
 const NEEDLESS: u64 = 2;
-/// Linux sends ten segments at once.
+/// Initial window of Linux: ten segments of 1448 bytes.
 const INITIAL_WINDOW: ByteCount = ByteCount::new(14_480);
 
 /// Decides on runs and keeps the measured values.
@@ -208,7 +221,8 @@ pub struct Probe {
     bursts: usize,
     clean: Option<ByteCount>,
     lossy: Option<ByteCount>,
-    /// Whether no larger window is granted.
+    /// Whether an end has granted a smaller window than was requested, so that no larger one is
+    /// tried.
     is_refused: bool,
 }
 
@@ -282,7 +296,9 @@ impl Probe {
         })
     }
 
-    /// Twice the largest that lost nothing, or half of the least that did, until the two meet.
+    /// Window of the next run that measures bursts: twice the largest that lost nothing, or half of
+    /// the least that did. `None` once both are known, after [`MOST_BURSTS`], outside of the
+    /// limits, or where a larger one is of no use or not granted.
     fn next_window(&self, in_flight: ByteCount) -> Option<ByteCount> {
         let next = match (self.clean, self.lossy) {
             _ if self.bursts == MOST_BURSTS => return None,

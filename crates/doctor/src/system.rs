@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read to its end; no single value comes near.
+/// Number of bytes of a file that are read at most; no single value comes near.
 const LONGEST: u64 = 1 << 20;
 
 /// The system that is examined, by the root of its files.
@@ -25,7 +25,7 @@ pub enum Reading {
 }
 
 impl System {
-    /// The one that this process runs on.
+    /// The running system.
     #[must_use]
     pub fn running() -> Self {
         Self::at(PathBuf::from("/"))

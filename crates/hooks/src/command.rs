@@ -38,7 +38,7 @@ pub struct Command {
 /// Reasons why a command failed.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// There is no shell, or no process could be started.
+    /// There is no shell, or no process, pipe or descriptor could be had.
     #[error("sh cannot be started: {0}")]
     Start(io::Error),
     /// The end of the command cannot be waited for.

@@ -9,9 +9,9 @@ use crate::webhook::Webhook;
 
 /// Actions at the end of a run: a command and a webhook, each if there is one.
 pub struct Hooks {
-    /// Command to run.
+    /// Command to run; `None` for none.
     pub command: Option<Command>,
-    /// Web server to which a request is sent.
+    /// Web server to which a request is sent; `None` for none.
     pub webhook: Option<Webhook>,
     /// Function that receives the output of the command.
     pub lines: Lines,

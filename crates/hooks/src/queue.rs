@@ -19,7 +19,7 @@ const MAX_WAITING: usize = 1024;
 const DRAIN_TIMEOUT: Span = Span::from_secs(10);
 
 /// A queue of hooks that run on threads of their own. Dropping it waits for those in the queue,
-/// even if senders are left.
+/// even if senders are left, and kills those that have not ended within ten seconds.
 pub struct HookQueue {
     waiting: Pending,
     over: StopSignal,

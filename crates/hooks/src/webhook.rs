@@ -106,7 +106,7 @@ pub enum SecretError {
         /// Error of the system call.
         cause: io::Error,
     },
-    /// Other users can read the file.
+    /// Other users can read the file, or it belongs to one of them.
     #[error(
         "{path}: other users can read it (mode {mode:04o}, owner {owner}); run `chmod 600 {path}`, and replace the secret"
     )]
@@ -172,7 +172,7 @@ pub enum WebhookError {
         "https needs the system's certificates, and none were found ({0}); install ca-certificates, or name a file with SSL_CERT_FILE"
     )]
     NoCertificates(String),
-    /// The server was not reached, or did not answer.
+    /// The server was not reached, or did not answer, at the last attempt.
     #[error("{target}: {cause} (after {tries} tries)")]
     Unreached {
         /// Scheme, host and port of the server.
@@ -190,7 +190,8 @@ pub enum WebhookError {
         /// HTTP status of its answer.
         status: http::StatusCode,
     },
-    /// The server answered each time that it is not available.
+    /// The server answered the last attempt with a status that asks for a later one (408, 429 or
+    /// 5xx).
     #[error("{target} answered {status} ({tries} tries)")]
     Busy {
         /// Scheme, host and port of the server.

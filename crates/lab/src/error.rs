@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The path cannot be like that.
+    /// The settings of the path are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// More packets in transit than there is memory for.
@@ -27,7 +27,7 @@ pub enum LabError {
     /// A name that cannot be part of a namespace's name.
     #[error("\"{0}\" cannot name a lab: use 1 to 32 letters, digits and hyphens")]
     Name(String),
-    /// There is one of this name.
+    /// A lab of this name exists already.
     #[error(
         "a lab named {0} stands already: `icdc lab down --name {0}` takes it down, --name gives this one another name"
     )]

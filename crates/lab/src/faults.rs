@@ -33,9 +33,9 @@ fn faults_but(page: &Page, is_forgiven: impl Fn(Heading, Gauge) -> bool) -> Vec<
     faults
 }
 
-/// Reason for which a measurement is invalid, if it is: losses that the machine caused, packets
-/// that crossed otherwise than the mode says, or more than one packet in a thousand later than
-/// `tolerance`.
+/// Reason for which a measurement is invalid, `None` if it is valid: losses that the machine
+/// caused, packets that crossed otherwise than the mode says, or more than one packet in a thousand
+/// later than `tolerance`.
 #[must_use]
 pub fn spoilt(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     faults(page).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
@@ -53,7 +53,7 @@ pub fn spoilt_but_for_bursts(page: &Page, settings: &Settings, tolerance: Span) 
     faults_but(page, is_burst).into_iter().next().or_else(|| mishandled(page, settings, tolerance))
 }
 
-/// Reason in terms of packets that did not cross as the mode or the delay says.
+/// Reason in terms of packets that did not cross as the mode or the delay says; `None` if all did.
 fn mishandled(page: &Page, settings: &Settings, tolerance: Span) -> Option<String> {
     for heading in Heading::BOTH {
         if settings.mode == Mode::Exact && page.gauge(heading, Gauge::Superpackets) > 0 {

@@ -14,12 +14,12 @@ use crate::{placement, program};
 
 /// Name of the network device on each host of a lab.
 pub(crate) const DEVICE: &str = "eth0";
-/// The wire's end of the cable to host a.
+/// Name of the wire's end of the cable to host a.
 pub(crate) const PORT_A: &str = "port-a";
-/// The wire's end of the cable to host b.
+/// Name of the wire's end of the cable to host b.
 pub(crate) const PORT_B: &str = "port-b";
 
-/// A buffer of TCP is at most this (`int` in the kernel).
+/// Largest TCP buffer (an `int` in the kernel).
 const MAX_BUFFER: ByteCount = ByteCount::new(i32::MAX as u64);
 
 /// Time after which the hosts have sent whatever their devices send by themselves when they come
@@ -145,7 +145,7 @@ fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Sets the limits of the buffers.
+/// Sets the limits of the hosts' TCP buffers; nothing if they are to be those of the machine.
 fn tune(settings: &Settings) -> Result<(), LabError> {
     let Some((receive, send)) = settings.largest_buffers() else { return Ok(()) };
     // Least, initial, largest; no size may exceed the one after it.

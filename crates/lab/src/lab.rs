@@ -102,7 +102,7 @@ impl Lab {
         }
     }
 
-    /// Finds the running lab of this name.
+    /// Finds the running lab of this name; an error if there is none, or if its wire has died.
     pub fn find(name: &str) -> Result<Self, LabError> {
         let directory = registry::find(name)?;
         match LabRecord::load(&directory).filter(|record| record.wire.is_alive()) {
@@ -123,7 +123,7 @@ impl Lab {
         &self.directory
     }
 
-    /// Sends a signal to whatever runs on a host; a process that is gone by then needs none.
+    /// Sends a signal to every process on a host; one that is gone by then needs none.
     pub fn signal(&self, host: Host, signal: Signal) -> Result<(), LabError> {
         let (_, inode) = self.record.namespaces[host as usize];
         for found in process::inhabitants(&[inode]) {
@@ -185,14 +185,15 @@ impl Lab {
     }
 }
 
-/// Memory that is available on this machine (`MemAvailable` of proc(5)), if the kernel says so.
+/// Memory that is available on this machine (`MemAvailable` of proc(5)); `None` if the kernel does
+/// not say.
 fn available_memory() -> Option<ByteCount> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(ByteCount::new(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024))
 }
 
-/// Whether this process may make namespaces and devices.
+/// Whether this process may make namespaces and devices; false if its capabilities cannot be read.
 fn may_administer() -> bool {
     let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN | CapabilitySet::NET_RAW;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))

@@ -20,7 +20,7 @@
 //! | network and user namespaces | [`namespaces`] |
 //! | series of what crossed, for reports | [`recording`] |
 //! | which labs there are, where their files are | [`registry`] |
-//! | what is noted of a lab: [`LabRecord`] | `record.rs` |
+//! | the record of a lab: [`LabRecord`] | `record.rs` |
 //! | whether the machine kept up | [`faults`](faults()), [`verdict`] |
 //!
 //! The wire's decisions follow the kernel's stamps (see [`icdc_path`] and [`icdc_packet`]), so they

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use crate::registry;
 use crate::settings::Settings;
 
-/// Packets: a fifth of a second at 10 Gbit/s and 1500 bytes.
+/// Least `net.core.netdev_max_backlog` of a machine with labs, in packets: a fifth of a second at
+/// 10 Gbit/s and 1500 bytes.
 const BACKLOG: u64 = 200_000;
 /// Linux's default size of a socket buffer, in bytes (socket(7)).
 const STOCK_BUFFER: u64 = 212_992;
@@ -51,7 +52,7 @@ impl MachineSetting {
         PathBuf::from("/proc/sys/net").join(self.file)
     }
 
-    /// Path of the file that keeps the previous value.
+    /// Path of the file that stores the previous value; `None` if there is no directory for it.
     fn memo(&self) -> Option<PathBuf> {
         let (_, name) = self.file.split_once('/')?;
         Some(registry::directory().ok()?.parent()?.join(name))

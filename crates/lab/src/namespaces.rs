@@ -23,7 +23,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use crate::error::LabError;
 use crate::program;
 
-/// File in which the named ones are noted.
+/// File in a lab's directory with the names of its named namespaces.
 const MADE: &str = "namespaces";
 
 /// One of the three network namespaces of a lab.
@@ -74,9 +74,9 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes the three namespaces, noting the named ones in `directory`. With `user_namespace` the
-    /// calling process, which must have no other thread, moves into a new user namespace first, as
-    /// its root.
+    /// Makes the three namespaces, and writes the names of named ones to a file in `directory`.
+    /// With `user_namespace` the calling process, which must have no other thread, moves into a new
+    /// user namespace first, as its root.
     pub(crate) fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {

@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Priority of the wire, see [`icdc_packet::precedence`]: above all that runs on hosts.
 pub(crate) const PRIORITY: u8 = 40;
 
-/// The processors that this process may use, ascending.
+/// The processors that this process may use, ascending; empty if they are unknown.
 #[must_use]
 pub fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap_or_default();

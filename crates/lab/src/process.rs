@@ -34,7 +34,7 @@ impl Process {
         Self { id, started: started(id).unwrap_or(0) }
     }
 
-    /// The process of this number, if there is one.
+    /// The process of this number; `None` if there is none, or it has ended.
     pub(crate) fn of(id: u32) -> Option<Self> {
         Some(Self { id, started: started(id)? })
     }
@@ -46,7 +46,8 @@ impl Process {
     }
 }
 
-/// Field 22 of /proc/PID/stat (proc(5)); a zombie counts as gone.
+/// Start time of a process, field 22 of /proc/PID/stat (proc(5)); `None` if it has ended, also as a
+/// zombie.
 fn started(id: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name in parentheses may contain anything.
@@ -59,7 +60,7 @@ fn started(id: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// The processes in namespaces of these inodes.
+/// The processes in network namespaces of these inodes, without the calling one.
 pub(crate) fn inhabitants(inodes: &[u64]) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -69,7 +70,8 @@ pub(crate) fn inhabitants(inodes: &[u64]) -> Vec<Process> {
         .collect()
 }
 
-/// Asks processes to end, and makes those end that do not.
+/// Ends processes: by SIGTERM, and those that still run after [`PATIENCE`] by SIGKILL. An error if
+/// one survives that as long.
 pub(crate) fn end(processes: Vec<Process>) -> Result<(), LabError> {
     let mut open: Vec<OwnedFd> = processes.into_iter().filter_map(open).collect();
     for signal in [Signal::TERM, Signal::KILL] {
@@ -88,7 +90,8 @@ pub(crate) fn end(processes: Vec<Process>) -> Result<(), LabError> {
     Err(LabError::io("end a process of the lab", io::Error::from(io::ErrorKind::TimedOut)))
 }
 
-/// A process by a descriptor, which cannot refer to another process later.
+/// A descriptor of a process (pidfd), which cannot refer to another process later; `None` if the
+/// process is gone.
 pub(crate) fn open(process: Process) -> Option<OwnedFd> {
     let opened = pidfd_open(Pid::from_raw(process.id as i32)?, PidfdFlags::empty()).ok()?;
     // The number could have passed to another process before it was opened.

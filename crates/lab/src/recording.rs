@@ -16,7 +16,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The series of one direction that the page still has, or the last `most` of them.
+    /// The series of one direction that the page still has, at most those of the last `most`.
     #[must_use]
     pub fn of(page: &Page, heading: Heading, most: Span) -> Self {
         let number = |nanos: u64| nanos / BIN.as_nanos();
@@ -52,8 +52,8 @@ impl Recording {
         Self { begun: self.begun + BIN * before as u64, ..self }
     }
 
-    /// The papers' figure, the queue, the host's sending rate and its burstiness, over the time
-    /// since the first millisecond. All count bytes on the wire.
+    /// Plots of the throughput, the queue, the host's sending rate and its burstiness, over the
+    /// time since the first millisecond. All count bytes on the wire.
     #[must_use]
     pub fn plots(&self, settings: &icdc_path::Settings) -> Vec<Plot> {
         self.plots_from(self.begun, settings)
@@ -84,7 +84,7 @@ impl Recording {
         ]
     }
 
-    /// Second by second, in frames of full size.
+    /// Plot of the burstiness of each second, in frames of full size.
     fn burstiness(&self, start: Span, settings: &icdc_path::Settings) -> Plot {
         let frame = settings.largest_frame().as_u64() as f64;
         let seconds = self.bins.iter().enumerate().filter(|(_, bin)| !bin.burst.is_zero());
@@ -94,8 +94,8 @@ impl Recording {
         Plot::new("Burstiness of each second", Unit::Mtu, vec![series.column("burst")])
     }
 
-    /// The first millisecond in which data arrives: the first of two with more bytes than any
-    /// handshake has.
+    /// Index of the first millisecond in which data arrives: the first of two with more bytes than
+    /// any handshake has; 0 if there is none.
     pub fn data_begins(&self, largest_frame: ByteCount) -> usize {
         let several = largest_frame * 3;
         self.bins.windows(2).position(|two| two[0].delivered + two[1].delivered >= several).map_or(0, |index| {
@@ -110,18 +110,20 @@ impl Recording {
         self.begun + BIN * self.data_begins(largest_frame) as u64
     }
 
-    /// Frames that the full queue refused in the milliseconds from `from` on.
+    /// Number of frames that were dropped ([`Bin::queue_drops`]) in the milliseconds from `from`
+    /// on.
     pub fn queue_drops_from(&self, from: usize) -> u64 {
         self.bins.iter().skip(from).map(|bin| u64::from(bin.queue_drops)).sum()
     }
 
-    /// The largest burst of a second that began in the milliseconds `from..to`.
+    /// The largest burst of a second that began in the milliseconds `from..to`; zero if none did.
     pub fn largest_burst(&self, from: usize, to: usize) -> ByteCount {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         bins.iter().map(|bin| bin.burst).max().unwrap_or_default()
     }
 
-    /// The largest burst of any second, start-up included, and the median of all seconds.
+    /// The largest burst of any second, start-up included, and the median of all seconds; `None` if
+    /// no second is complete.
     #[must_use]
     pub fn bursts(&self) -> Option<(ByteCount, ByteCount)> {
         let mut bursts: Vec<ByteCount> =
@@ -136,7 +138,7 @@ impl Recording {
         self.mean_rate_between(0, self.bins.len())
     }
 
-    /// Mean delivery rate over the milliseconds `from..to`.
+    /// Mean delivery rate over the milliseconds `from..to`; zero if none is recorded.
     pub fn mean_rate_between(&self, from: usize, to: usize) -> Rate {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         if bins.is_empty() {
@@ -145,7 +147,7 @@ impl Recording {
         bins.iter().map(|bin| bin.delivered).sum::<ByteCount>() / (BIN * bins.len() as u64)
     }
 
-    /// Greatest mean delivery rate over a second.
+    /// Greatest mean delivery rate over a second, or over the whole recording if it is shorter.
     pub fn peak_rate(&self) -> Rate {
         let second = self.bins.len().clamp(1, 1000);
         let whole = self.moving_sums(second).into_iter().skip(second - 1).step_by(10);
@@ -160,8 +162,8 @@ impl Recording {
         most.map_or(Rate::ZERO, |sum| ByteCount::new(sum as u64) / window)
     }
 
-    /// Standard deviation of the 1 ms rates between two milliseconds, as a share of their mean: the
-    /// difference between the two views of the papers.
+    /// Standard deviation of the 1 ms rates in the milliseconds `from..to`, as a share of their
+    /// mean; 0 if nothing was delivered.
     pub fn variation(&self, from: usize, to: usize) -> f64 {
         let bins = self.bins.get(from..to.min(self.bins.len())).unwrap_or_default();
         let count = bins.len().max(1) as f64;
@@ -170,8 +172,9 @@ impl Recording {
         if mean > 0.0 { square.sqrt() / mean } else { 0.0 }
     }
 
-    /// First millisecond at whose end the mean over the last `window` reaches `rate`; before the
-    /// start the rate was zero.
+    /// Time from the start to the end of the first millisecond at which the mean over the last
+    /// `window` reaches `rate`, where the rate before the start counts as zero; `None` if it never
+    /// does.
     pub fn reaches(&self, rate: Rate, window: Span) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = self.moving_sums(length as usize);

@@ -85,7 +85,7 @@ pub fn names() -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
-/// The last line that the wire wrote to its log.
+/// The last line that the wire wrote to its log; `none` if there is none.
 pub(crate) fn last_log_line(directory: &Path) -> String {
     let log = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
     log.lines().last().unwrap_or("none").to_owned()

@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::heading::Heading;
 
-/// Linux advertises half of a receive buffer as window, and overhead takes of the other half: three
-/// times what fills the path lets a connection fill it (Tamatsukuri et al., figures 3 and 6).
+/// Ratio of the largest buffers to the bandwidth-delay product: Linux advertises half of a receive
+/// buffer as window, and overhead takes of the other half (Tamatsukuri et al., "TCP/IP on a 10 Gbps
+/// IPv6 network", figures 3 and 6).
 const BUFFER_PER_BANDWIDTH_DELAY: u64 = 3;
 /// Least TCP buffer that the hosts may have (`SOCK_MIN_RCVBUF`, rounded up).
 pub const LEAST_BUFFER: ByteCount = ByteCount::new(4096);
 /// Linux's default for the largest receive buffer (tcp(7)).
 pub const USUAL_RECEIVE_BUFFER: ByteCount = ByteCount::from_mib(6);
+/// Linux's default for the largest send buffer (tcp(7)).
 const USUAL_SEND: ByteCount = ByteCount::from_mib(4);
 
 /// A lab: the two directions of its path and how its hosts are set up.
@@ -30,20 +32,20 @@ pub struct Settings {
     /// per batch.
     #[serde(default)]
     pub acknowledge: Option<Acknowledge>,
-    /// The hosts' TCP asks for marks in place of drops (RFC 3168); whether the path gives any is
-    /// the directions' own setting.
+    /// Whether the hosts' TCP asks for marks in place of drops (RFC 3168); whether the path gives
+    /// any is the directions' own setting.
     #[serde(default)]
     pub ecn: bool,
-    /// Processors may sleep while packets are in flight: saves power, costs punctuality.
+    /// Whether processors may sleep while packets are in flight: saves power, costs punctuality.
     #[serde(default)]
     pub let_sleep: bool,
     /// Whether programs on the hosts may use the wire's processors too, behind the wire. This costs
     /// punctuality, and suits small machines whose programs need more than the other processors.
     #[serde(default)]
     pub share_processors: bool,
-    /// Hosts as Debian and Ubuntu configure them, whatever the settings of this machine: TCP
-    /// buffers up to 6 MiB and 4 MiB, in place of `buffers`; 208 KiB for programs that set a size;
-    /// CUBIC.
+    /// Whether hosts are as Debian and Ubuntu configure them, whatever the settings of this
+    /// machine: TCP buffers up to 6 MiB and 4 MiB, in place of `buffers`; 208 KiB for programs that
+    /// set a size; CUBIC.
     #[serde(default)]
     pub stock: bool,
     /// Number of frames sent by host a that are listed one by one, for scenarios that examine each.
@@ -73,7 +75,7 @@ pub enum Acknowledge {
     EveryPacket,
     /// The receiver acknowledges every second packet.
     EverySecond,
-    /// Once for all that arrive together (GRO).
+    /// The receiver acknowledges once all packets that arrive together (GRO).
     Batch,
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Groups above one another that are looked at.
+/// Maximum number of nested groups that are examined.
 const MOST: usize = 64;
 
 /// Directories of the groups that limit this process by `controller`, from its own upwards; none
@@ -34,7 +34,7 @@ fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     Some((root, own.get(2)?.trim_start_matches('/').into()))
 }
 
-/// Where a file system is mounted of which kind and options fit.
+/// Where a file system is mounted of which kind and options fit; `None` if none is.
 fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     mounts.find(|fields| fields.len() > 3 && fits(fields[2], fields[3])).map(|fields| PathBuf::from(fields[1]))
@@ -50,7 +50,7 @@ pub(crate) fn number(group: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The number that follows `key` in a file of `group`.
+/// The number that follows `key` in a file of `group`; `None` where there is none.
 pub(crate) fn keyed(group: &Path, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(group.join(file)).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())

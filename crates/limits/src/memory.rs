@@ -32,7 +32,7 @@ pub struct OfGroup {
     pub left: ByteCount,
 }
 
-/// The tightest limit that `ulimit` sets to this process's own memory.
+/// The tightest limit that `ulimit` sets to this process's own memory; `None` where it sets none.
 #[must_use]
 pub fn of_process() -> Option<OfProcess> {
     let used = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -71,7 +71,8 @@ pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     }
 }
 
-/// The tightest limit of the control groups, of either version, that this process is in.
+/// The tightest limit of the control groups, of either version, that this process is in; `None`
+/// where none is set or the groups cannot be seen.
 #[must_use]
 pub fn of_groups() -> Option<OfGroup> {
     let bounds = cgroup::own_and_above("memory").into_iter().filter_map(|group| {
@@ -93,7 +94,7 @@ const HARD_LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes"];
 /// Files with those limits, and with the one beyond which the kernel slows a process down.
 const LIMITS: &[&str] = &["memory.max", "memory.limit_in_bytes", "memory.high"];
 
-/// The tightest limit of a control group in these files.
+/// The tightest limit of a control group in these files; `None` where none is set.
 fn limit(group: &Path, files: &[&str]) -> Option<ByteCount> {
     /// The first version has a number where nothing is limited, close to the largest.
     const NONE: u64 = 1 << 60;
@@ -124,7 +125,8 @@ pub fn fits(needed: ByteCount) -> Result<(), String> {
     }
 }
 
-/// The control group of this process, of either version, that may have least by these files.
+/// The control group of this process, of either version, that may have least by these files; `None`
+/// where none of them has a limit.
 fn tightest_group(files: &[&str]) -> Option<(PathBuf, ByteCount)> {
     let groups = cgroup::own_and_above("memory").into_iter();
     groups.filter_map(|group| limit(&group, files).map(|most| (group, most))).min_by_key(|(_, most)| *most)

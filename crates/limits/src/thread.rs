@@ -130,7 +130,7 @@ fn has_refused(group: &Path) -> bool {
 }
 
 fn address_space() -> Option<Limit> {
-    /// Of a stack, with what a thread maps beside it.
+    /// Address space of a stack, and of what a thread maps beside it.
     const ROOM: ByteCount = ByteCount::from_mib(3);
     let bound = memory::of_process()?;
     (bound.left < ROOM + memory::GIVEN_BACK)

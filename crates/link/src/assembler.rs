@@ -60,14 +60,15 @@ impl Assembler {
     }
 
     /// Space for the payload being received: the block from the next payload byte on, and the
-    /// number of payload bytes that are missing. The rest of the block may be overwritten.
+    /// number of payload bytes that are missing; `None` if no payload is being received. The rest
+    /// of the block may be overwritten.
     pub(crate) fn payload_room(&mut self) -> Option<(&mut [u8], usize)> {
         let body = self.body.as_mut()?;
         Some((&mut body.block[body.filled..], body.length - body.filled))
     }
 
     /// Counts payload bytes that the caller wrote into the space; returns the parcel if they
-    /// complete it.
+    /// complete it, `None` if more are missing or no payload is being received.
     pub(crate) fn payload_arrived(&mut self, count: usize) -> Option<Parcel> {
         let body = self.body.as_mut()?;
         body.filled += count;

@@ -33,7 +33,7 @@ impl LinkControl {
     }
 
     /// Whether the peer has ended its direction, even if some of it is still to be received: it
-    /// will not read an answer.
+    /// will not read an answer. False for links that are not encrypted.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
         self.0.is_hung_up()
@@ -46,7 +46,8 @@ impl LinkControl {
         self.0.tcp_info()
     }
 
-    /// Payload bytes that have arrived so far, those of an incomplete frame included.
+    /// Payload bytes that have arrived so far, those of an incomplete frame included; zero for
+    /// pipes, which carry none.
     #[must_use]
     pub fn received(&self) -> ByteCount {
         self.0.received()
@@ -59,7 +60,9 @@ impl LinkControl {
         self.0.silence()
     }
 
-    /// Payload bytes that have reached the peer's host so far.
+    /// Payload bytes that have reached the peer's host so far; those that the program has taken,
+    /// where another program carries the link over a connection that cannot be seen; those that the
+    /// peer has received, for a link in memory; zero for pipes, which carry none.
     #[must_use]
     pub fn delivered(&self) -> ByteCount {
         self.0.delivered()

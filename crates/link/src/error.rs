@@ -15,7 +15,7 @@ pub enum LinkError {
     #[error("the other end closed the connection")]
     Closed,
     /// This end ended the link by [`LinkControl::shutdown`](crate::LinkControl::shutdown) or closed
-    /// the pool.
+    /// the pool; or a payload arrived where the pool has no blocks.
     #[error("the connection was shut down at this end")]
     Stopped,
     /// The connection ended without the peer's orderly close: the path, the peer's machine or its

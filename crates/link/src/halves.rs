@@ -24,9 +24,9 @@ pub trait Outlet: Send {
     /// As [`send`](Outlet::send).
     fn flush(&mut self) -> Result<(), LinkError>;
 
-    /// Flushes everything queued to the carrier. Where that is TCP, also sends as much filler as a
-    /// connection may begin with: for an end that has nothing to send for a round trip, so that its
-    /// congestion window has doubled by then.
+    /// Flushes everything queued to the carrier. Where the link is encrypted, also sends as much
+    /// filler as a connection may begin with: for an end that has nothing to send for a round trip,
+    /// so that its congestion window has doubled by then.
     ///
     /// # Errors
     /// As [`send`](Outlet::send).

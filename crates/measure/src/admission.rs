@@ -110,8 +110,8 @@ impl Admission {
         self.admitted.iter().filter(|place| place.is_none()).count()
     }
 
-    /// Closes the oldest unproven connections where there are too many. Each was read from at least
-    /// once, and so will the next ones be before another is closed.
+    /// Closes the oldest quarter of the unproven connections where there are too many. Each was
+    /// read from at least once, and so will the next ones be before another is closed.
     fn make_room(&mut self) {
         if self.unproven.len() >= MAX_UNPROVEN {
             self.unproven.drain(..MAX_UNPROVEN / 4);
@@ -125,7 +125,8 @@ impl Admission {
         }
     }
 
-    /// Accepts waiting connections; true if file descriptors or memory were exhausted.
+    /// Accepts waiting connections, while fewer than [`MAX_UNPROVEN`] are unproven; true if file
+    /// descriptors or memory were exhausted.
     fn accept(&mut self, listener: &TcpListener, now: Time) -> bool {
         while self.unproven.len() < MAX_UNPROVEN {
             match listener.accept() {

@@ -32,7 +32,8 @@ impl Arrivals {
         Self { limit, origin: None, last: Time::ORIGIN, bytes: 0, bins: Vec::new() }
     }
 
-    /// Counts bytes that arrived at `at`; false if that is after the time limit.
+    /// Counts bytes that arrived at `at`; false, and nothing is counted, if that is after the time
+    /// limit.
     pub(super) fn add(&mut self, at: Time, bytes: u64) -> bool {
         let origin = *self.origin.get_or_insert(at);
         let since = at - origin;
@@ -56,7 +57,7 @@ impl Arrivals {
         self.origin
     }
 
-    /// Time from the first bytes to the last.
+    /// Time from the first bytes to the last; zero before any.
     pub(super) fn span(&self) -> Span {
         self.origin.map_or(Span::ZERO, |origin| self.last - origin)
     }
@@ -80,7 +81,8 @@ pub(super) struct PacketWatch {
 }
 
 impl PacketWatch {
-    /// Starts the capture; `None` where the process may not capture packets.
+    /// Starts the capture; `None` where the process may not capture packets, no socket is
+    /// connected, or no thread can be started.
     pub(super) fn start(sockets: &[Arc<TcpStream>], limit: Span) -> Option<Self> {
         let flows: HashSet<Flow> = sockets.iter().filter_map(|socket| Flow::of(socket)).collect();
         let any = flows.iter().next()?;

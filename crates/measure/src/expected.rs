@@ -17,7 +17,7 @@ pub struct Expected(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<Proof, Taker>>,
-    /// Function that is called with new proofs before they count as expected.
+    /// Function that is called with new proofs before they count as expected; `None` for none.
     announce: Option<Announce>,
 }
 

@@ -26,9 +26,10 @@ use crate::{receiving, sending};
 
 /// Time limit for each step of the far end except the measurement itself.
 const TIMEOUT: Span = Span::from_secs(60);
-/// Number of round trips after which the far end's own port is given up, and the least time for
-/// it: a lost SYN is retransmitted after a second.
+/// Number of round trips after which the far end's own port is given up, but not before
+/// [`LEAST_TIMEOUT`]: a lost SYN is retransmitted after a second.
 const ROUND_TRIPS: u64 = 3;
+/// Least time limit for the answer of the far end's own port.
 const LEAST_TIMEOUT: Span = Span::from_secs(2);
 /// Length of the run-up in bytes: with the proof, ten segments of 1400 bytes, which fit into the
 /// initial window (RFC 6928) and so arrive as early as the proof alone.
@@ -87,7 +88,8 @@ impl From<SessionError> for NoMeasurement {
 /// Measures between this process and a far end, as requested.
 ///
 /// # Errors
-/// See [`NoMeasurement`]. A measurement that the user interrupts is none, once data has flowed.
+/// See [`NoMeasurement`]. A measurement that the user interrupts while data flows is no error, but
+/// [`Measurement::interrupted`].
 pub fn measure(
     far: FarSide<'_>,
     order: &MeasureRequest,
@@ -126,7 +128,7 @@ pub fn measure(
 }
 
 /// Address of the control link's peer, to which the data connections are made; `None` if `peer` is
-/// none.
+/// no address.
 fn data_host(peer: &str) -> Option<String> {
     match peer.parse().ok()? {
         SocketAddr::V6(address) if address.scope_id() != 0 => Some(format!("{}%{}", address.ip(), address.scope_id())),

@@ -177,7 +177,8 @@ fn watch(
     Ok(Outcome { sent, received, interrupted })
 }
 
-/// Records the path's rate, which only shows on a single connection without other limits.
+/// Records what a measurement shows of the path's rate; nothing if it has several connections, a
+/// rate limit or fixed buffers, which may limit it instead.
 fn watch_path(
     path: &mut PathWatch,
     order: &MeasureRequest,
@@ -196,7 +197,7 @@ fn watch_path(
 }
 
 /// Free rate of the path as found by the first connection, whose state is `info`; `None` while
-/// unknown.
+/// unknown, and always where the user has named an algorithm that does not find it.
 fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<Rate> {
     match pacers.first() {
         Some(pacer) => pacer.steering.ceiling().filter(|_| pacer.steering.state() != State::Climb),
@@ -204,7 +205,8 @@ fn free(connections: &[Tuned], pacers: &[Pacer<'_>], info: &TcpInfo) -> Option<R
     }
 }
 
-/// Rate controller of a connection whose congestion control does not find the rate by itself.
+/// Sets the pacing rate of one connection from its `TCP_INFO`, if its congestion control is any but
+/// `icdc`, which finds the path's rate by itself.
 struct Pacer<'a> {
     connection: &'a Tuned,
     /// Number of the connection.

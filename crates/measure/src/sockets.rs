@@ -9,7 +9,7 @@ use icdc_tuning::buffers;
 use icdc_units::ByteCount;
 
 /// Size of the data connections' buffers in bytes, as read from the first one by `which`; 0 where
-/// none was requested and the kernel tunes them.
+/// none was requested, so that the kernel tunes them, or where it cannot be read.
 pub(crate) fn granted(
     order: &MeasureRequest,
     first: Option<&TcpStream>,

@@ -34,7 +34,7 @@ pub enum EndpointError {
     /// The port needs a privilege that this process lacks.
     #[error("metrics {0}: ports below 1024 need CAP_NET_BIND_SERVICE; name a port from 1024 on")]
     Privileged(SocketAddr),
-    /// The kernel refused to listen for another reason.
+    /// The kernel refused to listen for another reason, or gave no thread or descriptor.
     #[error("metrics {address}: cannot {what}: {cause}")]
     System {
         /// Address to serve the metrics at.
@@ -97,7 +97,7 @@ impl Endpoint {
     /// [`Serving::end`] or the end of the process.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or no descriptor can be had.
     pub fn serve(self, metrics: impl Fn(Format) -> String + Send + 'static) -> Result<Serving, EndpointError> {
         let Self { listener, address } = self;
         let failed = |what| move |cause| EndpointError::System { address, what, cause };
@@ -203,7 +203,7 @@ fn wait(
     Ok(Ready { end, listener, connections: ready })
 }
 
-/// Accepts all waiting connections; false if that failed.
+/// Accepts waiting connections, [`MOST_CONNECTIONS`] at most; false if that failed.
 fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
     // Whoever connects without end lets others have their turn.
     for _ in 0..MOST_CONNECTIONS {
@@ -231,7 +231,7 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> bool {
 
 impl Connection {
     /// Reads the request or writes the answer, as far as that goes without waiting; true once all
-    /// is done.
+    /// is done, or if the client closes before its request is complete.
     fn advance(&mut self, metrics: &impl Fn(Format) -> String) -> io::Result<bool> {
         match self.step(metrics) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(false),

@@ -257,7 +257,7 @@ pub struct RunningSession {
 
 impl RunningSession {
     /// Ends the session with this result after this time. A session that is dropped without it
-    /// counts as failed.
+    /// counts as failed, and its time is not counted.
     pub fn end(mut self, result: RunResult, duration: Span) {
         self.result = result;
         self.durations.observe(duration.as_secs_f64());

@@ -22,9 +22,10 @@ pub struct Link {
     pub is_loopback: bool,
     /// Whether the device's frames are Ethernet frames.
     pub is_ethernet: bool,
-    /// Kind of a virtual device: `veth`, `bridge` and so on.
+    /// Kind of a virtual device, `veth`, `bridge` and so on; `None` for a device that has none.
     pub kind: Option<String>,
-    /// Most segments that TCP hands over at once (`gso_max_segs`).
+    /// Most segments that TCP hands over at once (`gso_max_segs`); `None` if the kernel does
+    /// not tell.
     pub batch_segments: Option<u32>,
 }
 

@@ -10,13 +10,13 @@ use crate::request::{NetlinkError, Wanted, ask};
 pub struct Qdisc {
     /// Index of the device.
     pub device: u32,
-    /// Place of the discipline at the device.
+    /// Position of the discipline at the device.
     pub parent: Parent,
     /// Kind of the discipline: `fq`, `mq` and so on.
     pub kind: String,
 }
 
-/// Place of a queueing discipline at its device.
+/// Position of a queueing discipline at its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parent {
     /// At the root of the device.

@@ -42,7 +42,7 @@ pub enum RoutePosition {
     Only,
 }
 
-/// The route of packets to `address`; `None` if there is none.
+/// The route of packets to `address`; `None` if there is none, or it has no single device.
 ///
 /// # Errors
 /// The request to the kernel fails.
@@ -69,7 +69,7 @@ pub fn next_hop(address: IpAddr) -> Result<Option<NextHop>, NetlinkError> {
 }
 
 /// The routes of the main table by `device`, those to neighbours first: others may lead by way of
-/// them.
+/// them. Routes by several devices, and those that the kernel has cached, are left out.
 ///
 /// # Errors
 /// The request to the kernel fails.

@@ -18,12 +18,13 @@ use crate::clock::FromDate;
 use crate::mapped::{Filled, Layout, MappedRing};
 use crate::{PacketError, socket};
 
-/// Bytes of a packet that are kept: the longest IPv4 header and the fixed part of TCP's.
+/// Bytes of a packet that are captured: the longest IPv4 header and the fixed part of TCP's.
 const HEAD: u32 = 80;
 /// Bytes of a slot before the packet: `TPACKET_ALIGN(TPACKET2_HDRLEN) + 16`, as `tpacket_rcv` lays
 /// out cooked packets.
 const BEFORE_HEAD: usize = 80;
-/// 209 408 slots: 200 ms of a million packets per second, for a reader that is kept waiting.
+/// Layout of the ring, with 209 408 slots: 200 ms of a million packets per second, for a reader
+/// that is kept waiting.
 const LAYOUT: Layout = Layout { slot: BEFORE_HEAD + HEAD as usize, block: 64 << 10, blocks: 512 };
 
 const ANY_DEVICE: &str = "any";
@@ -57,7 +58,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to capture in the network namespace of this thread, IPv6 or IPv4.
+    /// Begins to capture the TCP segments from or to `port`, of IPv6 or else of IPv4, that arrive
+    /// in the network namespace of this thread; none that it sends.
     pub fn open(port: Port, ipv6: bool) -> Result<Self, PacketError> {
         let fd = socket::open_cooked(ANY_DEVICE)?;
         let mut program = filter(port, ipv6);
@@ -69,7 +71,8 @@ impl Capture {
         Ok(Self { slots })
     }
 
-    /// Passes all segments that have arrived since the last call to `take`, oldest first.
+    /// Passes the segments that have arrived since the last call to `take`, oldest first; at most
+    /// as many as the ring has slots.
     pub fn drain(&mut self, mut take: impl FnMut(Segment)) {
         let clock = FromDate::now();
         // A flood must not keep the caller here.
@@ -84,14 +87,14 @@ impl Capture {
         }
     }
 
-    /// Packets that found no free slot since the capture began.
+    /// Number of packets that found no free slot since the capture began.
     pub fn overflow(&mut self) -> Result<u64, PacketError> {
         self.slots.overflow()
     }
 }
 
 /// Source, port of destination, and length of the data of a TCP segment of `length` bytes that
-/// begins with `head`.
+/// begins with `head`; `None` if it is no TCP segment, or the headers are incomplete.
 fn parse(head: &[u8], length: u32) -> Option<(SocketAddr, u16, ByteCount)> {
     let word = |at: usize| Some(u32::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)));
     let version = head.first()? >> 4;

@@ -42,7 +42,7 @@ impl FromDate {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
 
-    /// Of several readings of the date, the one whose readings of the monotonic clock before and
+    /// The one of several readings of the date whose readings of the monotonic clock before and
     /// after it are closest together. This thread may be preempted between them: for that long
     /// packets would seem to come from the future.
     fn closest(readings: impl Iterator<Item = (Time, Time, Time)>) -> Self {

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use crate::socket::SocketOption;
 use crate::{PacketError, socket};
 
-/// Most that one call may bring: the longest IPv4 packet without its headers.
+/// Most bytes that one call may send: the longest IPv4 packet without its headers.
 pub const MOST: usize = 65_507;
 
 /// Cuts whatever is sent from now on into datagrams of `size` bytes, the last one shorter if need

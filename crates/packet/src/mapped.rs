@@ -113,8 +113,8 @@ impl MappedRing {
         self.layout
     }
 
-    /// Takes the oldest slot that is filled and not taken yet. The kernel leaves it alone until it
-    /// is given back.
+    /// Takes the oldest slot that is filled and not taken yet; `None` if there is none. The kernel
+    /// leaves it alone until it is given back.
     pub(crate) fn take(&mut self) -> Option<Filled> {
         let index = self.next;
         if self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {

@@ -27,7 +27,8 @@ impl Neighbours {
         Ok(Self { device: device.to_owned(), fd })
     }
 
-    /// The next answer, an Ethernet frame, without waiting; `None` if there is none.
+    /// Reads the next answer, an Ethernet frame, without waiting; returns its length. `None` if
+    /// there is none, or while the device is down. A frame longer than `buffer` is cut off.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, PacketError> {
         match recv(&self.fd, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((length, _)) => Ok(Some(length)),

@@ -25,7 +25,8 @@ pub struct Sent {
     /// Number of packets sent, from the first on. Fewer than all means that the device had no room
     /// for more: they may be tried again.
     pub packets: usize,
-    /// The one after these is of a kind that the device will never take.
+    /// Whether the packet after these is one that the device never takes: too long, or with
+    /// offloads that it lacks.
     pub refused: bool,
 }
 

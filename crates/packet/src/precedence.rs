@@ -9,7 +9,7 @@ pub fn take(priority: u8) -> io::Result<()> {
     schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }
 
-/// Lets the calling thread run only where nothing else wants to.
+/// Lets the calling thread run only while no other thread wants the processor (`SCHED_IDLE`).
 pub fn give() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }

@@ -73,9 +73,10 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next packet that was sent into the device, after its header, without waiting;
-    /// `None` if there is none. It fills one buffer after the other; bytes beyond all of them are
-    /// cut off. No packet is longer than [`Tap::MOST`].
+    /// Reads the next packet that was sent into the device, behind its [`Offload`], without
+    /// waiting; returns the length of both, `None` if there is none or the device is not up yet. It
+    /// fills one buffer after the other; bytes beyond all of them are cut off. No packet is longer
+    /// than [`Tap::MOST`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {
@@ -89,8 +90,8 @@ impl Tap {
         }
     }
 
-    /// Passes a frame to the host. One for which it has no room at the moment is lost, as on any
-    /// device.
+    /// Passes a frame to the host. One for which it has no room at the moment, or that comes while
+    /// the device is down, is lost, as on any device.
     pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
         // With nothing left to be done.
         let header = [0; Offload::LENGTH];

@@ -48,7 +48,8 @@ impl Default for Parameters {
 #[derive(Clone, Debug)]
 pub struct Codel {
     parameters: Parameters,
-    /// Time at which the sojourn times will have exceeded the target for an interval.
+    /// Time at which the sojourn times will have reached the target for an interval; `None` while
+    /// they are below it.
     above_from: Option<Time>,
     /// Drops of the present or the last dropping state, and the count with which it began.
     count: u32,

@@ -39,8 +39,8 @@ impl Delay {
         }
     }
 
-    /// Another delay, or other departures, from the next packet on; see [`Change`](crate::Change)
-    /// for those that would overtake.
+    /// Changes the delay from the next packet on; also called when the rate before it changes. See
+    /// [`Change`](crate::Change) for packets that would overtake others.
     pub fn change(&mut self, delay: Span) {
         self.delay = delay;
         self.is_catching_up = true;

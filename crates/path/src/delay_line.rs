@@ -24,13 +24,13 @@ impl<P> DelayLine<P> {
         self.waiting.push_back((due, packet));
     }
 
-    /// Delivery time of the next packet.
+    /// Delivery time of the next packet; `None` if none is in transit.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         self.waiting.front().map(|(due, _)| *due)
     }
 
-    /// The next packet if it is due at `now`, with the time at which it was due.
+    /// The next packet if it is due at `now`, with the time at which it was due; `None` if none is.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, P)> {
         self.next_due().filter(|due| *due <= now)?;
         self.waiting.pop_front()

@@ -17,11 +17,12 @@ pub enum Fate {
     Delivered(Time),
     /// Arrives at the far end at this time, marked as having met congestion.
     Marked(Time),
-    /// The path loses the frame.
+    /// The path loses the frame, by its model of loss or because it is cut.
     Lost,
     /// The queue of the bottleneck has no room for it, or CoDel drops it.
     Dropped,
-    /// A gap frame: charged, and gone.
+    /// A gap frame, which is not delivered. Without a line it is charged to the bottleneck, unless
+    /// the queue there is full.
     Gap,
     /// The host has sent more than its line carries.
     Overrun,
@@ -52,11 +53,11 @@ pub struct Counters {
     pub delivered_bytes: ByteCount,
     /// Frames of these that got a mark.
     pub marked: u64,
-    /// Number of frames that the path lost.
+    /// Number of frames that the path lost, by its model of loss or while it was cut.
     pub lost: u64,
     /// Frames that the full queue refused, or CoDel dropped.
     pub dropped: u64,
-    /// Number of gap frames (PAUSE).
+    /// Number of gap frames (PAUSE), except those that exceeded the line rate.
     pub gaps: u64,
     /// Number of frames that exceeded the line rate.
     pub overrun: u64,
@@ -75,7 +76,7 @@ pub struct Direction {
     counters: Counters,
     /// Changes that are still to come.
     changes: VecDeque<Change>,
-    /// Arrival time of the first frame.
+    /// Arrival time of the first frame; `None` before it.
     begun: Option<Time>,
     is_cut: bool,
 }

@@ -42,7 +42,7 @@ impl InputPort {
         Self { line: rate.map(Transmitter::new) }
     }
 
-    /// Time that a frame sent at `now` waits for the line.
+    /// Time that a frame sent at `now` waits for the line; zero without one.
     #[must_use]
     pub fn backlog(&self, now: Time) -> Span {
         self.line.as_ref().map_or(Span::ZERO, |line| line.backlog_time(now))

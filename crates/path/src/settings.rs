@@ -15,7 +15,7 @@ pub const MAX_DELAY: Span = Span::from_secs(30);
 /// Most packets that may be listed for loss.
 const MAX_LISTED: usize = 1_000_000;
 
-/// One direction of a path.
+/// Settings of one direction of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Rate of the bottleneck, in bits on the wire.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub jitter: Span,
     /// Bytes on the wire that may wait at the bottleneck.
     pub queue: ByteCount,
-    /// Keeps the queue short; `None`: drop-tail alone.
+    /// Parameters of CoDel, which keeps the queue short; `None`: drop-tail alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codel: Option<Parameters>,
     /// Model of the loss before the bottleneck.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub mtu: ByteCount,
     /// Seed of all randomness.
     pub seed: u64,
-    /// Changes in the course of time, in that order.
+    /// Changes in the course of time, earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -64,7 +64,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A rate of zero or one beyond [`MAX_RATE`].
+    /// A rate below 8 bit/s or beyond [`MAX_RATE`].
     #[error("{what} of {rate} cannot be emulated: give 8bit to {MAX_RATE}")]
     Rate {
         /// Description of what has this rate.
@@ -89,7 +89,7 @@ pub enum SettingsError {
     /// An MTU outside 576 to 65535.
     #[error("an MTU of {0} cannot be used: give 576 to 65535 bytes")]
     Mtu(ByteCount),
-    /// A loss ratio that is no ratio.
+    /// A loss ratio outside 0 to 1, or of 1 for bursts.
     #[error("a loss ratio of {0} makes no sense: give 0 to 1, such as 1e-6")]
     LossRatio(f64),
     /// A mean length of bursts that does not fit the ratio.
@@ -122,7 +122,7 @@ pub enum SettingsError {
     Listed(usize),
 }
 
-/// Smallest MTU: IPv4's smallest reassembly buffer (RFC 791).
+/// MTUs that are permitted, from IPv4's smallest reassembly buffer (RFC 791) on.
 const MTU_RANGE: std::ops::RangeInclusive<u64> = 576..=65_535;
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: ByteCount = ByteCount::new(14);
@@ -145,7 +145,7 @@ impl Settings {
         on_wire.scaled(largest - WIRE_OVERHEAD.as_u64(), largest)
     }
 
-    /// Checks the settings.
+    /// Checks the settings, as they are and after each change.
     pub fn check(&self) -> Result<(), SettingsError> {
         for (what, rate) in [("a bottleneck", Some(self.rate)), ("a line", self.line_rate)] {
             if let Some(rate) = rate.filter(|rate| rate.as_bytes_per_second() == 0 || *rate > MAX_RATE) {

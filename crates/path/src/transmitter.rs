@@ -5,7 +5,7 @@
 //! free   = start + 8 · bytes / rate
 //! ```
 //!
-//! `free` is kept as whole nanoseconds and the exact rest in units of 1/rate ns, so that a busy
+//! `free` is stored as whole nanoseconds and the exact rest in units of 1/rate ns, so that a busy
 //! transmitter carries `rate × time` bits over any span, whatever the size of its frames.
 
 use icdc_units::{ByteCount, Rate, Span, Time};
@@ -17,7 +17,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 pub struct Transmitter {
     rate: Rate,
     free: Time,
-    /// Below 1 ns, in 1/rate ns.
+    /// Part of the time that is below 1 ns, in 1/rate ns.
     rest: u64,
 }
 

@@ -383,7 +383,8 @@ impl Part {
     }
 }
 
-/// One small file in a pack.
+/// Id, length and digest of one small file in a [`Message::Pack`], whose payload holds the file's
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackItem {
     /// Id of the file.

@@ -53,8 +53,8 @@ use scarcity::Scarcity;
 use search::Search;
 use shares::Demand;
 
-/// Interval of updates while no train asks for shorter ones. Chosen: at 5 ms cubic carries 47 %,
-/// not 63 %; at 20 ms no test fails and no transfer differs.
+/// Interval of updates while no train asks for shorter ones. Chosen: at 5 ms transfer `cubic`
+/// carries 47 %, not 63 %; at 20 ms no test fails and no transfer differs.
 const SAMPLE_INTERVAL: Span = Span::from_millis(10);
 /// Packets that a member must have delivered in a round trip for its queue to count: the kernel
 /// smooths the round-trip time over 8 acknowledgements (RFC 6298, section 2.3). Chosen: no test
@@ -64,11 +64,11 @@ const RTT_SAMPLE_PACKETS: u64 = 8;
 const RATE_ROUNDS: usize = 4;
 /// Weight of the latest round trip in the mean rate of a member. Chosen: no test fails at 1/16.
 const MEMBER_RATE_WEIGHT: Ratio = Ratio::new(1, 8);
-/// A bundle that carries this part of its total is limited by that, not by its windows. Chosen: no
-/// test fails at 31/32 and 7/8.
+/// Part of its total rate from which what a bundle carries shows that the total limits it, not the
+/// congestion windows of its members. Chosen: no test fails at 31/32 and 7/8.
 const CEILING_USE_THRESHOLD: Ratio = Ratio::new(15, 16);
-/// A ceiling is set again only if it changes by more than this part. Chosen: no test fails at 1/200
-/// and 1/50.
+/// Least change of a member's ceiling, as a part of it, for which it is set again. Chosen: no test
+/// fails at 1/200 and 1/50.
 const CEILING_HYSTERESIS: Ratio = Ratio::new(1, 100);
 /// Reductions in a row that do not shorten a queue, after which others may fill it. Chosen: no test
 /// fails at 2 and 8.
@@ -76,8 +76,8 @@ const FUTILE_REDUCTIONS: u32 = 4;
 /// Minimum round-trip times for which a capacity that was measured beside others is remembered.
 /// Chosen: no test fails at 128 and 512.
 const CAPACITY_LIFETIME: u64 = 256;
-/// A bundle that a queue would make reduce to less than this part of that capacity competes
-/// instead. Chosen: no test fails at 7/32 and 7/8.
+/// Part of the remembered capacity below which a bundle that a queue makes reduce competes instead.
+/// Chosen: no test fails at 7/32 and 7/8.
 const COMPETE_THRESHOLD: Ratio = Ratio::new(7, 16);
 
 /// Number of a connection, which no other connection of the transfer has had.
@@ -86,7 +86,7 @@ pub type Number = u16;
 /// State of a member, from its socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Observation as of a connection that is steered alone.
+    /// State of the member's connection, as of one that [`crate::path_ceiling`] steers alone.
     pub seen: Observation,
     /// Bytes of payload that were sent, each once.
     pub sent: ByteCount,
@@ -160,7 +160,7 @@ enum Phase {
 /// Result of an update.
 #[derive(Debug)]
 pub struct Plan {
-    /// Change of the total, if it changed.
+    /// Change of the total; `None` if it stays.
     pub decision: Option<Decision>,
     /// New ceilings, of the members whose ceiling changes; `None` for no ceiling.
     pub ceilings: Vec<(Number, Option<Rate>)>,
@@ -177,11 +177,11 @@ pub struct Bundle {
     /// Beginning of the round trip in which members' demands are measured, and the bytes delivered
     /// by then.
     round: (Time, ByteCount),
-    /// Delivery rates of the last round trips.
+    /// Delivery rates of the last round trips, the latest first.
     carried: [Rate; RATE_ROUNDS],
     scarcity: Scarcity,
     /// Capacity that was measured beside flows that fill queues, and until when it is used if they
-    /// return.
+    /// return; `None` if none was.
     shared: Option<(Rate, Time)>,
     next: Time,
 }
@@ -213,7 +213,7 @@ impl Bundle {
         Self::with(Phase::Steered { steering, search: Search::new(Time::ORIGIN, known) })
     }
 
-    /// Capacity of the path; `None` while it is being measured.
+    /// Capacity of the path; `None` in CLIMB and COMPETE, and until a remembered rate is confirmed.
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.phase {
@@ -232,7 +232,8 @@ impl Bundle {
         }
     }
 
-    /// State of the search for the path's capacity.
+    /// State of the search for the path's capacity. COMPETE counts as [`State::Hold`] until it is
+    /// certain that other flows fill the queue.
     #[must_use]
     pub fn state(&self) -> State {
         match &self.phase {
@@ -330,7 +331,7 @@ impl Bundle {
         Decision { state: self.state(), ..decision }
     }
 
-    /// Change of the rate of COMPETE, or its end.
+    /// Change of the rate of COMPETE, or its end; `None` if the rate stays.
     fn end_compete(&mut self, aggregate: &Aggregate) -> Option<Decision> {
         let Phase::Compete { steering, compete, had } = &mut self.phase else { return None };
         let (steering, reason) = match compete.update(aggregate)? {

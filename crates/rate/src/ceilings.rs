@@ -44,7 +44,8 @@ impl Ceilings {
         Self { key, user, ..Self::default() }
     }
 
-    /// The lowest ceiling. Of equal ones the key's counts, which a user cannot raise.
+    /// The lowest ceiling; `None` if there is none. Of equal ones the key's counts, which a user
+    /// cannot raise.
     #[must_use]
     pub fn lowest(&self) -> Option<Limit> {
         let Self { key, user, share, disk, path } = *self;
@@ -64,7 +65,7 @@ impl Ceilings {
         [self.key, self.user, self.share].into_iter().flatten().min()
     }
 
-    /// The lowest ceiling other than the path's.
+    /// The lowest ceiling other than the path's; `None` if there is none.
     pub(crate) fn lowest_but_path(&self) -> Option<Rate> {
         [self.asked(), self.disk].into_iter().flatten().min()
     }

@@ -18,7 +18,7 @@ pub struct Window {
 
 /// TCP with the kernels' own limits of socket buffers: half of the third value of `tcp_rmem`, 6 MiB
 /// in Linux, as `tcp_adv_win_scale` of 1 leaves to the window (`ip-sysctl.rst`). At 300 ms this
-/// makes 15 connections, which fill 1 Gbit/s without a drop (stock user in
+/// makes 15 connections, which fill 1 Gbit/s without a drop (row "stock user" in
 /// `bench/runs/2026-11-25-b921dda669-lab-any-host`).
 pub const KERNEL_BUFFERS: Window =
     Window { bytes: ByteCount::from_mib(3), most: 16, unknown: Rate::from_bits_per_second(1_200_000_000) };
@@ -55,7 +55,7 @@ impl Window {
 }
 
 /// Number of connections of this window for a path of this round-trip time that is known to carry
-/// `known`; at least 1.
+/// `known`; at least 1, and at most the window's greatest number.
 #[must_use]
 pub fn needed(window: Window, round_trip: Span, known: Option<Rate>) -> u8 {
     let rate = known.map_or(window.unknown, |known| known + known * KNOWN_RATE_MARGIN);

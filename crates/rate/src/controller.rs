@@ -41,7 +41,7 @@ pub use kernel_paced::KernelPaced;
 /// The connection that a session begins with.
 pub const FIRST: Number = 0;
 /// Interval of ticks, unless a bundle asks for shorter ones, and of the checks of processors and
-/// last blocks. Chosen: at 10 ms `throughput.txt` changes; at 40 ms
+/// last blocks. Chosen: at 10 ms snapshot `throughput.txt` changes; at 40 ms test
 /// `a_slow_disk_neither_starves_nor_is_flooded` fails.
 const TICK: Span = Span::from_millis(20);
 /// Lowest ceiling of a socket: the kernel stores whole bytes per second (`sk_max_pacing_rate`).
@@ -264,8 +264,8 @@ impl Controller {
         }
     }
 
-    /// Updates the disk's ceiling by the state of the ring; an action where a ceiling begins or
-    /// ends.
+    /// Updates the disk's ceiling by the state of the ring; returns an action where a ceiling
+    /// begins or ends, else `None`.
     fn on_ring(&mut self, ring: &RingState, round_trip: Span) -> Option<Action> {
         let disk = disk_ceiling::ceiling(ring, round_trip + self.setup.feedback_interval);
         let before = std::mem::replace(&mut self.ceilings.disk, disk);
@@ -305,7 +305,7 @@ impl Controller {
     }
 
     /// Whether a connection should take a frame of this length while `unsent` are left to be sent:
-    /// the transfer ends with its slowest connection.
+    /// the transfer ends with its slowest connection. Always true but in [`Mode::Bundle`].
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         match &self.mode {
@@ -320,14 +320,16 @@ impl Controller {
         matches!(self.mode, Mode::KernelPaced(_))
     }
 
-    /// Ceiling of the first connection and owner of the lowest ceiling; `None` if there is none.
+    /// Ceiling of the first connection ([`Rate::MAX`] if none is set), and owner of the lowest
+    /// ceiling of the transfer; `None` if there is no ceiling.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;
         Some(Limit { rate: self.set.get(&FIRST).copied().flatten()?, limiter })
     }
 
-    /// Rate that the path has free for this transfer; `None` while it is not known.
+    /// Rate that the path has free for this transfer; `None` while it is not known, and always in
+    /// [`Mode::PerConnection`].
     #[must_use]
     pub fn capacity(&self) -> Option<Rate> {
         match &self.mode {

@@ -29,24 +29,27 @@ use std::collections::VecDeque;
 
 use icdc_units::{ByteCount, Rate, Span, Time};
 
-/// Level at which the ring neither fills nor empties. Chosen: at 0.125
-/// `a_ring_that_is_told_of_seldom_is_filled_with_more_care` fails (and 1 more); at 0.5
+/// Level at which the ring neither fills nor empties. Chosen: at 0.125 test
+/// `a_ring_that_is_told_of_seldom_is_filled_with_more_care` fails (and 1 more test); at 0.5 test
 /// `a_slow_disk_neither_starves_nor_is_flooded` fails.
 const TARGET_LEVEL: f64 = 0.25;
-/// Level up to which the disk does not limit the rate. Chosen: at 0.06 `throughput.txt` changes; at
-/// 0.24 `a_ring_that_is_told_of_seldom_is_filled_with_more_care` fails.
+/// Level of the ring (part of its blocks that wait for the disk) up to which the disk does not
+/// limit the rate. Chosen: at 0.06 snapshot `throughput.txt` changes; at 0.24 test
+/// `a_ring_that_is_told_of_seldom_is_filled_with_more_care` fails.
 const LOW_LEVEL: f64 = 0.12;
-/// Level up to which the ring may fill while the disk stands still. Chosen: at 0.25
-/// `a_slow_disk_neither_starves_nor_is_flooded` fails; at 1
-/// `a_slow_disk_neither_starves_nor_is_flooded` fails (and 3 more).
+/// Level up to which the ring may fill while the disk stands still. Chosen: at 0.25 test
+/// `a_slow_disk_neither_starves_nor_is_flooded` fails; at 1 test
+/// `a_slow_disk_neither_starves_nor_is_flooded` fails (and 3 more tests).
 const BUFFER_LEVEL: f64 = 0.5;
-/// Number of delays in which the ring may fill up to there. Chosen: no test fails at 1 and 4.
+/// Number of delays in which the ring may fill up to [`BUFFER_LEVEL`]. Chosen: no test fails at 1
+/// and 4.
 const BUFFER_DELAYS: f64 = 2.0;
-/// Shortest time in which it may, in seconds, so that one block more or less does not change the
-/// rate much. Chosen: at 0.5 and 2 `throughput.txt` changes.
+/// Shortest time in which the ring may fill up to [`BUFFER_LEVEL`], in seconds, so that one block
+/// more or less does not change the rate much. Chosen: at 0.5 and 2 snapshot `throughput.txt`
+/// changes.
 const LEAST_BUFFER_SECONDS: f64 = 1.0;
-/// Part of the disk's rate that is allowed however full the ring is. Chosen: at 0.25
-/// `no_reading_of_the_ring_lowers_the_rate_below_the_disks` fails (and 1 more); at 1
+/// Part of the disk's rate that is allowed however full the ring is. Chosen: at 0.25 test
+/// `no_reading_of_the_ring_lowers_the_rate_below_the_disks` fails (and 1 more test); at 1 test
 /// `within_one_host_the_receiver_itself_holds_the_sender_up` fails.
 const LEAST_SHARE: f64 = 0.5;
 /// Change of the rate per change of the level, both relative. Chosen: no test fails at 1.5 and 6.
@@ -57,14 +60,14 @@ const TIME_CONSTANT_DELAYS: f64 = 4.0;
 /// Lowest ceiling: a disk that stands still finds something to write when it continues, and the
 /// path stays known. Chosen: no test fails at 4 Mbit/s and 16 Mbit/s.
 const LEAST_CEILING: Rate = Rate::from_bits_per_second(8_000_000);
-/// Work over which the rate of the disk is averaged: a stall of a second halves it, and the level
-/// does the rest. Chosen: no test fails at 1 s and 4 s.
+/// Time in which any block waits over which the rate of the disk is averaged: a stall of a second
+/// halves it, and the level does the rest. Chosen: no test fails at 1 s and 4 s.
 const RATE_WINDOW: Span = Span::from_secs(2);
-/// Least work from which the rate is known, if [`LEAST_BLOCKS`] were written in it. Chosen: no test
-/// fails at 125 ms and 500 ms.
+/// Least time in which any block waits from which the rate is known, if [`LEAST_BLOCKS`] were
+/// written in it. Chosen: no test fails at 125 ms and 500 ms.
 const LEAST_WORK: Span = Span::from_millis(250);
-/// Least blocks from which the rate is known, unless the work is as long as the mean. Chosen: no
-/// test fails at 4 and 16.
+/// Least number of blocks written from which the rate is known, unless blocks have waited for
+/// [`RATE_WINDOW`]. Chosen: no test fails at 4 and 16.
 const LEAST_BLOCKS: u64 = 8;
 
 /// Blocks that wait for the disk at the receiver, and the rate of the disk.
@@ -74,11 +77,11 @@ pub struct Backlog {
     /// Time since which any block waits, if one does.
     since: Time,
     done: Done,
-    /// Samples of the last [`RATE_WINDOW`] of work.
+    /// Samples of the last [`RATE_WINDOW`] in which any block has waited.
     samples: VecDeque<Done>,
 }
 
-/// Work of the disk by some time.
+/// Totals of the disk's work by some time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     /// Time for which any block has waited.
@@ -150,8 +153,9 @@ pub struct RingState {
     pub drained: Option<Rate>,
 }
 
-/// Ceiling of the sender by the state of the ring; `None` while the disk does not limit. `delay` is
-/// the time until a change of the sender's rate shows in a report of the ring.
+/// Ceiling of the sender by the state of the ring; `None` while the disk does not limit the rate,
+/// or its rate is not known. `delay` is the time until a change of the sender's rate shows in a
+/// report of the ring.
 #[must_use]
 pub fn ceiling(ring: &RingState, delay: Span) -> Option<Rate> {
     if ring.blocks == 0 {

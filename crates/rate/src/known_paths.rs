@@ -23,14 +23,14 @@ pub const OLDEST: Span = Span::from_secs(30 * 24 * 3600);
 /// (`crates/tuning/src/known_paths.rs`).
 pub const MOST: usize = 1000;
 /// Part by which the round-trip time of the same path may differ, beside [`ROUND_TRIP_SLACK`].
-/// Chosen: at 1/16 and 1/4 `another_round_trip_time_is_another_path_and_time_passes` fails.
+/// Chosen: at 1/16 and 1/4 test `another_round_trip_time_is_another_path_and_time_passes` fails.
 const ROUND_TRIP_TOLERANCE: Ratio = Ratio::new(1, 8);
 /// Time by which the round-trip time of the same path may differ besides. Chosen: at 1 ms and 4 ms
-/// `another_round_trip_time_is_another_path_and_time_passes` fails.
+/// test `another_round_trip_time_is_another_path_and_time_passes` fails.
 const ROUND_TRIP_SLACK: Span = Span::from_millis(2);
 /// Round trips for which a safe rate is carried, twice in a row. Chosen: no test fails at 2 and 8.
 const SAFE_ROUNDS: u64 = 4;
-/// Shortest time of [`SAFE_ROUNDS`]. Chosen: at 1000 ms
+/// Shortest time of [`SAFE_ROUNDS`]. Chosen: at 1000 ms test
 /// `only_a_rate_that_was_carried_for_a_while_without_loss_is_worth_remembering` fails; at 250 ms no
 /// test fails.
 const SHORTEST_SPAN: Span = Span::from_millis(500);
@@ -40,8 +40,8 @@ const SAFE_GROWTH: Ratio = Ratio::new(6, 5);
 /// Greatest part of the packets that may be lost at a safe rate. Chosen: no test fails at 1/2000
 /// and 1/500.
 const SAFE_LOSS: Ratio = Ratio::new(1, 1000);
-/// Part of a rate that was found which must have been carried meanwhile: less is a sender that did
-/// not try. Chosen: at 1
+/// Least part of a found rate that must be acknowledged on average over [`SAFE_ROUNDS`], for the
+/// rate to be remembered: with less the sender has not tried it. Chosen: at 1 test
 /// `what_the_path_has_shown_is_remembered_and_not_what_a_busy_host_made_of_it` fails; at 1/4 no
 /// test fails.
 const USED_SHARE: Ratio = Ratio::new(1, 2);
@@ -108,7 +108,8 @@ impl KnownPaths {
             .then_some(Resumption { rate: known.rate, round_trip: known.round_trip })
     }
 
-    /// Stores what a connection found, in place of an older entry for the path.
+    /// Stores what a connection found, in place of an older entry for the path; beyond [`MOST`] the
+    /// oldest entry is dropped.
     pub fn remember(&mut self, from: IpAddr, to: IpAddr, found: Resumption, now: u64) {
         let to = prefix(to);
         self.paths.retain(|path| !(path.to == to && path.from == from));
@@ -116,7 +117,7 @@ impl KnownPaths {
         self.paths.truncate(MOST);
     }
 
-    /// Removes the paths that are `meant`, and returns them.
+    /// Removes the paths for which `meant` is true, and returns them.
     pub fn forget(&mut self, meant: impl Fn(&KnownPath) -> bool) -> Vec<KnownPath> {
         let (forgotten, kept) = std::mem::take(&mut self.paths).into_iter().partition(meant);
         self.paths = kept;
@@ -149,11 +150,11 @@ pub struct PathWatch {
     rate: Option<Rate>,
     round_trip: Span,
     candidate: Option<Candidate>,
-    /// Highest rate that was found and held for [`SAFE_ROUNDS`].
+    /// Highest rate that was found, held for [`SAFE_ROUNDS`], and used ([`USED_SHARE`]).
     shown: Option<Rate>,
 }
 
-/// A rate that was found and has not been lower since.
+/// The least rate that was found since a time, and the bytes acknowledged by that time.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     since: Time,
@@ -226,7 +227,8 @@ impl PathWatch {
         self.snapshots.clear();
     }
 
-    /// Rate and round-trip time that are worth remembering; `None` if nothing is.
+    /// Rate and round-trip time to remember: the highest rate of [`Self::found_free`], or else the
+    /// best one of [`Self::update`]; `None` if neither has shown any.
     #[must_use]
     pub fn found(&self) -> Option<Resumption> {
         let rate = self.shown.or(self.rate).filter(|rate| !rate.is_zero())?;

@@ -17,18 +17,19 @@
 //!
 //! Each constant names its source: a standard, the kernel's code, a record or a test, or that it is
 //! *chosen*. For a chosen one follows what half and twice its value change (of a ratio above 0.6,
-//! half and twice its distance from 1), by the tests of this crate and by simulated transfers. A
-//! transfer *differs* if it takes 1.5 % more or less, drops 300 packets more, or carries 3 points
-//! more or less of the path's rate. All results are in
-//! `bench/runs/2026-11-28-89d5f0fecc-rate-constants`.
+//! half and twice its distance from 1): which tests of this crate or of `crates/sim` fail, whether
+//! the table of simulated throughputs `controller/tests/throughput.txt` changes, and whether the
+//! simulated transfers of the table below differ. A transfer *differs* if it takes 1.5 % more or
+//! less, drops 300 packets more, or carries 3 points more or less of the path's rate. All results
+//! are in `bench/runs/2026-11-28-89d5f0fecc-rate-constants`.
 //!
 //! | transfer | connections | path |
 //! |---|---|---|
-//! | stock | 16 with buffers of 3 MiB | 1 Gbit/s, 300 ms, queue of 2.5 MB |
-//! | loss | 15, and up to 49 more | the same, with a loss of 1e-4 |
-//! | pauses | 16 | the same, with a receiver that pauses for 30 ms in each second |
-//! | cubic | 4 to 64 with buffers of 24 MiB | 1 Gbit/s, 50 ms, 6.25 MB, beside a CUBIC connection |
-//! | onoff | 15 | 1 Gbit/s, 300 ms, 25 MB, beside 500 Mbit/s in 5 of 10 s |
+//! | `stock` | 16 with buffers of 3 MiB | 1 Gbit/s, 300 ms, queue of 2.5 MB |
+//! | `loss` | 15, and up to 49 more | the same, with a loss of 1e-4 |
+//! | `pauses` | 16 | the same, with a receiver that pauses for 30 ms in each second |
+//! | `cubic` | 4 to 64 with buffers of 24 MiB | 1 Gbit/s, 50 ms, 6.25 MB, beside one of CUBIC |
+//! | `onoff` | 15 | 1 Gbit/s, 300 ms, 25 MB, beside 500 Mbit/s in 5 of 10 s |
 
 #![forbid(unsafe_code)]
 

@@ -47,9 +47,9 @@ use onset::Onset;
 pub use observation::Observation;
 
 /// Part of the capacity that is left free, as the algorithm `icdc` does (`crates/cc/c/icdc.c`).
-/// Chosen: at 1/80 onoff carries 70 %, not 66 %, pauses takes 2 % less; at 1/20
-/// `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails, cubic carries 41 %,
-/// not 63 %, stock takes 3 % longer.
+/// Chosen: at 1/80 transfer `onoff` carries 70 %, not 66 %, transfer `pauses` takes 2 % less; at
+/// 1/20 test `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails, transfer
+/// `cubic` carries 41 %, not 63 %, transfer `stock` takes 3 % longer.
 const CAPACITY_MARGIN: Ratio = Ratio::new(1, 40);
 /// Shortest time over which anything is judged: pauses of a host and the ticks of its kernel (`HZ`,
 /// 1 to 10 ms) are not much shorter. Chosen: no test fails and no transfer differs at 10 ms and 40
@@ -92,9 +92,9 @@ const LEAST_PACKETS: u64 = 10;
 /// acknowledgements (RFC 1122, section 4.2.3.2) make it longer as well. Chosen: no test fails and
 /// no transfer differs at 8 and 32.
 const QUEUE_PACKETS: u64 = 16;
-/// Margin of the ceiling above the known rate of a path. Chosen: at 1/40
-/// `what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not` fails; at 1/10
-/// `a_path_that_is_known_is_filled_up_to_that_at_once` fails (and 1 more).
+/// Margin of the ceiling above the known rate of a path. Chosen: at 1/40 test
+/// `what_is_known_is_the_ceiling_of_the_climb_and_confirmed_or_not` fails; at 1/10 test
+/// `a_path_that_is_known_is_filled_up_to_that_at_once` fails (and 1 more test).
 const KNOWN_RATE_MARGIN: Ratio = Ratio::new(1, 20);
 /// Cross traffic has begun if it leaves less than this part of the capacity. Chosen: no test fails
 /// and no transfer differs at 15/16 and 3/4.
@@ -103,20 +103,20 @@ const ONSET_THRESHOLD: Ratio = Ratio::new(7, 8);
 /// test fails at 1/8 and 1/2.
 const LEAST_FREE: Ratio = Ratio::new(1, 4);
 /// The capacity has fallen much if a reduction leaves less than this part of it. Chosen: at 1/2
-/// `the_first_probe_after_a_deep_fall_is_a_middling_one` fails; at 7/8 no test fails.
+/// test `the_first_probe_after_a_deep_fall_is_a_middling_one` fails; at 7/8 no test fails.
 const FALLEN_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// Part of the capacity that one reduction leaves at least
 /// (`one_round_trip_leaves_a_third_of_the_ceiling`). Without a bound, a copy of 3 GB came down to
-/// 37 kbit/s while BBR closed its window (commit 9b371fa2). Chosen: at 1/4
-/// `one_round_trip_leaves_a_third_of_the_ceiling` fails (and 1 more); at 1
-/// `it_follows_what_others_take_and_give_back` fails (and 2 more).
+/// 37 kbit/s while BBR closed its window (commit 9b371fa2). Chosen: at 1/4 test
+/// `one_round_trip_leaves_a_third_of_the_ceiling` fails (and 1 more test); at 1 test
+/// `it_follows_what_others_take_and_give_back` fails (and 2 more tests).
 const LEAST_KEPT: Ratio = Ratio::new(1, 2);
-/// Round trips in which a queue of one round trip drains at the reduced ceiling. Chosen: at 8
+/// Round trips in which a queue of one round trip drains at the reduced ceiling. Chosen: at 8 test
 /// `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails; at 2 no test fails.
 const DRAIN_ROUNDS: u64 = 4;
 /// Greatest part of the ceiling that is taken to drain a queue
-/// (`one_round_trip_leaves_a_third_of_the_ceiling`). Chosen: at 3/20
-/// `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails; at 3/5
+/// (`one_round_trip_leaves_a_third_of_the_ceiling`). Chosen: at 3/20 test
+/// `a_queue_that_drains_is_left_to_and_drains_as_fast_as_the_path_is` fails; at 3/5 test
 /// `one_round_trip_leaves_a_third_of_the_ceiling` fails.
 const LARGEST_DRAIN: Ratio = Ratio::new(3, 10);
 /// A sender that delivers less than the ceiling by this part does not use it. Chosen: no test fails
@@ -143,8 +143,8 @@ const SHORTEST_STEEP_QUEUE: Span = Span::from_millis(4);
 /// Delay of a queue from which on it counts as standing, as a part of the least round-trip time.
 /// Chosen: no test fails at 1/128 and 1/32.
 const STANDING_QUEUE: Ratio = Ratio::new(1, 64);
-/// Shortest standing queue. Chosen: at 1 ms `a_sender_that_does_not_use_its_ceiling_learns_nothing`
-/// fails; at 4 ms no test fails.
+/// Shortest standing queue. Chosen: at 1 ms test
+/// `a_sender_that_does_not_use_its_ceiling_learns_nothing` fails; at 4 ms no test fails.
 const SHORTEST_STANDING_QUEUE: Span = Span::from_millis(2);
 /// Window of the greatest delivery rate, as a part of the least round-trip time; at least half of
 /// [`SHORTEST_ROUND`]. Chosen: no test fails at 1/8 and 1/2.
@@ -242,7 +242,7 @@ struct Capacity {
 /// The search for a higher capacity.
 #[derive(Clone, Copy, Debug)]
 struct Search {
-    /// The next probe goes `capacity / divisor` above the capacity.
+    /// The rate of the next probe is `capacity / divisor` above the capacity.
     divisor: u64,
     /// A higher rate was tried since the climb.
     tried: bool,
@@ -261,7 +261,7 @@ struct Queue {
     foreign: Span,
     /// Whether traffic that began suddenly caused the queue, and it has not drained since.
     sudden: bool,
-    /// State before it, for the one round trip in which it may turn out to be none.
+    /// State before the queue built up, for the one round trip in which it may turn out to be none.
     doubted: Option<Before>,
 }
 
@@ -276,7 +276,8 @@ pub struct Steering {
     queue: Queue,
     round: Option<Round>,
     onset: Onset,
-    /// Round trips that began earlier still show what was sent before the last sudden reduction.
+    /// Round trips are judged if they begin at this time or later: earlier ones still show what was
+    /// sent before the last sudden reduction.
     heeded: Time,
     delivery: Delivery,
     /// Round trips in a row in which the window was too small for the ceiling.
@@ -483,7 +484,7 @@ impl Steering {
     }
 
     /// Decision before a round trip is over: a steep queue ends the climb or a probe, and cross
-    /// traffic that begins lowers the ceiling.
+    /// traffic that begins lowers the ceiling. `None` otherwise.
     fn within_round(&mut self, now: &Observation) -> Option<Decision> {
         let base = now.least_rtt;
         let queue = now.rtt - base - self.queue.foreign;
@@ -572,7 +573,8 @@ impl Steering {
         (is_due && !self.search.is_external).then(|| self.step_up(Reason::ProbeStarted))
     }
 
-    /// Lowers the ceiling after a queue or losses at it.
+    /// Lowers the ceiling after a queue or losses at it; `None`, and the ceiling stays, where
+    /// earlier reductions did not shorten the queue, which is then counted as that of others.
     fn reduce(&mut self, seen: &Sample) -> Option<Decision> {
         self.queue.reductions += 1;
         if self.queue.reductions > FUTILE_REDUCTIONS && !seen.losses {
@@ -606,6 +608,7 @@ impl Steering {
     }
 
     /// Judges a probe by its second round trip: in the first one the faster packets are sent.
+    /// `None` in the first one, and where almost nothing arrived.
     fn probe(&mut self, seen: &Sample, rounds: u32) -> Option<Decision> {
         if self.is_cut(seen) {
             return None;
@@ -628,7 +631,8 @@ impl Steering {
         Some(self.set(Phase::HOLD, just_under(capacity), Reason::ProbeFailed))
     }
 
-    /// Whether the algorithm keeps its window closed for the moment, below what the ceiling allows.
+    /// Whether the algorithm keeps its window closed for the moment, below what the ceiling allows;
+    /// false during the climb, and from the fifth such round trip in a row.
     fn is_closed(&mut self, window: ByteCount, base: Span) -> bool {
         let is_closed = self.state() != State::Climb && window < self.ceiling * CLOSED_WINDOW * base;
         self.closed = if is_closed { self.closed + 1 } else { 0 };

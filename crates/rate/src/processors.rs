@@ -7,15 +7,15 @@
 
 use icdc_units::{Span, Time};
 
-/// Time over which the load of threads is measured. Chosen: at 250 ms and 1000 ms `throughput.txt`
-/// changes.
+/// Time over which the load of threads is measured. Chosen: at 250 ms and 1000 ms snapshot
+/// `throughput.txt` changes.
 const PERIOD: Span = Span::from_millis(500);
-/// Load from which threads limit the rate, in per cent. Chosen: at 43
-/// `a_path_or_a_source_that_limits_is_no_reason` fails (and 1 more); at 170
-/// `those_that_do_not_come_are_asked_for_once` fails (and 3 more).
+/// Part of the time of one processor each that the threads take from which they limit the rate, in
+/// per cent. Chosen: at 43 test `a_path_or_a_source_that_limits_is_no_reason` fails (and 1 more
+/// test); at 170 test `those_that_do_not_come_are_asked_for_once` fails (and 3 more tests).
 const BUSY_PERCENT: u64 = 85;
-/// Connections that are asked for at once, for each that there is. Chosen: at 1
-/// `those_that_do_not_come_are_asked_for_once` fails (and 3 more); at 4
+/// Connections that are asked for at once, for each that there is. Chosen: at 1 test
+/// `those_that_do_not_come_are_asked_for_once` fails (and 3 more tests); at 4 test
 /// `looks_that_a_bundle_wants_often_do_not_change_how_processors_are_watched` fails.
 const CONNECTION_FACTOR: u64 = 2;
 
@@ -50,8 +50,8 @@ impl Processors {
         Self { count, begun: None, asked: 0 }
     }
 
-    /// Processes a sample; returns the number of connections that there should be, if that is more
-    /// than there are.
+    /// Processes a sample; returns the number of connections that there should be; `None` if that
+    /// is not more than there are and than was returned before.
     pub fn on_sample(&mut self, now: &Sample) -> Option<u64> {
         let begun = *self.begun.get_or_insert(*now);
         if now.connections != begun.connections || !now.blocks_wait {

@@ -26,28 +26,30 @@ use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 const SHORTEST_ROUND: Span = Span::from_millis(20);
 /// Round trips for which data has waited after which the others start though the first one has not
 /// found a limit, or for which the first one has fallen behind one that it has found. A start, or a
-/// pause of the host, is over by then. Chosen: at 16
-/// `the_others_wait_until_the_first_one_is_known_not_to_carry_all` fails; at 64
-/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more).
+/// pause of the host, is over by then. Chosen: at 16 test
+/// `the_others_wait_until_the_first_one_is_known_not_to_carry_all` fails; at 64 test
+/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more test).
 const PATIENCE_ROUNDS: u64 = 32;
-/// Shortest time of [`PATIENCE_ROUNDS`]. Chosen: at 6 s
-/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more); at 1.5 s no test
-/// fails.
+/// Shortest time of [`PATIENCE_ROUNDS`]. Chosen: at 6 s test
+/// `without_a_limit_the_others_do_their_part_after_a_while` fails (and 1 more test); at 1.5 s no
+/// test fails.
 const LEAST_PATIENCE: Span = Span::from_secs(3);
 /// Round trips in which the first one learns of what the others send: one of a train, and those of
 /// the next trains, which confirm it. Chosen; not varied.
 const LEARNING_ROUNDS: usize = 4;
 /// Part of the total that the others may always send once they have blocks, so that these arrive.
-/// Chosen: at 1/32 and 1/8 `throughput.txt` changes.
+/// Chosen: at 1/32 and 1/8 snapshot `throughput.txt` changes.
 const REST_SHARE: Ratio = Ratio::new(1, 16);
-/// Part of the total by which the others grow in a round trip where the kernel does not report that
-/// the first one is limited. Chosen: at 1/80 and 1/20 `throughput.txt` changes.
+/// Part of the total by which the others grow in a round trip once the first one has fallen behind,
+/// though the kernel does not report that windows limit it. Chosen: at 1/80 and 1/20 snapshot
+/// `throughput.txt` changes.
 const GROWTH_STEP: Ratio = Ratio::new(1, 40);
-/// Part of what is missing by which they grow where it does. Chosen: at 1/4 and 1 `throughput.txt`
-/// changes.
+/// Part of the missing rate by which the others grow in a round trip in which windows limit the
+/// first one, or in which they send their last blocks. Chosen: at 1/4 and 1 snapshot
+/// `throughput.txt` changes.
 const MISSING_STEP: Ratio = Ratio::new(1, 2);
-/// The first one has fallen behind if it carries less than what is free by this part. Chosen: at
-/// 1/16 `throughput.txt` changes; at 1/4
+/// Part of the free rate by which the first one must carry less to have fallen behind. Chosen: at
+/// 1/16 snapshot `throughput.txt` changes; at 1/4 test
 /// `the_sum_is_never_more_than_the_path_has_by_more_than_a_step` fails.
 const BEHIND_THRESHOLD: Ratio = Ratio::new(1, 8);
 
@@ -88,9 +90,10 @@ pub struct Sharing {
     others: Option<Rate>,
     /// Rates of the others in the last round trips.
     carried: [Rate; LEARNING_ROUNDS],
-    /// Time since which data has waited.
+    /// Time at which data first waited; `None` before.
     begun: Option<Time>,
-    /// Time since which the first one has carried less than is free, in each round trip.
+    /// Time since which the first one has carried less than is free, in each round trip, while
+    /// blocks waited; `None` if it has not in the last one.
     behind: Option<Time>,
     /// Free rate when the others last carried nothing.
     alone: Rate,
@@ -102,13 +105,14 @@ pub struct Sharing {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     begin: Sample,
-    /// Least rate of the first one's congestion control.
+    /// Least rate of the first one's congestion control; `None` if it did not pace all the time.
     free: Option<Rate>,
     blocks_wait: bool,
 }
 
 impl Sharing {
-    /// Processes a sample, of which there are to be several in a round trip.
+    /// Processes a sample, of which there are to be several in a round trip; returns what the
+    /// others may send from now on.
     pub fn on_sample(&mut self, now: &Sample) -> Share {
         if now.blocks_wait {
             self.begun.get_or_insert(now.at);

@@ -95,7 +95,7 @@ impl Opener {
         &mut self.buffer[self.unopened.end..]
     }
 
-    /// Notes that `count` bytes were written to the front of the room.
+    /// Takes in `count` bytes, which were written to the front of the room.
     ///
     /// # Panics
     /// If there was less room.
@@ -113,10 +113,10 @@ impl Opener {
         Ok(self.next_body()?.map(plaintext_length))
     }
 
-    /// Opens the next record into `out`, if all of it has arrived. The content of a record of data
-    /// is then at the front of `out`; what lies behind it, up to the [length of the
-    /// plaintext](Self::next_plaintext), means nothing, and so does all of it after anything else
-    /// than data.
+    /// Opens the next record into `out`; `None` until all of it has arrived, or after an alert. The
+    /// content of a record of data is then at the front of `out`; what lies behind it, up to the
+    /// [length of the plaintext](Self::next_plaintext), means nothing, and so does all of it after
+    /// anything else than data.
     ///
     /// # Errors
     /// Why no record can be opened any more. `out` then holds nothing to believe.

@@ -32,8 +32,8 @@ impl Sealer {
         Self { key, next_key, records_per_key, owes_key_update: false, buffer, filled: 0 }
     }
 
-    /// Notes that the peer has asked for new keys in this direction: a key update precedes the
-    /// next data.
+    /// Answers the peer's request for new keys in this direction: a key update precedes the next
+    /// data.
     pub fn answer_key_update(&mut self) {
         self.owes_key_update = true;
     }

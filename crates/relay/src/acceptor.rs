@@ -19,8 +19,8 @@ use crate::mailbox::{Accepted, Mailbox, WorkerMessage};
 
 /// Connections that are accepted from one listener before the others have their turn.
 const TURN: usize = 64;
-/// Clients that have to show a key or a password, and have not yet, may take this part of all
-/// connections.
+/// Divisor of the greatest number of connections: as many clients at most may be connected that
+/// have to show a key or a password and have not yet.
 const UNAUTHENTICATED_PART: usize = 4;
 /// Pause when descriptors have run out.
 const EXHAUSTED_PAUSE: Span = Span::from_millis(100);
@@ -89,7 +89,7 @@ impl Acceptor {
     }
 
     /// The listener with this socket, as it is now: a connection that is accepted after a change
-    /// keeps to the new configuration.
+    /// keeps to the new configuration. `None` if it has been closed.
     fn current(&self, socket: &Arc<TcpListener>) -> Option<(OpenListener, Arc<Config>)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let open = state.listeners.iter().find(|open| Arc::ptr_eq(&open.socket, socket))?;
@@ -130,7 +130,8 @@ impl AcceptLoop {
         }
     }
 
-    /// Accepts what waits at a listener; false if descriptors have run out.
+    /// Accepts up to [`TURN`] connections that wait at a listener; false if descriptors or memory
+    /// have run out.
     fn accept(&mut self, listener: &Arc<TcpListener>) -> bool {
         for _ in 0..TURN {
             match accept_with(&**listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

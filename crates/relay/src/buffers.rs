@@ -30,8 +30,8 @@ pub(crate) fn receive_before_handshake(config: &Config) -> ByteCount {
 }
 
 /// The send buffer that a leg needs for a congestion window of `window` and its growth, if its
-/// `current` one (zero while the kernel tunes it) is too small; at most `most`. The kernel's own
-/// tuning ends at `net.ipv4.tcp_wmem`, far below what a long fat path holds.
+/// `current` one (zero while the kernel tunes it) is too small, else `None`; at most `most`. The
+/// kernel's own tuning ends at `net.ipv4.tcp_wmem`, far below what a long fat path holds.
 pub(crate) fn larger_send(window: ByteCount, current: ByteCount, most: ByteCount) -> Option<ByteCount> {
     let needed = window * 2;
     let is_enough = needed <= current.max(TUNED_BY_KERNEL) || current >= most;

@@ -78,7 +78,7 @@ impl Slot {
         true
     }
 
-    /// Notes that the client has shown its key or password.
+    /// Records that the client has shown its key or password.
     pub(crate) fn mark_authenticated(&mut self) {
         if std::mem::take(&mut self.is_unauthenticated) {
             self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner).unauthenticated -= 1;

@@ -16,13 +16,14 @@ pub(crate) struct LegCongestion {
 }
 
 impl LegCongestion {
-    /// Keeps what was loaded when the relay started or reloaded its configuration.
+    /// Holds the algorithm that was loaded when the relay started or reloaded its configuration, in
+    /// place of the one held before.
     pub(crate) fn keep(&self, hold: Option<Hold>) {
         *self.hold.lock().unwrap_or_else(PoisonError::into_inner) = hold;
     }
 
     /// Sets the algorithm of a leg. One that another process had loaded and has unloaded is loaded
-    /// again.
+    /// again; where that fails, the leg keeps the system's, and a warning is logged once.
     pub(crate) fn set_on(&self, leg: &impl AsFd, name: &str) {
         if set_congestion(leg, name).is_ok() {
             return;

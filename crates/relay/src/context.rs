@@ -14,7 +14,7 @@ use crate::known_paths::PathCache;
 use crate::receive_budget::ReceiveBudget;
 use crate::resolver::Resolver;
 
-/// Shared by the acceptor, the workers and the administrative listeners.
+/// State of a relay that the acceptor, the workers and the administrative listeners share.
 pub(crate) struct RelayContext {
     pub(crate) id: RelayId,
     pub(crate) started: Time,

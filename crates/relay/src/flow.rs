@@ -18,7 +18,7 @@ const TURN: usize = 4 << 20;
 pub(crate) struct Flow {
     /// Read and not yet written, in user space.
     buffer: Vec<u8>,
-    /// Pipe for bytes that stay in the kernel.
+    /// Pipe for bytes that stay in the kernel; `None` while there are none.
     pipe: Option<Pipe>,
     in_pipe: usize,
     source_ended: bool,

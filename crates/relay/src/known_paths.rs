@@ -60,7 +60,7 @@ impl PathCache {
 }
 
 impl PathObserver {
-    /// Returns what is to be remembered, if that has changed.
+    /// Returns what is to be remembered; `None` if that has not changed, or nothing is found.
     fn sample(&mut self, now: Time, info: &TcpInfo, finds_rate: bool) -> Option<Resumption> {
         let free = info.found_rate().filter(|_| finds_rate);
         self.path.found_free(now, free, info.bytes_acked, info.min_rtt);

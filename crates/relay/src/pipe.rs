@@ -9,7 +9,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 /// Requested capacity of a pipe, in bytes. Each segment takes a page, however small it is: 256 of
 /// them.
 pub(crate) const PIPE_SIZE: usize = 1 << 20;
-/// Empty pipes that are kept for reuse.
+/// Greatest number of empty pipes of a thread that stay open for reuse.
 const KEPT: usize = 32;
 
 /// A pipe that never blocks.
@@ -19,14 +19,14 @@ pub(crate) struct Pipe {
     pub(crate) writer: OwnedFd,
 }
 
-/// The pipes of one thread, of which empty ones are kept for use again.
+/// The empty pipes of one thread that stay open for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Pipes {
     empty: Vec<Pipe>,
 }
 
 impl Pipes {
-    /// Gives an empty pipe: a kept one, or else a new one.
+    /// Returns an empty pipe: one that is open already, or else a new one.
     pub(crate) fn take(&mut self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.empty.pop() {
             return Ok(pipe);

@@ -29,7 +29,7 @@ pub struct ListenerStatus {
     pub kind: &'static str,
     /// The listener's address and port.
     pub address: SocketAddr,
-    /// Destination of all of its clients, for `forward`.
+    /// Destination of all of its clients, for `forward`; `None` for the other kinds.
     pub destination: Option<String>,
 }
 
@@ -44,11 +44,11 @@ pub struct Totals {
     pub rejected: u64,
     /// Number of connections whose destination could not be reached.
     pub unreachable: u64,
-    /// Closed in order by both ends.
+    /// Number of connections that both ends closed in order.
     pub finished: u64,
-    /// Ended by a reset or an error.
+    /// Number of connections that ended by a reset or an error.
     pub aborted: u64,
-    /// Closed because nothing was received or sent for too long.
+    /// Number of connections that were closed because no data moved for too long.
     pub timed_out: u64,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
@@ -69,9 +69,10 @@ pub struct ConnectionStatus {
     pub listener: &'static str,
     /// Address of the client.
     pub client: SocketAddr,
-    /// The destination, once it is known.
+    /// The destination; `None` before it is known.
     pub destination: Option<String>,
-    /// The next hop: `direct` for the destination itself, or the next relay.
+    /// The next hop, `direct` for the destination itself, or the next relay; `None` before it is
+    /// known.
     pub via: Option<String>,
     /// Name of the connection's stage: `greeting`, `routing`, `resolving`, `connecting`,
     /// `securing`, `requesting`, `relaying` or `closing`.
@@ -86,9 +87,10 @@ pub struct ConnectionStatus {
     pub up: FlowStatus,
     /// Data from the destination to the client.
     pub down: FlowStatus,
-    /// The leg between client and relay.
+    /// Status of the leg between client and relay; `None` if its `TCP_INFO` cannot be read.
     pub near: Option<LegStatus>,
-    /// The leg to the destination or the next relay.
+    /// Status of the leg to the destination or the next relay; `None` before connecting to it, or
+    /// if its `TCP_INFO` cannot be read.
     pub far: Option<LegStatus>,
 }
 
@@ -103,9 +105,10 @@ pub struct FlowStatus {
     pub waited_for_source: Span,
     /// Time for which the sink took nothing.
     pub waited_for_sink: Span,
-    /// The leg that it has waited for longer, `near` or `far`, once something was relayed.
+    /// The leg that it has waited for longer, `near` or `far`; `None` before anything was relayed.
     pub limited_by: Option<&'static str>,
-    /// Whether the source has ended this direction.
+    /// Whether this direction has ended: everything has been relayed, the end of the source's
+    /// stream included.
     pub ended: bool,
 }
 
@@ -116,25 +119,25 @@ pub struct LegStatus {
     pub peer: Option<SocketAddr>,
     /// Whether the leg is encrypted by TLS.
     pub tls: bool,
-    /// Key of the neighbour, if it has one.
+    /// Key of the neighbour; `None` if it has none.
     pub key: Option<String>,
     /// Name of the leg's congestion control.
     pub congestion: String,
     /// Delivery rate as last measured.
     pub rate: Rate,
-    /// Configured ceiling of the rate, if there is one.
+    /// Ceiling of the pacing rate (`SO_MAX_PACING_RATE`); [`Rate::MAX`] if there is none.
     pub pacing_rate: Rate,
     /// Smoothed round-trip time of the leg.
     pub rtt: Span,
     /// Congestion window.
     pub cwnd: ByteCount,
-    /// Bytes that the neighbour has not acknowledged.
+    /// Bytes in the send queue: unsent, or not acknowledged by the neighbour.
     pub queue: ByteCount,
     /// Bytes that wait to be read.
     pub unread: ByteCount,
     /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Main limit of sending: `receive window`, `send buffer`, `congestion window`; none while
+    /// Main limit of sending: `receive window`, `send buffer`, `congestion window`; `None` while
     /// nothing is sent.
     pub limited_by: Option<&'static str>,
 }

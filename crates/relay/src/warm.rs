@@ -31,7 +31,7 @@ struct WarmLeg {
 }
 
 impl WarmLegs {
-    /// Takes a leg to this relay that is ready.
+    /// Takes a leg to this relay that is ready; `None` if there is none.
     pub(crate) fn take(&mut self, relay: &Arc<NextRelay>) -> Option<Leg> {
         let fits = |warm: &WarmLeg| warm.is_ready && Arc::ptr_eq(&warm.relay, relay);
         let id = self.legs.iter().find(|(_, warm)| fits(warm)).map(|(id, _)| *id)?;
@@ -76,7 +76,8 @@ impl WarmLegs {
         }
     }
 
-    /// Begins to connect, once the relay's address is known; false if that has failed.
+    /// Begins to connect, if the relay's address is known without resolving its name; false if that
+    /// has failed.
     fn open(&mut self, relay: &Arc<NextRelay>, config: &Config, context: &RelayContext, poller: &mut Poller) -> bool {
         let Some(address) = relay.address() else { return true };
         let id = poller.new_id();

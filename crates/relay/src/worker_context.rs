@@ -14,7 +14,7 @@ use crate::warm::WarmLegs;
 /// Bytes that are read at a time where they have to pass through this process.
 const SCRATCH: usize = 256 << 10;
 
-/// Passed to every connection that the worker drives.
+/// State of a worker that is passed to every connection that it drives.
 pub(crate) struct WorkerContext {
     pub(crate) relay: Arc<RelayContext>,
     pub(crate) mailbox: Arc<Mailbox>,

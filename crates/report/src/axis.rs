@@ -23,7 +23,7 @@ impl Scale {
 const CLOCK_STEPS: [f64; 15] =
     [15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 21600.0, 43200.0, 86400.0];
 
-/// Axis of values from `low` to at least `high`, and the unit with its prefix.
+/// Axis of values that contains `low` and `high` and ends at ticks, and the unit with its prefix.
 pub(crate) fn values(low: f64, high: f64, unit: Unit, intervals: usize) -> (Scale, String) {
     let high = if high > low { high } else { low + 1.0 };
     let step = decimal_step((high - low) / intervals as f64);
@@ -61,7 +61,8 @@ fn decimal_step(rough: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// The prefix that leaves `largest` between 1 and 1000.
+/// Divisor and prefix for the values of an axis up to `largest`: of the unit's prefixes the
+/// greatest that leaves at least 1, or else the least.
 fn prefix(largest: f64, unit: Unit) -> (f64, &'static str) {
     let known = unit.prefixes(largest);
     let fitting = known.iter().find(|(factor, _)| largest >= *factor * (1.0 - 1e-9));

@@ -151,7 +151,7 @@ fn steps(step: Span, series: Vec<(String, &Uniform)>) -> String {
     text
 }
 
-/// Columns of values over places that are not equally far from one another.
+/// Columns of values over positions on an axis, which need not be equally spaced.
 struct Sheet {
     first: String,
     places: Vec<f64>,
@@ -178,7 +178,8 @@ impl Sheet {
     }
 }
 
-/// The sheet of a plot whose axis is not time: all series, at every place that any of them has.
+/// The sheet of a plot whose axis is not time: all series of points, with a row for every position
+/// at which any of them has a value.
 fn other_axis(plot: &Plot, name: &str, unit: Unit) -> Sheet {
     let points = |series: &Series| match &series.values {
         Values::Points(points) => points.clone(),
@@ -196,7 +197,8 @@ fn other_axis(plot: &Plot, name: &str, unit: Unit) -> Sheet {
     Sheet { first: with_suffix(&slug(name), unit.suffix()), places, columns }
 }
 
-/// The shortest number that reads back as the same; nothing for what is no number.
+/// Appends the shortest number that reads back as the same; nothing if there is none, or it is not
+/// finite.
 fn put_number(text: &mut String, value: Option<f64>) {
     if let Some(value) = value.filter(|value| value.is_finite()) {
         let _ = write!(text, "{value}");

@@ -31,8 +31,9 @@ pub struct Report {
     pub judgement: Judgement,
     /// Facts as (name, value), in order.
     pub summary: Vec<(String, String)>,
-    /// Share of the time per stage as (name, 0 to 1), in the order of the data's way. Its place is
-    /// a stage's colour, so reports of one kind name all their stages, those without a share too.
+    /// Share of the time per stage as (name, 0 to 1), in the order in which data passes the stages.
+    /// The position in this list determines a stage's colour, so reports of one kind name all their
+    /// stages, those without a share too.
     pub stages: Vec<(String, f64)>,
     /// Tables, above the plots.
     pub tables: Vec<Table>,
@@ -41,7 +42,8 @@ pub struct Report {
     /// Plots, from top to bottom; those over time share one time axis.
     pub plots: Vec<Plot>,
     /// Time at which the time axis begins on the clock of the host that made the report
-    /// (`CLOCK_MONOTONIC`), so that reports of one host can be laid beside each other.
+    /// (`CLOCK_MONOTONIC`), so that reports of one host can be laid beside each other; `None` if it
+    /// has no such time.
     pub origin: Option<Time>,
     /// Messages about what failed, one line each.
     pub failures: Vec<String>,

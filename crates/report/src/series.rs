@@ -38,8 +38,8 @@ impl Series {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Values {
-    /// (place on the axis, value in the plot's unit), ascending in place; on a time axis the place
-    /// is in seconds since the start. What is not finite is left out.
+    /// (position on the axis, value in the plot's unit), in ascending order; on a time axis the
+    /// position is in seconds since the start. Points that are not finite are left out.
     Points(Vec<(f64, f64)>),
     /// Integers at equal steps of time.
     Uniform(Uniform),
@@ -58,7 +58,7 @@ impl From<Uniform> for Values {
 }
 
 impl Values {
-    /// Place on the axis at which the last value ends; 0 if there is none.
+    /// Position on the axis at which the last value ends; 0 if there is none.
     pub(crate) fn end(&self) -> f64 {
         match self {
             Self::Points(points) => points.iter().map(|(at, _)| *at).filter(|at| at.is_finite()).fold(0.0, f64::max),

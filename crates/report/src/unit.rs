@@ -16,7 +16,7 @@ pub enum Unit {
     Segments,
     /// A rate in TCP segments per second.
     SegmentsPerSecond,
-    /// Packets of the largest size that the link carries: the papers' measure of burstiness.
+    /// Packets of the largest size that the link carries (MTU), as a unit of burst sizes.
     Mtu,
     /// A share of a whole, from 0 to 1; shown in per cent.
     Share,
@@ -63,7 +63,7 @@ impl Unit {
             _ => &[(1e6, "million "), (1e3, "thousand ")],
         }
     }
-    /// The prefix, of one letter at most, for one value that stands by itself.
+    /// Divisor and prefix, of one letter at most, for one value that stands by itself.
     pub(crate) fn short_prefix(self, value: f64) -> (f64, &'static str) {
         let known: &[(f64, &str)] = match self {
             Self::Seconds | Self::Share => self.prefixes(value),

@@ -6,13 +6,13 @@ use icdc_units::{Rate, Span};
 use crate::reduce::sliding_means;
 use crate::{Baseline, Plot, Series, Stroke, Uniform, Unit, Values};
 
-/// The two windows of the papers: what a link feels and what a meter shows.
+/// Window of the mean, as usual meters show it.
 const MEAN: Span = Span::from_millis(1000);
-/// The mean slides by this much from one drawn value to the next.
+/// Distance from one drawn value of the sliding mean to the next.
 const SLIDE: Span = Span::from_millis(10);
 
-/// Throughput as the papers show it: in windows of `per_ms`'s step (1 ms), behind it the sliding
-/// mean over 1000 ms, the bottleneck, and `marks` (see [`marks`]).
+/// Plot of throughput: in windows of `per_ms`'s step (1 ms), behind it the sliding mean over 1000
+/// ms, the bottleneck, and `marks` (see [`marks`]).
 ///
 /// `per_ms` comes from [`Uniform::rates`]: bytes per step, shown in bit/s.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn throughput(per_ms: Uniform, bottleneck: Option<Rate>, marks: Vec<Series>)
 }
 
 /// Events for the foot of a plot: how many of `name` (drops, retransmissions) happened at each
-/// place.
+/// position on the axis.
 #[must_use]
 pub fn marks(name: &str, counts: impl Into<Values>) -> Series {
     Series::new(name, Stroke::Marks, counts).column(name)

@@ -7,13 +7,13 @@
 //! burstiness = max over i of Q(i)            bytes; ideally one packet
 //! ```
 //!
-//! r is known only when the window has ended, so the arrivals of one window are kept (16 bytes
+//! r is known only when the window has ended, so the arrivals of one window are stored (16 bytes
 //! each) and judged at its end. T runs from the first arrival to the first one of the next window,
 //! so that a window of evenly spaced packets has a burstiness of exactly one packet.
 
 use icdc_units::{ByteCount, Span, Time};
 
-/// Arrivals beyond this many in a window are not kept; the window's burstiness is then unknown.
+/// Arrivals beyond this many in a window are not stored; the window's burstiness is then unknown.
 const MAX_ARRIVALS: usize = 4_000_000;
 
 /// Burstiness measured in one window of time.
@@ -46,7 +46,8 @@ impl Burstiness {
         Self { length, arrivals: Vec::new(), overfull: false }
     }
 
-    /// Notes a packet; times must not decrease. Gives the window that it ends, if it ends one.
+    /// Records a packet; times must not decrease. Returns the window that it ends; `None` if it
+    /// ends none, or the window had more arrivals than are stored.
     pub fn packet(&mut self, at: Time, size: ByteCount) -> Option<Window> {
         let ended = self.arrivals.first().is_some_and(|&(start, _)| at - start >= self.length);
         let window = if ended { self.close(at) } else { None };
@@ -61,20 +62,22 @@ impl Burstiness {
     /// Ends the window now, whatever its length: T runs from the first to the last arrival, and B
     /// lacks the last one, so that evenly spaced packets have a burstiness of exactly one packet
     /// here as well, and what was silent before and behind them does not count. `None`: nothing has
-    /// arrived, or more than is kept.
+    /// arrived, or more than is stored.
     pub fn cut(&mut self) -> Option<Window> {
         let &(last, size) = self.arrivals.last()?;
         let before: u64 = self.arrivals.iter().map(|&(_, size)| size).sum::<u64>() - size;
         self.judge(last, before)
     }
 
-    /// Ends the window at `end`, the time of the first arrival that no longer belongs to it.
+    /// Ends the window at `end`, the time of the first arrival that no longer belongs to it; `None`
+    /// as for [`judge`](Self::judge).
     fn close(&mut self, end: Time) -> Option<Window> {
         let bytes = self.arrivals.iter().map(|&(_, size)| size).sum();
         self.judge(end, bytes)
     }
 
-    /// The window up to `end`, drained at the rate of `passed` bytes in it.
+    /// The window up to `end`, drained at the rate of `passed` bytes in it; `None` if nothing has
+    /// arrived, or more than is stored.
     fn judge(&mut self, end: Time, passed: u64) -> Option<Window> {
         let overfull = std::mem::take(&mut self.overfull);
         let arrivals = std::mem::take(&mut self.arrivals);

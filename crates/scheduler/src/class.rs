@@ -81,17 +81,18 @@ pub enum TreeError {
         /// Ceiling of the class's rate.
         ceiling: Rate,
     },
-    /// The rate of a class is below the least possible.
+    /// The rate or the ceiling of a class is below the least possible ([`LEAST_RATE`]).
     #[error("class {0}: the least rate is {LEAST_RATE}")]
     Slow(String),
-    /// The rates of the children exceed the rate of the parent.
+    /// The rates of the children exceed the rate of the parent, or its ceiling if it has no rate,
+    /// or the rate of the line if it has neither or is the line.
     #[error("child rates of {within} sum to {promised}, exceeding its {available}: lower their rates")]
     Sum {
         /// Name of the parent class, or the line.
         within: String,
         /// Sum of the children's rates.
         promised: Rate,
-        /// Rate of the parent or the line.
+        /// Rate or ceiling of the parent, or rate of the line.
         available: Rate,
     },
     /// The default class is not a leaf.
@@ -101,10 +102,10 @@ pub enum TreeError {
 
 /// Name of the default class, where none is given: it gets what others leave.
 const REST: &str = "rest";
-/// The slowest class of PSPacer's authors.
+/// Least rate of a class: that of the slowest one in the PSPacer paper (Takano et al., 2006).
 pub const LEAST_RATE: Rate = Rate::from_bits_per_second(8_000);
 
-/// Classes that can be, on a line of some rate.
+/// A valid tree of classes, on a line of some rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     pub(super) line: Rate,

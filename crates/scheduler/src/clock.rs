@@ -9,7 +9,7 @@ pub(super) struct ByteClock {
     line: u64,
     rate: u64,
     due: u64,
-    /// Below one byte, in 1/rate bytes.
+    /// Part of the position that is below one byte, in 1/rate bytes.
     rest: u64,
 }
 

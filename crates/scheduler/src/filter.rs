@@ -13,7 +13,7 @@ pub struct Filter {
     pub to: Option<Prefix>,
     /// Prefix of the source address; `None` matches all.
     pub from: Option<Prefix>,
-    /// IP protocol number: 6 for TCP, 17 for UDP.
+    /// IP protocol number, 6 for TCP, 17 for UDP; `None` matches all.
     pub protocol: Option<u8>,
     /// Range of the destination port; `None` matches all.
     pub ports: Option<RangeInclusive<u16>>,
@@ -24,7 +24,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether a packet with these headers matches the filter.
+    /// Whether a packet with these headers matches the filter; one without ports matches no range
+    /// of ports.
     #[must_use]
     pub fn fits(&self, headers: &Headers) -> bool {
         let in_range = |range: &Option<RangeInclusive<u16>>, port: Option<u16>| {
@@ -38,7 +39,7 @@ impl Filter {
             && in_range(&self.ports, headers.ports.map(|(_, destination)| destination))
     }
 
-    /// Whether some packet can match both filters.
+    /// Whether some packet can match both filters, as far as each field by itself tells.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         fn apart<T>(a: Option<&T>, b: Option<&T>, meet: impl Fn(&T, &T) -> bool) -> bool {

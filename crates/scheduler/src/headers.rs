@@ -12,7 +12,7 @@ pub struct Headers {
     /// IP protocol number: 6 for TCP, 17 for UDP.
     pub protocol: u8,
     /// Ports, of source and destination; `None` where there are none, as in all fragments but the
-    /// first.
+    /// first, or the frame is too short for them.
     pub ports: Option<(u16, u16)>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
@@ -29,7 +29,8 @@ const VLAN: [u16; 2] = [0x8100, 0x88a8];
 const PORTS: [u8; 4] = [6, 17, 132, 136];
 
 impl Headers {
-    /// Reads the headers of an Ethernet frame; `None` if it carries no IP.
+    /// Reads the headers of an Ethernet frame; `None` if it carries no IP, or not a whole IP
+    /// header.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let (kind, packet) = network(frame)?;
@@ -72,7 +73,7 @@ impl Headers {
     }
 }
 
-/// EtherType, and where the packet begins.
+/// EtherType, and where the packet begins; `None` if the frame is too short.
 fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut at = 12;
@@ -86,7 +87,7 @@ fn network(frame: &[u8]) -> Option<(u16, usize)> {
 }
 
 /// Protocol number and data behind an IPv6 packet's extension headers (RFC 8200); no data if it is
-/// a later fragment.
+/// a later fragment, or has more than eight of them.
 fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     // No ordinary packet has more extension headers.
     for _ in 0..8 {
@@ -106,7 +107,8 @@ fn transport(mut next: u8, mut data: &[u8]) -> (u8, Option<&[u8]>) {
     (next, None)
 }
 
-/// Whether an Ethernet frame belongs to neighbour discovery: ARP or RFC 4861.
+/// Whether an Ethernet frame belongs to neighbour discovery: ARP or RFC 4861, the latter without
+/// extension headers.
 #[must_use]
 pub fn is_of_neighbours(frame: &[u8]) -> bool {
     let Some((kind, at)) = network(frame) else { return false };

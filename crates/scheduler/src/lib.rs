@@ -25,7 +25,7 @@
 //! | cache of the classes of recent flows | `recent` |
 //! | the order of all that | [`Scheduler`] |
 //! | gaps as frames | [`gap_frames`] |
-//! | burstiness of traffic, as the papers measure it | [`Burstiness`] |
+//! | burstiness of traffic, as Takano et al. measure it | [`Burstiness`] |
 //!
 //! Lengths are those on the wire: the Ethernet frame and 24 bytes. PSPacer counts 20 bytes less,
 //! and serves the highest rate first among the classes that are due. This is also done here among

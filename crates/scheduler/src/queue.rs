@@ -26,8 +26,8 @@ pub enum Discipline {
     DropTail,
     /// ECN-capable packets are marked when this many bytes are queued before them.
     Mark(ByteCount),
-    /// See the module's description. The target is at least the time of two full frames at the
-    /// class's rate.
+    /// `CoDel`, see the module's description. Target and interval are at least the time of two full
+    /// frames at the class's rate.
     CoDel {
         /// Time that packets may wait in the long run.
         target: Span,
@@ -90,7 +90,8 @@ impl<Packet> LeafQueue<Packet> {
         queue
     }
 
-    /// Changes the settings for frames that arrive from now on.
+    /// Changes the settings: limit and marking for frames that arrive from now on, `CoDel` also for
+    /// those that wait.
     pub(super) fn change(&mut self, settings: QueueSettings, rate: Option<Rate>) {
         self.settings = settings;
         if let Discipline::CoDel { target, interval } = settings.discipline {
@@ -122,7 +123,8 @@ impl<Packet> LeafQueue<Packet> {
         true
     }
 
-    /// The next frame to leave, and the packets dropped before it.
+    /// The next frame to leave, and the number of packets that `CoDel` dropped before it; no frame
+    /// if none is left.
     pub(super) fn pop(&mut self, now: Time) -> (Option<Taken<Packet>>, u64) {
         let taken = match self.settings.discipline {
             Discipline::CoDel { .. } => self.pop_by_codel(now),

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::Headers;
 
-/// Number of flows that are remembered.
+/// Number of slots of the cache, each for one flow.
 const PLACES: usize = 4096;
 
 /// Headers and the class to which filters led; the latest packet overwrites the others of its slot.

@@ -63,8 +63,8 @@ struct Class<Packet> {
     counters: ClassCounters,
 }
 
-/// A scheduler that paces classes of traffic by counting bytes on the wire; see
-/// [`byte_clock`](super).
+/// A scheduler that paces classes of traffic by counting bytes on the wire; see the [crate's
+/// description](crate).
 pub struct Scheduler<Packet> {
     tree: Tree,
     classes: Vec<Class<Packet>>,
@@ -205,8 +205,8 @@ impl<Packet> Scheduler<Packet> {
     }
 
     /// A scheduler with other classes. Waiting frames stay in the class of their name, or move to
-    /// the default class; none is lost, though queues may exceed their new limits for a while.
-    /// Counters of classes that stay are kept.
+    /// the default class; none is lost, though queues may exceed their new limits for a while. A
+    /// class takes over the counters of the class of its name.
     #[must_use]
     pub fn with(mut self, now: Time, tree: Tree) -> Self {
         let mut next = Self::new(tree).with_early(ByteCount::new(self.early));
@@ -260,7 +260,8 @@ impl<Packet> Scheduler<Packet> {
         }
     }
 
-    /// Makes leaves ready that are due; gives the first position at which another is.
+    /// Makes leaves ready that are due; returns the first position at which another is, `None` if
+    /// none waits.
     fn sort_out_due(&mut self) -> Option<u64> {
         while let Some((due, index)) = self.first_due() {
             if due > self.position + self.early {
@@ -272,7 +273,7 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The due leaf that would soonest be late by a frame.
+    /// The due leaf that would soonest be late by a frame; `None` if none is due.
     fn most_urgent(&mut self) -> Option<usize> {
         while let Some(Reverse((_, index))) = self.ready.pop() {
             let class = &mut self.classes[index];
@@ -285,7 +286,7 @@ impl<Packet> Scheduler<Packet> {
         None
     }
 
-    /// The leaf that is due first, of those that are not ready.
+    /// The leaf that is due first, of those that are not ready; `None` if there is none.
     fn first_due(&mut self) -> Option<(u64, usize)> {
         while let Some(Reverse((noted, index))) = self.timed.peek().copied() {
             let class = &mut self.classes[index];
@@ -317,7 +318,8 @@ impl<Packet> Scheduler<Packet> {
         (chosen, later)
     }
 
-    /// Position on the line, in bytes, from which on no ceiling stops a leaf.
+    /// Position on the line, in bytes, from which on no ceiling stops a leaf; zero if it has no
+    /// ceiling.
     fn free_at(&self, index: usize) -> u64 {
         let ceilings = self.upwards(index).filter_map(|class| self.classes[class].ceiling.as_ref());
         ceilings.map(ByteClock::due).max().unwrap_or(0)

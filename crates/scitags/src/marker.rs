@@ -29,7 +29,7 @@ pub struct MarkerConfig {
     pub tag: Tag,
     /// Name and version of the program.
     pub application: String,
-    /// A collector that gets every firefly as well.
+    /// A collector that gets every firefly as well; `None` for none.
     pub collector: Option<SocketAddr>,
     /// Interval of the fireflies of a flow that continues.
     pub interval: Span,
@@ -116,8 +116,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Adds a connection, which begins now. Its socket stays open, though it may be shut down,
-    /// until its flow ends.
+    /// Adds a connection, which begins now; one that has ended already is left out. Its socket
+    /// stays open, though it may be shut down, until its flow ends.
     pub fn add(&self, socket: &Arc<TcpStream>) {
         // One that is gone already has carried nothing.
         let (Ok(near), Ok(far)) = (socket.local_addr(), socket.peer_addr()) else { return };

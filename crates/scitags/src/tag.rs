@@ -20,7 +20,7 @@ pub struct Tag {
     activity: u16,
 }
 
-/// Why a text is no tag.
+/// Reason why a text is no tag.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TagError {
     /// The text does not have two parts.
@@ -36,7 +36,7 @@ pub enum TagError {
         /// Range of the numbers that are allowed.
         allowed: RangeInclusive<u16>,
     },
-    /// A name, and there is no registry that has its number.
+    /// A name was given without a registry.
     #[error("{0:?} is not a number; write a number, or name the registry of names with --scitags-registry FILE")]
     NoRegistry(String),
     /// A name that the registry does not have.

@@ -28,8 +28,10 @@ use crate::work::Work;
 
 /// Time limit for the client to close the link once it has the result.
 const FAREWELL: Span = Span::from_secs(10);
-/// Time limit for the other far end's port to answer, before that end is asked to connect: a lost
-/// SYN is retransmitted after 1 s (RFC 6298), and three round trips of the longest path are less.
+/// Head start of the direct connection: if it has neither succeeded nor failed by then, the other
+/// far end is asked to connect as well, and the first connection made is used. A lost SYN is
+/// retransmitted after 1 s (RFC 6298), and three round trips of the longest path take less than the
+/// other second.
 const DIRECT_PATIENCE: Span = Span::from_secs(2);
 
 /// Drives a transfer to another far end, in a session of a daemon; returns how it ended.

@@ -3,7 +3,8 @@
 use icdc_protocol::message::Entry;
 use icdc_units::ByteCount;
 
-/// Memory taken at one end by entries that are announced and not done.
+/// Entries that are announced and not done, as far as one end keeps them in memory: how many, how
+/// many directories, and the bytes of their paths and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Number of entries; directories only as far as `directories` does not count them.

@@ -15,7 +15,7 @@ use icdc_transfer::sender::survey::Surveyed;
 /// Cost of a file besides its bytes, in bytes: about what a disk or a path of 1 Gbit/s carries
 /// while a file is opened, written, made durable and named.
 const FILE: u128 = 64 << 10;
-/// A piece is large if it costs more than 1/LARGE of a shard.
+/// A piece is large if it costs more than 1/LARGE of a shard, and more than [`FILE`].
 const LARGE: u128 = 8;
 
 /// Divides all `items` except directories into `shards` (at least one) lists; returns the indices

@@ -16,8 +16,8 @@ impl Joining {
         Self { digests: vec![None; items] }
     }
 
-    /// Adds the results of the items at these places. An item that is done stays done, whatever a
-    /// later attempt reports.
+    /// Adds the results of the items at these places; places that the plan does not have are
+    /// ignored. An item that is done stays done, whatever a later attempt reports.
     pub fn take_in(&mut self, places: &[u64], digests: &[Option<Digest>]) {
         for (place, digest) in places.iter().zip(digests) {
             if let (Some(slot), Some(digest)) = (self.digests.get_mut(*place as usize), digest) {
@@ -26,7 +26,7 @@ impl Joining {
         }
     }
 
-    /// Whether the item at this place is done.
+    /// Whether the item at this place is done; false if the plan has no such place.
     #[must_use]
     pub fn is_done(&self, place: u64) -> bool {
         self.digests.get(place as usize).is_some_and(Option::is_some)

@@ -89,7 +89,7 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 /// Decodes the list `number` of `plan`.
 ///
 /// # Errors
-/// [`ListError`]: nothing of it is believed that is out of bounds or out of order.
+/// [`ListError`]: a list with anything out of bounds or out of order is refused.
 pub fn decode(bytes: &[u8], plan: PlanId, number: u32) -> Result<List, ListError> {
     let (header, mut bytes): (Header, _) = postcard::take_from_bytes(bytes).map_err(|_| ListError::Damaged)?;
     if header.magic != MAGIC {

@@ -29,7 +29,8 @@ pub struct Note {
 }
 
 impl Outcome {
-    /// Number of items that are done.
+    /// Number of the shard's items that are present at the destination as planned: those with a
+    /// digest.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.digests.iter().filter(|digest| digest.is_some()).count() as u64

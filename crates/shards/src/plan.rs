@@ -154,7 +154,7 @@ pub enum PlanError {
         /// Format of the plan.
         format: u32,
     },
-    /// The file is not this user's own, or others may write to it.
+    /// The file belongs neither to this user nor to root, or others may write to it.
     #[error("{}: the plan belongs to user {owner}, or others may write to it; plans tell what is copied where, so use your own: chmod -R go-w {}", path.display(), path.display())]
     NotOwn {
         /// Path of the file.
@@ -231,7 +231,8 @@ pub struct Replanned {
     pub shards: Range<u32>,
     /// Number of items in the new shards.
     pub items: u64,
-    /// Number of items that no longer exist in the sources.
+    /// Number of items that no longer exist in the sources, or are neither file nor symbolic link
+    /// any more.
     pub gone: u64,
 }
 
@@ -240,7 +241,7 @@ impl Plan {
     /// 1970.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::Occupied`], [`PlanError::NotOwn`], [`PlanError::File`].
     pub fn make(directory: &Path, order: PlanRequest, items: &[Surveyed], now: u64) -> Result<Self, PlanError> {
         make_directories(directory)?;
         let mut id = PlanId::default();
@@ -320,7 +321,8 @@ impl Plan {
     /// Loads the plan in `directory`.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::Missing`], [`PlanError::NotOwn`], [`PlanError::File`], [`PlanError::Text`],
+    /// [`PlanError::Format`].
     pub fn open(directory: &Path) -> Result<Self, PlanError> {
         let path = directory.join(PLAN);
         let at = |error| PlanError::File { path: path.clone(), error };
@@ -349,7 +351,8 @@ impl Plan {
         self.text.shards.len() as u32
     }
 
-    /// The shards' lists, in the order of their numbers.
+    /// Properties of the shards' lists, in the order of their numbers; the list of directories is
+    /// not among them.
     #[must_use]
     pub fn lists(&self) -> &[ListText] {
         &self.text.shards
@@ -381,7 +384,7 @@ impl Plan {
     /// The selection of items that a run of shard `number` copies.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn selection(&self, number: u32) -> Result<Selection, PlanError> {
         let list = self.read_list(&number.to_string(), number, self.shard(number)?)?;
         self.select(list, number)
@@ -390,7 +393,7 @@ impl Plan {
     /// The selection of directories, to which a join's run gives their attributes.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn directories(&self) -> Result<Selection, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         self.select(list, NUMBER_OF_DIRECTORIES)
@@ -413,7 +416,7 @@ impl Plan {
     /// Records that this process begins shard `number` at `now`, in seconds since 1970.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn begin(&self, number: u32, now: u64) -> Result<(), PlanError> {
         let note = note(self.shard(number)?, now);
         let text = serde_json::to_vec(&note).expect("text and numbers are JSON");
@@ -429,7 +432,7 @@ impl Plan {
     /// attributes may be old until then.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`].
     pub fn beat(&self, number: u32) -> Result<u64, PlanError> {
         let own = self.result(number, BEGUN);
         let touched = File::options().write(true).open(&own).and_then(|note| {
@@ -446,7 +449,7 @@ impl Plan {
             if !path.to_string_lossy().ends_with(BEGUN) {
                 continue;
             }
-            // One that is gone meanwhile is copied.
+            // One that is gone by now is copied.
             let beat = File::open(&path).and_then(|note| note.metadata()?.modified());
             let is_alive = |beat: SystemTime| latest.duration_since(beat).unwrap_or_default() < SILENT;
             at_work += u64::from(beat.is_ok_and(is_alive));
@@ -458,7 +461,7 @@ impl Plan {
     /// the order of its list.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn write_result(&self, number: u32, digests: Vec<Option<Digest>>, now: u64) -> Result<(), PlanError> {
         let outcome = Outcome { note: note(self.shard(number)?, now), digests };
         let path = self.result(number, "");
@@ -470,7 +473,7 @@ impl Plan {
     /// State of shard `number`. A result of another list, or a malformed one, is ignored.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoShard`], [`PlanError::File`].
     pub fn state(&self, number: u32) -> Result<ShardState, PlanError> {
         if let Some(Outcome { note, digests }) = self.outcome(number)? {
             let failed = digests.iter().filter(|digest| digest.is_none()).count() as u64;
@@ -499,7 +502,7 @@ impl Plan {
     /// Joins the results of all shards: the digests of all items that are done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn gather(&self) -> Result<Joining, PlanError> {
         let directories = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         let mut counted = directories.places.len() as u64;
@@ -524,7 +527,7 @@ impl Plan {
     /// done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`], [`PlanError::Text`], [`PlanError::List`].
     pub fn take_in_directories(&self, joining: &mut Joining, digests: &[Option<Digest>]) -> Result<u64, PlanError> {
         let list = self.read_list(DIRECTORIES, NUMBER_OF_DIRECTORIES, &self.text.directories)?;
         joining.take_in(&list.places, digests);
@@ -539,17 +542,19 @@ impl Plan {
     /// Stops waiting for the items of the present shards that are not done.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::File`].
     pub fn accept_missing(&mut self) -> Result<(), PlanError> {
         self.text.replanned = self.shards();
         self.write()
     }
 
     /// Plans items that are not done again, in at most `most` new shards, each item as it is now.
-    /// Items that no longer exist in the sources are counted.
+    /// Items that no longer exist in the sources, or are neither file nor symbolic link any more,
+    /// are only counted.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError::NoSource`], [`PlanError::Full`], [`PlanError::File`], [`PlanError::Text`],
+    /// [`PlanError::List`].
     pub fn plan_again(&mut self, joining: &Joining, most: u32) -> Result<Replanned, PlanError> {
         for source in &self.text.sources {
             let found = std::fs::symlink_metadata(source);
@@ -685,7 +690,8 @@ fn make_directories(directory: &Path) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Fails for a file that does not exist, belongs to another user, or can be written by others.
+/// Fails for a file that does not exist, belongs to another user than this one or root, or can be
+/// written by others.
 fn check_own(path: &Path) -> Result<(), PlanError> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

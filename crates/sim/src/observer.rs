@@ -19,7 +19,8 @@ pub struct Transmission {
 /// Receiver of the events of a simulation, in the order of time. Every method does nothing unless
 /// it is implemented. Flows are numbered from 0.
 pub trait Observer {
-    /// Interval at which [`Self::queue`] and [`Self::state`] are called.
+    /// Interval at which [`Self::queue`] is called, and [`Self::state`] where it is
+    /// [wanted](Self::wants_states).
     fn interval(&self) -> Span {
         Span::MAX
     }
@@ -39,7 +40,7 @@ pub trait Observer {
         false
     }
 
-    /// Called with the state of a flow that has started.
+    /// Called with the state of a flow that has started, also after its end.
     fn state(&mut self, _at: Time, _flow: usize, _state: &SenderState) {}
 }
 

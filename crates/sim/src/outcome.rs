@@ -23,7 +23,7 @@ pub struct Outcome {
 pub struct FlowOutcome {
     /// Counters of the flow's sender.
     pub sender: SenderCounters,
-    /// Number of packets that the path lost.
+    /// Number of packets that the path lost, or that exceeded the rate of the host's line.
     pub lost: u64,
     /// Number of packets that the full queue refused or CoDel dropped.
     pub dropped: u64,
@@ -37,12 +37,12 @@ pub struct FlowOutcome {
     pub delivered: u64,
     /// Payload that the application got, in bytes.
     pub bytes: ByteCount,
-    /// Time at which the flow was established.
+    /// Time at which the flow is established; [`Time::MAX`] for a spare flow that was not opened.
     pub start: Time,
     /// Time of the flow's last acknowledgement; `None` if it is not complete.
     pub finished: Option<Time>,
     /// Payload that the application got, divided by the time from the start until it had all of it,
-    /// or until the end.
+    /// or until the end; zero if the flow has not started.
     pub goodput: Rate,
     /// Smallest round-trip time that the flow's sender saw.
     pub least_rtt: Span,
@@ -68,8 +68,8 @@ impl Outcome {
     }
 }
 
-/// Jain's fairness index, (Σx)²/(nΣx²): 1 if all rates are equal, 1/n if one of n has all (Jain,
-/// Chiu, Hawe, DEC-TR-301).
+/// Jain's fairness index, (Σx)²/(nΣx²): 1 if all rates are equal, also if all are zero; 1/n if one
+/// of n has all (Jain, Chiu, Hawe, DEC-TR-301).
 #[must_use]
 pub fn jain_index(rates: &[Rate]) -> f64 {
     let rates = || rates.iter().map(|rate| rate.as_bits_per_second() as f64);

@@ -1,7 +1,7 @@
-//! Keeps a simulation as series of bounded length.
+//! Records a simulation as series of bounded length.
 //!
-//! What is counted is kept by the millisecond, states of senders each 10 ms; where that would be
-//! more than 2.4 million steps or 240 thousand states over all flows, in steps of 2, 5, 10, … ms.
+//! Counts are recorded by the millisecond, states of senders each 10 ms; where that would be more
+//! than 2.4 million steps or 240 thousand states over all flows, in steps of 2, 5, 10, … ms.
 
 use icdc_path::Fate;
 use icdc_units::{ByteCount, Span, Time};
@@ -19,16 +19,17 @@ const MOST_STEPS: u64 = 2_400_000;
 /// Most states over all flows.
 const MOST_STATES: u64 = 240_000;
 
-/// Observer that keeps a simulation as series of bounded length. Step `k` begins at `k * step`.
+/// Observer that records a simulation as series of bounded length. Step `k` begins at `k * step`.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     /// Length of the steps of all series.
     pub step: Span,
     /// Bytes on the wire that waited at the bottleneck at the beginning of each step.
     pub queue: Vec<i64>,
-    /// Number of packets that the full queue refused in each step.
+    /// Number of packets that the full queue refused, or CoDel dropped, in each step.
     pub dropped: Vec<i64>,
-    /// Number of packets that the path lost in each step.
+    /// Number of packets that the path lost in each step, without those that exceeded the line's
+    /// rate.
     pub lost: Vec<i64>,
     /// Series of the flows, in the order of the simulation.
     pub flows: Vec<FlowRecord>,

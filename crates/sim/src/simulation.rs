@@ -41,7 +41,7 @@ pub struct Flow {
     /// The algorithm's parameters that differ from their initial values.
     pub parameters: Vec<(String, i64)>,
     /// Time at which the flow is established and sends its first packet, from the start of the
-    /// simulation.
+    /// simulation; a spare flow ignores it.
     pub start: Span,
     /// Time at which the application ends; `None` if it never does.
     pub stop: Option<Span>,
@@ -53,10 +53,10 @@ pub struct Flow {
     pub rate: Option<Rate>,
     /// Number of the bundle to which the flow belongs. `icdc` runs once for all of its flows; with
     /// another algorithm the application steers their ceilings together by
-    /// [`icdc_rate::controller`]. All are from one sending host.
+    /// [`icdc_rate::controller`]. All are from one sending host. `None` for a flow by itself.
     pub bundle: Option<u8>,
     /// Whether the flow is opened only when the application finds that its bundle needs more
-    /// members.
+    /// members; without a bundle, or with `icdc`, it is never opened.
     pub is_spare: bool,
     /// Receive window of the flow.
     pub window: ReceiveWindow,
@@ -65,7 +65,7 @@ pub struct Flow {
 }
 
 /// A pause of one part of a flow, like that of a virtual machine whose host has other work. Events
-/// that fall due meanwhile are handled at its end, all at once.
+/// that fall due during it are handled at its end, all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// The part that pauses.
@@ -158,7 +158,7 @@ pub enum SimulationError {
         /// The given delay.
         delay: Span,
     },
-    /// A flow stops before it starts.
+    /// A flow stops before or when it starts.
     #[error("flow {flow} stops at {stop}, before it starts at {start}")]
     Order {
         /// Number of the flow, from 1.

@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A child process whose end can be waited for with a time limit, alone or among other descriptors.
 ///
-/// Its end is an event of a descriptor (`pidfd_open(2)`). Kernels before 5.3 have none; there the
-/// process is looked at each [`LOOK`](Self::LOOK).
+/// Its end is an event of a descriptor (`pidfd_open(2)`). Without one (kernels before 5.3, or no
+/// descriptor left) the process is polled every [`LOOK`](Self::LOOK).
 #[derive(Debug)]
 pub struct ChildProcess {
     child: Child,
@@ -21,7 +21,7 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Interval at which a process without a descriptor is looked at.
+    /// Interval at which a process without a descriptor is polled.
     pub const LOOK: Span = Span::from_millis(20);
 
     /// A process that was started just now, and whose exit status nobody has taken.
@@ -50,8 +50,9 @@ impl ChildProcess {
         self.descriptor.as_ref().map(|descriptor| descriptor.as_fd())
     }
 
-    /// Waits for the end of the process, at most for `limit`; returns whether it has ended. Leaves
-    /// the exit status, so that the number stays its own and `/proc` still tells of it.
+    /// Waits for the end of the process, at most for `limit`; returns whether it has ended. Does
+    /// not take the exit status, so that the process id is not reused and `/proc` still has the
+    /// process.
     #[must_use]
     pub fn ends_within(&self, limit: Span) -> bool {
         let deadline = now() + limit;

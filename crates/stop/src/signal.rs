@@ -19,7 +19,8 @@ pub struct StopSignal {
 struct Signal {
     state: Mutex<Waiters>,
     changed: Condvar,
-    /// Link from the parent signal, of a child's signal: it passes on the parent's request.
+    /// Link from the parent signal, by which the parent's request is passed on; `None` for a signal
+    /// that is no child.
     _parent: Option<Listening>,
 }
 

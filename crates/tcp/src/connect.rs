@@ -50,7 +50,7 @@ pub enum ConnectError {
         family: Family,
         /// Addresses of the other family.
         addresses: Vec<IpAddr>,
-        /// Requested egress.
+        /// Requested egress; `None` if none was.
         egress: Option<Egress>,
     },
     /// The host answered that nothing listens on the port (connection refused).
@@ -72,7 +72,7 @@ pub enum ConnectError {
         address: SocketAddr,
         /// Time limit of the connection.
         timeout: Span,
-        /// Requested egress.
+        /// Requested egress; `None` if none was.
         egress: Option<Egress>,
     },
     /// There is no route to the host.
@@ -82,7 +82,7 @@ pub enum ConnectError {
         host: String,
         /// Last address that was tried.
         address: SocketAddr,
-        /// Requested egress.
+        /// Requested egress; `None` if none was.
         egress: Option<Egress>,
         /// Error that the kernel returned.
         cause: io::Error,

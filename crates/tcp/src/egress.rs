@@ -201,7 +201,7 @@ pub enum EgressError {
     },
 }
 
-/// Names of the network devices in this process's namespace.
+/// Names of the network devices in this process's namespace; empty if they cannot be read.
 fn devices() -> Vec<String> {
     let listed = std::fs::read_to_string(DEVICES).unwrap_or_default();
     listed.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()

@@ -41,7 +41,7 @@ pub struct TcpInfo {
     pub rtt: Span,
     /// Mean deviation of the round-trip time.
     pub rtt_var: Span,
-    /// Slow-start threshold in segments; none before the first congestion event.
+    /// Slow-start threshold in segments; `None` before the first congestion event.
     pub ssthresh: Option<u32>,
     /// Congestion window in segments.
     pub cwnd: u32,
@@ -105,7 +105,7 @@ pub enum ConnectionState {
     FinWait1,
     /// This end has closed, and the other end has acknowledged that.
     FinWait2,
-    /// Both have closed; kept for stray segments.
+    /// Both have closed; the kernel still answers stray segments.
     TimeWait,
     /// Closed: no connection.
     Closed,
@@ -122,8 +122,8 @@ pub enum ConnectionState {
 }
 
 impl TcpInfo {
-    /// Whether the other end has been silent for longer than a peer that sends something every 100
-    /// ms and whose answers take a round trip.
+    /// Whether nothing has arrived for more than 500 ms and a round trip: that is longer than the
+    /// silence of a peer that sends something every 100 ms and whose answers take a round trip.
     pub fn is_silent(&self) -> bool {
         self.silence > Span::from_millis(500) + self.rtt
     }

@@ -179,7 +179,8 @@ pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     Ok(ByteCount::new(bytes.into()))
 }
 
-/// Whether [`set_buffers`] grants this thread more than the system's limits for unprivileged users.
+/// Whether [`set_buffers`] grants this thread more than the system's limits for unprivileged users;
+/// false if its capabilities cannot be read.
 #[must_use]
 pub fn may_exceed_buffer_limits() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))

@@ -20,7 +20,7 @@ impl From<Span> for Patience<'_> {
     }
 }
 
-/// Whether the caller has cancelled.
+/// Whether the caller has cancelled; false if it cannot.
 pub(crate) fn is_cancelled(cancel: Option<BorrowedFd<'_>>) -> bool {
     cancel.is_some_and(|cancel| {
         poll(&mut [PollFd::new(&cancel, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

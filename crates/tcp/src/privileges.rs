@@ -28,7 +28,7 @@ pub trait PrivilegedHelper: Send + Sync {
     ) -> Option<Result<bool, String>>;
 
     /// Looks up what earlier connections found about the path of a socket: its rate and round-trip
-    /// time; `None` if nothing is known.
+    /// time; `None` if nothing is known, or there is no answer.
     fn known_path(&self, socket: BorrowedFd<'_>) -> Option<Resumption>;
 
     /// Remembers for later connections what this one found about its path.

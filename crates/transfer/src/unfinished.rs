@@ -75,11 +75,14 @@ pub enum Found {
     Unread(String),
 }
 
-/// Searches for unfinished files in the directory `place` and below, without following links. With
-/// `remove`, those that no process holds are removed. `now` is in seconds since 1970.
+/// Searches for unfinished files in the directory `place` and below, without following links, and
+/// reports each. With `remove`, those that no process holds are removed, except other users'
+/// ([`Found::Foreign`]; root removes them as well) and small ones changed within 10 minutes before
+/// `now` where no run has left a journal ([`Fate::Recent`]). `now` is in seconds since 1970.
 ///
 /// # Errors
-/// `place` cannot be opened.
+/// `place` cannot be opened. Directories below that cannot be read are reported
+/// ([`Found::Unread`]).
 pub fn search(place: &Path, remove: bool, now: i64, report: &mut dyn FnMut(Found)) -> Result<(), TreeError> {
     let top = Tree::open(place)?.root().clone();
     let named = path_text(place.as_os_str().as_bytes()).trim_end_matches('/').to_owned();

@@ -21,8 +21,8 @@ use crate::public_key::SSH_KEY_TYPE;
 
 /// Environment variable with the path of the agent's socket, as for ssh.
 const SOCKET: &str = "SSH_AUTH_SOCK";
-/// Time limit for an answer: an agent may prompt its user, and the other end of a handshake waits
-/// meanwhile.
+/// Time limit for an answer: an agent may prompt its user, while the other end of a handshake
+/// waits.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// Maximum length of an answer in bytes, as OpenSSH's agent has it.
 const MAX_ANSWER: usize = 256 << 10;
@@ -54,7 +54,7 @@ pub(crate) enum AgentError {
     /// The agent does not have the key.
     #[error("the ssh-agent at {} does not have this key; add it with `ssh-add`", socket.display())]
     Lacks { socket: PathBuf },
-    /// The agent refused to sign.
+    /// The agent answered the request to sign without a signature.
     #[error("the ssh-agent at {} refused to sign: it is locked, or its user declined", socket.display())]
     Refused { socket: PathBuf },
     /// The agent's answer is invalid.

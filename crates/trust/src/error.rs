@@ -46,7 +46,8 @@ pub enum TrustError {
         /// What the user can do.
         remedy: String,
     },
-    /// A file does not hold a private key that can be used.
+    /// A file does not hold a private key that can be used; or a private key that is in an
+    /// ssh-agent was to be written to it.
     #[error(
         "{path} is not an Ed25519 private key in PKCS#8 PEM or OpenSSH form ({what}): make one with `icdc keygen`",
         path = path.display()

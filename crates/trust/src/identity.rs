@@ -104,8 +104,8 @@ impl Identity {
     /// is missing.
     ///
     /// # Errors
-    /// [`TrustError::Exists`] rather than overwriting anything; else the system call that failed.
-    /// The private key of an agent stays there.
+    /// [`TrustError::Exists`] rather than overwriting anything; [`TrustError::NotAnIdentity`] if
+    /// the private key is in an ssh-agent, where it stays; else the system call that failed.
     pub fn save(&self, path: &Path) -> Result<(), TrustError> {
         let Private::Here(pair) = &self.private else {
             let what = "the private key is in an ssh-agent".to_owned();

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::TrustError;
 
-/// Maximum size of a list of keys that is read, in bytes.
+/// Maximum size of a list of keys that is read, in bytes; what follows is ignored.
 const MAX_LIST: u64 = 16 << 20;
 
 /// Creates a file of mode 0600 with this content; its directory is made with mode 0700 if missing.
@@ -29,8 +29,8 @@ pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustErr
     })
 }
 
-/// Maximum size of a key file that is read, in bytes: an identity file has 119, one of OpenSSH
-/// some 400.
+/// Maximum size of a key file that is read, in bytes (what follows is ignored): an identity file
+/// has 119, one of OpenSSH some 400.
 const MAX_KEY: u64 = 16 << 10;
 
 /// An open file that holds one key.
@@ -70,8 +70,7 @@ impl KeyFile {
     }
 }
 
-/// Whether a file belongs to this user or to root: nobody else can then have changed it or its
-/// mode.
+/// Whether a file belongs to this user or to root, so that nobody else can have changed its mode.
 #[must_use]
 pub fn is_own(metadata: &Metadata) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid())
@@ -117,7 +116,8 @@ pub fn open_settings(path: &Path) -> Result<File, TrustError> {
     Ok(file)
 }
 
-/// User id shown for users outside of this user namespace; `None` where every id is mapped.
+/// User id shown for users outside of this user namespace; `None` where every id is mapped, or that
+/// cannot be read.
 fn unmapped_user() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let maps_all = map.split_whitespace().eq(["0", "0", "4294967295"]);

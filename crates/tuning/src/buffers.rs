@@ -39,7 +39,7 @@ pub fn receive_buffer() -> ByteCount {
 }
 
 /// Enlarges the send buffer of a connection that is going to send, for the data in flight, and
-/// limits the data that waits unsent.
+/// limits the data that waits unsent; does nothing on a path of less than 2 ms.
 pub fn prepare_to_send(stream: &TcpStream, privileges: &Privileges) {
     if icdc_tcp::info(stream).is_ok_and(|info| info.min_rtt < SHORT) {
         return;

@@ -24,7 +24,8 @@ use crate::state_file::{StateFile, own_directory};
 /// less.
 const MAX_LENGTH: u64 = 1 << 20;
 
-/// Path of the file that remembers this user's network paths; `None` without a home directory.
+/// Path of the file that remembers this user's network paths; `None` if neither `XDG_STATE_HOME`
+/// nor `HOME` is an absolute path.
 #[must_use]
 pub fn file() -> Option<PathBuf> {
     // The XDG base directory specification says to ignore relative paths.
@@ -69,7 +70,7 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
 }
 
 /// What is known of the path of a connection that has just been made (rate and round-trip time),
-/// for it to start from; `None` if nothing is.
+/// for it to start from; `None` if nothing is, if its round-trip time is another, or within a host.
 #[must_use]
 pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption> {
     let (from, to) = ends(stream)?;
@@ -83,7 +84,8 @@ pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption>
     Some(known)
 }
 
-/// Remembers what a connection found about its path for later connections.
+/// Remembers what a connection found about its path for later connections; nothing within a host,
+/// or where the file cannot be changed.
 pub fn remember(stream: &TcpStream, found: Resumption, privileges: &Privileges) {
     if let Some(helper) = privileges.helper() {
         return helper.remember_path(stream.as_fd(), found);

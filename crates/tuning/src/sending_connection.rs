@@ -117,15 +117,15 @@ impl Tuned {
         self.chosen.instead.as_deref()
     }
 
-    /// What was known of the path (rate and round-trip time) when the best congestion control was
-    /// chosen; `None` if nothing was.
+    /// What was known of the path (rate and round-trip time) when the connection was prepared;
+    /// `None` if nothing was, or if the user named the congestion control.
     #[must_use]
     pub fn known_path(&self) -> Option<Resumption> {
         self.known
     }
 
     /// Kernel name of the connection's own congestion control, also while [`look`](Self::look) has
-    /// replaced it.
+    /// replaced it; empty if it cannot be read.
     #[must_use]
     pub fn congestion(&self) -> String {
         let own = self.stand_in().own().map(str::to_owned);
@@ -139,7 +139,7 @@ impl Tuned {
         gains_by_run_up(self.known, &self.congestion())
     }
 
-    /// Notes that data may flow from now on: where the window has grown before
+    /// Records that data may flow from now on: where the window has grown before
     /// ([`gains_by_run_up`](Self::gains_by_run_up)), it goes on doubling.
     pub fn begin_data(&self) {
         if self.gains_by_run_up() {

@@ -46,7 +46,7 @@ const PACING: &str = "bbr";
 
 /// Whether it is of use to let the window grow before data may flow: the path as `known` holds
 /// several times what a connection may begin with, and the congestion control does not begin from
-/// what is known.
+/// what is known. False for an unknown path.
 pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bool {
     known.is_some_and(|path| path.rate * path.round_trip > LONG) && !finds_the_rate(congestion)
 }
@@ -61,9 +61,11 @@ fn is_below_its_ceiling(info: &TcpInfo) -> bool {
 pub(crate) struct StandIn {
     /// Name of the connection's own algorithm while the plain one replaces it; `None` otherwise.
     own: Option<String>,
-    /// Number of packets retransmitted, and the time since when it has not changed.
+    /// Number of packets retransmitted, and the time since when it has not changed outside of the
+    /// climb; `None` before the first look.
     quiet: Option<(u64, Time)>,
-    /// Highest ceiling that was tried since the last one that was kept.
+    /// Highest ceiling at which the plain algorithm was tried since the ceiling's state was last
+    /// HOLD; `None` before the first HOLD.
     tried: Option<Rate>,
 }
 

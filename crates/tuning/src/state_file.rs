@@ -17,6 +17,7 @@ const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 /// Maximum number of attempts to lock the file: a change takes milliseconds, and a process that
 /// waits for longer does without.
 const LOCK_ATTEMPTS: u32 = 50;
+/// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A locked state file, which no other process changes until this is dropped.
@@ -58,7 +59,8 @@ impl StateFile {
         Ok(Some(bytes))
     }
 
-    /// Replaces the contents of the file by `bytes`, atomically and durably.
+    /// Replaces the contents of the file by `bytes`, atomically: after a crash of the host it has
+    /// the old contents or all of the new ones.
     ///
     /// # Errors
     /// The file system fails.

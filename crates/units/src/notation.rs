@@ -70,7 +70,8 @@ pub(crate) struct Notation {
 const MAX_FRACTION_DIGITS: usize = 18;
 
 impl Notation {
-    /// Reads a number and a unit; `scale_of` gives the worth of a unit in finest units.
+    /// Reads a number and a unit; `scale_of` returns the worth of a unit in finest units, `None`
+    /// for an unknown one.
     pub(crate) fn parse(&self, text: &str, scale_of: impl Fn(&str) -> Option<u64>) -> Result<u64, ParseQuantityError> {
         let &Self { quantity, units, example } = self;
         let not_a_number = || ParseQuantityError::NotANumber { text: text.to_owned(), quantity, units, example };
@@ -123,7 +124,7 @@ impl Scale {
         self.units
     }
 
-    /// The worth of the unit called `name`, in any case.
+    /// The worth of the unit called `name`, in any case; `None` if there is no such unit.
     pub(crate) fn find(scales: &[Self], name: &str) -> Option<u64> {
         scales.iter().find(|scale| scale.name.eq_ignore_ascii_case(name)).map(Self::units)
     }

@@ -60,8 +60,8 @@ impl WindowEvent {
     }
 }
 
-/// One connection's algorithm with its parameters. The caller keeps the fields of [`Socket`] as the
-/// kernel would.
+/// One connection's algorithm with its parameters. The caller maintains the fields of [`Socket`] as
+/// the kernel would. An operation that the algorithm does not have does nothing.
 pub struct Connection {
     /// The connection as the algorithm reads and changes it.
     pub socket: Socket,

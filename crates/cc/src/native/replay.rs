@@ -116,7 +116,8 @@ impl Replay {
         socket.ca_state = record.ca_state;
     }
 
-    /// Name and result of the operation; none if there is no such operation.
+    /// Name and result of the operation; `None` if there is no such operation, or none with this
+    /// argument.
     fn run(&mut self, record: &TraceRecord) -> Option<(&'static str, u32)> {
         let connection = &mut self.connection;
         Some(match record.operation {

@@ -443,8 +443,9 @@ impl TargetEnd {
 }
 
 impl TargetEnd {
-    /// Writer for requests to a listening end that ssh started; its answers go to `answers`. An
-    /// error for a daemon.
+    /// Writer for requests to the destination's end, if ssh started it. From the first call on a
+    /// thread passes that end's `NotConnected` to `answers`, without the reason, and drops its
+    /// other answers. An error for a daemon, or if the thread cannot be started.
     fn passing_on(&mut self, answers: &MessageWriter) -> Result<MessageWriter, String> {
         let Some(StartedTarget { writer, inlet, .. }) = &mut self.started else {
             return Err("a daemon connects to nobody".to_owned());

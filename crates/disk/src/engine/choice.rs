@@ -27,7 +27,8 @@ pub enum EngineKind {
 /// flight.
 ///
 /// # Errors
-/// The kernel grants no ring ([`EngineKind::Uring`] only) or no threads.
+/// The kernel grants no ring ([`EngineKind::Uring`] only) or no thread at all; with fewer threads
+/// than `depth` the engine opens and has a smaller depth.
 pub fn open_engine(depth: usize, preference: EngineKind) -> Result<Box<dyn Engine>, EngineUnavailable> {
     let depth = depth.clamp(1, MAX_DEPTH);
     match preference {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::file::{advice, is_out_of_space};
 
-/// Error of a failed job. Its block is given back all the same, except with [`EngineError::Lost`].
+/// Error of a failed job. Its block is given back all the same, except where [`EngineError::Lost`]
+/// says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The kernel could not read.
@@ -39,7 +40,9 @@ pub enum EngineError {
     /// The job contradicts itself; nothing was read or written.
     #[error("invalid disk job: {0}")]
     Job(&'static str),
-    /// The kernel stopped serving the ring with this job in it. The block stays with the kernel.
+    /// The kernel stopped serving the ring. The block of a job that was in the ring stays with the
+    /// kernel, and whether anything was read or written is unknown; a job that was still queued, or
+    /// is submitted later, gives its block back, and nothing was done.
     #[error("io_uring failed: {0}: choose the threads engine")]
     Lost(io::Error),
 }

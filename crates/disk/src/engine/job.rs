@@ -69,7 +69,8 @@ pub struct Completion {
     pub tag: u64,
     /// Kind of the completed job.
     pub kind: JobKind,
-    /// Block of the job; `None` for [`JobKind::Sync`], and with [`EngineError::Lost`].
+    /// Block of the job; `None` for [`JobKind::Sync`], and with [`EngineError::Lost`] if the job
+    /// was in the ring.
     pub block: Option<Block>,
     /// Number of bytes read or written, or the error.
     pub result: Result<usize, EngineError>,

@@ -194,7 +194,7 @@ impl Work {
     }
 
     /// Whether the file ends at this position of the block, which saves a read that would find
-    /// nothing.
+    /// nothing; false if its size cannot be read.
     fn ends_at(&self, position: usize) -> bool {
         self.file.size().is_ok_and(|size| self.offset + position as u64 >= size)
     }

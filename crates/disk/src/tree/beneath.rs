@@ -2,9 +2,9 @@
 //!
 //! The kernel does it in one call: `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`.
 //! Kernels before 5.6 and some system call filters do not have it. Then the path is walked here:
-//! each component is opened with `O_PATH | O_NOFOLLOW`, so whatever is swapped meanwhile, what was
-//! opened is what is looked at; links are read from their own descriptor; `..` goes back to the
-//! descriptor from which the walk came and never asks the file system for a parent.
+//! each component is opened with `O_PATH | O_NOFOLLOW`, so that what was opened is what is looked
+//! at, whatever is replaced during the walk; links are read from their own descriptor; `..` goes
+//! back to the descriptor from which the walk came and never asks the file system for a parent.
 //! Both ways follow links that stay beneath and refuse `..` above the start and absolute links.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -2,7 +2,7 @@
 //! follows a symbolic link, except [`Directory::follow`], which stays beneath the tree.
 //!
 //! The descriptor is opened with `O_PATH`: it needs no right to read, has no side effects, and
-//! stays with the directory however it is renamed or replaced by a link meanwhile.
+//! stays with the directory when that is renamed or replaced by a link.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,9 +63,10 @@ impl Directory {
         metadata::incarnation(self, name.as_c_str()).map_err(|errno| self.failed("statx", name, errno))
     }
 
-    /// Whether the directory ignores case, as far as the existing item `name` shows it. The lookup
-    /// uses one of its other spellings, chosen by `variant`: the kernel may have a stale cached
-    /// entry for a spelling that was looked up before.
+    /// Whether the directory ignores case, as far as the existing item `name` shows it; false if
+    /// the name has no ASCII letters or its description cannot be read. The lookup uses one of its
+    /// other spellings, chosen by `variant`: the kernel may have a stale cached entry for a
+    /// spelling that was looked up before.
     #[must_use]
     pub fn ignores_case_of(&self, name: &Name, variant: u64) -> bool {
         let Some(other) = name.in_other_case(variant) else { return false };
@@ -115,7 +116,8 @@ impl Directory {
         }
     }
 
-    /// Checks that names in the directory may be changed once they are made.
+    /// Checks that names in the directory may be changed once they are made, as far as the system
+    /// reports that.
     ///
     /// # Errors
     /// [`TreeError::AppendOnly`].
@@ -128,7 +130,8 @@ impl Directory {
     }
 
     /// Permissions that a new file in this directory gets by default: by this `umask`, or by the
-    /// directory's default ACL, which takes its place.
+    /// directory's default ACL, which takes its place. The ACL is tried on an unnamed file; where
+    /// none can be made, the `umask` counts.
     #[must_use]
     pub fn new_file_mode(&self, umask: u16) -> u16 {
         let by_acl = self.readable().is_ok_and(metadata::has_default_acl);
@@ -166,7 +169,7 @@ impl Directory {
     }
 
     /// Opens a directory again that was reached from this one. It is a different directory if one
-    /// on the path was renamed or replaced meanwhile.
+    /// on the path was renamed or replaced in between.
     ///
     /// # Errors
     /// Errors of [`open_directory`](Self::open_directory); [`TreeError::Escapes`] if it was not
@@ -334,8 +337,9 @@ impl Directory {
     }
 
     /// Sets those `wanted` attributes that the existing regular file `name`, opened as `file`,
-    /// lacks, except its time of modification, and removes extended attributes that would be
-    /// copied and are not wanted. Returns whether something was changed.
+    /// lacks, except its time of modification. If extended attributes are wanted (`Some`), those
+    /// that would be copied and are not among them are removed: capabilities only if an owner is
+    /// wanted, too, and the ACL only if a mode is. Returns whether something was changed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); some may be set by then.
@@ -343,8 +347,8 @@ impl Directory {
         metadata::amend(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Makes an unnamed file in this directory for probing the file system, which is removed when
-    /// it is closed; `None` where the file system or the kernel has no such files.
+    /// Makes an unnamed file (`O_TMPFILE`) in this directory for probing the file system; closing
+    /// it removes it. `None` on any error, most often because the file system has no such files.
     #[must_use]
     pub fn file_for_trying(&self) -> Option<File> {
         self.unnamed_file().ok().map(File::from)
@@ -368,8 +372,8 @@ impl Directory {
         metadata::apply_to_link(self, name.as_c_str(), wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Extended attributes of the open file `file` as (name, value), sorted: `user.*` and POSIX
-    /// ACLs.
+    /// Extended attributes of the open file `file` that are copied, sorted by name, and whether it
+    /// has others; none on a file system without attributes.
     ///
     /// # Errors
     /// Errors of `flistxattr` and `fgetxattr`.

@@ -44,7 +44,7 @@ pub enum TreeError {
          remove it"
     )]
     NotOurs { path: String, call: &'static str },
-    /// A symbolic link is where none may be (`ELOOP`).
+    /// A symbolic link is where none may be, or too many follow each other (`ELOOP`).
     #[error(
         "{path}: a symbolic link that cannot be followed here, or too many in a row; \
          name what it points to instead"
@@ -77,7 +77,7 @@ pub enum TreeError {
     /// The operation is not permitted to this user (`EPERM`).
     #[error("{path}: {}", not_permitted(.call))]
     NotPermitted { path: String, call: &'static str },
-    /// Symbolic links cannot be made there (`EPERM` of `symlinkat`).
+    /// Symbolic links cannot be made there (`EPERM` or `EOPNOTSUPP` of `symlinkat`).
     #[error(
         "{path}: the symbolic link is not permitted there: the file system has none, or the directory is \
          immutable (lsattr -d shows it); choose another destination, or leave links out of --preserve"
@@ -104,8 +104,7 @@ pub enum TreeError {
     /// Too many files are open in this process or system (`EMFILE`, `ENFILE`).
     #[error("{path}: too many open files; raise the limit with `ulimit -n`")]
     TooManyOpen { path: String, call: &'static str },
-    /// The file system does not take an extended attribute, or the attribute is of a refused
-    /// namespace.
+    /// An extended attribute cannot be read, set or removed, or is of a refused namespace.
     #[error(
         "{path}: the extended attribute {attribute} cannot be set ({cause}); leave \
          xattr out of --preserve or choose another file system"

@@ -5,8 +5,9 @@ use std::fs::File;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// Takes the exclusive advisory lock on `file` if it is free; false if another process holds it.
-/// The lock lasts until the last descriptor of this opening is closed.
+/// Takes the exclusive advisory lock on `file` if it is free; false if it is held by another
+/// opening of the file, of this process or another. The lock lasts until the last descriptor of
+/// this opening is closed.
 ///
 /// # Errors
 /// Other errors of `flock`.
@@ -21,7 +22,7 @@ pub fn try_lock(file: &File) -> std::io::Result<bool> {
 /// Releases the advisory lock on `file`.
 ///
 /// # Errors
-/// Answer of `flock`.
+/// Error of `flock`.
 pub fn unlock(file: &File) -> std::io::Result<()> {
     Ok(rustix::fs::flock(file, FlockOperation::Unlock)?)
 }

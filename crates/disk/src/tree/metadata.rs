@@ -289,8 +289,9 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// Sets those `wanted` attributes that an existing file lacks, except its time, and removes
-/// extended ones that are copied and not wanted. Returns whether something was changed.
+/// Sets those `wanted` attributes that an existing file lacks, except its time. If extended ones
+/// are wanted (`Some`), those that are copied and not among them are removed: capabilities only
+/// with an owner, the ACL only with a mode. Returns whether something was changed.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
@@ -417,7 +418,7 @@ fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)])
     Ok(has_removed)
 }
 
-/// Whether a directory passes an ACL on to items that are made in it.
+/// Whether a directory passes an ACL on to items that are made in it; false if that cannot be read.
 pub(super) fn has_default_acl(directory: impl AsFd) -> bool {
     rustix::fs::fgetxattr(directory, DEFAULT_ACL, &mut [0_u8; 0][..]).is_ok()
 }

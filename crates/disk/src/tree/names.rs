@@ -24,7 +24,7 @@ pub enum NameError {
     /// The name is `.` or `..`, which would mean another directory.
     #[error("the name {0:?} means a directory, not an item in one; it is refused")]
     Dots(&'static str),
-    /// The name has a byte to which the kernel gives a meaning.
+    /// The name has a slash or a zero byte.
     #[error("the name {0} contains {1}, which no file name can hold; it is refused")]
     Byte(String, &'static str),
     /// The name has more than [`MAX_NAME`] bytes.
@@ -33,10 +33,11 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Checks `bytes`.
+    /// Makes a name of `bytes`, which must be exactly one component of a path, of at most
+    /// [`MAX_NAME`] bytes.
     ///
     /// # Errors
-    /// [`NameError`] when they are not exactly one component.
+    /// [`NameError`]: the bytes are empty, `.` or `..`, too many, or contain `/` or NUL.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
         match bytes {
             b"" => return Err(NameError::Empty),

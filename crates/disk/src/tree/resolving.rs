@@ -47,8 +47,8 @@ impl Tree {
         Ok(Self { root, scope, home: None })
     }
 
-    /// Makes `~` and `~/…` mean `home`, as on the far side of ssh. Without it, and in a confined
-    /// tree, `~` is a name like any other.
+    /// Makes `~` and `~/…` mean `home`, as on the far side of ssh; without it, `~` is a name like
+    /// any other. In a confined tree, `home` would be looked for beneath the root.
     #[must_use]
     pub fn with_home(mut self, home: &Path) -> Self {
         self.home = Some(home.as_os_str().as_bytes().to_vec());

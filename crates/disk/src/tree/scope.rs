@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-/// Scope of a tree: the places that its names may lead to.
+/// Scope of a tree: where its names may lead.
 #[derive(Debug)]
 pub(super) enum Scope {
     /// Names may lead anywhere, with the rights of this user.

@@ -4,12 +4,13 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{FsWord, fstatfs};
 
-/// Whether the file sizes that a file system states are the lengths of the contents.
+/// Relation of the file sizes that a file system states to the lengths of the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatedSizes {
     /// Sizes are true: the file system keeps contents, and knows their length.
     True,
-    /// Sizes may be wrong: programs behind FUSE may state 0 for what they make when it is read.
+    /// Sizes may be wrong: programs behind FUSE may state 0 for what they make when it is read. So
+    /// are taken all file systems that are not known here, too.
     Unknown,
     /// Sizes are meaningless: contents are made by the kernel when they are read, and 0, or a
     /// page, is stated.
@@ -47,7 +48,8 @@ const INVENTING: [FsWord; 11] = [
 ];
 
 impl StatedSizes {
-    /// Reliability of the sizes on the file system of an open file.
+    /// Reliability of the sizes on the file system of an open file; `Unknown` if the kernel does
+    /// not tell which it is.
     #[must_use]
     pub fn of(file: impl AsFd) -> Self {
         match fstatfs(file) {

@@ -13,9 +13,9 @@ const OF_PACKAGE: &str = "/usr/libexec/icdc/capabilities";
 /// Optional kernel features, which are used where they are available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether disk I/O by io_uring is available.
+    /// Availability of disk I/O by io_uring.
     pub io_uring: Ability,
-    /// Whether congestion control by eBPF is available.
+    /// Availability of congestion control by eBPF.
     pub ebpf: Ability,
 }
 
@@ -24,7 +24,7 @@ pub struct Abilities {
 pub struct Ability {
     /// Obstacle; `None` if the feature is available.
     pub obstacle: Option<String>,
-    /// A command that removes the obstacle.
+    /// A command that removes the obstacle; `None` if none is known.
     pub remedy: Option<String>,
 }
 

@@ -7,7 +7,7 @@ const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 /// The kernel's clock source and its synchronization.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Current clock source: `tsc`, `hpet` and so on.
+    /// Current clock source, `tsc`, `hpet` and so on; `None` if it cannot be read.
     pub source: Option<String>,
     /// Clock sources that are available.
     pub sources: Vec<String>,

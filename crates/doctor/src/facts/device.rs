@@ -11,7 +11,7 @@ use super::processors::listed;
 use super::route;
 use crate::System;
 
-/// Greatest number of devices that are examined where no route says which.
+/// Greatest number of devices that are examined where no route to a target says which.
 const MOST: usize = 8;
 
 /// A network device. What was not seen, or what it does not have, is `None` or empty.
@@ -27,13 +27,13 @@ pub struct Device {
     pub speed: Option<Rate>,
     /// Kinds of the device's queueing disciplines, the first one first, each once.
     pub qdiscs: Vec<String>,
-    /// Work that is taken off the processors.
+    /// Segmentation and receive offloads of the device.
     pub offloads: Option<Offloads>,
     /// Flow control of the link by PAUSE frames.
     pub pause: Option<Pause>,
-    /// Places for packets between device and kernel.
+    /// Sizes of the rings for packets between device and kernel.
     pub rings: Option<Rings>,
-    /// Most segments that TCP hands over at once.
+    /// Most segments that TCP hands to the device at once (`gso_max_segs`).
     pub batch_segments: Option<u32>,
     /// Number of queues for packets that arrive.
     pub receive_queues: Option<usize>,

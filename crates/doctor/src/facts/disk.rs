@@ -29,7 +29,7 @@ pub struct Disk {
     pub engine: &'static str,
     /// Whether direct I/O was used.
     pub is_direct: bool,
-    /// Bytes that were written, and read as well.
+    /// Number of bytes that were written; fewer are read if that takes longer than 5 s.
     pub bytes: ByteCount,
     /// Rate of writing, until all was durable.
     pub write: Rate,

@@ -24,15 +24,15 @@ pub struct HostFacts {
     pub memory: Option<ByteCount>,
     /// State of the host's clock.
     pub clock: Clock,
-    /// Kernel features available to this process.
+    /// Kernel features available to this process; `None` of a system that is not the running one.
     pub abilities: Option<Abilities>,
     /// A disk, if one was measured.
     pub disk: Option<Disk>,
 }
 
 impl HostFacts {
-    /// Looks at everything but disks. The devices are those of the route to `target`, else of the
-    /// default routes.
+    /// Reads all facts but those of a disk. The devices are the one of the route to `target`, else
+    /// those of the default routes, else those that are up.
     #[must_use]
     pub fn gather(system: &System, target: Option<IpAddr>) -> Self {
         Self {

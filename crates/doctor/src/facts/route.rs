@@ -12,7 +12,7 @@ use crate::System;
 /// `RTF_REJECT` of linux/route.h: nothing is sent there.
 const REJECT: u32 = 0x200;
 
-/// Devices of the default routes, each once.
+/// Devices of the default routes, each once, without `lo` and routes that reject.
 pub(super) fn default_devices(system: &System) -> Vec<String> {
     let four = system.text("/proc/net/route").unwrap_or_default();
     let six = system.text("/proc/net/ipv6_route").unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn default_devices(system: &System) -> Vec<String> {
 }
 
 /// Device of a line `device destination gateway flags references use metric mask …`, if it is a
-/// default route.
+/// default route in use; `None` otherwise.
 fn default_four(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = *words.get(1)? == "00000000" && *words.get(7)? == "00000000";
@@ -34,7 +34,7 @@ fn default_four(line: &str) -> Option<&str> {
 }
 
 /// Device of a line `destination length source length gateway metric references use flags device`,
-/// if it is a default route.
+/// if it is a default route in use; `None` otherwise.
 fn default_six(line: &str) -> Option<&str> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_default = words.first()?.bytes().all(|digit| digit == b'0') && *words.get(1)? == "00";
@@ -58,7 +58,8 @@ pub fn addresses() -> Result<BTreeMap<IpAddr, String>, NetlinkError> {
 /// Any port will do: nothing is sent.
 const SOME_PORT: u16 = 9;
 
-/// The largest packet that the kernel would send to `address` whole, as far as it has learned.
+/// The largest packet that the kernel would send to `address` whole, as far as it has learned;
+/// `None` if there is no route, or no socket can be made.
 #[must_use]
 pub fn path_mtu(address: IpAddr) -> Option<ByteCount> {
     let own: IpAddr = match address {

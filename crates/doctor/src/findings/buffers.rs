@@ -82,7 +82,8 @@ fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// TCP as a whole needs memory for one such buffer and for other connections.
+/// Finding on the memory for all of TCP (`tcp_mem`), which is to hold two buffers of the aim
+/// without pressure; `None` if the setting could not be read.
 fn memory(host: &HostFacts, aim: Aim) -> Option<Finding> {
     const ID: &str = "tcp.mem";
     const WHY: &str = "beyond the second number TCP shrinks the windows of all connections, beyond the third it drops";

@@ -9,7 +9,7 @@ use crate::{Aim, HostFacts};
 /// Rate of a link that counts as fast: from here on a processor has about a microsecond per packet
 /// of 1500 bytes, and small things matter.
 const FAST: Rate = Rate::from_bits_per_second(10_000_000_000);
-/// Below this hardly anything about a device matters.
+/// Rate below which hardly anything about a device matters.
 const SLOW: Rate = Rate::from_bits_per_second(1_000_000_000);
 /// Usual MTU of Ethernet, in bytes.
 const USUAL_MTU: ByteCount = ByteCount::new(1500);

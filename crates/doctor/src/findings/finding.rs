@@ -31,7 +31,7 @@ pub struct Finding {
     pub id: &'static str,
     /// Subject under which the finding is shown.
     pub group: Group,
-    /// Item of several: a device, a setting, a directory.
+    /// Item of several (a device, a setting, a directory); `None` if there is only one.
     pub subject: Option<String>,
     /// Severity of the finding.
     pub severity: Severity,
@@ -41,7 +41,8 @@ pub struct Finding {
     pub why: &'static str,
     /// Commands that change the observed state.
     pub fix: Vec<String>,
-    /// Change that makes the fix by [`apply`](crate::remedy::apply()), where it can.
+    /// Change that makes the fix by [`apply`](crate::remedy::apply()), where it can; `None`
+    /// otherwise.
     pub change: Option<Change>,
 }
 
@@ -76,7 +77,8 @@ impl Finding {
         self
     }
 
-    /// A change of a setting that is `current` now.
+    /// Adds the change of a setting with the numbers `current`; the fix is then the command that
+    /// makes it.
     pub(super) fn with_change(self, change: Change, current: &[u64]) -> Self {
         Self { fix: vec![change.command(current)], change: Some(change), ..self }
     }

@@ -113,8 +113,9 @@ fn has_large_packets(host: &HostFacts) -> bool {
     host.devices.iter().any(|device| device.mtu.is_some_and(|mtu| mtu.as_u64() > USUAL_MTU))
 }
 
-/// Reno gains one segment per round trip, so half of what is in flight takes half as many round
-/// trips to come back.
+/// Finding on the default congestion control; `None` if that could not be read. Reno gains one
+/// segment per round trip, so half of what is in flight takes half as many round trips to come
+/// back.
 fn congestion(host: &HostFacts, aim: Aim) -> Option<Finding> {
     const ID: &str = "tcp.congestion_control";
     const WHY: &str = "it is what every connection gets that does not ask; icdc asks by --cc";
@@ -132,7 +133,8 @@ fn congestion(host: &HostFacts, aim: Aim) -> Option<Finding> {
     Some(finding.with_fix(format!("sysctl -w {}=cubic", sysctl::CONGESTION)))
 }
 
-/// Congestion controls that unprivileged users may choose.
+/// Finding on the congestion controls that unprivileged users may choose; `None` if they could not
+/// be read.
 fn choices(host: &HostFacts) -> Option<Finding> {
     const ID: &str = "tcp.allowed_congestion_control";
     const WHY: &str =

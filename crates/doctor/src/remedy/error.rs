@@ -45,7 +45,7 @@ pub enum RemedyError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The note of what was before is damaged.
+    /// The record of the settings before the changes is damaged, or was not written by icdc.
     #[error("{} is no note of `icdc doctor --apply` ({reason}): move it away", .path.display())]
     Note {
         /// Path of the file.

@@ -5,9 +5,10 @@
 //! | `/etc/sysctl.d/90-icdc.conf` | sets them at every start |
 //! | `/var/lib/icdc/doctor-undo.json` | what was before, and what was set |
 //!
-//! The note is written first and removed last, so whatever ends this program, [`undo`] finds what
-//! there is to take back. What was before the first change stays noted, however often changes are
-//! applied. Settings that others have changed since are left as they are.
+//! The record of what was before is written first and removed last, so whatever ends this program,
+//! [`undo`] finds what there is to take back. The value before the first change stays in the
+//! record, however often changes are applied. Settings that others have changed since are left as
+//! they are.
 
 mod change;
 mod error;
@@ -29,7 +30,9 @@ use crate::sysctl::{self, numbers};
 use crate::{Reading, System};
 use note::{Note, Remembered};
 
+/// File that sets the changed settings at every start of the system.
 const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
+/// File with the values of the changed settings before the changes, and those set.
 const NOTE: &str = "/var/lib/icdc/doctor-undo.json";
 /// First line of the drop-in: distinguishes it from a file that icdc did not write.
 const SIGNATURE: &str =
@@ -48,7 +51,8 @@ pub fn permitted(system: &System) -> Result<(), RemedyError> {
     Ok(())
 }
 
-/// Makes changes that are not made yet. Those that the kernel refuses are reported and not noted.
+/// Makes changes that are not made yet. Those that the kernel refuses are reported, and are not in
+/// the record.
 ///
 /// # Errors
 /// Nothing could be written, or a file that icdc did not write is in the way. Settings are then as
@@ -110,7 +114,7 @@ pub fn undo(system: &System) -> Result<Undone, RemedyError> {
 }
 
 /// The setting's present value and the one that a change wants; `None` if they are equal, or if
-/// there is no such setting.
+/// there is no such setting, it cannot be read, or it is not made of numbers.
 fn wanted(system: &System, change: &Change) -> Option<(String, String)> {
     let Reading::Value(text) = system.read(&sysctl::path(change.name)) else { return None };
     let current = numbers(&text)?;
@@ -122,7 +126,7 @@ fn normal(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Writes a setting and makes sure that the kernel took it.
+/// Writes a setting and checks that the kernel took it, if it can be read back.
 fn write(system: &System, name: &'static str, value: &str) -> Result<(), RemedyError> {
     let place = sysctl::path(name);
     let path = system.path(&place);
@@ -136,7 +140,8 @@ fn write(system: &System, name: &'static str, value: &str) -> Result<(), RemedyE
     }
 }
 
-/// Writes the note and the drop-in, or removes both if there is nothing in them.
+/// Writes the record of what was before and the drop-in, or removes both if there is nothing in
+/// them.
 fn save(system: &System, note: &Note) -> Result<(), RemedyError> {
     let (noted, drop_in) = (system.path(NOTE), system.path(DROP_IN));
     if note.entries.is_empty() {

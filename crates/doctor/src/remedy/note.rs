@@ -1,4 +1,4 @@
-//! The note of what was before.
+//! Record of the settings that this program has changed, with the values to restore.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::sysctl::{CHANGEABLE, numbers};
 
 const VERSION: u32 = 1;
 
-/// Note of the changed settings, by name. It has only settings that this program changes, and only
-/// numbers.
+/// Settings that this program has changed, by name, each with the value before and the value set,
+/// so that it can be restored. A value is text of one or several numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Note {
     pub(super) entries: BTreeMap<&'static str, Remembered>,
@@ -29,7 +29,7 @@ pub(super) struct Remembered {
     pub(super) set: String,
 }
 
-/// Format of the note in its file.
+/// Format of the record in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -38,7 +38,8 @@ struct Written {
 }
 
 impl Note {
-    /// Reads a note; an empty one if there is none.
+    /// Reads the record from the file at `path`; an empty one if there is no file. An error if the
+    /// file is damaged, or names a setting that this program does not change.
     pub(super) fn load(path: &Path) -> Result<Self, RemedyError> {
         let damaged = |reason: String| RemedyError::Note { path: path.to_owned(), reason };
         let bytes = match fs::read(path) {
@@ -69,7 +70,8 @@ impl Note {
         text + "\n"
     }
 
-    /// Removes the note of a change that was not made.
+    /// Takes back the record of the change `set`, which was not made: the setting's earlier record
+    /// remains, if it had one.
     pub(super) fn withdraw(&mut self, set: &Set) {
         let Some(entry) = self.entries.get_mut(set.name) else { return };
         if entry.before == set.before {

@@ -1,5 +1,5 @@
-//! Cross-traffic that is on and off in turns, as in the ICDC paper's figures 9 and 10: the path,
-//! the traffic, and the capacity that it leaves.
+//! Cross-traffic that is on and off in turns, as in figures 9 and 10 of the ICDC paper (Tanida,
+//! Inaba, Hiraki): the path, the traffic, and the capacity that it leaves.
 //!
 //! Datagrams at a constant rate are sent for five seconds and then not for five, on 1 Gbit/s and
 //! 300 ms, queue 25 MB. A sender can follow a change one round trip later at the earliest, and

@@ -1,5 +1,6 @@
-//! icdc beside cross-traffic that is on and off in turns: the ICDC paper's figures 9 and 10, on an
-//! emulated path and without a gap set by hand. Shares and times are defined in `beside_others.rs`.
+//! icdc beside cross-traffic that is on and off in turns: figures 9 and 10 of the ICDC paper
+//! (Tanida, Inaba, Hiraki), on an emulated path and without a gap set by hand. Shares and times are
+//! defined in `beside_others.rs`.
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit, reduce};

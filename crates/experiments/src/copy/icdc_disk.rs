@@ -1,5 +1,5 @@
-//! The ICDC paper's disk-to-disk copy over a long path: 1 Gbit/s, 300 ms, one stream, at a rate
-//! that icdc finds.
+//! The disk-to-disk copy of the ICDC paper (Tanida, Inaba, Hiraki) over a long path: 1 Gbit/s, 300
+//! ms, one stream, at a rate that icdc finds.
 //!
 //! The paper shows (figure 11, 302 ms) 86 % of the bottleneck from disk to disk, paced by hand.
 //! Here the rate is found, with and without privileges, before a queue of 25 MB or of 2.5 MB,
@@ -37,8 +37,9 @@ const QUEUES: [ByteCount; 2] = [ByteCount::new(25_000_000), ByteCount::new(2_500
 /// Loss ratio, and the required goodput in Mbit/s, with privileges and without.
 const LOSSES: [(f64, [Option<u32>; 2]); 3] =
     [(0.0, [Some(915), Some(880)]), (1e-6, [Some(900), Some(800)]), (1e-4, [Some(850), None])];
-/// Required limits of drops and variation, with privileges and without.
+/// Required ratio of drops, with privileges and without.
 const DROPS: [&str; 2] = ["0", "less than 1e-5"];
+/// Greatest permitted variation of windows of 1 ms in per cent, with privileges and without.
 const VARIATIONS: [u32; 2] = [10, 25];
 /// Size of the file: 26 s at TCP's full payload rate, of which 20 s are after start-up.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);

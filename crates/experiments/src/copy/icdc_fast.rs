@@ -1,4 +1,5 @@
-//! The ICDC paper's memory-to-disk copy at a high rate over a short path, held for three minutes.
+//! The memory-to-disk copy of the ICDC paper (Tanida, Inaba, Hiraki) at a high rate over a short
+//! path, held for three minutes.
 //!
 //! The paper shows (figure 12) 7 Gbit/s for 180 s, 160 GB, on a model of a 10 Gbit/s line, into a
 //! RAID-0 of eight SSDs. Here the lab is in fast mode (10 Gbit/s, 1 ms) and only the machine
@@ -7,8 +8,8 @@
 //! at the rate of the former. Both ends, the path and the disk share the machine's processors.
 //!
 //! The source is one file in memory under many names, each of which travels (`--preserve` without
-//! `links`); what has been published is deleted meanwhile, so that the disk need not hold all of
-//! it.
+//! `links`); what has been published is deleted while the copy goes on, so that the disk need not
+//! hold all of it.
 
 use std::fs;
 

@@ -74,7 +74,7 @@ impl SimulatedPath {
 struct Pair {
     rival: &'static str,
     rival_round_trip: Span,
-    /// Least share of each in %, or least index.
+    /// Required share of each flow in %, and required index of Jain; empty if it is not required.
     required: (&'static str, &'static str),
 }
 
@@ -85,7 +85,7 @@ const PAIRS: [Pair; 4] = [
     Pair { rival: "icdc", rival_round_trip: ROUND_TRIP, required: ("", "≥ 0.95") },
     Pair { rival: "icdc", rival_round_trip: Span::from_millis(300), required: ("", "≥ 0.8") },
 ];
-/// Rate in Mbit/s, and number of runs.
+/// Rates of the shared paths in Mbit/s, each with its number of runs.
 const SHARED: [(u64, u64); 2] = [(100, 8), (1000, 4)];
 const TOGETHER: Span = Span::from_secs(120);
 
@@ -156,7 +156,7 @@ fn alone(bench: &Bench<'_>, report: &mut Report) -> Result<(), ExperimentError> 
     Ok(())
 }
 
-/// Means of a tenth of a second.
+/// Series of the rate at the receiver, as means of a tenth of a second.
 fn line_of(loss: f64, record: &Recorder) -> Series {
     let steps = (Span::from_millis(100).as_nanos() / record.step.as_nanos()).max(1);
     let span = record.step * steps;

@@ -42,7 +42,8 @@ const SHOWN: Span = Span::from_secs(5);
 struct FlowKind {
     control: RateControl,
     is_known: bool,
-    /// Round trips, and share of one bandwidth-delay product.
+    /// Most round trips, and required drops in per cent of one bandwidth-delay product, if any are;
+    /// `None` if nothing is required.
     required: Option<(u32, Option<&'static str>)>,
 }
 

@@ -4,9 +4,9 @@
 //!
 //! 1 Gbit/s, 300 ms, queue 2.5 MB, unless the disturbance says otherwise. Paths change while
 //! packets are on their way ([`icdc_path::Change`]); the receiver is suspended by SIGSTOP. Shares
-//! are of what TCP payload can reach at the capacity of the time. What arrives is told by the path,
-//! because a receiver that is suspended cannot; what is retransmitted counts as well. A flow has
-//! recovered when a round trip, and the rest of the time, carries nine tenths of what it did
+//! are of what TCP payload can reach at the capacity of the time. What arrives is counted on the
+//! path, because a receiver that is suspended cannot; what is retransmitted counts as well. A flow
+//! has recovered when a round trip, and the rest of the time, carries nine tenths of what it did
 //! before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const ROUND_TRIP: Span = Span::from_millis(300);
 const SHORT_ROUND_TRIP: Span = Span::from_millis(50);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
-/// Frames of full size that a policer lets pass at once: about 20.
+/// Burst that a policer lets pass: about 20 frames of full size.
 const POLICER: ByteCount = ByteCount::new(30_000);
 const SECOND: Span = Span::from_secs(1);
 /// Begin of the disturbance, after the first packet of the connection.
@@ -169,7 +169,7 @@ struct Disturbed {
     measured: Measured,
     /// Payload that arrived in each millisecond since the first.
     payload: Vec<u32>,
-    /// Between these times after the first.
+    /// Begin and end of the disturbance after the first byte; `None` if it is permanent.
     times: Option<(Span, Span)>,
 }
 
@@ -215,7 +215,8 @@ fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {
     })
 }
 
-/// Suspends the receiver if that is the fault; returns begin and end.
+/// Suspends the receiver if that is the fault, and returns begin and end; `None` for any other
+/// fault.
 fn suspend(fault: &Fault, lab: &Lab, over: &AtomicBool) -> Result<Option<(Time, Time)>, ExperimentError> {
     let Fault::Suspended { lasts } = fault else { return Ok(None) };
     let wait = |until: Time| {
@@ -244,7 +245,8 @@ fn payload(measured: &Measured) -> Vec<u32> {
     flow.take(measured.summary.series_ms.len()).map(|bin| payload(bin.delivered)).collect()
 }
 
-/// Begin and end of the fault, in the receiver's time.
+/// Begin and end of the fault, as times at the receiver after the first byte; `None` if the fault
+/// is permanent.
 fn times(fault: &Fault, measured: &Measured, suspended: Option<(Time, Time)>) -> Option<(Span, Span)> {
     let lasts = fault.lasts()?;
     let recording = &measured.recording;

@@ -44,9 +44,10 @@ const STALLS: [u64; 5] = [6_310, 9_870, 13_240, 18_910, 22_450];
 const STALL: Span = Span::from_secs(1);
 /// Sampling interval of the receiving host's counters.
 const SAMPLING_INTERVAL: Span = Span::from_millis(50);
-/// Window of the mean rates, in milliseconds; the rate has settled when all are within a seventh of
-/// the disk's.
+/// Window of the mean rates, in milliseconds.
 const WINDOW: usize = 500;
+/// Greatest deviation of the mean rates from the disk's, relative to it, at which the rate has
+/// settled.
 const NEAR: f64 = 1.0 / 7.0;
 
 /// Samples of the receiving host's counter.
@@ -116,7 +117,8 @@ fn count(lab: &Lab, over: &AtomicBool) -> Result<Counts, ExperimentError> {
     Ok(counts)
 }
 
-/// A counter of proc(5)'s netstat, whose lines are pairs of names and values.
+/// A counter of proc(5)'s netstat, whose lines are pairs of names and values; `None` if it is not
+/// there.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.chunks_exact(2).flat_map(|pair| pair[0].split(' ').zip(pair[1].split(' ')));

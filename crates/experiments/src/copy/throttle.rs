@@ -76,7 +76,7 @@ impl Throttle {
     }
 }
 
-/// The cgroup hierarchy that can limit writes, and the kind of its limit.
+/// The cgroup hierarchy that can limit writes, and the kind of its limit; `None` if there is none.
 fn hierarchy(mounts: &str) -> Option<(PathBuf, Limit)> {
     let found = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);

@@ -1,5 +1,6 @@
-//! PSPacer's Table 5: one TCP connection over 200 ms through a router of 500 Mbit/s, by the size of
-//! the router's queue, unpaced and paced by a token bucket, policies and the wire pacer.
+//! Table 5 of the PSPacer paper (Takano et al., 2006): one TCP connection over 200 ms through a
+//! router of 500 Mbit/s, by the size of the router's queue, unpaced and paced by a token bucket,
+//! policies and the wire pacer.
 //!
 //! The paper's results: with a queue of 16 KB to 1 MB, Iperf reaches 29 to 256 Mbit/s unpaced and
 //! 27 to 419 Mbit/s behind a token bucket, and loses hundreds of packets; behind PSPacer it reaches
@@ -64,7 +65,7 @@ const QUEUES: [QueueOfPaper; 5] = [
 struct Sender {
     name: &'static str,
     shaper: Shaper,
-    /// Index of the paper's sender that it is compared with.
+    /// Index of the paper's sender that it is compared with; `None` if the paper has none like it.
     paper: Option<usize>,
     /// Whether the row is paced and must fill the path without loss.
     is_paced: bool,

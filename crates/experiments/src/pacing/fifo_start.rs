@@ -1,5 +1,5 @@
-//! PSPacer's figure 8: the first round trips of a TCP connection over 500 Mbit/s and 200 ms with a
-//! queue of 1 MB, in windows of 500 us.
+//! Figure 8 of the PSPacer paper (Takano et al., 2006): the first round trips of a TCP connection
+//! over 500 Mbit/s and 200 ms with a queue of 1 MB, in windows of 500 us.
 //!
 //! The paper's results: unpaced and behind a token bucket, a round trip's packets come in one burst
 //! at the rate of the line and then nothing does until the next; the bursts fill the queue. Behind

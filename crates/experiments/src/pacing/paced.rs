@@ -103,7 +103,7 @@ fn classes(rates: &[Rate]) -> String {
     rates.iter().enumerate().map(class).collect()
 }
 
-/// Size of a burst in full frames.
+/// Size of a burst in frames of full size, which take 1538 bytes on the wire ([`FRAME`]).
 pub(crate) fn frames(burst: ByteCount) -> f64 {
     burst.ratio(FRAME)
 }

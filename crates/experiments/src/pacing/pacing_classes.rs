@@ -1,5 +1,5 @@
-//! PSPacer's Table 4 and figure 7: five classes of 20 to 500 Mbit/s share a line of 1 Gbit/s at the
-//! same time.
+//! Table 4 and figure 7 of the PSPacer paper (Takano et al., 2006): five classes of 20 to 500
+//! Mbit/s share a line of 1 Gbit/s at the same time.
 //!
 //! The paper's results: the mean of the bandwidths over two consecutive packets is 19.9, 49.9, 100,
 //! 304 and 500 Mbit/s, and bursts are of two packets. Such a mean is above the rate where packets

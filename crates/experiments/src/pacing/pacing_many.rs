@@ -1,5 +1,5 @@
-//! PSPacer's Table 3: classes for many destinations at once, all of one rate; the paper's 96 of 10
-//! Mbit/s, and a thousand.
+//! Table 3 of the PSPacer paper (Takano et al., 2006): classes for many destinations at once, all
+//! of one rate; the paper's 96 of 10 Mbit/s, and a thousand.
 //!
 //! The paper's results: of 96 classes of 10 Mbit/s each has 9.89 to 9.92 Mbit/s (its own count of a
 //! frame has 20 bytes less than the line takes), in bursts of one packet; a commodity PC of 2006

@@ -1,5 +1,5 @@
-//! PSPacer's Table 2: one class to one destination, from 8 kbit/s to 930 Mbit/s on a line of 1
-//! Gbit/s.
+//! Table 2 of the PSPacer paper (Takano et al., 2006): one class to one destination, from 8 kbit/s
+//! to 930 Mbit/s on a line of 1 Gbit/s.
 //!
 //! The paper's results: the mean bandwidth is within half a per cent of the requested one (its own
 //! count of a frame has 20 bytes less than the line takes), and bursts are of one packet, two from

@@ -1,5 +1,6 @@
-//! PSPacer's figure 9: two pairs of hosts, each with a target of 200 Mbit/s, share a router of 500
-//! Mbit/s and 200 ms with a queue of 32 KB; the second begins later.
+//! Figure 9 of the PSPacer paper (Takano et al., 2006): two pairs of hosts, each with a target of
+//! 200 Mbit/s, share a router of 500 Mbit/s and 200 ms with a queue of 32 KB; the second begins
+//! later.
 //!
 //! The paper's results: where both senders run PSPacer, the two together hold 400 Mbit/s; with a
 //! token bucket at one of them or at both they do not, because bursts fill the short queue, and

@@ -43,7 +43,7 @@ impl Spacing {
         Self { frames: listed.iter().filter(is_meant).map(|frame| (frame.at, frame.length)).collect() }
     }
 
-    /// Mean rate from the end of the first frame to the end of the last.
+    /// Mean rate from the end of the first frame to the end of the last; zero if there are not two.
     pub(crate) fn rate(&self) -> Rate {
         let (Some((first, _)), Some((last, _))) = (self.frames.first(), self.frames.last()) else { return Rate::ZERO };
         if last == first {

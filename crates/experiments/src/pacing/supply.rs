@@ -18,8 +18,9 @@ use crate::harness::traffic::cross_traffic::{FRAME, PAYLOAD};
 const NETWORK: &str = "10.27.0.0/16";
 /// Interval at which datagrams are sent.
 const TICK: Span = Span::from_millis(1);
-/// Initial reserve of a class, as time at its rate, and at least in frames.
+/// Initial reserve of a class, as time at its rate.
 const RESERVE: Span = Span::from_millis(80);
+/// Least initial reserve of a class: eight frames.
 const LEAST_RESERVE: ByteCount = ByteCount::new(8 * FRAME.as_u64());
 /// Number of datagrams that one system call sends.
 const AT_ONCE: u64 = (datagrams::MOST / PAYLOAD) as u64;

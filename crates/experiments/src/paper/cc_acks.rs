@@ -32,7 +32,7 @@ pub(crate) const SCENARIO: Scenario = Scenario {
 const ANSWERED: [u32; 6] = [1, 2, 3, 4, 6, 8];
 const SEEDS: u64 = 5;
 
-/// An algorithm at a loss ratio, and what the paper says of it.
+/// An algorithm, a loss ratio, and the paper's Mbit/s for them.
 type Row = (&'static str, f64, u32);
 
 fn run(bench: &Bench<'_>) -> Result<Report, ExperimentError> {

@@ -6,7 +6,7 @@
 //! long as both sides send the same. Both senders are paced at the path's rate of payload alone,
 //! about 6 % above what it carries with headers: without that ceiling the speed at which a host
 //! happens to release a slow start's bursts decides the window at the first loss, and with it the
-//! next minutes (`cc-table` shows that).
+//! next minutes (scenario `cc-table` shows that).
 
 use icdc_lab::Settings;
 use icdc_path::loss::Model;

@@ -46,14 +46,14 @@ const RATE: Rate = Rate::from_bits_per_second(1_000_000_000);
 const QUEUE: ByteCount = ByteCount::new(2_500_000);
 const CONGESTION: &str = "bic";
 const PACED: Rate = Rate::from_bits_per_second(860_000_000);
-/// Full frames with gaps of 167 bytes, told as the wire pacer tells rates, with gaps of 12: 1538 of
-/// 1693 bytes.
+/// Rate of full frames with gaps of 167 bytes, given as the wire pacer counts rates, with gaps of
+/// 12: 1538 of 1693 bytes.
 const WITH_GAPS: Rate = Rate::from_bits_per_second(908_446_544);
 const OTHERS: CrossTraffic =
     CrossTraffic { rate: Rate::from_bits_per_second(50_000_000), quiet: FIVE_SECONDS, half_period: FIVE_SECONDS };
 const FIVE_SECONDS: Span = Span::from_secs(5);
 const SECONDS: u64 = 40;
-/// A copy from disk to disk.
+/// Size of the file that is copied from disk to disk.
 const SIZE: ByteCount = ByteCount::new(3_000_000_000);
 const QUICK_SIZE: ByteCount = ByteCount::new(300_000_000);
 const RUNS: u64 = 3;
@@ -163,7 +163,7 @@ impl Stream {
         trial::run(bench, &trial).map(StreamRun::of)
     }
 
-    /// A copy from disk to disk.
+    /// Measures a copy from disk to disk.
     fn copy(&self, bench: &Bench<'_>, size: ByteCount) -> Result<StreamRun, ExperimentError> {
         let scratch = Scratch::on_disk(size * 2)?;
         let source = scratch.file("data", size)?;

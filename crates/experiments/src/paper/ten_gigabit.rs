@@ -1,13 +1,14 @@
-//! The 10 Gbit/s paper's figures 3 to 6, 9 and 15 at the rate that it had: 10 Gbit/s, up to 500 ms.
+//! Figures 3 to 6, 9 and 15 of the paper about 10 Gbit/s (Tamatsukuri et al.) at the rate that it
+//! had: 10 Gbit/s, up to 500 ms.
 //!
-//! The paper's results (Tamatsukuri et al.): the peak rate is that of a local connection at any
-//! round trip, once the buffers are three times RTT × bandwidth (figures 3 and 6, IPv6; 9, IPv4);
-//! start-up takes about 2 s at 100 ms, 6 s at 400 ms and 8 s at 500 ms (figures 4, 5 and 15).
+//! The paper's results: the peak rate is that of a local connection at any round trip, once the
+//! buffers are three times RTT × bandwidth (figures 3 and 6, IPv6; 9, IPv4); start-up takes about 2
+//! s at 100 ms, 6 s at 400 ms and 8 s at 500 ms (figures 4, 5 and 15).
 //!
 //! A machine that emulates the path and both hosts does not carry 10 Gbit/s with two processors, so
 //! all is simulated: the receiver announces half of its buffer, as Linux does; the send buffer does
 //! not limit; there is no difference between IPv4 and IPv6 but the header, which is not simulated
-//! (`window` measures both, live, at 1 Gbit/s).
+//! (scenario `window` measures both, live, at 1 Gbit/s).
 
 use icdc_lab::Settings;
 use icdc_report::{Plot, Report, Series, Stroke, Table, Unit};

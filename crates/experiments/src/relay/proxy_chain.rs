@@ -1,5 +1,5 @@
-//! Three sites, which the TCP-proxy paper names as future work: two long paths one behind the
-//! other, and a relay at each site.
+//! Three sites, which the TCP-proxy paper (Yamanegi, Hama, Hasegawa, Murata et al.) names as future
+//! work: two long paths one behind the other, and a relay at each site.
 //!
 //! ```text
 //! plain ═ relay ═══ 100 Mbit/s, 60 ms ═══ relay ═══ 50 Mbit/s, 140 ms ═══ relay ═ plain

@@ -262,7 +262,7 @@ fn copy(door: &TcpListener, to: SocketAddr, tell: &Sender<Pid>, over: &AtomicBoo
     }
 }
 
-/// Version of a program: the first line of its `-v`.
+/// Version of a program: the first line of its `-v`; empty if it cannot be run.
 fn version(program: &Path) -> String {
     let output = Command::new(program).arg("-v").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

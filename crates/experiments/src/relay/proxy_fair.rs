@@ -1,11 +1,11 @@
-//! The TCP-proxy paper's figure 9: a relayed flow, and beside it a Reno flow that no relay helps,
-//! on the same path.
+//! Figure 9 of the TCP-proxy paper (Yamanegi, Hama, Hasegawa, Murata et al.): a relayed flow, and
+//! beside it a Reno flow that no relay helps, on the same path.
 //!
-//! The path, the relays and the hosts are those of `proxy`; the relayed flow's hosts have buffers
-//! of 64 KiB, the other flow's do not limit. They begin a different time apart in each run, and
-//! each is first in every other one. Counted is from 20 s after both have begun. The paper's values
-//! are in a picture only: HighSpeed between the relays takes much of the Reno flow's throughput,
-//! gHSTCP little; its statements stand beside our numbers.
+//! The path, the relays and the hosts are those of scenario `proxy`; the relayed flow's hosts have
+//! buffers of 64 KiB, the other flow's do not limit. They begin a different time apart in each run,
+//! and each is first in every other one. Counted is from 20 s after both have begun. The paper's
+//! values are in a picture only: HighSpeed between the relays takes much of the Reno flow's
+//! throughput, gHSTCP little; its statements stand beside our numbers.
 //!
 //! The reference is the Reno flow's rate beside a flow that is relayed by Reno: what is missing
 //! from it beside another algorithm was taken by that.

@@ -7,7 +7,8 @@
 //!
 //! - **One relay**, which splits the round trip. The ends are plain hosts: either their windows of
 //!   64 KiB limit, or their Reno does. Both legs have an end, so the placement is all that a relay
-//!   changes. The TCP-proxy paper cites that the middle is best.
+//!   changes. The TCP-proxy paper (Yamanegi, Hama, Hasegawa, Murata et al.) cites that the middle
+//!   is best.
 //! - **Two relays**, each so far from its end. The hosts have windows of 64 KiB; between the relays
 //!   a window that does not limit, and an algorithm. The nearer they are, the less the hosts'
 //!   windows limit, and the longer is the leg in between.

@@ -21,6 +21,7 @@ use crate::relay::relays::{Chain, RelayLeg, Relays};
 
 /// TCP port of the flows on the far host.
 const PORT: u16 = 5201;
+/// TCP port of the flow beside the relayed one.
 const PORT_BESIDE: u16 = 5202;
 
 /// A measurement as a scenario requests it.
@@ -34,13 +35,13 @@ pub(crate) struct Relaying {
     pub(crate) plain: Plain,
     /// Size of the plain hosts' socket buffers.
     pub(crate) buffer: ByteCount,
-    /// An earlier flow by the same relays, from which they know the path; none if that is zero.
+    /// Length of an earlier flow by the same relays, from which they know the path; zero for none.
     pub(crate) earlier: Span,
     /// Delay before the flow begins.
     pub(crate) delay: Span,
     /// Length of the flow, from its first byte.
     pub(crate) lasts: Span,
-    /// Another flow of the plain hosts, which is not relayed.
+    /// Another flow of the plain hosts, which is not relayed; `None` for none.
     pub(crate) beside: Option<BesideFlow>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct BesideFlow {
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     pub(crate) carried: Carried,
-    /// Data of the flow that is not relayed.
+    /// Data of the flow that is not relayed; `None` if there was none.
     pub(crate) beside: Option<Carried>,
     /// The relays' legs, at the end.
     pub(crate) legs: Vec<RelayLeg>,
@@ -144,7 +145,8 @@ fn round_trip(relaying: &Relaying) -> Span {
     relaying.legs.iter().map(Settings::round_trip).sum()
 }
 
-/// The message that a leg had another algorithm than the requested one, if so.
+/// The message that a leg had another algorithm than the requested one; `None` if none had, or none
+/// was requested.
 fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
     let wanted = algorithm(relaying.cc?).kernel_name();
     let other = legs.iter().find(|leg| leg.congestion != wanted)?;
@@ -152,7 +154,7 @@ fn unlike(relaying: &Relaying, legs: &[RelayLeg]) -> Option<String> {
     Some(format!("{used} was used in place of {wanted}"))
 }
 
-/// Notes on invalid measurements for a report.
+/// Messages about invalid measurements for a report.
 pub(crate) fn failures<'a>(relayed: impl IntoIterator<Item = (String, &'a Relayed)>) -> Vec<String> {
     attempts::failures(relayed.into_iter().map(|(name, relayed)| (name, &relayed.spoilt)))
 }

@@ -32,11 +32,12 @@ const IDLE: f64 = 0.15;
 /// Longest sleep, where others keep the processor awake.
 const SLEEP: Span = Span::from_millis(5);
 
-/// The nice value of this session's group, and the one behind all others.
+/// File with the nice value of this session's group (autogroup, sched(7)).
 const GROUP: &str = "/proc/self/autogroup";
+/// Nice value of a group that runs behind all others.
 const LAST: &str = "19";
 
-/// The threads. They end when this value is dropped.
+/// Threads that keep processors awake; they end when this value is dropped.
 pub(super) struct Awake<'scope> {
     switch: &'scope Switch,
     threads: Vec<ScopedJoinHandle<'scope, ()>>,

@@ -38,7 +38,7 @@ impl Pace {
     }
 }
 
-/// Interval at which the page is updated.
+/// Interval at which the lanes' counters in shared memory (`Page`) are updated.
 const PUBLISH: Span = Span::from_millis(100);
 /// Longest sleep without packets, after which a stop is noticed.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

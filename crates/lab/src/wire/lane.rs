@@ -22,12 +22,12 @@ use super::page::{Gauge, LanePage};
 
 /// Frames that are taken from the ring, or sent, before the other direction gets its turn.
 const TURN: usize = 256;
-/// A packet that fills less than this part of a slot does not keep the slot: there are only as many
-/// slots as full packets can be in flight.
+/// Divisor of a slot's length: a shorter packet is copied out of its slot, because there are only
+/// as many slots as full packets can be in flight.
 const WASTEFUL: usize = 2;
 /// Time after which a packet that cannot be sent is dropped, and counted.
 const PATIENCE: Span = Span::from_millis(500);
-/// Latenesses are distinguished up to this, with two significant digits.
+/// Greatest lateness that is recorded, with two significant digits; greater ones count as this.
 const LONGEST_LATENESS: Span = Span::from_secs(60);
 /// Window over which the burstiness is measured.
 const BURST_WINDOW: Span = Span::from_secs(1);
@@ -72,12 +72,13 @@ enum Packet {
     Copied(Box<[u8]>),
 }
 
+/// One direction of the live path: its ring, its decisions, its packets in flight, its counters.
 pub(super) struct Lane {
     ring: Ring,
     outlet: Outlet,
     path: Direction,
     line: DelayLine<Packet>,
-    /// Due, and taken from the line.
+    /// Packets that are due and taken from the delay line, with the times at which they were due.
     leaving: Vec<(Time, Packet)>,
     freed: Vec<Slot>,
     lateness: Histogram<u64>,
@@ -112,7 +113,7 @@ impl Lane {
         &self.ring
     }
 
-    /// Time at which the next packet is due.
+    /// Time at which the next packet is due; `None` if none is in flight.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.leaving.first().map(|&(due, _)| due).or_else(|| self.line.next_due())
     }
@@ -226,8 +227,9 @@ impl Passage<'_> {
         self.offer(frame, arrival.length, is_pause(frame)).is_some_and(|due| self.keep(due, ring, arrival))
     }
 
-    /// Passes every frame of it through the path by itself; those that survive travel together, and
-    /// arrive when the last of them does. They have one header: a mark for one is a mark for all.
+    /// Passes every frame of a superpacket through the path by itself; those that survive travel
+    /// together, and arrive when the last of them does. They have one header: a mark for one is a
+    /// mark for all. Returns whether the superpacket stays in its slot.
     fn take_superpacket(&mut self, superpacket: Superpacket, ring: &Ring, frame: &[u8], arrival: &Arrival) -> bool {
         self.page.add(Gauge::Superpackets, 1);
         let frames = superpacket.frames();

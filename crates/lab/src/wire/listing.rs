@@ -33,9 +33,9 @@ pub struct Listed {
 /// The list of frames while it is written.
 pub(super) struct Listing {
     file: File,
-    /// Entries noted, and not yet written to the file.
+    /// Records that are not yet written to the file.
     noted: Vec<u8>,
-    /// Frames that may still be noted.
+    /// Number of frames that may still be listed.
     room: u64,
 }
 
@@ -80,7 +80,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     Ok(text.as_chunks().0.iter().map(listed).collect())
 }
 
-/// Destination of an Ethernet frame, see the module's description.
+/// Destination of an Ethernet frame, see the module's description; 0 if it is no IP packet or too
+/// short.
 pub(super) fn destination(frame: &[u8]) -> u32 {
     let at = match frame.get(12..14) {
         Some(kind) if kind == IPV4 => 30,

@@ -77,6 +77,7 @@ fn answer(answer: &Answer) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
+/// A lab that this process has built, and whose path it is.
 struct Wire {
     lanes: [Lane; 2],
     page: Arc<Page>,
@@ -86,7 +87,7 @@ struct Wire {
     reserve: Reserve,
     owner: Option<Process>,
     directory: PathBuf,
-    /// Taken away when the wire ends.
+    /// The lab's namespaces, which are removed when the wire ends.
     _namespaces: Namespaces,
 }
 
@@ -178,6 +179,7 @@ fn wire_processors(processors: &[usize]) -> Vec<usize> {
     last(processors, count).to_vec()
 }
 
+/// The last `count` processors, or all if there are fewer.
 fn last(processors: &[usize], count: usize) -> &[usize] {
     &processors[processors.len().saturating_sub(count)..]
 }
@@ -248,7 +250,7 @@ impl Wire {
     }
 }
 
-/// Whether the process that owns the lab is gone.
+/// Whether the process that owns the lab is gone; false if nothing owns it.
 fn is_orphan(owner: Option<Process>) -> bool {
     owner.is_some_and(|owner| !owner.is_alive())
 }
@@ -314,7 +316,8 @@ impl Devices {
     }
 }
 
-/// The twelfth number of a line counts packets dropped in transmission (proc(5)).
+/// Number of packets that a device dropped in transmission, by its line of `/proc/net/dev` (the
+/// twelfth number, proc(5)); `None` for another line.
 fn transmit_drops(line: &str) -> Option<u64> {
     let (_, numbers) = line.split_once(':')?;
     numbers.split_whitespace().nth(11)?.parse().ok()

@@ -27,7 +27,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::heading::Heading;
 
-/// Bins that are kept: ten minutes, the time recorded ahead, and a margin.
+/// Number of bins of a direction: ten minutes, the time recorded ahead, and a margin.
 pub(crate) const HISTORY: u64 = 670_000;
 /// Length of a bin of the series.
 pub(crate) const BIN: Span = Span::from_millis(1);
@@ -38,7 +38,7 @@ const BIN_WORDS: usize = 5;
 const SERIES_OFFSET: usize = 4096;
 const LENGTH: usize = SERIES_OFFSET + 2 * HISTORY as usize * BIN_WORDS * 8;
 
-/// Numbers about the wire process, by their place in the page.
+/// Numbers about the wire process, by their index in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Global {
@@ -53,7 +53,7 @@ pub enum Global {
     Started,
 }
 
-/// Numbers about one direction, by their place in the page.
+/// Numbers about one direction, by their index in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[allow(missing_docs)] // as in `icdc_path::Counters`, or evident from the name
@@ -82,6 +82,7 @@ pub enum Gauge {
     HeldBytes,
     /// Frames that the ring had no free slot for.
     RingOverflow,
+    /// Packets that the far device refused.
     SendFailures,
     /// Frames that were longer than a slot of the ring.
     Truncated,
@@ -95,9 +96,11 @@ pub enum Gauge {
     Lateness999,
     /// Greatest lateness, in nanoseconds.
     LatenessMax,
-    /// Longest virtual queue of a window, and the mean of all windows, in bytes.
+    /// Largest burst of a window (see [`icdc_scheduler::Burstiness`]), in bytes.
     BurstMax,
+    /// Sum of the largest bursts of all windows, in bytes.
     BurstSum,
+    /// Number of windows.
     BurstWindows,
     /// Frames that got a congestion mark (ECN).
     Marked,
@@ -112,7 +115,7 @@ pub struct Bin {
     pub offered: ByteCount,
     /// Longest queue at the bottleneck in the millisecond.
     pub queue: ByteCount,
-    /// Frames that the queue had no room for.
+    /// Number of frames that the full queue or CoDel dropped, or that exceeded the line rate.
     pub queue_drops: u32,
     /// Number of frames that the path lost.
     pub lost: u32,
@@ -210,8 +213,8 @@ impl Page {
         self.lane_word(heading, gauge).load(Ordering::Relaxed)
     }
 
-    /// The bin of millisecond `number`; `None` if nothing happened in it or it is no longer, or not
-    /// yet, kept.
+    /// The bin of millisecond `number`; `None` if nothing happened in it, or it is not recorded yet
+    /// or any more.
     #[must_use]
     pub fn bin(&self, heading: Heading, number: u64) -> Option<Bin> {
         let words = bin_words(heading, number);
@@ -282,7 +285,7 @@ impl LanePage {
         self.page.word(self.open_bin(window.start) + 4).store(window.burst.as_u64(), Ordering::Relaxed);
     }
 
-    /// Notes a frame in the bins of its arrival and of its delivery.
+    /// Counts a frame in the bins of its arrival and of its delivery.
     pub(super) fn arrived(&self, at: Time, fate: Fate, wire_length: ByteCount, queue: ByteCount) {
         let words = self.open_bin(at);
         let add = |word: usize, value: u64| {

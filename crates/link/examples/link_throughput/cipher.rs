@@ -21,10 +21,11 @@ type Seal<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [u8]) -> Result<(), Failure
 /// Opens the record with this number; the room has [`TAG`] bytes more than its plaintext.
 type Open<'a> = &'a mut dyn FnMut(usize, &[u8], &mut [u8]) -> Result<(), Failure>;
 
-/// Seals and opens so many rounds; processor time per GiB for either, in seconds.
+/// Seals and opens this number of rounds; returns the processor time per GiB for either, in
+/// seconds.
 type Contestant = fn(usize) -> Result<[f64; 2], Failure>;
 
-/// Prints what AES-128-GCM takes in records of 16 KiB.
+/// Prints the processor time that AES-128-GCM takes in records of 16 KiB.
 pub(super) fn compare(gibibytes: f64, runs: usize) -> Result<(), Failure> {
     let rounds = (gibibytes * GIBIBYTE / (RECORDS * MAX_CONTENT) as f64).ceil() as usize;
     let contestants: [(&str, Contestant); 3] = [("icdc's", ours), ("ring", by_ring), ("aws-lc-rs", by_aws_lc)];
@@ -111,7 +112,7 @@ fn nonce(number: usize) -> [u8; 12] {
     nonce
 }
 
-/// Puts content and kind into a record; plaintext and tag of it.
+/// Puts content and kind into a record; returns the record's plaintext and the space of its tag.
 fn plaintext<'a>(content: &[u8], record: &'a mut [u8]) -> (&'a mut [u8], &'a mut [u8]) {
     let (header, body) = record.split_at_mut(HEADER);
     header.copy_from_slice(&FULL);
@@ -121,7 +122,7 @@ fn plaintext<'a>(content: &[u8], record: &'a mut [u8]) -> (&'a mut [u8], &'a mut
     (inner, tag)
 }
 
-/// Processor time per GiB for sealing and for opening, in seconds.
+/// Measures the processor time per GiB for sealing and for opening, in seconds.
 fn measure(rounds: usize, seal: Seal<'_>, open: Open<'_>) -> Result<[f64; 2], Failure> {
     let plaintext = vec![5; RECORDS * MAX_CONTENT];
     let mut sealed = vec![0; RECORDS * MAX_RECORD];

@@ -30,10 +30,10 @@ type Failure = Box<dyn Error + Send + Sync>;
 const GIBIBYTE: f64 = (1 << 30) as f64;
 /// Plaintext of one write: 16 full records, as icdc's own.
 const WRITE: usize = 16 << 14;
-/// What a receiver reads at once, at most, in bytes.
+/// Maximum number of bytes that a receiver reads at once.
 const READ: usize = 1 << 20;
 
-/// Two sockets that are connected, and what the two ends are configured with.
+/// Two sockets that are connected, and the TLS configurations of the two ends.
 struct Ends {
     near: TcpStream,
     far: TcpStream,
@@ -41,28 +41,28 @@ struct Ends {
     server: Arc<ServerConfig>,
 }
 
-/// What one end does after the handshake.
+/// Work of one end after the handshake.
 type Half = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
 
-/// A way to send blocks: makes the handshake, and returns what sends so many blocks and what
-/// receives them.
+/// A way to send blocks: makes the handshake, and returns the work of the sender and that of the
+/// receiver for this number of blocks.
 type Contestant = fn(Ends, u32) -> Result<(Half, Half), Failure>;
 
 const CONTESTANTS: [(&str, Contestant); 3] =
     [("icdc's", ours::halves), ("rustls, buffered", buffered::halves), ("rustls, unbuffered", unbuffered::halves)];
 
-/// What a run took, per GiB.
+/// Cost of a run, per GiB.
 #[derive(Clone, Copy)]
 struct Cost {
     /// Processor time of the sending thread, in seconds.
     sender: f64,
     /// Processor time of the receiving thread, in seconds.
     receiver: f64,
-    /// Time, in seconds.
+    /// Time that passed, in seconds.
     elapsed: f64,
 }
 
-/// A figure of a run.
+/// Function that computes a figure of a run.
 type Column = fn(&Cost) -> f64;
 
 impl Cost {
@@ -116,7 +116,7 @@ fn summary(costs: &[Cost], column: Column) -> String {
     format!("{:>25}", format!("{median:.3} ({least:.3} to {most:.3})"))
 }
 
-/// Median, least and most.
+/// Median, least and greatest of the values.
 fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[values.len() / 2], values[0], values[values.len() - 1])

@@ -112,9 +112,10 @@ impl Receiver {
 struct Arrival {
     pool: BlockPool,
     index: u32,
-    /// Bytes of its head.
+    /// Number of bytes of its head that have arrived.
     head: usize,
-    /// What of it is there.
+    /// The block, and the number of its bytes that have arrived; `None` before its head is
+    /// complete.
     block: Option<(Block, usize)>,
 }
 
@@ -144,7 +145,7 @@ impl Arrival {
     }
 }
 
-/// Runs the handshake; what arrived behind it.
+/// Runs the handshake; returns the bytes that arrived behind it.
 fn shake<C: Party>(connection: &mut C, socket: &mut TcpStream) -> Result<Vec<u8>, Failure> {
     let mut incoming = Vec::new();
     let mut outgoing = Vec::new();

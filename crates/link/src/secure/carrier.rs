@@ -79,10 +79,10 @@ impl Forwarded {
         Self { socket, peer, network: Mutex::new(network), window: None, clock, written, program: Box::new(program) }
     }
 
-    /// Declares that the program has a `window` of its own: it carries no more than that in a
-    /// round trip. Where its connection can be seen, writes open that window as its congestion
-    /// window opens, and go just as fast as it lets through then, smoothly and so together with
-    /// others. Little waits for the program to read it.
+    /// Declares that the program has a `window` of its own: it carries no more than that in a round
+    /// trip. Where its connection can be seen, and its round trip is not short, writes open that
+    /// window as its congestion window opens, and go just as fast as it lets through then, smoothly
+    /// and so `together` with others; and little waits for the program to read it.
     #[must_use]
     pub fn with_window(self, window: ByteCount, together: &Arc<Together>) -> Self {
         let round_trip =
@@ -192,7 +192,8 @@ impl Carrier {
         }
     }
 
-    /// Writes as many of the bytes as are taken at once; returns their number.
+    /// Writes as many of the bytes as are taken at once, after the wait that a rate limit demands;
+    /// returns their number.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream, pace) => (&**stream).write(&bytes[..pace.take(bytes.len())]),
@@ -276,7 +277,8 @@ impl WritePace {
     }
 }
 
-/// Bytes sent on a connection that have reached the other end's host.
+/// Bytes sent on a connection that have reached the other end's host; zero if the kernel does not
+/// tell.
 fn has_arrived(stream: &TcpStream) -> ByteCount {
     icdc_tcp::info(stream).map_or(ByteCount::ZERO, |info| info.bytes_acked + info.mss * u64::from(info.sacked))
 }

@@ -32,7 +32,8 @@ pub(super) struct Connection {
     pub(super) stopped: AtomicBool,
     /// Whether the sending half has ended its direction in order.
     pub(super) said_farewell: AtomicBool,
-    /// Whether the receiving half has seen the end of its direction, of whatever kind.
+    /// Whether the receiving half has seen the end of its direction, of whatever kind except a peer
+    /// that broke a rule of the protocol.
     pub(super) heard_end: AtomicBool,
     pub(super) encrypt_nanos: AtomicU64,
     pub(super) socket_nanos: AtomicU64,

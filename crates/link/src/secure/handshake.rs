@@ -77,7 +77,7 @@ struct Handshake<'a> {
     shown: usize,
     outgoing: Vec<u8>,
     first: Arc<FirstSecrets>,
-    /// Protocol versions that this end offers.
+    /// Protocol versions that this end offers; `None` if its configuration names none.
     offered: Option<Versions>,
 }
 

@@ -7,10 +7,9 @@
 //! ```
 //!
 //! rustls runs the handshake. The records after it are made and opened by [`icdc_record`], under
-//! keys of
-//! [`key_schedule`], because rustls keeps both directions of a connection in one object: with
-//! two, a thread that waits for the socket to take data never holds up the one that receives; a
-//! payload is encrypted from its block straight into the buffer of the next write and decrypted
+//! keys of [`key_schedule`], because rustls keeps both directions of a connection in one object:
+//! with two, a thread that waits for the socket to take data never holds up the one that receives;
+//! a payload is encrypted from its block straight into the buffer of the next write and decrypted
 //! from the buffer of the last read straight into its block. The two halves meet only for a key
 //! update.
 //!

@@ -9,8 +9,8 @@
 //!   at first    a little more than has arrived, for each round trip: that doubles as the congestion
 //!               window does, and the window opens without bursts
 //!   then        just under what the window lets through
-//!   together    each has its place in the sum of their rates; whoever was late makes up for it, but
-//!               all of them for a moment only
+//!   together    each has its share of the sum of their rates; whoever was late makes up for it,
+//!               but all of them for a moment only
 //! ```
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,11 @@ use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 const STEP: Span = Span::from_millis(10);
 /// Minimum number of bytes written at once: a packet's payload.
 const LEAST: u64 = 1400;
-/// Maximum lateness of a thread that is made up for, while idle time is not: that of a thread that
-/// writes alone, and of one of several, which together make up for less.
+/// Maximum lateness that is made up for, while idle time is not: of a thread that writes alone.
 const LATE: Span = Span::from_millis(20);
+/// Maximum lateness that is made up for of one thread of several.
 const LATE_BESIDE_OTHERS: Span = Span::from_millis(40);
+/// Maximum lateness that several threads together make up for.
 const LATE_TOGETHER: Span = Span::from_millis(8);
 /// Lower bound of the rate: a lower one would never come to an end.
 const LEAST_RATE: Rate = Rate::from_bytes_per_second(1);

@@ -18,8 +18,8 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// The one at `path`; without a path, the root of the hierarchy, to which all processes of the
-    /// host belong.
+    /// The cgroup at `path`; without a path, the root of the hierarchy, to which all processes of
+    /// the host belong.
     ///
     /// # Errors
     /// No hierarchy is mounted, or the path is no cgroup of it.
@@ -56,7 +56,8 @@ fn mounted() -> Result<PathBuf, PolicyError> {
     mount_point(&table).ok_or(PolicyError::NoCgroups)
 }
 
-/// The first mount of the whole hierarchy in `/proc/PID/mountinfo` (proc(5)).
+/// The first mount of the whole hierarchy of version 2 in `/proc/PID/mountinfo` (proc(5)); `None`
+/// if there is none.
 fn mount_point(table: &str) -> Option<PathBuf> {
     table.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;

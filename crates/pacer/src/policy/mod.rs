@@ -2,8 +2,9 @@
 //! any network namespace.
 //!
 //! ```text
-//! /sys/fs/bpf/icdc/policy/          kept by the kernel, whoever ends
-//!   governed                        the map of notes in sockets, shared by all cgroups
+//! /sys/fs/bpf/icdc/policy/          pinned: it stays when a process ends
+//!   governed                        socket-local storage, shared by all cgroups: a record in each
+//!                                   socket of the policy that it got
 //!   CGROUP-ID/ link                 the program, attached to the cgroup
 //!              v4 v6                prefixes with what they get
 //!              place                the path of the cgroup, for people

@@ -23,9 +23,11 @@ use icdc_units::Prefix;
 
 use super::PolicyError;
 
+/// Directory of the records, a file for each device.
 const NOTES: &str = "/run/icdc/bursts";
 
-/// Note of a device of this network namespace.
+/// Record of a device of this network namespace: its name, its setting before (`gso_max_segs`), and
+/// the limits that policies ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
     device: String,
@@ -41,7 +43,7 @@ struct Limit {
 }
 
 /// Limits bursts by the policy of a cgroup for a prefix, at the device by which the prefix is
-/// reached; says what that changes.
+/// reached; returns a sentence for the user on what that changes.
 pub(super) fn limit(cgroup: u64, to: Prefix, segments: u32) -> Result<String, PolicyError> {
     let device = device_to(to)?;
     // Up to here an error leaves what was there.
@@ -79,7 +81,8 @@ pub(super) fn release_all() -> Result<(), PolicyError> {
     release_those(|_| true)
 }
 
-/// The segments that a policy limits bursts to.
+/// Number of segments to which a policy limits bursts; `None` if it does not limit them, or if the
+/// records cannot be read.
 pub(super) fn of(cgroup: u64, to: Prefix) -> Option<u32> {
     let notes = notes().ok()?;
     let mut limits = notes.iter().flat_map(|(_, note)| &note.limits);
@@ -126,7 +129,8 @@ impl Note {
     }
 }
 
-/// A device that was removed has nothing to be set.
+/// Sets the device to the least limit of its record, or to its setting before if there is no limit
+/// any more. A device that was removed has nothing to be set.
 fn set(note: &Note) -> Result<(), PolicyError> {
     if let Some(device) = link(&note.device)? {
         change_link(&device, &LinkChange { batch_segments: Some(note.least()), ..LinkChange::default() })?;
@@ -134,7 +138,8 @@ fn set(note: &Note) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// The device by which a prefix is reached. Addresses of this host in it are reached by none.
+/// The device by which hosts of a prefix are reached. The first three addresses are looked up, and
+/// one that is not this host's own decides; an error if there is no route to one.
 fn device_to(to: Prefix) -> Result<Link, PolicyError> {
     let mut found = Err(PolicyError::NoRoute(to));
     for address in within(to) {
@@ -172,7 +177,7 @@ fn namespace() -> Result<u64, PolicyError> {
     namespace_cookie().map_err(unknown)
 }
 
-/// The notes on devices of this network namespace, with their paths.
+/// The records of devices of this network namespace, with their paths; malformed ones are left out.
 fn notes() -> Result<Vec<(PathBuf, Note)>, PolicyError> {
     let prefix = format!("{}-", namespace()?);
     let entries = fs::read_dir(NOTES).into_iter().flatten().flatten();

@@ -7,7 +7,7 @@ use icdc_units::{ByteCount, Span, Time};
 /// Interval of the computation, unless it is reported earlier.
 const SECOND: Span = Span::from_secs(1);
 
-/// Burstiness of all classes, by the second.
+/// Meters of the largest burst of each class, evaluated once a second.
 pub(super) struct Bursts {
     classes: Vec<Class>,
     /// Time at which the present second ends.
@@ -28,7 +28,7 @@ impl Bursts {
         Self { classes: parents.map(class).collect(), end: now + SECOND }
     }
 
-    /// Notes a frame that leaves at `at`, for its class and all classes above; times do not
+    /// Counts a frame that leaves at `at`, for its class and all classes above; times do not
     /// decrease.
     pub(super) fn left(&mut self, class: usize, at: Time, length: ByteCount) {
         let mut path = Some(class);

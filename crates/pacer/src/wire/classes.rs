@@ -87,7 +87,7 @@ impl Classes {
     /// The classes on a line of this rate.
     ///
     /// # Errors
-    /// [`WireError::Tree`]: they cannot be.
+    /// [`WireError::Tree`]: they are no valid tree on such a line.
     pub fn tree(&self, line: Rate) -> Result<Tree, WireError> {
         let settings: Vec<ClassSettings> = self.file.class.iter().map(settings).collect();
         Tree::new(line, &settings, self.file.default.as_deref())

@@ -32,7 +32,7 @@ pub struct Status {
     pub gap_frames: u64,
     /// Time for which the process did not get to run while frames waited; the rates lack that much.
     pub late: Span,
-    /// Frames that the device did not take: longer than it can, or while it was down.
+    /// Number of frames that the device did not take: longer than it can, or while it was down.
     pub refused: u64,
     /// Number of changes of the classes.
     pub reloads: u64,
@@ -43,11 +43,12 @@ pub struct Status {
 pub struct ClassStatus {
     /// Name of the class.
     pub name: String,
-    /// Name of the parent class, which counts all that its classes do.
+    /// Name of the parent class, which counts all that its classes do; `None` for a class directly
+    /// under the line.
     pub parent: Option<String>,
     /// Guaranteed rate of the class; `None` if it has none.
     pub rate: Option<Rate>,
-    /// Ceiling of the class's rate, if it is more than the rate.
+    /// Ceiling of the class's rate; `None` if it is not above the rate.
     pub ceiling: Option<Rate>,
     /// Frames and bytes of the class so far.
     pub counters: ClassCounters,
@@ -69,7 +70,8 @@ impl Control {
         self.has_tree.store(true, Ordering::Release);
     }
 
-    /// Current counters; of a pump that has ended, the last ones.
+    /// Current counters; of a pump that has ended, or does not answer within a second, the last
+    /// ones.
     #[must_use]
     pub fn status(&self) -> Status {
         let mut status = held(&self.status);

@@ -27,8 +27,8 @@ use super::{ClassStatus, Control, Line, Mode, Status, WireError};
 /// Multiple of the lead from which a gap is waited for by the timer, and only its end is filled: an
 /// idle line paces as well as a filled one, and is cheaper.
 const FILLED: u64 = 2;
-/// In gap mode a frame may leave this much before its time instead of behind a gap frame that
-/// short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
+/// Bytes by which, in gap mode, a frame may leave before its time instead of behind a gap frame
+/// that short: a quarter of a full frame. At nine tenths of the line this saves three of four gap
 /// frames.
 const EARLY: ByteCount = ByteCount::new(384);
 /// Interval at which the line is filled up, if half a lead is not shorter: the longest time until
@@ -37,17 +37,18 @@ const REFILL: Span = Span::from_millis(1);
 /// Lateness that timer mode makes up for: the timer's own. It leaves in a bunch, and a bunch may
 /// not fill a short queue.
 const CATCH_UP: Span = Span::from_micros(250);
-/// Wakes are at least this far apart while frames wait.
+/// Least interval between two wakes while frames wait.
 const TURN: Span = Span::from_micros(50);
 /// Longest sleep of an idle pump, so that it notices a request.
 const IDLE: Span = Span::from_millis(50);
 /// Frames taken in or sent by one turn, so that neither holds up the other.
 const BATCH: usize = 256;
-/// The longest answer of a neighbour.
+/// Longest frame of a neighbour (ARP or neighbour discovery) that is read, in bytes.
 const ANSWER: usize = 9100;
-/// The priority of those who are served first (nice(2)), where real time is not allowed.
+/// Priority of the thread (nice(2), the highest) where real-time scheduling is not permitted.
 const FIRST: i32 = -20;
-/// Real-time priority, below that of whatever moves packets for everybody.
+/// Real-time priority: below those of a lab's wire (40) and of the kernel's own threads (50), which
+/// move packets for everybody.
 const PRIORITY: u8 = 30;
 
 /// The loop that sends frames at their times.
@@ -66,7 +67,7 @@ pub(super) struct Pump {
     room: Room,
     /// Frames of the packet that was read last, between two steps.
     taken: Vec<Frame>,
-    /// Room for an answer of a neighbour.
+    /// Buffer for an answer of a neighbour.
     answer: Vec<u8>,
     status: Status,
     bursts: Bursts,
@@ -159,7 +160,8 @@ impl Pump {
         Ok(count)
     }
 
-    /// Queues the frames of one packet in their class.
+    /// Queues the frames of one packet in their class; those of ARP and neighbour discovery are
+    /// sent before all classes.
     fn line_up(&mut self, now: Time) {
         let Some(first) = self.taken.first() else { return };
         if is_of_neighbours(first.ethernet()) {

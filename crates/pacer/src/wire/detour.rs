@@ -107,7 +107,7 @@ impl Detour {
 }
 
 /// Strictness of the kernel's check of source addresses at the device (rp_filter, ip-sysctl.txt):
-/// the greater of two settings.
+/// the greater of two settings; 0 if they cannot be read.
 fn reverse_path(device: &str) -> u8 {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).unwrap_or_default();

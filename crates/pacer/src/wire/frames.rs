@@ -1,5 +1,5 @@
-//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a header that says
-//! what is left to be done.
+//! Frames in memory, as an [`Outlet`](icdc_packet::Outlet) sends them: behind a virtio-net header,
+//! which says what is left to the device (checksum, segmentation).
 
 use std::io::IoSliceMut;
 
@@ -7,7 +7,7 @@ use icdc_packet::{Offload, Superpacket, Tap};
 use icdc_scheduler::gap_frames;
 use icdc_units::ByteCount;
 
-/// Length of that header; all zeros mean that nothing is.
+/// Length of the virtio-net header in bytes; all zeros mean that nothing is left to the device.
 const HEADER: usize = Offload::LENGTH;
 /// Bytes on the wire beyond a frame: preamble 8, check sequence 4, gap between frames 12 (IEEE
 /// 802.3).
@@ -50,7 +50,7 @@ pub(super) struct Room {
 
 /// Most buffers that are kept for reuse.
 const SPARE: usize = 1024;
-/// A frame that fills less than this part of what it was read to is copied out.
+/// Divisor of a buffer's length: a frame that is shorter than that is copied out of the buffer.
 const WASTEFUL: usize = 2;
 
 impl Room {

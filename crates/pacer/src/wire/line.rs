@@ -10,7 +10,7 @@ use super::error::WireError;
 pub enum Mode {
     /// Frames wait for the system's timer.
     Timer,
-    /// Gap frames that fill the line.
+    /// Gap frames fill the line between the frames.
     Gap,
 }
 

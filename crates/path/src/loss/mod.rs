@@ -28,7 +28,7 @@ pub enum Model {
         /// Mean length of a burst, in packets; at least 1.
         mean_length: f64,
     },
-    /// Exactly these, numbered from 1 in order of arrival.
+    /// Exactly these packets are lost, numbered from 1 in order of arrival.
     Listed(Vec<u64>),
 }
 

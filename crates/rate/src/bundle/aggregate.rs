@@ -4,8 +4,8 @@ use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use crate::path_ceiling::Observation;
 
-/// Part of the windows that is in flight where they limit the rate. Chosen: no test fails at 7/8
-/// and 1/2.
+/// Part of the congestion windows from which the bytes in flight show that the windows limit the
+/// rate. Chosen: no test fails at 7/8 and 1/2.
 const WINDOW_USE_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// Round trips until measurements show a new rate only: one until its first acknowledgements, one
 /// that they fill. Chosen: no test fails at 1 and 4.
@@ -21,7 +21,7 @@ pub(super) struct Aggregate {
     pub(super) usual_rtt: Span,
     /// Bytes of payload that were sent, each once.
     pub(super) sent: ByteCount,
-    /// Best delivery rate of the last complete round trips.
+    /// Best delivery rate of the last complete round trips (`RATE_ROUNDS` of the bundle).
     pub(super) carried: Rate,
     /// Number of members of the bundle.
     pub(super) members: u64,

@@ -28,12 +28,14 @@ use crate::path_ceiling::{Reason, exceeds_random_loss, just_under};
 
 /// Packets of each member that a train has at least. Chosen: no test fails at 2 and 8.
 const PACKETS_PER_MEMBER: u64 = 4;
-/// Growth of the windows that counts as such. Chosen: no test fails at 1/16 and 1/4.
+/// Least growth of the windows, as a part of them, that counts as growth. Chosen: no test fails at
+/// 1/16 and 1/4.
 const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
 /// Round trips without such growth after which trains are sent nevertheless. Chosen: no test fails
 /// at 1 and 4.
 const FLAT_ROUNDS: u64 = 2;
-/// Packets lost after which trains are sent nevertheless. Chosen: no test fails at 2 and 6.
+/// Number of lost packets above which trains are sent nevertheless. Chosen: no test fails at 2 and
+/// 6.
 const LEAST_LOSSES: u64 = 3;
 /// Stretched trains in a row after which the capacity is known: a host that pauses stretches one or
 /// two (`hosts_that_pause_find_the_rate_all_the_same` in `crates/sim/tests/bundle.rs`). Chosen: no
@@ -42,8 +44,8 @@ const STRETCHED_TRAINS: u64 = 3;
 /// Part of the rate shown by a stretched train that is sent until the next one. Chosen: no test
 /// fails at 15/16 and 3/4.
 const DOUBTED_LEVEL: Ratio = Ratio::new(7, 8);
-/// Step above that level of the second and the third train: if the rate is the path's, a higher
-/// train would only fill its queue. Chosen: no test fails at 1/4 and 1.
+/// Step of the second and the third train above that level, as a part of it: if the rate is the
+/// path's, a higher train would only fill its queue. Chosen: no test fails at 1/4 and 1.
 const DOUBTED_STEP: Ratio = Ratio::new(1, 2);
 /// Part of the windows at the end of a round trip that its even part fills. Chosen: no test fails
 /// at 31/32 and 7/8.
@@ -118,7 +120,8 @@ impl Climb {
         self.round.as_ref().map_or(now + CLOSE_INTERVAL, |round| round.train.next_update(now))
     }
 
-    /// Processes the sum over the bundle; returns the capacity of the path once it is known.
+    /// Processes the sum over the bundle; returns the capacity of the path once it is known, `None`
+    /// before.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Verdict> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let Some(round) = &mut self.round else {
@@ -171,7 +174,7 @@ impl Climb {
     }
 
     /// Result of a stretched train, which showed the rate `shown`: the capacity after
-    /// [`STRETCHED_TRAINS`] in a row, else another train just above it.
+    /// [`STRETCHED_TRAINS`] in a row, else `None` and another train just above it.
     fn on_stretched_train(&mut self, aggregate: &Aggregate, shown: Rate) -> Option<Verdict> {
         let capacity = shown.max(self.carried);
         let (least, before) = self.doubted.unwrap_or((capacity, 0));
@@ -186,7 +189,7 @@ impl Climb {
     }
 
     /// Result of a round trip whose train was not stretched: the end of the climb where the windows
-    /// limit it and do not grow, else the next round trip, at up to twice the rate.
+    /// limit it and do not grow, else `None` and the next round trip, at up to twice the rate.
     fn on_carried_train(&mut self, aggregate: &Aggregate, round: &Round, outcome: Outcome) -> Option<Verdict> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let full = round.train_rate;

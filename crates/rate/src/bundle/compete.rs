@@ -46,72 +46,77 @@ use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 use super::aggregate::Aggregate;
 use crate::path_ceiling::{Reason, standing};
 
-/// Shortest round trip that is judged. Chosen: no test fails and cubic does not differ at 10 ms and
-/// 40 ms.
+/// Shortest round trip that is judged. Chosen: no test fails and transfer `cubic` does not differ
+/// at 10 ms and 40 ms.
 const SHORTEST_ROUND: Span = Span::from_millis(20);
 /// Round trips of WAITING. The second is the reference; those after it show whether the queue
-/// drains, and the last one whether it grows. Chosen: no test fails and cubic does not differ at 2
-/// and 8.
+/// drains, and the last one whether it grows. Chosen: no test fails and transfer `cubic` does not
+/// differ at 2 and 8.
 const WAITING_ROUNDS: u32 = 4;
-/// A queue that stays is at least this part of the reference. Chosen: no test fails and cubic does
-/// not differ at 7/8 and 1/2.
+/// Least length of a queue that stays, as a part of its length in the reference round trip. Chosen:
+/// no test fails and transfer `cubic` does not differ at 7/8 and 1/2.
 const LEAST_STANDING_QUEUE: Ratio = Ratio::new(3, 4);
-/// A queue that stays is at most this multiple of the reference. Chosen: no test fails and cubic
-/// does not differ at 9/8 and 3/2.
+/// Greatest length of a queue that stays, as a multiple of its length in the reference round trip.
+/// Chosen: no test fails and transfer `cubic` does not differ at 9/8 and 3/2.
 const MOST_STANDING_QUEUE: Ratio = Ratio::new(5, 4);
-/// Round trips at one rate in RISING; the last one is measured. Chosen: at 2 cubic carries 58 %,
-/// not 63 %; at 6 cubic carries 51 %, not 63 %.
+/// Round trips at one rate in RISING; the last one is measured. Chosen: at 2 transfer `cubic`
+/// carries 58 %, not 63 %; at 6 transfer `cubic` carries 51 %, not 63 %.
 const RISING_ROUNDS: u32 = 3;
-/// Factor of the rate from one step of RISING to the next. Chosen: at 1
-/// `a_longer_route_is_told_by_what_it_carries` fails (and 3 more), cubic carries 11 %, not 63 %; at
-/// 4 `a_longer_route_is_told_by_what_it_carries` fails.
+/// Factor of the rate from one step of RISING to the next. Chosen: at 1 test
+/// `a_longer_route_is_told_by_what_it_carries` fails (and 3 more tests), transfer `cubic` carries
+/// 11 %, not 63 %; at 4 test `a_longer_route_is_told_by_what_it_carries` fails.
 const RATE_FACTOR: u64 = 2;
-/// Growth of the round-trip time that measures the capacity. Chosen: at 1/3 cubic carries 76 %, not
-/// 63 %; at 1/12 no test fails and cubic does not differ.
+/// Least growth of the round-trip time, as a part of it, from which the capacity is computed.
+/// Chosen: at 1/3 transfer `cubic` carries 76 %, not 63 %; at 1/12 no test fails and transfer
+/// `cubic` does not differ.
 const ANSWER_THRESHOLD: Ratio = Ratio::new(1, 6);
-/// Steps of RISING after which the reference is replaced. Chosen: no test fails and cubic does not
-/// differ at 3 and 12.
+/// Steps of RISING after which the measurement at a lower rate, the reference, is replaced. Chosen:
+/// no test fails and transfer `cubic` does not differ at 3 and 12.
 const MOST_REFERENCE_AGE: u32 = 6;
-/// Times that RISING begins again before it is given up. Chosen: no test fails and cubic does not
-/// differ at 3 and 12.
+/// Times that RISING begins again before it is given up. Chosen: no test fails and transfer `cubic`
+/// does not differ at 3 and 12.
 const MOST_ATTEMPTS: u32 = 6;
-/// A bundle that carries less than this part of its rate is limited by its windows. Chosen: at 7/8
-/// cubic carries 70 %, not 63 %; at 1/2 no test fails and cubic does not differ.
+/// Part of its set rate below which what a bundle delivers shows that the members' congestion
+/// windows limit it. Chosen: at 7/8 transfer `cubic` carries 70 %, not 63 %; at 1/2 no test fails
+/// and transfer `cubic` does not differ.
 const CEILING_USE_THRESHOLD: Ratio = Ratio::new(3, 4);
-/// Round trips without a queue after which the others have gone. Chosen: no test fails and cubic
-/// does not differ at 2 and 6.
+/// Round trips without a queue, in a row in SHARING, after which the other flows count as gone.
+/// Chosen: no test fails and transfer `cubic` does not differ at 2 and 6.
 const ALONE_ROUNDS: u32 = 3;
-/// Round trips after which the capacity is measured again. Chosen: at 192 cubic carries 75 %, not
-/// 63 %; at 768 no test fails and cubic does not differ.
+/// Round trips after which the capacity is measured again. Chosen: at 192 transfer `cubic` carries
+/// 75 %, not 63 %; at 768 no test fails and transfer `cubic` does not differ.
 const REMEASURE_ROUNDS: u32 = 384;
-/// A bundle that carries this part of the capacity, or of what the path carried before the queue
-/// came, is alone. Chosen: no test fails and cubic does not differ at 15/16 and 3/4.
+/// Part of the capacity, or of what the path carried before the queue came, from which a bundle
+/// that carries it is alone: the path has become longer. Chosen: no test fails and transfer `cubic`
+/// does not differ at 15/16 and 3/4.
 const ALL_OF_CAPACITY: Ratio = Ratio::new(7, 8);
 /// A path that carries more than this multiple of what it carried before has a larger capacity than
 /// was known: a bundle that came while others filled the queue has never measured it. Chosen: no
-/// test fails and cubic does not differ at 9/8 and 3/2.
+/// test fails and transfer `cubic` does not differ at 9/8 and 3/2.
 const MOST_OF_BEFORE: Ratio = Ratio::new(5, 4);
-/// Growth of the queue that counts as none, as a part of what the added bytes take at the rate of
-/// before. Chosen: no test fails and cubic does not differ at 1/32 and 1/8.
+/// Greatest change of the round-trip time that counts as none, as a part of the time that the bytes
+/// added to those in flight take at the rate carried before the queue came. Chosen: no test fails
+/// and transfer `cubic` does not differ at 1/32 and 1/8.
 const SILENT_ANSWER: Ratio = Ratio::new(1, 16);
 /// Fixed-point unit of shares of the capacity: they are counted in 256ths.
 const SHARE_UNIT: u64 = 256;
-/// Share that is held: an equal one beside one other flow.
+/// Share of the capacity that SHARING holds, in 256ths: an equal one beside one other flow.
 const TARGET_SHARE: u64 = SHARE_UNIT / 2;
-/// Part of the rate that losses take, for a share of 1: at a half 0.3, as of CUBIC's window (RFC
-/// 9438, section 4.6).
+/// Part of the rate by which losses reduce it at a share of 1: at a share of a half 0.3, as CUBIC's
+/// window (RFC 9438, section 4.6).
 const LOSS_REDUCTION: Ratio = Ratio::new(3, 5);
 /// Part of the distance to half by which the rate changes in a round trip. Chosen: no test fails
-/// and cubic does not differ at 1/8 and 1/2.
+/// and transfer `cubic` does not differ at 1/8 and 1/2.
 const CONVERGENCE: Ratio = Ratio::new(1, 4);
-/// Part of that distance without a queue, where all of it is free. Chosen; not varied.
+/// Part of the distance to half by which the rate changes in a round trip without a queue, where
+/// the rest is free. Chosen; not varied.
 const FAST_CONVERGENCE: Ratio = Ratio::new(1, 1);
-/// Least queue in SHARING, as a part of the round-trip time. Chosen: no test fails and cubic does
-/// not differ at 1/32 and 1/8.
+/// Least delay that counts as a queue in SHARING, as a part of the round-trip time. Chosen: no test
+/// fails and transfer `cubic` does not differ at 1/32 and 1/8.
 const QUEUE_THRESHOLD: Ratio = Ratio::new(1, 16);
 /// Share of the capacity from which a bundle may be alone
 /// (`one_that_is_again_beside_others_takes_its_half_before_it_is_alone`). Chosen: at 7/32 and 7/8
-/// `one_that_is_again_beside_others_takes_its_half_before_it_is_alone` fails.
+/// test `one_that_is_again_beside_others_takes_its_half_before_it_is_alone` fails.
 const ALONE_SHARE: Ratio = Ratio::new(7, 16);
 /// Losses below this share of a remembered capacity make it doubtful
 /// (`losses_far_below_half_of_a_remembered_capacity_make_it_doubtful`). Chosen: no test fails and
@@ -124,7 +129,7 @@ pub(super) struct Compete {
     rate: Rate,
     /// Capacity before the queue came, if it is known.
     before: Option<Rate>,
-    /// Capacity of the path by the last measurement.
+    /// Capacity of the path by the last measurement; `None` before the first.
     capacity: Option<Rate>,
     step: Step,
     round: Option<Round>,
@@ -133,13 +138,13 @@ pub(super) struct Compete {
 /// Step of COMPETE.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The rate is held to see whether the queue drains.
+    /// WAITING: the rate is held to see whether the queue drains.
     Waiting {
         rounds: u32,
         /// Queue in the reference round trip.
         queue: Span,
     },
-    /// The rate is raised to measure the capacity by the queue's answer.
+    /// RISING: the rate is raised to measure the capacity by the growth of the queue.
     Rising {
         /// Number of round trips at this rate.
         rounds: u32,
@@ -148,7 +153,7 @@ enum Step {
         /// Times that the measurement began again.
         attempts: u32,
     },
-    /// Half of the measured capacity is held.
+    /// SHARING: half of the measured capacity is held.
     Sharing(Sharing),
 }
 
@@ -178,14 +183,15 @@ struct Round {
     begin: Time,
     delivered: ByteCount,
     retransmitted: u64,
-    /// Number of updates, over which the next two are summed.
+    /// Number of updates; `in_flight` and `rtt` are sums over them.
     updates: u64,
     in_flight: ByteCount,
     rtt: Span,
     least_rtt: Span,
 }
 
-/// Mean values of a complete round trip.
+/// Values of a complete round trip: means of bytes in flight and round-trip time, the least queue,
+/// and the delivery rate.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     in_flight: ByteCount,
@@ -249,7 +255,8 @@ impl Compete {
         !matches!(self.step, Step::Waiting { .. })
     }
 
-    /// Processes the sum over the bundle; returns the change that a complete round trip brings.
+    /// Processes the sum over the bundle; returns the change that a complete round trip brings,
+    /// `None` if it brings none or is not complete.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Transition> {
         let seen = self.note(aggregate)?;
         match self.step {
@@ -259,7 +266,8 @@ impl Compete {
         }
     }
 
-    /// Adds an update to the round trip in progress; returns its mean values when it ends.
+    /// Adds an update to the round trip in progress; returns its values when it ends, `None`
+    /// before, and if the sender then has nothing to send.
     fn note(&mut self, aggregate: &Aggregate) -> Option<Sample> {
         let Aggregate { seen: sum, usual_rtt, .. } = *aggregate;
         let fresh = Round {
@@ -293,7 +301,7 @@ impl Compete {
         })
     }
 
-    /// WAITING: whether the queue stays while the rate does.
+    /// WAITING: whether the queue stays while the rate does; `None` while that is not known.
     fn wait(&mut self, seen: &Sample, rounds: u32, queue: Span) -> Option<Transition> {
         let queue = if rounds <= WAITING_ROUNDS / 2 { seen.queue } else { queue };
         self.step = Step::Waiting { rounds, queue };
@@ -308,7 +316,8 @@ impl Compete {
         self.next_rate(Reference { seen: *seen, age: 0 }, false, 0)
     }
 
-    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight.
+    /// RISING: the capacity by the growth of the round-trip time with the bytes in flight; `None`
+    /// if neither step nor rate changes.
     fn rise(&mut self, seen: &Sample, rounds: u32, reference: Option<Reference>, attempts: u32) -> Option<Transition> {
         if seen.has_lost {
             // Losses of one burst are detected over two round trips.
@@ -345,7 +354,7 @@ impl Compete {
     }
 
     /// Whether the path carries what it carried before the queue came, and the queue does not grow
-    /// with the bytes in flight.
+    /// with the bytes in flight; false if the former is unknown.
     fn is_as_before(&self, seen: &Sample, before: &Sample) -> bool {
         let Some(carried) = self.before else { return false };
         let added = seen.in_flight - before.in_flight;
@@ -354,7 +363,7 @@ impl Compete {
         is_as_much && change < added / carried * SILENT_ANSWER
     }
 
-    /// The next rate of RISING; none while the windows keep the bundle below the present one.
+    /// The next rate of RISING; `None` while the windows keep the bundle below the present one.
     fn next_rate(&mut self, reference: Reference, is_held: bool, attempts: u32) -> Option<Transition> {
         self.step = Step::Rising { rounds: 0, reference: Some(reference), attempts };
         if is_held {
@@ -373,7 +382,8 @@ impl Compete {
         Transition::Continue(Reason::ShareFound)
     }
 
-    /// Step of SHARING after a round trip: sets the rate to hold half of the capacity.
+    /// Step of SHARING after a round trip: sets the rate to hold half of the capacity. Returns only
+    /// changes for losses, a new measurement, or the end of SHARING; `None` for all others.
     fn share(&mut self, seen: &Sample, sharing: Sharing) -> Option<Transition> {
         let Sharing { capacity, is_remembered, rounds, was_reduced, gone } = sharing;
         let has_queue = seen.queue >= standing(seen.base).max(seen.base * QUEUE_THRESHOLD);

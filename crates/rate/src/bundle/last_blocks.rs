@@ -33,9 +33,10 @@ pub struct Owed {
 }
 
 impl Bundle {
-    /// Whether a member should take a frame of this length while `unsent` are left to be sent. A
-    /// member that needs much longer for it than the others need for all that is left, and for one
-    /// frame each, would end last. The fastest members always take it.
+    /// Whether a member should take a frame of this length while `unsent` are left to be sent: not
+    /// if it needs longer for the frame than all members together for what is left and for two
+    /// frames of each, because it would end last. The fastest members always take it, and so does
+    /// one that is not known.
     #[must_use]
     pub fn takes(&self, number: Number, frame: ByteCount, unsent: ByteCount) -> bool {
         let Some(known) = self.members.get(&number) else { return true };
@@ -48,7 +49,7 @@ impl Bundle {
 
     /// Member that would delay the end, once there is nothing left to send but what members owe: it
     /// needs much longer for that than the others would need to send its blocks, of at most `block`
-    /// bytes each, when they are done with their own.
+    /// bytes each, when they are done with their own. `None` if no member would.
     #[must_use]
     pub fn holding_up(&self, owed: &[Owed], block: ByteCount) -> Option<Number> {
         let would_be_sooner = |own: &Owed| {

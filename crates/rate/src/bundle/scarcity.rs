@@ -27,7 +27,8 @@ const MEMBER_FACTOR: u64 = 4;
 /// (`losses_that_few_members_cannot_bear_bring_more` in `crates/sim/tests/bundle.rs`). Chosen: no
 /// test fails at 32 and 128.
 const MOST_MEMBERS: u64 = 64;
-/// Round trips in a row in which the windows limit the rate. Chosen: no test fails at 2 and 6.
+/// Round trips in a row in which the windows limit the rate, after which more members are asked
+/// for. Chosen: no test fails at 2 and 6.
 const LIMITED_ROUNDS: u64 = 3;
 /// Packets lost in these round trips that show that the windows stay small although they grow.
 /// Chosen: no test fails at 1 and 4.
@@ -35,7 +36,8 @@ const LEAST_LOSSES: u64 = 2;
 /// Growth of the windows in these round trips that makes more members unnecessary. Chosen: no test
 /// fails at 1/16 and 1/4.
 const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
-/// Queue that counts, as a part of the round-trip time. Chosen: no test fails at 1/32 and 1/8.
+/// Least delay that counts as a queue, as a part of the round-trip time. Chosen: no test fails at
+/// 1/32 and 1/8.
 const QUEUE_THRESHOLD: Ratio = Ratio::new(1, 16);
 /// Packets in flight that each member is to have: with fewer, losses are found by timeouts. Chosen:
 /// no test fails at 8 and 32.
@@ -95,7 +97,8 @@ impl Scarcity {
 
     /// Processes a round trip in which `level` was the total ceiling; `is_held` if that limited the
     /// members, `is_others` if a queue is known to be that of others. Returns the number of members
-    /// that there should be, if that is more than there are.
+    /// that there should be, if that is more than there are; `None` for [`TRIAL_ROUNDS`] after each
+    /// request, and always after one that brought no new member.
     pub(super) fn update(&mut self, aggregate: &Aggregate, level: Rate, is_held: bool, is_others: bool) -> Option<u64> {
         let Aggregate { seen, members, .. } = *aggregate;
         if self.is_over {

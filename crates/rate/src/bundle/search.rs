@@ -15,27 +15,30 @@ use icdc_units::{Rate, Ratio, Span, Time};
 use super::aggregate::Aggregate;
 use super::train::{FULL_RATE, Outcome, Train};
 
-/// Divisor of the capacity that gives a train's step above it at first; each train that is carried
-/// doubles the step. Chosen: at 6 onoff carries 70 %, not 66 %; at 2 no test fails and stock and
-/// onoff do not differ.
+/// Divisor of the capacity that gives a train's step above it at first; each higher capacity that
+/// is found halves the divisor. Chosen: at 6 transfer `onoff` carries 70 %, not 66 %; at 2 no test
+/// fails and transfers `stock` and `onoff` do not differ.
 const FIRST_STEP_DIVISOR: u64 = 3;
-/// Divisor for the largest step. Chosen: at 2 onoff carries 70 %, not 66 %.
+/// Divisor of the capacity that gives a train's largest step above it. Chosen: at 2 transfer
+/// `onoff` carries 70 %, not 66 %.
 const LAST_STEP_DIVISOR: u64 = 1;
 /// Trains of which the second best counts: a host that pauses makes one look too fast. Chosen; not
 /// varied.
 const TRAINS: usize = 3;
 /// Round trips between two trains, after one that has shown nothing new. Chosen: no test fails and
-/// stock and onoff do not differ at 2 and 8.
+/// transfers `stock` and `onoff` do not differ at 2 and 8.
 const ROUNDS_BETWEEN_TRAINS: u64 = 4;
 /// Margin by which trains stay below the capacity of before, so that no queue shows when the path
-/// has it again. Chosen: no test fails and stock and onoff do not differ at 1/64 and 1/16.
+/// has it again. Chosen: no test fails and transfers `stock` and `onoff` do not differ at 1/64 and
+/// 1/16.
 const RETURN_MARGIN: Ratio = Ratio::new(1, 32);
-/// Part of the capacity of before that a train takes from its estimate, if it was not carried.
-/// Chosen: at 1/32 onoff drops 19,034 packets, not 12,116; at 1/128 no test fails and stock and
-/// onoff do not differ.
+/// Part by which a train that was not carried lowers the estimated capacity before other traffic
+/// came. Chosen: at 1/32 transfer `onoff` drops 19,034 packets, not 12,116; at 1/128 no test fails
+/// and transfers `stock` and `onoff` do not differ.
 const FAILED_TRAIN_PENALTY: Ratio = Ratio::new(1, 64);
-/// Part above the capacity that windows which are too small are given to grow. Chosen: no test
-/// fails and stock and onoff do not differ at 1/16 and 1/4.
+/// Part of the capacity by which it is raised where the windows are too small to show more, so that
+/// they can grow. Chosen: no test fails and transfers `stock` and `onoff` do not differ at 1/16 and
+/// 1/4.
 const WINDOW_HEADROOM: Ratio = Ratio::new(1, 8);
 /// Least part by which a higher capacity exceeds the known one. Chosen: no test fails at 1/128 and
 /// 1/32.
@@ -46,8 +49,8 @@ const MOST_GAIN: u64 = 2;
 /// Greatest multiple of the capacity at which trains go beside other traffic. Chosen: no test fails
 /// at 1 and 4.
 const SHARED_TRAIN_FACTOR: u64 = 2;
-/// Other traffic has a good part of the path below this part of the capacity of before. Chosen: no
-/// test fails at 7/8 and 1/2.
+/// Part of the capacity before other traffic came, below which the present capacity shows that such
+/// traffic has a good part of the path. Chosen: no test fails at 7/8 and 1/2.
 const SHARED_THRESHOLD: Ratio = Ratio::new(3, 4);
 /// Multiple of the capacity at which a train shows enough beside other traffic. Chosen: no test
 /// fails at 5/4 and 2.
@@ -59,7 +62,7 @@ pub(super) struct Search {
     train: Option<Train>,
     /// Rates that the last trains have shown; zero where that was no more than the capacity.
     shown: [Rate; TRAINS],
-    /// The next train goes `capacity / divisor` above the capacity.
+    /// The rate of the next train is `capacity / divisor` above the capacity.
     divisor: u64,
     /// Earliest time of the next train.
     next: Time,
@@ -95,8 +98,8 @@ impl Search {
     }
 
     /// Processes the sum over the bundle, which holds `capacity`; returns a higher one if the path
-    /// has it. No train is sent where `most` is below its rate. While new members `are_joining`,
-    /// windows say nothing about the path: they grow at first whatever it carries.
+    /// has it, else `None`. No train is sent where `most` is below its rate. While new members
+    /// `are_joining`, windows say nothing about the path: they grow at first whatever it carries.
     pub(super) fn update(
         &mut self,
         aggregate: &Aggregate,
@@ -133,7 +136,7 @@ impl Search {
     /// Higher capacity by a train that left more slowly than intended: the rate at which it `went`
     /// is known all the same. Where it went no faster than what is held, the windows may be too
     /// small, and they grow only while they limit the rate. Where it went faster and did not arrive
-    /// as fast, the path limits.
+    /// as fast, the path limits. `None` if the capacity is not higher.
     fn by_slow_train(aggregate: &Aggregate, capacity: Rate, went: Rate, came: Rate, are_joining: bool) -> Option<Rate> {
         let least = capacity + capacity * LEAST_GAIN;
         let found = match went.min(came) {
@@ -147,7 +150,7 @@ impl Search {
     }
 
     /// Higher capacity by the last trains, of which the latest one left at its full rate and showed
-    /// `came`.
+    /// `came`; `None` as long as they show none.
     fn on_full_train(&mut self, aggregate: &Aggregate, capacity: Rate, outcome: Outcome, came: Rate) -> Option<Rate> {
         let is_shared = self.is_shared(capacity);
         let is_more = came > capacity + capacity * LEAST_GAIN && !(is_shared && outcome.is_stretched());

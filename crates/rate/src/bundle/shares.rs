@@ -10,7 +10,7 @@ use icdc_units::{ByteCount, Rate, Ratio, Span};
 /// A member that carries less than this part of its ceiling cannot use it. Chosen: no test fails at
 /// 31/32 and 7/8.
 const CEILING_USE_THRESHOLD: Ratio = Ratio::new(15, 16);
-/// Part that such a member gets above what it carried. Chosen: at 1/16 and 1/4
+/// Part of what it carried that such a member gets in addition. Chosen: at 1/16 and 1/4 test
 /// `a_window_that_opens_is_not_held_to_what_it_carried` fails.
 const DEMAND_HEADROOM: Ratio = Ratio::new(1, 8);
 /// Growth of the carried rate between two measurements that shows a slow start. Chosen: no test
@@ -18,7 +18,7 @@ const DEMAND_HEADROOM: Ratio = Ratio::new(1, 8);
 const OPENING_THRESHOLD: Ratio = Ratio::new(1, 4);
 /// Multiple of the carried rate that a member in slow start gets, and the most that any gets of
 /// what its window allows: the kernel's own pacing (`tcp_pacing_ss_ratio`, 200 %). Chosen: at 1 and
-/// 4 `a_few_packets_tell_nothing` fails (and 1 more).
+/// 4 test `a_few_packets_tell_nothing` fails (and 1 more test).
 const OPENING_FACTOR: u64 = 2;
 /// Measurements of which the best gives the rate that a member can use. Chosen; not varied.
 const DEMAND_ROUNDS: usize = 4;
@@ -26,8 +26,8 @@ const DEMAND_ROUNDS: usize = 4;
 /// Chosen: no test fails at 8 and 32.
 const LEAST_PACKETS: u64 = 16;
 /// Part of an equal share that each member gets at least, so that it can show that it can use more.
-/// Chosen: at 1/8 `those_that_have_nothing_to_send_leave_their_share_to_the_others` fails; at 1/32
-/// no test fails.
+/// Chosen: at 1/8 test `those_that_have_nothing_to_send_leave_their_share_to_the_others` fails; at
+/// 1/32 no test fails.
 const LEAST_SHARE: Ratio = Ratio::new(1, 16);
 
 /// Rate that one member can use, by what it has carried.

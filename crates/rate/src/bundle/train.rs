@@ -12,60 +12,61 @@ use icdc_units::{ByteCount, Rate, Ratio, Span, Time};
 
 use super::aggregate::Aggregate;
 
-/// Length of a train, as a part of the round-trip time. Chosen: no test fails and stock does not
-/// differ at 1/64 and 1/16.
+/// Length of a train, as a part of the round-trip time. Chosen: no test fails and transfer `stock`
+/// does not differ at 1/64 and 1/16.
 pub(super) const TRAIN_LENGTH: Ratio = Ratio::new(1, 32);
-/// Shortest train: the timers of a busy host are no more exact. Chosen: no test fails and stock
-/// does not differ at 2 ms and 8 ms.
+/// Shortest train: the timers of a busy host are no more exact. Chosen: no test fails and transfer
+/// `stock` does not differ at 2 ms and 8 ms.
 pub(super) const SHORTEST_TRAIN: Span = Span::from_millis(4);
-/// Packets of a train that are aimed at. Chosen: no test fails and stock does not differ at 24 and
-/// 96.
+/// Number of packets that a train is to have. Chosen: no test fails and transfer `stock` does not
+/// differ at 24 and 96.
 const TRAIN_PACKETS: u64 = 48;
-/// Packets of each member that are aimed at: the kernel sends aggregates of several, whose times
-/// were set before the train began (`tcp_tso_autosize`). Chosen: no test fails and stock does not
-/// differ at 4 and 16.
+/// Number of packets of each member that a train is to have: the kernel sends aggregates of
+/// several, whose times were set before the train began (`tcp_tso_autosize`). Chosen: no test fails
+/// and transfer `stock` does not differ at 4 and 16.
 const PACKETS_PER_MEMBER: u64 = 8;
-/// Packets without which a train shows nothing. Chosen: no test fails and stock does not differ at
-/// 6 and 24.
+/// Least number of packets of a train: shorter ones show nothing. Chosen: no test fails and
+/// transfer `stock` does not differ at 6 and 24.
 const LEAST_TRAIN_PACKETS: u64 = 12;
-/// Longest train, as a part of the round-trip time. Chosen: no test fails and stock does not differ
-/// at 1/8 and 1/2.
+/// Longest train, as a part of the round-trip time. Chosen: no test fails and transfer `stock` does
+/// not differ at 1/8 and 1/2.
 const LONGEST_TRAIN: Ratio = Ratio::new(1, 4);
-/// Interval of updates while acknowledgements of a train arrive. Chosen: no test fails and stock
-/// does not differ at 1 ms and 4 ms.
+/// Interval of updates while acknowledgements of a train arrive. Chosen: no test fails and transfer
+/// `stock` does not differ at 1 ms and 4 ms.
 pub(super) const CLOSE_INTERVAL: Span = Span::from_millis(2);
 /// A train that went at less than this part of its rate shows nothing about that rate. Chosen: no
-/// test fails and stock does not differ at 15/16 and 3/4.
+/// test fails and transfer `stock` does not differ at 15/16 and 3/4.
 pub(super) const FULL_RATE: Ratio = Ratio::new(7, 8);
 /// A train whose acknowledgements came at less than this part of its rate was stretched. Chosen: at
-/// 3/4 stock takes 2 % longer; at 15/16 no test fails and stock does not differ.
+/// 3/4 transfer `stock` takes 2 % longer; at 15/16 no test fails and transfer `stock` does not
+/// differ.
 const STRETCH_THRESHOLD: Ratio = Ratio::new(7, 8);
 /// Packets of each member after which smoothed round-trip times show a train: twice the 8
 /// acknowledgements over which the kernel smooths (RFC 6298, section 2.3). Chosen: no test fails
-/// and stock does not differ at 8 and 32.
+/// and transfer `stock` does not differ at 8 and 32.
 const SMOOTHING_PACKETS: u64 = 16;
 /// Longest wait for these packets, as a part of the round-trip time. Chosen: no test fails and
-/// stock does not differ at 1/16 and 1/4.
+/// transfer `stock` does not differ at 1/16 and 1/4.
 const LONGEST_SETTLING: Ratio = Ratio::new(1, 8);
 /// Packets of each member after which it sends at the higher rate: the kernel applies a pacing rate
 /// to the next packet that it sends (`tcp_update_skb_after_send`), and what waits was timed before.
-/// Chosen: no test fails and stock does not differ at 2 and 8.
+/// Chosen: no test fails and transfer `stock` does not differ at 2 and 8.
 const START_PACKETS: u64 = 4;
 /// Longest wait for these packets, as a part of the round-trip time. Chosen: no test fails and
-/// stock does not differ at 1/32 and 1/8.
+/// transfer `stock` does not differ at 1/32 and 1/8.
 const LONGEST_START: Ratio = Ratio::new(1, 16);
-/// Updates before its acknowledgements come of which the shortest round-trip time is the one
-/// without the train. Chosen; not varied.
+/// Number of updates before a train's acknowledgements arrive: the least of their round-trip times
+/// is the one without the train. Chosen; not varied.
 const RTT_SAMPLES_BEFORE: usize = 8;
-/// Shorter arrivals of a train's acknowledgements count as this long: closer ones show the hosts,
-/// not the path. Chosen: no test fails and stock does not differ at 50 us and 200 us.
+/// Least time in which a train's acknowledgements count as arriving: closer ones show the hosts,
+/// not the path. Chosen: no test fails and transfer `stock` does not differ at 50 us and 200 us.
 const SHORTEST_ARRIVAL: Span = Span::from_micros(100);
 /// Round trips after its end, beside [`LATE_LENGTHS`], by which all of a train has arrived: with a
-/// queue of one round trip it takes two. Chosen: no test fails and stock does not differ at 1 and
-/// 4.
+/// queue of one round trip it takes two. Chosen: no test fails and transfer `stock` does not differ
+/// at 1 and 4.
 const LATE_ROUNDS: u64 = 2;
-/// Lengths of the train that its arrival may take in addition. Chosen: no test fails and stock does
-/// not differ at 2 and 8.
+/// Lengths of the train that its arrival may take in addition. Chosen: no test fails and transfer
+/// `stock` does not differ at 2 and 8.
 const LATE_LENGTHS: u64 = 4;
 
 /// A train in progress: a short burst above the rate, by which the capacity is measured.
@@ -164,7 +165,7 @@ impl Train {
         }
     }
 
-    /// Processes the sum over the bundle; returns the result once it is known.
+    /// Processes the sum over the bundle; returns the result once it is known, `None` before.
     pub(super) fn update(&mut self, aggregate: &Aggregate) -> Option<Outcome> {
         let Aggregate { seen: sum, sent, .. } = *aggregate;
         let now = sum.at;
@@ -198,7 +199,8 @@ impl Train {
         }
     }
 
-    /// Measures the rate of arrival once all of the train has been delivered.
+    /// Measures the rate of arrival once all of the train has been delivered. Returns
+    /// [`Outcome::Nothing`] if that is late, or if the train was too short; `None` otherwise.
     fn arrive(
         &mut self,
         aggregate: &Aggregate,
@@ -225,8 +227,8 @@ impl Train {
         None
     }
 
-    /// Result once the smoothed round-trip times contain the train: the lower one of the rate of
-    /// arrival and the rate that its time in the queue shows.
+    /// Result once the smoothed round-trip times contain the train (`None` before): the lower one
+    /// of the rate of arrival and the rate that its time in the queue shows.
     fn settle(&self, aggregate: &Aggregate, arrival: &Arrival) -> Option<Outcome> {
         let Aggregate { seen: sum, members, .. } = *aggregate;
         let Arrival { at, to, took, went, came, rtt } = *arrival;

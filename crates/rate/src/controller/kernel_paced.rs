@@ -41,7 +41,8 @@ impl KernelPaced {
         }
     }
 
-    /// Rate that the path has free, by the first connection's congestion control.
+    /// Rate that the path has free, by the first connection's congestion control; `None` if that
+    /// has found none.
     pub(super) fn capacity(&self) -> Option<Rate> {
         self.capacity
     }
@@ -83,7 +84,8 @@ impl KernelPaced {
         opens
     }
 
-    /// Rate that the path has free; `None` while it is not known.
+    /// Rate that the path has free; `None` while the first connection's ceiling limits it, and once
+    /// the others take blocks unless congestion control treats all as one flow.
     fn free(&self, first: &TcpState, others: &[(Number, TcpState)]) -> Option<Rate> {
         let found = first.pacing_rate.filter(|rate| first.max_pacing_rate.is_none_or(|most| *rate < most));
         match self.share {

@@ -33,8 +33,8 @@ const GROWTH_THRESHOLD: Ratio = Ratio::new(1, 8);
 const SENT_TOLERANCE: Ratio = Ratio::new(1, 4);
 /// Least delivery rate of a window that counts as cross traffic, as a part of the capacity: less
 /// means that a host paused; beside others that send as much as the path carries, half of it
-/// arrives. Chosen: at 3/4
-/// `others_who_begin_leave_what_the_queue_tells` fails; at 3/16 no test fails.
+/// arrives. Chosen: at 3/4 test `others_who_begin_leave_what_the_queue_tells` fails; at 3/16 no
+/// test fails.
 const DELIVERY_THRESHOLD: Ratio = Ratio::new(3, 8);
 /// Windows over which the growth of the queue is measured. Chosen; not varied.
 const GROWTH_WINDOWS: usize = 2;
@@ -58,8 +58,9 @@ struct Window {
 }
 
 impl Onset {
-    /// Adds an observation and its queue. Returns the free rate on a path of `capacity`, if the
-    /// queue has grown in each of the last windows and no more was sent than is `allowed`.
+    /// Adds an observation and its queue. Returns the free rate on a path of `capacity`; `None`
+    /// unless the queue has grown in each of the last windows, the path has not stood still
+    /// ([`DELIVERY_THRESHOLD`]), and no more was sent than is `allowed`.
     pub(super) fn note(&mut self, seen: &Observation, queue: Span, capacity: Rate, allowed: Rate) -> Option<Rate> {
         let Observation { at: now, delivered, least_rtt, .. } = *seen;
         let length = (least_rtt * WINDOW_LENGTH).max(SHORTEST_WINDOW);

@@ -24,13 +24,13 @@ pub struct Draft {
     /// Limits of connections, memory and time (`[limits]`).
     #[serde(default)]
     pub limits: LimitsDraft,
-    /// File of this relay's key, for legs with TLS.
+    /// File of this relay's key, for legs with TLS; the file of the command's default if absent.
     pub identity: Option<String>,
-    /// Number of worker threads.
+    /// Number of worker threads; one per available processor if absent.
     pub threads: Option<usize>,
-    /// Address `ADDR:PORT` at which Prometheus fetches the metrics.
+    /// Address `ADDR:PORT` at which Prometheus fetches the metrics; none if absent.
     pub metrics: Option<String>,
-    /// Path of the socket for `icdc relay status`; empty for none.
+    /// Path of the socket for `icdc relay status`; empty for none, the default one if absent.
     pub status: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct ListenDraft {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RouteDraft {
-    /// Address prefix of the route's destinations; all if absent.
+    /// Address prefix of the route's destinations; all if absent or `default`.
     pub to: Option<String>,
     /// `HOST:PORT` of relays, or `direct`; best first.
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct RouteDraft {
     pub warm: usize,
 }
 
-/// An access rule as text.
+/// An access rule as text; a condition that is absent matches everything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleDraft {
@@ -87,7 +87,8 @@ pub struct RuleDraft {
     pub ports: Option<String>,
 }
 
-/// Settings of the legs between relays, as text.
+/// Settings of the legs between relays, as text; an absent one means `auto`, no ceiling, and
+/// buffers that grow.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LegDraft {
@@ -99,11 +100,11 @@ pub struct LegDraft {
     pub buffer: Option<String>,
 }
 
-/// Settings of the legs to destinations, as text.
+/// Settings of the legs to destinations as the configuration file has them; an absent one is false.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExitDraft {
-    /// Send the PROXY protocol, version 2.
+    /// Whether to send the header of the PROXY protocol, version 2, before the data.
     #[serde(default)]
     pub proxy_protocol: bool,
     /// Whether to connect to the destination from the client's own address.
@@ -111,7 +112,7 @@ pub struct ExitDraft {
     pub keep_source: bool,
 }
 
-/// The relay's limits, as text.
+/// The relay's limits as the configuration file has them; an absent one has its default.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LimitsDraft {

@@ -43,7 +43,7 @@ pub struct Config {
     pub limits: Limits,
     /// Number of worker threads.
     pub threads: usize,
-    /// Address of the metrics for Prometheus.
+    /// Address of the metrics for Prometheus; `None` for none.
     pub metrics: Option<SocketAddr>,
     /// The socket of `icdc relay status`; `None` for none.
     pub status: Option<PathBuf>,
@@ -52,9 +52,9 @@ pub struct Config {
 /// Settings of legs to destinations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exit {
-    /// Send the header of the PROXY protocol, version 2, before the data.
+    /// Whether to send the header of the PROXY protocol, version 2, before the data.
     pub proxy_protocol: bool,
-    /// Connect from the client's address in place of the relay's.
+    /// Whether to connect from the client's address in place of the relay's.
     pub keep_source: bool,
 }
 

@@ -47,7 +47,7 @@ impl NextRelay {
         *self.last_address.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The next relay's address, if it is known without resolving a name.
+    /// The next relay's address; `None` if a name has to be resolved for it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.place.address().or_else(|| *self.last_address.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -67,7 +67,8 @@ pub struct Route {
 pub struct Routes(pub Vec<Route>);
 
 impl Routes {
-    /// The next hops for an address; direct where no route contains it.
+    /// The next hops for an address, by the longest prefix that contains it, or the last one of
+    /// several as long; direct where no route contains it.
     #[must_use]
     pub fn find(&self, address: IpAddr) -> Vec<Hop> {
         let matching = self.0.iter().filter(|route| route.to.is_none_or(|prefix| prefix.contains(address)));
@@ -77,8 +78,8 @@ impl Routes {
         best.map_or_else(|| vec![Hop::Direct], |route| route.via.clone())
     }
 
-    /// The next hops for a name that need not be resolved here: all destinations have the same
-    /// route, which begins with a relay.
+    /// The next hops for a name that need not be resolved here, because all destinations have the
+    /// same route, which begins with a relay; `None` otherwise.
     #[must_use]
     pub fn for_names(&self) -> Option<Vec<Hop>> {
         match self.0.as_slice() {
@@ -108,10 +109,12 @@ impl fmt::Display for Hop {
 /// Settings of legs between relays.
 #[derive(Clone, Debug, Default)]
 pub struct LegSettings {
-    /// The kernel's name of the congestion control; `None` for the system's default.
+    /// The kernel's name of the congestion control. `None` in a plan means `auto`; in a running
+    /// relay, the system's default, since there are no legs between relays or icdc's algorithm
+    /// cannot be used.
     pub congestion: Option<String>,
     /// Ceiling of the rate of each connection; `None` for no ceiling.
     pub pacing: Option<Rate>,
-    /// Buffers of a fixed size in place of growing ones.
+    /// Fixed size of the buffers; `None` for growing ones.
     pub buffer: Option<ByteCount>,
 }

@@ -21,7 +21,7 @@ use super::private::is_private;
 pub struct Rule {
     /// Whether the rule allows what it matches; otherwise it denies it.
     pub allow: bool,
-    /// Kind of the listener, by its name in configurations.
+    /// Kind of the listener, by its name in configurations; `None` matches all.
     pub listener: Option<String>,
     /// Prefix of the client's address; `None` matches all.
     pub from: Option<Prefix>,

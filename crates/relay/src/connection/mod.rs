@@ -144,7 +144,8 @@ impl Connection {
         self.drive(context)
     }
 
-    /// The error of a leg, in stages that do not find it out themselves.
+    /// The error of a leg, in stages that do not find it out themselves; `None` in the others, or
+    /// if there is none.
     fn failure(&self, side: Side) -> Option<String> {
         match (side, &self.stage) {
             (_, Stage::Closing(_) | Stage::Closed) => None,

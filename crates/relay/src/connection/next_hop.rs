@@ -198,7 +198,7 @@ impl Route {
         Ok((candidate, now + share))
     }
 
-    /// Notes that a candidate has failed, and logs it where another one is left.
+    /// Records that a candidate has failed, and logs it where another one is left.
     pub(super) fn failed(&mut self, candidate: &impl Display, Refusal(verdict, why): Refusal) {
         if !self.candidates.is_empty() {
             let client = self.request.client;

@@ -171,7 +171,8 @@ impl Stage {
         }
     }
 
-    /// The leg to the next hop, from the beginning of connecting to it until the connection closes.
+    /// The leg to the next hop, from the beginning of connecting to it until the connection closes;
+    /// else `None`.
     pub(super) fn far(&self) -> Option<&Leg> {
         match self {
             Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
@@ -182,7 +183,8 @@ impl Stage {
         }
     }
 
-    /// The leg to the next hop, from the beginning of connecting to it until the connection closes.
+    /// The leg to the next hop, from the beginning of connecting to it until the connection closes;
+    /// else `None`.
     pub(super) fn far_mut(&mut self) -> Option<&mut Leg> {
         match self {
             Self::Connecting(Connecting { far, .. }) | Self::Securing(Securing { far, .. }) => Some(far),
@@ -193,7 +195,7 @@ impl Stage {
         }
     }
 
-    /// The flows of data, while the stage is Requesting or Relaying.
+    /// The flows of data, while the stage is Requesting or Relaying; else `None`.
     pub(super) fn channel(&self) -> Option<&Channel> {
         match self {
             Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),
@@ -201,7 +203,7 @@ impl Stage {
         }
     }
 
-    /// The flows of data, while the stage is Requesting or Relaying.
+    /// The flows of data, while the stage is Requesting or Relaying; else `None`.
     pub(super) fn channel_mut(&mut self) -> Option<&mut Channel> {
         match self {
             Self::Requesting(Requesting { channel, .. }) | Self::Relaying(Relaying { channel, .. }) => Some(channel),
@@ -220,7 +222,8 @@ impl Stage {
         }
     }
 
-    /// Destination that the client has requested, once it is known.
+    /// Destination that the client has requested; `None` before it is known, and once the
+    /// connection is closed.
     pub(super) fn destination(&self) -> Option<String> {
         match self {
             Self::Routing(pending)
@@ -234,7 +237,8 @@ impl Stage {
         }
     }
 
-    /// Name of the next hop, once it is known: `direct`, or the next relay.
+    /// Name of the next hop, `direct` or the next relay; `None` before it is known, and once the
+    /// connection is closed.
     pub(super) fn via(&self) -> Option<String> {
         match self {
             Self::Resolving(Resolving { target: Target::Destination { .. }, .. }) => Some("direct".to_owned()),

@@ -93,7 +93,8 @@ impl Leg {
         self.is_clear() && !self.has_urgent
     }
 
-    /// The key that the other end has proved to hold, by TLS.
+    /// The key that the other end has proved to hold, by TLS; `None` without TLS, or before the
+    /// handshake.
     pub(crate) fn peer_key(&self) -> Option<PublicKey> {
         self.tls.as_ref().and_then(|tls| tls.peer_key())
     }
@@ -154,17 +155,19 @@ impl Leg {
         }
     }
 
-    /// Takes the pending error of the socket (`SO_ERROR`).
+    /// Takes the pending error of the socket (`SO_ERROR`), or the error of reading it; `None` if
+    /// there is none.
     pub(crate) fn error(&self) -> Option<io::Error> {
         self.socket.take_error().unwrap_or_else(Some)
     }
 
-    /// Bytes that the neighbour has not acknowledged yet.
+    /// Bytes in the socket's send queue: unsent, or not acknowledged by the neighbour's kernel.
+    /// Zero if that cannot be read.
     pub(crate) fn unacknowledged(&self) -> ByteCount {
         icdc_tcp::drained(&self.socket).unwrap_or(ByteCount::ZERO)
     }
 
-    /// Bytes that wait in the receive buffer.
+    /// Bytes that wait in the receive buffer; zero if that cannot be read.
     pub(crate) fn unread(&self) -> ByteCount {
         ByteCount::new(rustix::io::ioctl_fionread(&self.socket).unwrap_or(0))
     }
@@ -199,7 +202,8 @@ impl Leg {
         }
     }
 
-    /// Writes what the leg takes; returns the bytes taken.
+    /// Writes what the leg takes; returns the number of bytes taken, zero while bytes before them
+    /// wait.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.prefix.is_empty() || self.flush()? { self.write_now(bytes) } else { Ok(0) }
     }

@@ -58,7 +58,7 @@ impl Colour {
     }
 }
 
-/// Converts a colour from OKLab to linear sRGB; the matrices are the source's.
+/// Converts a colour from OKLab to linear sRGB, by the matrices of Ottosson's article.
 fn linear(lightness: f64, a: f64, b: f64) -> [f64; 3] {
     let cube = |on_a: f64, on_b: f64| (lightness + on_a * a + on_b * b).powi(3);
     let l = cube(0.396_337_777_4, 0.215_803_757_3);

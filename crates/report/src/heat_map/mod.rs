@@ -67,24 +67,24 @@ impl HeatMap {
         Self { title: title.into(), unit, rows, columns, values, scale: ColourScale::Linear, range: None }
     }
 
-    /// The same with colours between these two values.
+    /// This map with the darkest and the lightest colour at these two values.
     #[must_use]
     pub fn between(self, darkest: f64, lightest: f64) -> Self {
         Self { range: Some((darkest, lightest)), ..self }
     }
 
-    /// The same on a logarithmic scale.
+    /// This map on a logarithmic scale.
     #[must_use]
     pub fn logarithmic(self) -> Self {
         Self { scale: ColourScale::Logarithmic, ..self }
     }
 
-    /// The value of a cell, if it has one.
+    /// The value of a cell; `None` if it is missing or not finite.
     pub(crate) fn value(&self, row: usize, column: usize) -> Option<f64> {
         self.values.get(row)?.get(column).copied().flatten().filter(|value| value.is_finite())
     }
 
-    /// The values at the ends of the scale; none if there is no value that has a place on it.
+    /// The values at the ends of the scale; `None` if no value can be shown on it.
     fn ends(&self) -> Option<(f64, f64)> {
         let has_place = |value: &f64| value.is_finite() && (self.scale == ColourScale::Linear || *value > 0.0);
         if let Some((low, high)) = self.range.filter(|(low, high)| has_place(low) && has_place(high) && low < high) {
@@ -126,11 +126,13 @@ pub(crate) fn draw_all(page: &mut String, maps: &[HeatMap]) {
     page.push_str("</div>\n");
 }
 
-/// Sizes in user units, which are pixels unless the page is narrower.
+/// Width of a letter, in user units, which are pixels unless the page is narrower.
 const LETTER: f64 = 6.8;
+/// Height of a row, in user units.
 const ROW: f64 = 30.0;
+/// Least width of a column, in user units.
 const LEAST_COLUMN: f64 = 46.0;
-/// Names and labels of the columns.
+/// Height of the names and labels of the columns, in user units.
 const HEAD: f64 = 42.0;
 /// Height of the drawn scale and its labels, in pixels.
 const FOOT: f64 = 40.0;

@@ -30,8 +30,8 @@ impl Plot {
         Self { title: title.into(), group: String::new(), unit, baseline: Baseline::Zero, axis: Axis::Time, series }
     }
 
-    /// The same of one of several, such as one direction: its name ends the title and begins the
-    /// names of the CSV columns.
+    /// This plot as that of one of several objects, such as one direction: its name ends the title
+    /// and begins the names of the CSV columns.
     #[must_use]
     pub fn of(self, group: &str) -> Self {
         Self { title: format!("{}, {group}", self.title), group: group.into(), ..self }
@@ -43,7 +43,7 @@ impl Plot {
         Self { axis: Axis::Value { name: name.into(), unit }, ..self }
     }
 
-    /// The same with another beginning of the value axis.
+    /// This plot with another beginning of the value axis.
     #[must_use]
     pub fn from_baseline(self, baseline: Baseline) -> Self {
         Self { baseline, ..self }
@@ -57,7 +57,7 @@ pub enum Axis {
     /// Seconds since the start of the run, the same range in all plots of a report.
     #[default]
     Time,
-    /// Some other quantity; uniform series have no place here.
+    /// Some other quantity; uniform series, which are over time, are not for such an axis.
     Value {
         /// Name of the quantity along the axis.
         name: String,

@@ -13,7 +13,7 @@ use crate::axis::{self, Scale};
 use crate::escape::escaped;
 use crate::{Series, Stroke, Values};
 
-/// Draws anew what the reader wants to see closer.
+/// Script of the page that draws a plot anew for the range that the reader selects.
 pub(crate) const ZOOM: &str = include_str!("zoom.js");
 
 /// Number of lines that have a colour of their own in the style sheet.
@@ -71,7 +71,8 @@ fn vertical(plot: &Plot) -> (Scale, String) {
     axis::values(low, greatest, plot.unit, 5)
 }
 
-/// The least and the greatest value of what stretches the axis.
+/// The least and the greatest finite value of all series but marks, which do not stretch the axis;
+/// `None` if there is none.
 fn extremes(plot: &Plot) -> Option<(f64, f64)> {
     let of_series = |series: &Series| match &series.values {
         Values::Points(points) => {

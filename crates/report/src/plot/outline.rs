@@ -8,7 +8,7 @@ use super::canvas::{Canvas, LEFT, RIGHT, WIDTH};
 use crate::reduce::envelope;
 use crate::{Series, Stroke, Uniform, Values};
 
-/// A finer outline than this cannot be seen.
+/// Greatest number of columns of an outline, one per pixel: finer ones cannot be seen.
 const COLUMNS: usize = (WIDTH - LEFT - RIGHT) as usize;
 /// Points of a line over time have markers if there are no more than this.
 const MOST_DOTS: usize = 60;
@@ -121,7 +121,9 @@ fn marks(canvas: &Canvas, counts: impl Iterator<Item = (f64, f64)>) -> String {
     })
 }
 
-/// Round markers: lines of no length with round ends.
+/// SVG path of round markers (lines of no length with round ends): for points without a line, for a
+/// single point, and for a line in a colour of its own with few points or over another axis than
+/// time; otherwise empty.
 fn dots(canvas: &Canvas, stroke: Stroke, points: &[(f64, f64)]) -> String {
     let equals = stroke == Stroke::Line && (!canvas.over_time || points.len() <= MOST_DOTS);
     if points.len() != 1 && !equals && stroke != Stroke::Points {

@@ -22,7 +22,7 @@ struct Delivered {
     /// Whether packets were selectively acknowledged.
     sacked: bool,
     /// Times of transmission of the first and the last packet, of those sent once, that this
-    /// acknowledgement passed cumulatively.
+    /// acknowledgement passed cumulatively; `None` if there is none.
     acked: Option<(Time, Time)>,
     /// Times of transmission like `acked`, of packets that it acknowledged selectively.
     sacks: Option<(Time, Time)>,

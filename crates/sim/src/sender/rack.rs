@@ -66,7 +66,7 @@ impl Rack {
         now >= packet.sent + self.rtt
     }
 
-    /// Marks packets as lost on the scoreboard; returns their numbers.
+    /// Marks packets as lost on the scoreboard; returns how many.
     pub(super) fn detect(
         &self,
         now: Time,

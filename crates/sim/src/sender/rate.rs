@@ -30,7 +30,7 @@ pub(super) struct DeliveryRate {
     delivered_at: Time,
     first_sent: Time,
     /// The most recently sent packet among those of the present acknowledgement: send time, number,
-    /// stamp, whether it was retransmitted.
+    /// stamp, whether it was retransmitted; `None` if there is none yet.
     latest: Option<(Time, u64, Stamp, bool)>,
 }
 
@@ -58,7 +58,7 @@ impl DeliveryRate {
     }
 
     /// Number of packets delivered since the most recently sent packet of this acknowledgement
-    /// left.
+    /// left; zero if it delivers none.
     pub(super) fn since_latest(&self) -> u32 {
         self.latest.map_or(0, |(_, _, stamp, _)| (self.delivered as u32).wrapping_sub(stamp.delivered))
     }

@@ -8,7 +8,7 @@
 //! RTO    = (srtt + rttvar) · 2^backoff, at most 120 s
 //! ```
 //!
-//! srtt is kept in eighths of a microsecond, mdev and rttvar (each four times the deviation) in
+//! srtt is stored in eighths of a microsecond, mdev and rttvar (each four times the deviation) in
 //! microseconds.
 
 use icdc_units::Span;

@@ -162,8 +162,8 @@ impl Scoreboard {
         self.retransmissions.push_back((number, now));
     }
 
-    /// Marks a packet as selectively acknowledged; returns its state before, or `None` if that is
-    /// not new.
+    /// Marks a packet as selectively acknowledged; returns its state before, or `None` if it was
+    /// acknowledged already or never sent.
     pub(super) fn sack(&mut self, number: u64) -> Option<Packet> {
         if !(self.una..self.next).contains(&number) || self.packet(number).is_sacked() {
             return None;

@@ -141,7 +141,8 @@ impl Sender {
         self.board.packet(self.board.una()).sent
     }
 
-    /// Sets the timer to a tail loss probe (`tcp_schedule_loss_probe`); returns whether one is due.
+    /// Sets the timer to a tail loss probe (`tcp_schedule_loss_probe`); false, and nothing is set,
+    /// if no packet is outstanding or the state is not Open.
     pub(super) fn schedule_probe(&mut self, now: Time, advancing: bool) -> bool {
         let out = self.board.outstanding();
         if out == 0 || self.state != CongestionState::Open {

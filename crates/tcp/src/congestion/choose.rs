@@ -23,10 +23,10 @@ pub struct Chosen {
     /// Kernel name of the congestion control that the socket uses now.
     pub name: String,
     /// Notice for the user if the socket does not use what was requested: the reason, and what it
-    /// uses instead.
+    /// uses instead; `None` if it does.
     pub instead: Option<String>,
-    /// Hold that keeps the loaded algorithm for the next socket. This socket keeps its algorithm
-    /// without it.
+    /// Hold that keeps the loaded algorithm for the next socket; `None` if this process has loaded
+    /// none. This socket keeps its algorithm without it.
     pub hold: Option<Hold>,
     /// Whether the algorithm has received all hints.
     pub has_hints: bool,

@@ -24,8 +24,8 @@ pub struct Hold {
 /// Result of setting one of icdc's algorithms on a socket.
 #[derive(Debug)]
 pub struct Taken {
-    /// Hold on the algorithm, if this process has loaded it. The socket keeps its algorithm
-    /// without it.
+    /// Hold on the algorithm; `None` if this process has not loaded it. The socket keeps its
+    /// algorithm without it.
     pub hold: Option<Hold>,
     /// Whether the algorithm has received all hints.
     pub has_hints: bool,

@@ -13,7 +13,7 @@
 //! | `obstacle` | obstacles to loading of this kernel or this process |
 //! | `pin` | where algorithms live that outlast the process that loaded them |
 //! | `ebpf` | loading by libbpf (feature `ebpf`) |
-//! | `told` | what an algorithm is told of a socket: its path and its bundle |
+//! | `path_hints` | hints that an algorithm gets about a socket: its path and its bundle |
 //! | `without` | the same names in a build without it |
 //!
 //! A registration belongs to its link: it ends when the last descriptor is closed and the last pin

@@ -10,7 +10,7 @@ pub fn ours() -> impl Iterator<Item = &'static Algorithm> {
     icdc_cc::all().iter().filter(|algorithm| algorithm.kernel_name() != algorithm.name)
 }
 
-/// icdc's algorithm with this name, also with the kernel's prefix `icdc_`.
+/// icdc's algorithm with this name, also with the kernel's prefix `icdc_`; `None` if it has none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Algorithm> {
     ours().find(|algorithm| algorithm.name == name || algorithm.kernel_name() == name)

@@ -45,8 +45,9 @@ impl Purpose {
         Self(hasher)
     }
 
-    /// Purpose: a run of `job` whose only target, where it is not inside of the destination, is
-    /// `target`.
+    /// Purpose: the journal of a run, where `job` is the digest of its job. `target` is the name of
+    /// the destination where the copy itself gets that name, `None` where the sources are put
+    /// inside it.
     pub(super) fn run(job: &[u8], target: Option<&Name>, whose: Whose) -> Self {
         let mut hasher = whose.hasher("icdc run name 1");
         hasher.update(job).update(target.map_or(b"", Name::as_bytes));

@@ -61,7 +61,8 @@ impl Grant {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
-    /// Whether connections may come from `address`; `None` stands for an unknown address.
+    /// Whether connections may come from `address`; an unknown one (`None`) is admitted only if the
+    /// grant does not restrict addresses.
     #[must_use]
     pub fn admits(&self, address: Option<IpAddr>) -> bool {
         self.from.as_ref().is_none_or(|from| address.is_some_and(|address| from.admit(address)))

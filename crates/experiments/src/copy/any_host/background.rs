@@ -28,12 +28,13 @@ use crate::harness::measurement::arrivals::Arrivals;
 use crate::harness::repetition::attempts::{self, Figures};
 use crate::harness::repetition::resolution::Resolution;
 
-/// Size of the file, for about a minute.
+/// Size of the file, whose copy takes about a minute.
 pub(super) const SIZE: ByteCount = ByteCount::new(4_000_000_000);
 /// Interval at which the counters are sampled.
 const STEP: Span = Span::from_millis(10);
-/// A full packet as the device counts it, and TCP's payload in it.
+/// Length of a full packet in bytes, as the device counts it.
 const FRAME: u64 = 1514;
+/// TCP payload of a full packet, in bytes.
 const PAYLOAD: u64 = 1448;
 /// Time before the end of a copy that does not count.
 const TAIL: Span = Span::from_secs(1);
@@ -166,7 +167,7 @@ impl Received {
     }
 }
 
-/// Bytes that a lab's device has received, from proc(5)'s net/dev.
+/// Bytes that a lab's device has received, from proc(5)'s net/dev; zero if it is not there.
 fn device_bytes(text: &str) -> u64 {
     let of_device = text.lines().find_map(|line| line.trim_start().strip_prefix("eth0:"));
     of_device.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0)

@@ -26,7 +26,8 @@ pub(super) trait Row: Copy + 'static {
 
     fn name(&self) -> &'static str;
 
-    /// Kind of data that is copied, and the size of a file.
+    /// Whether a file or a tree is copied, and the size of the file in a full run; a quick run
+    /// takes a tenth of it, and a tree has files of 16 KiB whatever the size.
     fn load(&self) -> (Load, ByteCount);
 
     /// Runs the row once, in `round`.
@@ -35,7 +36,7 @@ pub(super) trait Row: Copy + 'static {
     /// The lab or its programs cannot be had; a copy that fails is a run.
     fn run(&self, context: &RunContext<'_>, source: &Path, round: u64) -> Result<Self::Run, ExperimentError>;
 
-    /// Reason why this run is invalid or has failed.
+    /// Reason why this run is invalid or has failed; `None` if it is neither.
     fn fault(run: &Self::Run) -> Option<&str>;
 
     /// Whether the row is to have no further run after this one.

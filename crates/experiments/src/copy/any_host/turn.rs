@@ -53,7 +53,7 @@ pub(super) struct CopyResult {
     /// The wire's recording from a to b.
     pub(super) recording: Recording,
     pub(super) steady: SteadyCopy,
-    /// Share of the segments that host a sent.
+    /// Segments that host a retransmitted, as a share of those that it sent.
     pub(super) retransmitted: f64,
     /// Number of data connections that icdc reported.
     pub(super) data_connections: usize,

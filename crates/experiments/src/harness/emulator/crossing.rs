@@ -30,7 +30,7 @@ const NINETY_NINE: f64 = 2.576;
 const PROBES: usize = 60;
 const BETWEEN_PROBES: Span = Span::from_millis(200);
 const ANSWERED_BY: Span = Span::from_secs(2);
-/// Time after which the wire's counters are published (ten times a second).
+/// Wait after which the wire's counters are published (which happens ten times a second).
 const PUBLISHED: Span = Span::from_millis(400);
 
 /// Measures delay, bottleneck and loss of the emulator; gives the rows of the table.

@@ -23,8 +23,9 @@ const LONG: Span = Span::from_millis(300);
 const QUEUE: ByteCount = ByteCount::new(3_750_000);
 /// 95 % of the bottleneck, counted as payload.
 const NEARLY_FULL: Rate = Rate::from_bits_per_second(890_000_000);
-/// Time for which the wire is stopped, and for which it runs in between.
+/// Time for which the wire is stopped.
 const STOPPED: Span = Span::from_millis(50);
+/// Time for which the wire runs between two stops.
 const RUNNING: Span = Span::from_millis(200);
 /// Late deliveries look like a growing queue, which ends CUBIC's slow start: no stop before it is
 /// over.

@@ -2,7 +2,7 @@
 
 use icdc_units::Rate;
 
-/// A rate in Mbit/s, as the papers print it.
+/// Text of a rate in whole Mbit/s.
 pub(crate) fn mbit(rate: Rate) -> String {
     format!("{:.0}", rate.as_bits_per_second() as f64 / 1e6)
 }

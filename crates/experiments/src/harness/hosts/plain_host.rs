@@ -9,7 +9,7 @@ use icdc_lab::placement;
 
 use crate::harness::error::ExperimentError;
 
-/// The host.
+/// A network namespace that belongs to no lab.
 pub(crate) struct PlainHost {
     namespace: File,
     /// Processors that are kept free for labs' wires.

@@ -41,7 +41,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// End of the first whole `window` at `from` or later that `fits`, judged by its end and its
-    /// mean rate. Before the first byte the rate is zero.
+    /// mean rate. `None` if none does. Before the first byte the rate is zero.
     pub(crate) fn first_window(self, window: Span, from: Span, fits: impl Fn(Span, Rate) -> bool) -> Option<Span> {
         let length = window.as_millis().max(1);
         let sums = reduce::moving_sums(self.bytes, length as usize).enumerate().skip(from.as_millis() as usize);
@@ -50,7 +50,7 @@ impl<'a> Arrivals<'a> {
         ends.find(|&(end, mean)| fits(end, mean)).map(|(end, _)| end)
     }
 
-    /// Greatest mean rate over a whole `window`.
+    /// Greatest mean rate over a whole `window`; zero if there is none.
     pub(crate) fn peak(self, window: Span) -> Rate {
         let length = window.as_millis().max(1);
         let most = reduce::moving_sums(self.bytes, length as usize).skip(length as usize - 1).max();

@@ -19,7 +19,7 @@ pub(crate) struct Measured {
     pub(crate) summary: MeasureSummary,
     /// The samples of the sender in its output.
     pub(crate) samples: Vec<SenderSample>,
-    /// Contents of the program's `paths.json`, the known paths.
+    /// Contents of the program's `paths.json`, the known paths; `None` if it has none.
     pub(crate) known: Option<String>,
     /// The wire's recording from sender to receiver.
     pub(crate) recording: Recording,
@@ -40,7 +40,8 @@ pub(crate) struct MeasureSummary {
     pub(crate) cc: String,
     pub(crate) goodput_bps: f64,
     pub(crate) retransmitted_segments: u64,
-    /// Origin of the samples' time, on this host's monotonic clock.
+    /// Origin of the samples' time, on this host's monotonic clock; `None` if the program did not
+    /// report it.
     pub(crate) begun_monotonic_seconds: Option<f64>,
     /// Bytes of payload that arrived in each millisecond since the first.
     pub(crate) series_ms: Vec<u32>,
@@ -55,7 +56,8 @@ impl Figures for Measured {
 }
 
 impl Measured {
-    /// Time of a sample, in seconds since the recording's first millisecond.
+    /// Time of a sample, in seconds since the recording's first millisecond, or since the samples'
+    /// own origin if the program did not report that.
     pub(crate) fn seconds_of(&self, sample: &SenderSample) -> f64 {
         let recording = (self.recording.begun - Time::ORIGIN).as_secs_f64();
         self.summary.begun_monotonic_seconds.map_or(0.0, |begun| begun - recording) + sample.at_seconds
@@ -123,7 +125,7 @@ pub(crate) fn marked(value: String, measured: &Measured) -> String {
     if measured.spoilt.is_some() { format!("{value} (invalid)") } else { value }
 }
 
-/// Notes on invalid measurements for a report.
+/// Messages about invalid measurements for a report.
 pub(crate) fn failures<'a>(measured: impl IntoIterator<Item = (String, &'a Measured)>) -> Vec<String> {
     attempts::failures(measured.into_iter().map(|(name, measured)| (name, &measured.spoilt)))
 }

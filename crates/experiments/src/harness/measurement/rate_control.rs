@@ -24,12 +24,12 @@ impl RateControl {
         }
     }
 
-    /// The message that another algorithm was used, if so.
+    /// The message that another algorithm was used; `None` if that one is admitted.
     pub(crate) fn unlike(self, used: &str) -> Option<String> {
         (!self.admits(used)).then(|| format!("{used} was used in place of {self}"))
     }
 
-    /// Kernel name of the named algorithm.
+    /// Kernel name of the named algorithm; `None` for automatic control.
     pub(crate) fn kernel_name(self) -> Option<String> {
         match self {
             Self::Named(name) => Some(algorithm(name).kernel_name()),

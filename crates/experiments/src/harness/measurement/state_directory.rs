@@ -29,7 +29,8 @@ impl StateDirectory {
         self.home.join("icdc/paths.json")
     }
 
-    /// Current contents of the file of known paths.
+    /// Current contents of the file of known paths; `None` if it cannot be read, as before it is
+    /// first written.
     pub(crate) fn known(&self) -> Option<String> {
         fs::read_to_string(self.file()).ok()
     }

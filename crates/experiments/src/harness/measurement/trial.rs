@@ -32,7 +32,7 @@ pub(crate) struct Trial {
     pub(crate) rate: Option<Rate>,
     /// Congestion control of the sender.
     pub(crate) cc: RateControl,
-    /// Known paths of an earlier measurement, see [`Measured::known`].
+    /// Known paths of an earlier measurement, see [`Measured::known`]; `None` to begin without any.
     pub(crate) known: Option<String>,
     /// Whether to use IPv6 in place of IPv4.
     pub(crate) ipv6: bool,

@@ -16,7 +16,7 @@ use crate::harness::hosts::plain_host::PlainHost;
 /// Interval at which the memory is sampled.
 const STEP: Span = Span::from_millis(50);
 
-/// Runs `work`; also returns the largest resident set on each host meanwhile.
+/// Runs `work`; also returns the largest resident set on each host while it ran.
 pub(crate) fn largest<T, const N: usize>(
     hosts: [&PlainHost; N],
     work: impl FnOnce() -> Result<T, ExperimentError>,

@@ -20,7 +20,7 @@ impl<M: Figures, B> Figures for (M, B) {
     }
 }
 
-/// Notes on invalid measurements for a report: the name and the reason of each.
+/// Messages about invalid measurements for a report: the name and the reason of each.
 pub(crate) fn failures<'a>(all: impl IntoIterator<Item = (String, &'a Option<String>)>) -> Vec<String> {
     all.into_iter().filter_map(|(name, spoilt)| Some(format!("{name}: {}", spoilt.as_ref()?))).collect()
 }

@@ -17,7 +17,8 @@ pub(super) fn may() -> Result<(), PolicyError> {
     congestion::ebpf_obstacle().map_or(Ok(()), |obstacle| Err(PolicyError::Obstacle(obstacle)))
 }
 
-/// The right to change policies, until dropped.
+/// Exclusive lock on the directory of pins, until dropped: the right to change policies. An error
+/// if the directory cannot be opened or belongs to another user.
 pub(super) fn lock() -> Result<File, PolicyError> {
     let failed =
         |call, reason: std::io::Error| PolicyError::Call { path: PINS.into(), call, reason: reason.to_string() };

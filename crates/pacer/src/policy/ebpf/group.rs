@@ -102,7 +102,7 @@ impl Group {
         self.id == 0
     }
 
-    /// Puts a policy in force; whether there was one for the same prefix.
+    /// Puts a policy in force; returns whether there was one for the same prefix.
     pub(super) fn put(&self, policy: &Policy) -> Result<bool, PolicyError> {
         let map = self.map(policy.to);
         let there = map.lookup(&layout::key(policy.to), MapFlags::empty()).map_err(refused(&self.home, "lookup"))?;
@@ -150,8 +150,8 @@ pub(super) fn groups() -> Result<Vec<Group>, PolicyError> {
     homes().iter().filter_map(|home| Group::open(home).transpose()).collect()
 }
 
-/// Takes back what is at `home`, whatever is there: the program first, so that none runs without
-/// its policies.
+/// Removes everything that is pinned at `home`, whatever is there: the program first, so that none
+/// runs without its policies.
 pub(super) fn dismantle(home: &Path) -> Result<(), PolicyError> {
     let link = home.join("link");
     if let Ok(link) = Link::open(&link) {

@@ -48,7 +48,8 @@ pub(super) fn policy_bytes(policy: &Policy) -> [u8; POLICY] {
     bytes
 }
 
-/// Policy in a `struct policy`, and the number of connections that it applies to.
+/// Policy in a `struct policy`, and the number of connections that it applies to; `None` if the
+/// bytes are too few, or the prefix cannot be.
 pub(super) fn policy(bytes: &[u8]) -> Option<(Policy, u64)> {
     let fields = Fields(bytes);
     let length = u8::try_from(fields.u32(20)?).ok()?;
@@ -64,7 +65,8 @@ pub(super) fn policy(bytes: &[u8]) -> Option<(Policy, u64)> {
     Some((policy, fields.u64(0)?))
 }
 
-/// Contents of a record, without the path of the cgroup, and the cgroup's number.
+/// Contents of a record ([`RECORD`] bytes), without the path of the cgroup, and the cgroup's
+/// number; `None` if the bytes are no such record.
 pub(super) fn record(bytes: &[u8]) -> Option<(Governed, u64)> {
     let (note, progress) = (Fields(bytes.get(..GOVERNED)?), Fields(bytes.get(GOVERNED..)?));
     let (policy, _) = policy(note.0.get(16..)?)?;
@@ -109,7 +111,8 @@ impl Fields<'_> {
         self.array(offset).map(u64::from_ne_bytes)
     }
 
-    /// Sixteen bytes, of which IPv4 takes the first four.
+    /// The address in sixteen bytes, of which IPv4 takes the first four; `None` if the record is
+    /// too short.
     fn address(&self, offset: usize, ipv6: bool) -> Option<IpAddr> {
         let octets = self.array::<16>(offset)?;
         let [a, b, c, d, ..] = octets;

@@ -10,14 +10,16 @@ use super::layout::GOVERNED;
 use super::places::notes;
 use crate::policy::{Cgroup, PolicyError};
 
-/// The map of notes in sockets, which all cgroups share.
+/// Name, in the eBPF object, of the socket-local storage with a record for each socket under a
+/// policy; all cgroups share this map, which is pinned as [`notes`].
 pub(super) const NOTES: &str = "icdc_governed";
 /// Name of the eBPF map of one cgroup's IPv4 prefixes.
 pub(super) const V4: &str = "icdc_policy_v4";
+/// Name of the eBPF map of one cgroup's IPv6 prefixes.
 pub(super) const V6: &str = "icdc_policy_v6";
 /// Name of the eBPF map that holds the path of the cgroup.
 pub(super) const PLACE: &str = "icdc_place";
-/// The program that runs when a connection is established.
+/// Name of the eBPF program that runs when a connection is established.
 pub(super) const GOVERN: &str = "govern";
 /// Name of the eBPF program that lists sockets.
 pub(super) const REPORT: &str = "report";
@@ -28,7 +30,8 @@ struct Aligned<Bytes: ?Sized>(Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/policy.bpf.o")));
 
-/// Loads the program for `cgroup`, with the notes of the other cgroups if there are any.
+/// Loads the program for `cgroup`; it shares the pinned map of records, if there is one, with those
+/// of other cgroups.
 pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     let path = &cgroup.path;
     let mut open = open(path)?;
@@ -46,7 +49,7 @@ pub(super) fn govern(cgroup: &Cgroup) -> Result<Object, PolicyError> {
     open.load().map_err(refused(path, "the kernel refuses the program"))
 }
 
-/// Loads the program that lists sockets with notes, which must exist.
+/// Loads the program that lists sockets under a policy; the map of their records must be pinned.
 pub(super) fn report() -> Result<Object, PolicyError> {
     let mut open = open(&notes())?;
     leave_out(&mut open, GOVERN);

@@ -4,22 +4,24 @@ use std::path::{Path, PathBuf};
 
 use icdc_tcp::congestion::PINS;
 
-/// Directory in which all policies are pinned.
+/// Path of the directory in the BPF file system in which everything is pinned: a directory for each
+/// cgroup with policies, and the map of the sockets' records.
 pub(super) fn directory() -> PathBuf {
     Path::new(PINS).join("policy")
 }
 
-/// Directory of the policies of a cgroup.
+/// Path of the directory in which the policies of the cgroup with this id are pinned.
 pub(super) fn home(id: u64) -> PathBuf {
     directory().join(id.to_string())
 }
 
-/// Path of the map of notes in sockets.
+/// Path at which the map of the sockets' records (socket-local storage) is pinned.
 pub(super) fn notes() -> PathBuf {
     directory().join("governed")
 }
 
-/// Directories of the policies of all cgroups.
+/// Paths of the directories of all cgroups that have policies, as found on disk; empty if there are
+/// none or if they cannot be listed.
 pub(super) fn homes() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory()).into_iter().flatten().flatten();
     // A symbolic link leads elsewhere: nothing there is ours to remove.

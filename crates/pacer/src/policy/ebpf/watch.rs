@@ -1,4 +1,4 @@
-//! Sockets under a policy, over all network namespaces: those whose storage has a note.
+//! Sockets under a policy, over all network namespaces: those whose storage has a record.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,10 +15,11 @@ use super::object::{self, NOTES, REPORT};
 use super::places::notes;
 use crate::policy::{Governed, PolicyError};
 
-/// Looks at sockets, as often as asked.
+/// Lister of the sockets under a policy.
 #[derive(Debug)]
 pub struct Watch {
-    /// `None` while no policy has ever been in force.
+    /// The loaded iterator; `None` if no map of records was pinned when this was opened, because no
+    /// policy was in force.
     report: Option<Report>,
 }
 
@@ -49,7 +50,8 @@ impl Watch {
         Ok(Self { report: Some(Report { link, _object: object }) })
     }
 
-    /// The sockets under a policy now, by their ends.
+    /// The sockets under a policy now, in all network namespaces, sorted by remote and local
+    /// address; none if no policy was in force when this was opened.
     ///
     /// # Errors
     /// See [`PolicyError`].

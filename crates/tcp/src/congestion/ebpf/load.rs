@@ -20,7 +20,7 @@ pub struct Loaded {
     object: Object,
 }
 
-/// What a registration in the kernel lives by.
+/// Kind of a registration in the kernel: what keeps it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
     /// A BPF link: the registration ends with its last descriptor or pin.

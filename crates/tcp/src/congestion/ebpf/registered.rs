@@ -17,7 +17,8 @@ use crate::congestion::pin;
 /// A registration of an algorithm that was found in the kernel.
 pub(super) struct Found {
     pub(super) map: MapHandle,
-    /// Id of the BPF link that the registration lives by; `None` where it lives by none.
+    /// Id of the BPF link that keeps the registration; `None` where it needs none (kernels before
+    /// 6.4).
     pub(super) link: Option<u32>,
 }
 
@@ -49,7 +50,7 @@ fn links() -> Vec<(u32, u32)> {
 }
 
 /// Whether the struct_ops map is registered, by the state at the beginning of the kernel's `struct
-/// bpf_struct_ops_common_value`.
+/// bpf_struct_ops_common_value`; false if that cannot be read.
 fn is_in_use(map: &MapHandle) -> bool {
     /// State of a registered map: `BPF_STRUCT_OPS_STATE_INUSE`.
     const IN_USE: u32 = 1;
@@ -135,7 +136,7 @@ pub(super) fn map_of(id: u32, is_wanted: impl Fn(&OsStr) -> bool) -> Option<MapH
 }
 
 /// Id of the eBPF program of a function in a struct_ops map, where the kernel returns the
-/// function's address.
+/// function's address; `None` if that cannot be found out.
 fn program(map: &MapHandle, function: &str) -> Option<u32> {
     let value = map.lookup(&[0; 4], MapFlags::empty()).ok()??;
     let types = Btf::from_vmlinux().ok()?;

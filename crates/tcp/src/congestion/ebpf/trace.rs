@@ -35,7 +35,7 @@ impl Traced {
         &self.kernel_name
     }
 
-    /// Takes the trace records since the last call, in order. 16 MiB of them are kept, later ones
+    /// Takes the trace records since the last call, in order. 16 MiB of them are stored, later ones
     /// are lost.
     ///
     /// # Errors
