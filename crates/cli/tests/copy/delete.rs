@@ -202,6 +202,18 @@ fn what_is_not_copied_by_size_or_age_stays_and_so_do_the_contents_of_a_cache() {
 }
 
 #[test]
+fn a_source_that_lies_in_the_destination_is_not_deleted() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("copy"), &["in/tree/a", "in/tree/d/b", "other"]);
+        let ended = routed.copy(&["--delete"], &["copy/in/tree/"], "copy").expect_code(1);
+        assert!(ended.stderr.contains("in/tree: is a source of this copy"), "{route:?}: {ended}");
+        let expected = ["a", "d", "d/b", "in", "in/tree", "in/tree/a", "in/tree/d", "in/tree/d/b", "other"];
+        assert_eq!(listing(&routed.path("copy")), expected, "{route:?}");
+    }
+}
+
+#[test]
 fn a_drop_box_is_not_deleted_from() {
     let site = Site::new();
     files(&site.path("tree"), &["a"]);

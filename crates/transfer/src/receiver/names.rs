@@ -44,7 +44,7 @@ use super::jobs::{CompareJob, NameJob, StoreJob};
 use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
 use super::leftovers;
-use super::onto_itself::refuse_onto_itself;
+use super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, Wanted, let_owner_in};
 use super::publishing::Staged;
@@ -81,6 +81,8 @@ pub(super) struct FileExecutor<'a> {
     kept_times: KeptTimes,
     /// Directories with items that the source has not.
     reached: Reached,
+    /// The sources, if they are on this kernel, too.
+    sources: Option<SourcesHere>,
     /// Channel to the store; `None` when nothing more will come from the link: then the store may
     /// end, too.
     store: Option<Channel<StoreJob>>,
@@ -118,6 +120,7 @@ impl<'a> FileExecutor<'a> {
             to_amend: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: Reached::default(),
+            sources: None,
             store: Some(store),
             compare: Some(compare),
         }
@@ -298,6 +301,7 @@ impl FileExecutor<'_> {
         if !is_drop_box {
             refuse_onto_itself(&placement, begin)?;
         }
+        self.sources = SourcesHere::of(begin);
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {

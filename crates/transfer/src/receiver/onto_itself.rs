@@ -1,8 +1,8 @@
 //! Refuses a copy onto itself: a source that is what it would replace, and a directory that the
-//! destination is in.
+//! destination is in. Tells what of the destination is a source, which a mirror must not delete.
 
 use icdc_disk::tree::{Directory, Name, Stat, TreeError};
-use icdc_protocol::message::{Begin, Source, SourceKind};
+use icdc_protocol::message::{Begin, Identity, Source, SourceKind};
 use icdc_session::SessionError;
 
 use super::placement::{Placement, refusal, refuse};
@@ -28,6 +28,26 @@ pub(super) fn refuse_onto_itself(placement: &Placement, begin: &Begin) -> Result
         }
     }
     Ok(())
+}
+
+/// The sources of a session, as this end can recognize them.
+pub(super) struct SourcesHere {
+    identities: Identities,
+    sources: Vec<Identity>,
+}
+
+impl SourcesHere {
+    /// The sources of a session that begins with `begin`; `None` if its sender is on another kernel.
+    pub(super) fn of(begin: &Begin) -> Option<Self> {
+        let sources: Vec<_> = begin.sources.iter().filter_map(|source| source.identity).collect();
+        let identities = Identities::of(&begin.job).filter(|_| !sources.is_empty())?;
+        Some(Self { identities, sources })
+    }
+
+    /// Whether what `stat` describes is one of the sources.
+    pub(super) fn has(&self, stat: &Stat) -> bool {
+        self.sources.contains(&self.identities.identity(stat))
+    }
 }
 
 /// Description of the item `name`; `None` if it does not exist.

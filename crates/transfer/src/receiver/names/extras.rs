@@ -17,6 +17,7 @@ use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
 use icdc_units::ByteCount;
 
 use super::super::failure::{self, Failure};
+use super::super::onto_itself::SourcesHere;
 use super::super::placement::{let_owner_in, place_of};
 use super::super::shared::Shared;
 use super::super::spellings::Spelling;
@@ -60,10 +61,16 @@ impl FileExecutor<'_> {
     /// known, and it would stay.
     pub(super) fn count_extras(&mut self, found: &[DirectoryExtras]) -> Result<u64, Failure> {
         let rules = self.protecting_rules()?;
-        let mut count = Count { rules: &rules, items: 0 };
+        let mut there = Vec::new();
         for found in found {
-            let Some(directory) = self.reopen(found)? else { continue };
-            for (name, stat) in self.still_there(&directory, found) {
+            if let Some(directory) = self.reopen(found)? {
+                let items = self.still_there(&directory, found);
+                there.push((directory, found, items));
+            }
+        }
+        let mut count = Count { rules: &rules, sources: self.sources.as_ref(), items: 0 };
+        for (directory, found, items) in there {
+            for (name, stat) in items {
                 count.walk(&directory, &name, &stat, &found.source_path)?;
             }
         }
@@ -146,11 +153,21 @@ fn extra(name: &Name, stat: &Stat) -> Extra {
 /// Number of items found so far that would be deleted.
 struct Count<'a> {
     rules: &'a Rules,
+    sources: Option<&'a SourcesHere>,
     items: u64,
 }
 
 impl Count<'_> {
+    fn refuse_source(&self, directory: &Directory, name: &Name, stat: &Stat) -> Result<(), Failure> {
+        if self.sources.is_none_or(|sources| !sources.has(stat)) {
+            return Ok(());
+        }
+        let shown = directory.path_of(name);
+        Err(format!("{shown}: is a source of this copy; choose a destination that has no source in it").into())
+    }
+
     fn walk(&mut self, directory: &Directory, name: &Name, stat: &Stat, above: &[u8]) -> Result<(), Failure> {
+        self.refuse_source(directory, name, stat)?;
         if stat.kind != Kind::Directory {
             self.items += 1;
             return Ok(());
@@ -168,6 +185,7 @@ impl Count<'_> {
                 }
                 continue;
             };
+            self.refuse_source(&level.directory, &name, &stat)?;
             if stat.kind == Kind::Directory {
                 let path = beneath(&level.source_path, &name);
                 let inner = open(&level.directory, name, path)?;
