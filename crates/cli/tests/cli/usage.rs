@@ -113,7 +113,7 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("-e", "--ssh CMD"),
         ("-i", "--ssh 'ssh -i FILE'"),
         ("-J", "--ssh 'ssh -J HOST'"),
-        ("--delete", "nothing is ever removed"),
+        ("--delete-after", "write --delete"),
         ("--bwlimit=5m", "--rate RATE"),
         ("--recursive", "not needed"),
         ("--compress", "no compression"),

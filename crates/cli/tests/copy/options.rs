@@ -81,17 +81,6 @@ fn exclude_leaves_out_names_and_paths() {
 }
 
 #[test]
-fn patterns_that_do_not_fit_in_a_request_are_not_blamed_on_the_other_end() {
-    let routed = RoutedSite::new(Route::FromDaemon);
-    data::file(&routed.path("file"), KIB, 1);
-    let pattern = "x".repeat(4000);
-    let excludes = ["--exclude", &pattern].repeat(300);
-    let ended = routed.copy(&excludes, &["file"], "copy").expect_code(1);
-    assert!(ended.stderr.contains("this cannot be sent to the other end: the head of the frame has"), "{ended}");
-    assert!(!ended.stderr.contains("broke the protocol"), "{ended}");
-}
-
-#[test]
 fn a_dry_run_lists_and_changes_nothing() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);

@@ -24,7 +24,7 @@
 //! | `answers` | answers to items |
 //! | `publishing` | items that have arrived, until they have their final names |
 //! | `completion` | ends of items, directories and the run |
-//! | [`extras`] | what the destination has and the source has not, of a mirror |
+//! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
 //! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
@@ -34,12 +34,14 @@ mod answers;
 mod beginning;
 mod claims;
 mod completion;
-pub mod extras;
+mod deletion;
+mod extras;
 pub mod item;
 mod levels;
 mod links;
 mod publishing;
 pub mod resume;
+pub mod source_names;
 mod state;
 #[cfg(test)]
 mod tests;

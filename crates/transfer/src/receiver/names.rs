@@ -16,13 +16,13 @@ mod examine;
 mod extras;
 mod reporting;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
 use examine::{Examiner, header};
-use extras::Reached;
-use icdc_disk::tree::{Directory, FileTime, Name, TreeError, resembles_staging};
+use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembles_staging};
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, Message, NoticeKind};
@@ -79,8 +79,9 @@ pub(super) struct FileExecutor<'a> {
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
     kept_times: KeptTimes,
-    /// Directories with items that the source has not.
-    reached: Reached,
+    /// How the directories were reached that have items the source has not: they are reopened once
+    /// everything else is done.
+    reached: HashMap<DirectoryPlace, Whereabouts>,
     /// The sources, if they are on this kernel, too.
     sources: Option<SourcesHere>,
     /// Channel to the store; `None` when nothing more will come from the link: then the store may
@@ -119,7 +120,7 @@ impl<'a> FileExecutor<'a> {
             first_files: ById::default(),
             to_amend: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
-            reached: Reached::default(),
+            reached: HashMap::new(),
             sources: None,
             store: Some(store),
             compare: Some(compare),
@@ -336,7 +337,9 @@ impl FileExecutor<'_> {
         if let Some(run) = &mut self.run
             && !run.begin(shared.order.transfer).map_err(local)?
         {
-            self.run = opening.find_run(shared).map_err(NotBegun::Failed)?;
+            let before = self.run.take();
+            let found = opening.find_run(shared).map_err(NotBegun::Failed)?;
+            self.run = found.map(|found| found.or_as_waited_for(before));
             let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
             return Err(NotBegun::HasWaited { resuming });
         }

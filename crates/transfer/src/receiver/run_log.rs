@@ -193,6 +193,19 @@ impl RunLog {
         Ok(log)
     }
 
+    /// This journal; if nothing was found for it, with what `before` has of the run that was waited
+    /// for: a third run has taken the lock since, and has ended and removed its own journal.
+    pub(super) fn or_as_waited_for(self, before: Option<Self>) -> Self {
+        match before {
+            Some(Self { published, continues, inherited: Some(inherited), left_behind, .. })
+                if self.file.is_none() && self.unusable.is_none() && self.inherited.is_none() =>
+            {
+                Self { published, continues, inherited: Some(inherited), left_behind, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Reads a journal; returns its usable length in bytes, 0 for none.
     fn take_in(&mut self, file: &File, transfer: &TransferId) -> Result<u64, String> {
         let mut reader = self.codec.reader();

@@ -11,8 +11,8 @@ use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message}
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
-use super::extras::SourceNames;
 use super::item::{DirectoryId, DirectoryPlace};
+use super::source_names::SourceNames;
 use crate::Failure;
 use crate::SessionError;
 

@@ -1,79 +1,30 @@
 //! Extra items of a mirror: names that a directory of the destination has and the one of the source
-//! has not, from the announcements until they are deleted.
-//!
-//! ```text
-//! Entries, LeftOut ─► names of each open directory      DirEnd ─► ListExtras: other names there
-//! everything done, nothing failed ─► CountExtras ─► within the limit ─► DeleteExtras ─► Ended
-//! ```
-//!
-//! What is kept of an announced name is a hash of 64 bits. Two names of one hash make one item that
-//! stays though it is extra; none is deleted that the source has.
+//! has not, as far as they are found.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::mem;
-use std::sync::Arc;
 
 use icdc_protocol::limits::MAX_EXTRAS;
-use icdc_protocol::message::{Deletion, Entry, EntryId, EntryKind, LeftOut, MaxDelete, Message, Parent, SourceKind};
-use icdc_protocol::validate::clip;
+use icdc_protocol::message::{EntryId, MaxDelete, Parent};
 
-use super::Book;
-use super::action::{Action, Answer, DirectoryExtras, ListedExtras, Notification, Target};
-use super::item::{DirectoryId, DirectoryPlace};
-use super::levels::DirectoryState;
-use super::state::SessionStage;
-use crate::{ById, Failure, SessionError};
-
-/// Names of one directory that its source has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceNames {
-    hashes: Vec<u64>,
-}
-
-impl SourceNames {
-    fn insert(&mut self, name: &[u8]) {
-        self.hashes.push(hash(name));
-    }
-
-    /// Sorts the names, for [`contains`](Self::contains).
-    fn sorted(mut self) -> Self {
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-        self
-    }
-
-    /// Whether the source has this name, or one with the same hash.
-    #[must_use]
-    pub fn contains(&self, name: &[u8]) -> bool {
-        self.hashes.binary_search(&hash(name)).is_ok()
-    }
-}
-
-/// The part of a path below its first component; empty if there is none.
-fn beneath_first(path: &[u8]) -> &[u8] {
-    path.iter().position(|byte| *byte == b'/').map_or(&[], |slash| &path[slash + 1..])
-}
-
-fn hash(name: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(name);
-    hasher.finish()
-}
+use super::action::DirectoryExtras;
+use super::item::DirectoryPlace;
+use super::source_names::SourceNames;
+use crate::ById;
 
 /// Names that the source has in a directory whose children are being announced.
 #[derive(Debug, Default)]
-struct Announcing {
-    names: SourceNames,
+pub(super) struct Announcing {
+    pub(super) names: SourceNames,
     /// Whether the sender has not read the directory, so that nothing in it is extra.
-    is_unread: bool,
+    pub(super) is_unread: bool,
     /// Whether the directory is a source itself.
-    is_source: bool,
+    pub(super) is_source: bool,
 }
 
 /// Progress of a deletion.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Items are announced and copied.
     #[default]
     Collecting,
@@ -88,27 +39,27 @@ enum Stage {
 /// Extra items that were found so far, and what is known to decide on their deletion.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    open: ById<Announcing>,
+    pub(super) open: ById<Announcing>,
     /// Number of names kept of the open directories.
-    names: usize,
+    pub(super) names: usize,
     /// The extra items of each directory that was listed, even if it has none: another source may
     /// go into the same directory, and only what neither has is extra.
-    found: HashMap<DirectoryPlace, DirectoryExtras>,
+    pub(super) found: HashMap<DirectoryPlace, DirectoryExtras>,
     /// Places and names of the sources that are not contents of a directory, which other sources may
     /// lead to as well.
-    sources: Vec<(DirectoryPlace, Vec<u8>)>,
+    pub(super) sources: Vec<(DirectoryPlace, Vec<u8>)>,
     /// Number of items in all listed directories.
-    listed: u64,
+    pub(super) listed: u64,
     /// Number of extra items in `found`.
-    count: usize,
+    pub(super) count: usize,
     /// Why nothing may be deleted: the first reason found.
-    refusal: Option<String>,
-    stage: Stage,
+    pub(super) refusal: Option<String>,
+    pub(super) stage: Stage,
 }
 
 impl Extras {
     /// Records an announced entry: a name in its parent, and a directory whose children follow.
-    fn on_entry(&mut self, id: EntryId, parent: Parent, name: &[u8], is_directory: bool) {
+    pub(super) fn on_entry(&mut self, id: EntryId, parent: Parent, name: &[u8], is_directory: bool) {
         if let Parent::Directory(above) = parent
             && let Some(above) = self.open.get_mut(&above)
         {
@@ -124,7 +75,7 @@ impl Extras {
         }
     }
 
-    fn refuse(&mut self, reason: impl FnOnce() -> String) {
+    pub(super) fn refuse(&mut self, reason: impl FnOnce() -> String) {
         if self.refusal.is_none() {
             self.refusal = Some(reason());
         }
@@ -132,7 +83,7 @@ impl Extras {
     }
 
     /// Adds what was found in a directory; of one that was listed before, both listings count.
-    fn add(&mut self, mut found: DirectoryExtras, listed: u64) {
+    pub(super) fn add(&mut self, mut found: DirectoryExtras, listed: u64) {
         if self.refusal.is_some() {
             return;
         }
@@ -150,7 +101,7 @@ impl Extras {
     }
 
     /// Takes what no source has, by directory in the order of their paths.
-    fn take(&mut self) -> Vec<DirectoryExtras> {
+    pub(super) fn take(&mut self) -> Vec<DirectoryExtras> {
         let mut found = mem::take(&mut self.found);
         for (place, name) in &self.sources {
             if let Some(found) = found.get_mut(place) {
@@ -163,186 +114,11 @@ impl Extras {
     }
 
     /// Most items that may be deleted; `None` for no limit. `all` items are at the destination.
-    fn limit(max: Option<MaxDelete>, all: u64) -> Option<u64> {
+    pub(super) fn limit(max: Option<MaxDelete>, all: u64) -> Option<u64> {
         max.map(|max| match max {
             MaxDelete::Items(items) => items,
             MaxDelete::Percent(percent) => u64::try_from(u128::from(all) * u128::from(percent) / 100).unwrap_or(all),
         })
-    }
-}
-
-impl<P> Book<P> {
-    fn deletes(&self) -> bool {
-        self.settings.options.delete.is_some()
-    }
-
-    /// Records the name of an announced entry.
-    pub(super) fn note_source_name(&mut self, entry: &Entry) {
-        if !self.deletes() {
-            return;
-        }
-        if let (Parent::Source(number), SessionStage::Running(run)) = (entry.parent, &self.stage)
-            && let Some(Target::Named { directory, name }) = run.targets.get(number as usize)
-        {
-            self.extras.sources.push((*directory, name.clone()));
-        }
-        let is_directory = matches!(entry.kind, EntryKind::Directory);
-        self.extras.on_entry(entry.id, entry.parent, &entry.name, is_directory);
-    }
-
-    /// Records names that the source has and that are not announced.
-    pub(super) fn left_out(&mut self, directory: EntryId, what: LeftOut) -> Result<(), SessionError> {
-        let open = self.extras.open.get_mut(&directory);
-        let open = open.ok_or_else(|| SessionError::Protocol("names are left out of no open directory".into()))?;
-        match what {
-            LeftOut::Names(names) => {
-                names.iter().for_each(|name| open.names.insert(name));
-                self.extras.names += names.len();
-            }
-            LeftOut::Unread => open.is_unread = true,
-        }
-        Ok(())
-    }
-
-    /// Requests the listing of a directory whose children are all announced.
-    pub(super) fn list_extras(&mut self, id: EntryId) {
-        let Some(Announcing { names, is_unread, is_source }) = self.extras.open.remove(&id) else { return };
-        self.extras.names -= names.hashes.len();
-        let Some(level) = self.levels.get_mut(id) else { return };
-        let (shown, source) = (level.path.clone(), level.source);
-        let DirectoryState::Exists(place) = level.state else { return };
-        let source_path = self.source_path(source, &shown);
-        let path = self.destination_path(source, shown);
-        let found = DirectoryExtras { source, place, path, source_path, extras: Vec::new() };
-        if is_unread {
-            return self.extras.add(found, 0);
-        }
-        let allows_empty = self.settings.options.delete.as_ref().is_some_and(|delete| delete.allow_empty_source);
-        if is_source && names.hashes.is_empty() && !allows_empty {
-            let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
-            self.extras.refuse(|| {
-                format!(
-                    "{}: its source is an empty directory, as that of a file system that is not mounted; if everything \
-                     at the destination is to go, add --yes-empty",
-                    shown.escape_ascii()
-                )
-            });
-            return;
-        }
-        if self.extras.refusal.is_none() {
-            self.ask(Action::ListExtras { directory: DirectoryId::Entry(id), found, names: names.sorted() });
-        }
-    }
-
-    /// Path from the transfer root of a directory with this path at the destination.
-    fn source_path(&self, source: u32, path: &[u8]) -> Vec<u8> {
-        let SessionStage::Running(run) = &self.stage else { return path.to_vec() };
-        let Some(named) = run.sources.get(source as usize) else { return path.to_vec() };
-        let is_contents = named.kind == SourceKind::Contents;
-        if is_contents && !self.settings.options.dry_run {
-            return path.to_vec();
-        }
-        match beneath_first(path) {
-            beneath if is_contents => beneath.to_vec(),
-            b"" => named.name.clone(),
-            beneath => [&named.name, beneath].join(&b'/'),
-        }
-    }
-
-    /// Path below the destination of a directory with this path; in a dry run paths begin with the
-    /// source's name.
-    fn destination_path(&self, source: u32, path: Vec<u8>) -> Vec<u8> {
-        let SessionStage::Running(run) = &self.stage else { return path };
-        if !self.settings.options.dry_run {
-            return path;
-        }
-        let beneath = beneath_first(&path);
-        match run.targets.get(source as usize) {
-            Some(Target::Named { name, .. }) if beneath.is_empty() => name.clone(),
-            Some(Target::Named { name, .. }) => [name, beneath].join(&b'/'),
-            _ => beneath.to_vec(),
-        }
-    }
-
-    /// Handles the outcome of [`Action::ListExtras`].
-    pub fn on_extras_listed(&mut self, outcome: Result<ListedExtras, Failure>) {
-        self.answered(Answer::ExtrasListed);
-        match outcome {
-            Ok(ListedExtras { found, items }) => self.extras.add(found, items),
-            Err(failure) => self.extras.refuse(|| failure.into_reason()),
-        }
-    }
-
-    /// Begins the deletion once everything else is done; returns whether it has ended. Nothing is
-    /// deleted once the sender has gone: it may not have read everything.
-    pub(super) fn delete_extras(&mut self) -> bool {
-        if !self.deletes() || !self.phase.is_open() {
-            return true;
-        }
-        match self.extras.stage {
-            Stage::Ended => return true,
-            Stage::Counting | Stage::Deleting => return false,
-            Stage::Collecting => {}
-        }
-        if let Some(path) = &self.first_failed {
-            let reason = format!("{}: it was not copied", path.escape_ascii());
-            self.extras.refuse(|| reason);
-        }
-        if let Some(reason) = self.extras.refusal.take() {
-            self.refuse_deletion(reason);
-            return true;
-        }
-        let found = self.extras.take();
-        if found.is_empty() {
-            self.end_deletion();
-            return true;
-        }
-        self.extras.stage = Stage::Counting;
-        self.ask(Action::CountExtras(found.into()));
-        false
-    }
-
-    /// Handles the outcome of [`Action::CountExtras`]: the number of items, those in extra
-    /// directories included.
-    pub fn on_extras_counted(&mut self, found: Arc<[DirectoryExtras]>, outcome: Result<u64, Failure>) {
-        self.answered(Answer::ExtrasCounted);
-        let max = self.settings.options.delete.as_ref().and_then(|delete| delete.max);
-        let names: usize = found.iter().map(|found| found.extras.len()).sum();
-        match outcome {
-            Err(failure) => self.refuse_deletion(failure.into_reason()),
-            Ok(count) => {
-                // What is in extra directories was not listed before.
-                let all = self.extras.listed + count.saturating_sub(names as u64);
-                match Extras::limit(max, all).filter(|limit| count > *limit) {
-                    Some(limit) => self.refuse_deletion(format!(
-                        "{count} items of the destination are not at the source, and --max-delete allows {limit} of {all}"
-                    )),
-                    None => {
-                        self.extras.stage = Stage::Deleting;
-                        self.ask(Action::DeleteExtras { found, count });
-                    }
-                }
-            }
-        }
-        self.proceed();
-    }
-
-    /// Handles the end of [`Action::DeleteExtras`].
-    pub fn on_extras_deleted(&mut self) {
-        self.answered(Answer::ExtrasDeleted);
-        self.end_deletion();
-        self.proceed();
-    }
-
-    fn refuse_deletion(&mut self, reason: String) {
-        self.notify(Notification::DeletionRefused { reason: reason.clone() });
-        self.reply(Message::Deletion(Deletion::Refused(clip(reason))));
-        self.end_deletion();
-    }
-
-    fn end_deletion(&mut self) {
-        self.extras = Extras { stage: Stage::Ended, ..Extras::default() };
-        self.reply(Message::Deletion(Deletion::Ended));
     }
 }
 
@@ -375,14 +151,6 @@ mod tests {
         assert_eq!(names(1), found(1, &["b"]).extras, "c came with the first source, a is of the second");
         assert_eq!(names(2).len(), 1);
         assert_eq!((extras.count, extras.listed), (2, 6));
-    }
-
-    #[test]
-    fn names_are_found_by_their_bytes() {
-        let mut names = SourceNames::default();
-        [&b"b"[..], b"a", b"\xff"].iter().for_each(|name| names.insert(name));
-        let names = names.sorted();
-        assert!(names.contains(b"a") && names.contains(b"\xff") && !names.contains(b"c") && !names.contains(b"A"));
     }
 
     #[test]

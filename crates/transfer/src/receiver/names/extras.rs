@@ -4,16 +4,14 @@
 //! A directory is entered only where it is: not through a link, and not across a mount point, which
 //! is no item of this tree. Unfinished files of icdc are left to the copy that they belong to.
 
-use std::collections::HashMap;
-
-use icdc_disk::tree::{Directory, Kind, Listing, Metadata, Name, Stat, TreeError, Whereabouts, resembles_staging};
+use icdc_disk::tree::{Directory, Kind, Listing, Metadata, Name, Stat, TreeError, resembles_staging};
 use icdc_filter::{Effect, Rules};
 use icdc_protocol::limits::{MAX_DELETED, MAX_DEPTH};
 use icdc_protocol::message::{DeletedItem, Deletion, Message};
 use icdc_protocol::validate::clip;
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras, Notification};
-use icdc_session::receiver::book::extras::SourceNames;
-use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
+use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::source_names::SourceNames;
 use icdc_units::ByteCount;
 
 use super::super::failure::{self, Failure};
@@ -25,10 +23,6 @@ use super::FileExecutor;
 
 /// Bytes of paths after which deleted items are reported, though the message has room for more.
 const REPORTED_BYTES: usize = 256 << 10;
-
-/// Directories that have extra items, by device and inode: how each was reached, to be reopened
-/// once everything else is done.
-pub(super) type Reached = HashMap<DirectoryPlace, Whereabouts>;
 
 impl FileExecutor<'_> {
     /// Lists a directory; returns its items whose names the source has not.

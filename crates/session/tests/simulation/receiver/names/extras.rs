@@ -2,8 +2,8 @@
 
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
-use icdc_session::receiver::book::extras::SourceNames;
 use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::source_names::SourceNames;
 
 use super::super::staging;
 use super::{DEVICE, Names};
