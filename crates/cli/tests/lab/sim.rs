@@ -119,7 +119,7 @@ fn what_makes_no_sense_is_a_usage_error() {
         (&["--flow", "reno,start=5s,stop=4s"], "before it starts"),
         (&["--flow", "reno", "--cc", "reno"], "cannot be used with"),
         (&["--loss", "2"], "loss ratio"),
-        (&["--flow", "reno,rtt=400d"], "unknown unit"),
+        (&["--flow", "reno,rtt=400y"], "unknown unit"),
     ];
     for (words, reason) in cases {
         let output = sim(&site, words);
