@@ -2,7 +2,7 @@
 
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::message::{
-    Bootstrap, Diskless, FarTask, Listening, Message, ReceiveOptions, Refusal, RefusalKind, SendOptions,
+    Bootstrap, Delete, Diskless, FarTask, Listening, Message, ReceiveOptions, Refusal, RefusalKind, SendOptions,
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
@@ -94,12 +94,16 @@ fn unknown_features_mean_nothing() {
     assert!(theirs.lacking(Features::DISKLESS).unwrap().contains("cannot copy without its disks"));
     assert!(Features::NONE.lacking(Features::OURS).is_some());
     assert_eq!(Features::OURS.lacking(Features::OURS), None);
-    assert_eq!(Features::DISKLESS.union(Features::PARTS).union(Features::MAX_RATE), Features::OURS);
+    let known = [Features::DISKLESS, Features::PARTS, Features::MAX_RATE, Features::DELETION];
+    assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
     let (send, receive) = (SendOptions::default(), ReceiveOptions::default());
     assert_eq!((send.needs(), receive.needs()), (Features::NONE, Features::NONE));
     let (send, receive) = (SendOptions { diskless, ..send }, ReceiveOptions { diskless, ..receive });
     assert_eq!((send.needs(), receive.needs()), (Features::DISKLESS, Features::DISKLESS));
+    let send = SendOptions { mirrored: true, ..SendOptions::default() };
+    let receive = ReceiveOptions { delete: Some(Delete::default()), ..ReceiveOptions::default() };
+    assert_eq!((send.needs(), receive.needs()), (Features::DELETION, Features::DELETION));
 }
 
 fn started(versions: Versions) -> Bootstrap {

@@ -546,6 +546,7 @@ fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
         awaits_deletion: true,
     };
     let mut sender = Sender::new(settings, begin());
+    sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
     sender.on_scanned(NOW);
     messages(&mut sender);
     assert!(!sender.is_settled() && !sender.is_over());
