@@ -168,13 +168,13 @@ impl Surface {
                 };
                 self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));
             }
-            Event::Deleted { path, is_directory, dry_run } if *dry_run && !self.json => {
+            Event::Deleted { path, is_directory, dry_run } => {
                 let kind = if *is_directory { "/" } else { "" };
-                self.console.result(&format!("delete {path}{kind}"));
-            }
-            Event::Deleted { path, is_directory, dry_run: false } if self.verbose => {
-                let kind = if *is_directory { "/" } else { "" };
-                self.console.complain(&format!("deleted {path}{kind}"));
+                match dry_run {
+                    true if !self.json => self.console.result(&format!("delete {path}{kind}")),
+                    false if self.verbose => self.console.complain(&format!("deleted {path}{kind}")),
+                    _ => {}
+                }
             }
             Event::DeletionRefused { reason } => {
                 self.console.complain(&format!("nothing was deleted at the destination: {reason}"));

@@ -17,12 +17,14 @@ mod extras;
 mod reporting;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::Directories;
 use examine::{Examiner, header};
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembles_staging};
+use icdc_filter::Rules;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, Message, NoticeKind};
@@ -83,7 +85,9 @@ pub(super) struct FileExecutor<'a> {
     /// everything else is done.
     reached: HashMap<DirectoryPlace, Whereabouts>,
     /// The sources, if they are on this kernel, too.
-    sources: Option<SourcesHere>,
+    sources: Option<Arc<SourcesHere>>,
+    /// Rules by which names are never deleted; `None` until the first directory is listed.
+    protecting: Option<Arc<Rules>>,
     /// Channel to the store; `None` when nothing more will come from the link: then the store may
     /// end, too.
     store: Option<Channel<StoreJob>>,
@@ -122,6 +126,7 @@ impl<'a> FileExecutor<'a> {
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
             sources: None,
+            protecting: None,
             store: Some(store),
             compare: Some(compare),
         }
@@ -302,7 +307,7 @@ impl FileExecutor<'_> {
         if !is_drop_box {
             refuse_onto_itself(&placement, begin)?;
         }
-        self.sources = SourcesHere::of(begin);
+        self.sources = SourcesHere::of(begin).map(Arc::new);
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {

@@ -183,6 +183,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
+    /// Waits until the session has room for what is needed. `None` when it is over.
     fn await_need(&self, need: Need) -> Option<()> {
         self.executor.await_room(need).then_some(())
     }
@@ -443,13 +444,14 @@ impl<'a> Scan<'a> {
 
     /// Waits until an item may be announced. `None` when the session is over.
     fn await_room(&self) -> Option<()> {
-        self.executor.await_room(Need::Item { depth: self.depth }).then_some(())
+        self.await_need(Need::Item { depth: self.depth })
     }
 
     /// Reports a problem to the machine. `None` when the session is over.
     fn report(&self, problem: Problem) -> Option<()> {
-        let has_room = self.executor.await_room(Need::Problem);
-        has_room.then(|| self.executor.with(|machine| machine.on_problem(problem)))
+        self.await_need(Need::Problem)?;
+        self.executor.with(|machine| machine.on_problem(problem));
+        Some(())
     }
 
     fn fail(&mut self, path: Vec<u8>, reason: String) -> Option<()> {

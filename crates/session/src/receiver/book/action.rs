@@ -273,7 +273,7 @@ pub struct DirectoryExtras {
     pub path: Vec<u8>,
     /// Path of the source's directory from the transfer root.
     pub source_path: Vec<u8>,
-    /// The items.
+    /// The items, in the order of their names.
     pub extras: Vec<Extra>,
 }
 

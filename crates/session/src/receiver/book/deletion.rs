@@ -32,7 +32,7 @@ impl<P> Book<P> {
         if let (Parent::Source(number), SessionStage::Running(run)) = (entry.parent, &self.stage)
             && let Some(Target::Named { directory, name }) = run.targets.get(number as usize)
         {
-            self.extras.sources.push((*directory, name.clone()));
+            self.extras.sources.entry(*directory).or_default().insert(name.clone());
         }
         let is_directory = matches!(entry.kind, EntryKind::Directory);
         self.extras.on_entry(entry.id, entry.parent, &entry.name, is_directory);

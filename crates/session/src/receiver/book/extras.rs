@@ -1,13 +1,13 @@
 //! Extra items of a mirror: names that a directory of the destination has and the one of the source
 //! has not, as far as they are found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use icdc_protocol::limits::MAX_EXTRAS;
 use icdc_protocol::message::{EntryId, MaxDelete, Parent};
 
-use super::action::DirectoryExtras;
+use super::action::{DirectoryExtras, Extra};
 use super::item::DirectoryPlace;
 use super::source_names::SourceNames;
 use crate::ById;
@@ -45,9 +45,9 @@ pub(super) struct Extras {
     /// The extra items of each directory that was listed, even if it has none: another source may
     /// go into the same directory, and only what neither has is extra.
     pub(super) found: HashMap<DirectoryPlace, DirectoryExtras>,
-    /// Places and names of the sources that are not contents of a directory, which other sources may
+    /// Names, by their directory, of the sources that are not contents of a directory, which other sources may
     /// lead to as well.
-    pub(super) sources: Vec<(DirectoryPlace, Vec<u8>)>,
+    pub(super) sources: HashMap<DirectoryPlace, HashSet<Vec<u8>>>,
     /// Number of items in all listed directories.
     pub(super) listed: u64,
     /// Number of extra items in `found`.
@@ -89,7 +89,8 @@ impl Extras {
         }
         if let Some(before) = self.found.remove(&found.place) {
             self.count -= before.extras.len();
-            found.extras.retain(|extra| before.extras.contains(extra));
+            let has = |extra: &Extra| before.extras.binary_search_by(|known| known.name.cmp(&extra.name));
+            found.extras.retain(|extra| has(extra).is_ok_and(|place| before.extras[place] == *extra));
         } else {
             self.listed += listed;
         }
@@ -103,9 +104,9 @@ impl Extras {
     /// Takes what no source has, by directory in the order of their paths.
     pub(super) fn take(&mut self) -> Vec<DirectoryExtras> {
         let mut found = mem::take(&mut self.found);
-        for (place, name) in &self.sources {
+        for (place, names) in &self.sources {
             if let Some(found) = found.get_mut(place) {
-                found.extras.retain(|extra| extra.name != *name);
+                found.extras.retain(|extra| !names.contains(&extra.name));
             }
         }
         let mut found: Vec<_> = found.into_values().filter(|found| !found.extras.is_empty()).collect();
@@ -126,7 +127,6 @@ impl Extras {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-    use super::super::action::Extra;
     use super::*;
 
     fn found(inode: u64, names: &[&str]) -> DirectoryExtras {

@@ -4,6 +4,8 @@
 //! A directory is entered only where it is: not through a link, and not across a mount point, which
 //! is no item of this tree. Unfinished files of icdc are left to the copy that they belong to.
 
+use std::sync::Arc;
+
 use icdc_disk::tree::{Directory, Kind, Listing, Metadata, Name, Stat, TreeError, resembles_staging};
 use icdc_filter::{Effect, Rules};
 use icdc_protocol::limits::{MAX_DELETED, MAX_DEPTH};
@@ -55,16 +57,11 @@ impl FileExecutor<'_> {
     /// known, and it would stay.
     pub(super) fn count_extras(&mut self, found: &[DirectoryExtras]) -> Result<u64, Failure> {
         let rules = self.protecting_rules()?;
-        let mut there = Vec::new();
+        let sources = self.sources.clone();
+        let mut count = Count { rules: &rules, sources: sources.as_deref(), items: 0 };
         for found in found {
-            if let Some(directory) = self.reopen(found)? {
-                let items = self.still_there(&directory, found);
-                there.push((directory, found, items));
-            }
-        }
-        let mut count = Count { rules: &rules, sources: self.sources.as_ref(), items: 0 };
-        for (directory, found, items) in there {
-            for (name, stat) in items {
+            let Some(directory) = self.reopen(found)? else { continue };
+            for (name, stat) in self.still_there(&directory, found) {
                 count.walk(&directory, &name, &stat, &found.source_path)?;
             }
         }
@@ -99,10 +96,15 @@ impl FileExecutor<'_> {
         self.reached.clear();
     }
 
-    /// The rules by which names are never deleted.
-    fn protecting_rules(&self) -> Result<Rules, Failure> {
+    /// The rules by which names are never deleted, compiled once.
+    fn protecting_rules(&mut self) -> Result<Arc<Rules>, Failure> {
+        if let Some(rules) = &self.protecting {
+            return Ok(Arc::clone(rules));
+        }
         let rules = self.shared.options.delete.as_ref().map_or(&[][..], |delete| &delete.rules);
-        Rules::compile(rules).map_err(|error| error.to_string().into())
+        let rules = Arc::new(Rules::compile(rules).map_err(|error| error.to_string())?);
+        self.protecting = Some(Arc::clone(&rules));
+        Ok(rules)
     }
 
     /// Opens a directory again that was listed; `None` if it is gone by now.
