@@ -1,14 +1,7 @@
-//! Options that people know from `rsync`, `scp` and other copiers: what does it here, or that
-//! nothing is needed.
+//! Options and commands that people know from `rsync`, `scp` and other copiers: what does it here,
+//! or that nothing is needed.
 //!
-//! Without it, clap would suggest what is spelled alike, which may do the opposite (`--resume`:
-//! `--no-resume`).
-
-use std::ffi::OsString;
-use std::path::Path;
-
-use clap::Command;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+//! Options whose meaning is the same are hidden aliases (`arguments/`): `-n`, `-e`, `--delete-after`.
 
 /// Spellings of one habit, and what to do instead.
 type Habit = (&'static [&'static str], &'static str);
@@ -20,20 +13,33 @@ const COPY: &[Habit] = &[
     ),
     (&["-r", "-R", "--recursive"], "not needed: directories are copied with all that is in them"),
     (
-        &["-z", "-C", "--compress"],
+        &[
+            "-z",
+            "-C",
+            "--compress",
+            "--compress-level",
+            "--zl",
+            "--compress-choice",
+            "--zc",
+            "--compress-threads",
+            "--zt",
+            "--skip-compress",
+        ],
         "there is no compression: leave it out; pack what compresses well before it is copied",
     ),
-    (&["-n"], "write --dry-run"),
     (
-        &["-P", "--partial", "--partial-dir"],
+        &["-P", "--partial", "--partial-dir", "--no-partial"],
         "not needed: what has arrived is kept, and progress is shown on a terminal; for a port of ssh write --ssh 'ssh -p PORT'",
     ),
-    (&["-e", "--rsh"], "write --ssh CMD"),
+    (&["--rsync-path"], "write --remote-icdc PATH for the program on the other host, or --send-self to bring it along"),
     (
         &["-i", "--itemize-changes"],
         "for a key of ssh write --ssh 'ssh -i FILE', for one of a daemon --identity FILE; -v names every item",
     ),
-    (&["-J"], "write --ssh 'ssh -J HOST'"),
+    (
+        &["-J", "--omit-link-times"],
+        "for a host to jump by write --ssh 'ssh -J HOST'; times of links are set with all others",
+    ),
     (&["-F"], "write --ssh 'ssh -F FILE'"),
     (&["-o"], "for an option of ssh write --ssh 'ssh -o OPTION'; for owners --preserve all"),
     (
@@ -41,16 +47,54 @@ const COPY: &[Habit] = &[
         "not needed: modes and times are preserved; for a port of ssh write --ssh 'ssh -p PORT', for the data port --port",
     ),
     (
-        &["-t", "--times", "-l", "--links", "-S"],
+        &["-t", "--times", "--links", "-S", "--sparse"],
         "not needed: modes, times, links and holes are preserved; see --preserve",
     ),
+    (&["-l"], "not needed: links are preserved; for a limit of the rate write --rate RATE"),
+    (&["--progress"], "takes auto, always or never here; not needed on a terminal, where progress is shown"),
     (&["-g", "--group", "--owner"], "write --preserve all, or a list with owner"),
+    (
+        &[
+            "--no-perms",
+            "--no-p",
+            "--no-times",
+            "--no-t",
+            "--no-links",
+            "--no-l",
+            "--no-owner",
+            "--no-o",
+            "--no-group",
+            "--no-g",
+        ],
+        "write --preserve with a list of what is to be kept, such as --preserve mode,times",
+    ),
+    (&["--numeric-ids"], "not needed: owners are numbers, names are not looked up"),
+    (
+        &["--chown", "--usermap", "--groupmap", "--super", "--fake-super", "--copy-as"],
+        "there is none: owners are copied as numbers by --preserve owner, which root may set, or belong to who receives",
+    ),
+    (&["-E", "--executability"], "not needed: modes are preserved"),
+    (&["-U", "--atimes", "-N", "--crtimes"], "there is none: of the times, that of the modification is preserved"),
+    (
+        &["-O", "--omit-dir-times"],
+        "there is none: directories keep their times with files; write --preserve without times",
+    ),
     (&["-H", "--hard-links"], "not needed: hard links are preserved"),
     (&["-A", "--acls", "-X", "--xattrs"], "write --preserve all, or a list with xattr"),
-    (&["-D", "--devices", "--specials"], "devices, pipes and sockets are not copied; they are named and left out"),
-    (&["-L", "--copy-links"], "links are copied as links; name what they point to, or write LINK/ for a directory"),
     (
-        &["--delete-after", "--delete-before", "--delete-during", "--delete-delay", "--del", "--mirror"],
+        &["-D", "--devices", "--specials", "--copy-devices", "--write-devices"],
+        "devices, pipes and sockets are not copied; they are named and left out",
+    ),
+    (
+        &["--safe-links", "--copy-unsafe-links", "--munge-links", "--insecure-links"],
+        "not needed: links are copied as links, and nothing is written through one; leave them out by --preserve mode,times",
+    ),
+    (
+        &["-k", "--copy-dirlinks", "-L", "--copy-links", "--dereference"],
+        "links are copied as links; name what they point to, or write LINK/ for a directory",
+    ),
+    (
+        &["--delete-before", "--delete-during", "--del", "--mirror"],
         "write --delete: what the sources do not have is deleted at the destination, always after everything else",
     ),
     (&["--remove-source-files", "--move"], "nothing is ever removed at the source: remove it after exit code 0"),
@@ -91,14 +135,18 @@ const COPY: &[Habit] = &[
         "there is none: files are not chosen by their contents; without --skip-equal or --update every file is sent, and every byte \
          is checked on arrival; --verify also reads back from the medium",
     ),
-    (&["--bwlimit", "--limit-rate", "--max-rate"], "write --rate RATE, such as --rate 900mbit"),
-    (&["-j", "--parallel", "--threads", "--transfers"], "rarely needed: write --streams N for several connections"),
+    (
+        &["--bwlimit", "--limit-rate", "--max-rate"],
+        "write --rate RATE, such as --rate 900mbit or --rate 10MiB/s (rsync's --bwlimit=10m)",
+    ),
+    (
+        &["-j", "--jobs", "--parallel", "--threads", "--transfers", "--checkers", "--multi-thread-streams"],
+        "rarely needed: files are sent side by side anyway; --streams N sets the number of connections",
+    ),
     (
         &["--files-from"],
         "there is none: name the sources on the command line, such as icdc copy $(cat LIST) DST for names without blanks",
     ),
-    (&["--max-age"], "write --newer-than SPAN, such as --newer-than 7d"),
-    (&["--min-age"], "write --older-than SPAN, such as --older-than 7d"),
     (&["--cvs-exclude"], "write the patterns to a file and name it with --exclude-from FILE"),
     (
         &["--prune-empty-dirs", "-m"],
@@ -109,86 +157,150 @@ const COPY: &[Habit] = &[
         "there is none: files of an earlier copy are not linked; where the file system can, take a snapshot and copy into it with \
          --skip-equal",
     ),
-    (&["-s", "--silent"], "write --quiet"),
-    (&["--info", "--stats", "--human-readable"], "not needed: a summary is always told; --json and --report have more"),
+    (&["-s", "--secluded-args", "--protect-args"], "not needed: no shell sees the names; for silence write --quiet"),
+    (&["--old-args"], "there is none: no shell sees the names, so write them as they are"),
+    (&["--trust-sender"], "there is none: names that the other end sends are always checked"),
+    (
+        &[
+            "--info",
+            "--debug",
+            "--stats",
+            "--human-readable",
+            "--stderr",
+            "--outbuf",
+            "--no-motd",
+            "-8",
+            "--8-bit-output",
+        ],
+        "not needed: a summary is always told; --json, --report and -v have more",
+    ),
+    (&["--out-format", "--log-format"], "write --json, which prints an event for each item, or -v, which names each"),
+    (
+        &["--log-file", "--log-file-format"],
+        "write --json >FILE for a line about each item, or -v 2>FILE; --report FILE.html has plots",
+    ),
+    (
+        &["--timeout", "--contimeout", "--low-level-retries", "--retries"],
+        "write --retry-for TIME: how long to reconnect after the last progress",
+    ),
+    (&["--fsync"], "not needed: a file gets its name only when its data is durable"),
+    (&["--preallocate", "-B", "--block-size", "-y", "--fuzzy"], "not needed: leave it out, the result is the same"),
+    (
+        &["-T", "--temp-dir", "--delay-updates"],
+        "there is none: each file is completed beside its place, and then gets its name",
+    ),
+    (&["--no-whole-file", "--no-W"], "there is none: files are sent whole, parts are not compared"),
+    (
+        &["-d", "--dirs", "--old-dirs", "--no-recursive", "--no-r"],
+        "there is none: leave directories out by --exclude '*/'",
+    ),
+    (
+        &["--relative", "--parents", "--no-implied-dirs"],
+        "there is none: name the directory that the paths begin in, and choose by --include and --exclude",
+    ),
+    (
+        &["--ignore-errors"],
+        "there is none: nothing is deleted after an error, because what could not be read would count as gone",
+    ),
+    (&["--force"], "there is none: a directory is never replaced by a file; remove it first"),
+    (
+        &["--ignore-missing-args", "--delete-missing-args"],
+        "there is none: a source that is missing is named, the others are copied, and the exit code is 1",
+    ),
+    (
+        &["--daemon", "--server", "--sender", "--config", "--password-file", "--address", "--dparam", "--early-input"],
+        "that is for rsync's daemon; icdc serve is the one here, with keys made by icdc keygen",
+    ),
+    (
+        &["--sockopts", "--blocking-io"],
+        "not needed: buffers and congestion control are set by themselves; see icdc doctor",
+    ),
+    (&["-M", "--remote-option"], "there is none: both ends run with the options of this command"),
+    (&["--iconv"], "there is none: names are bytes and stay as they are"),
+    (
+        &["--write-batch", "--only-write-batch", "--read-batch"],
+        "there is none: copy to each place by a command of its own",
+    ),
+    (
+        &["--stop-after", "--stop-at", "--max-duration"],
+        "write timeout 2h icdc copy ...: the same command goes on where it stopped",
+    ),
+    (&["--list-only"], "write --dry-run to see what would be copied"),
+    (
+        &["--sync-level", "--checksum-choice", "--checksum-seed", "--verify-checksum"],
+        "not needed: every block and file is checked by BLAKE3; --skip-equal skips equal size and modification time, --verify also \
+         reads back from the medium",
+    ),
+    (&["--preserve-timestamp", "--preserve-mtime"], "not needed: times are preserved"),
+    (&["--encrypt", "--encrypt-data"], "not needed: all data is encrypted"),
+    (
+        &["--fast-list", "--use-mmap", "--buffer-size", "--no-traverse"],
+        "not needed: leave it out; --ring sets the receiver's buffer",
+    ),
+    (
+        &["--notify", "--label", "--deadline"],
+        "write --on-finish CMD or --webhook URL, which tell that the copy has ended",
+    ),
+    (&["--batch"], "name the sources on the command line"),
+    (&["--interactive"], "there is no question for each file: write --dry-run first"),
+    (
+        &["--backup-dir", "--suffix"],
+        "there is none: a file that is replaced is not kept; copy to a new directory to keep both states",
+    ),
+    (&["--chmod"], "there is none: modes are those of the source, or without mode in --preserve those of new files"),
+    (
+        &["-K", "--keep-dirlinks"],
+        "there is none: nothing is written through a link at the destination; name the directory that it points to",
+    ),
+    (
+        &["--confine-root", "--drop-D"],
+        "not needed: nothing is written outside of the destination, and no devices are made",
+    ),
+    (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
+    (&["--ignore-non-existing"], "see --existing"),
+    (&["--from0", "-0"], "see --files-from"),
+    (&["--reflink"], "there is none: data is read and written, so that it can be checked"),
 ];
 
-/// Puts the right advice in place of the one by spelling. `words` are those of the command line.
-pub(crate) fn advise(error: clap::Error, root: &Command, words: &[OsString]) -> clap::Error {
-    let mut error = without_hidden(error, root);
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return error };
-    let mut words = words.iter().skip(1);
-    if error.kind() != ErrorKind::UnknownArgument
-        || words.next().is_none_or(|command| command != "copy" && command != "sync")
-    {
-        return error;
-    }
-    let unknown = unknown.clone();
-    // An option is hardly the name of a file, unless there is such a file.
-    if unknown.starts_with('-') && Path::new(&unknown).symlink_metadata().is_err() {
-        error.remove(ContextKind::Suggested);
-    }
-    let cluster = words.map(|word| word.to_string_lossy().into_owned()).find(|word| begins_with(word, &unknown));
-    let options = match &cluster {
-        Some(word) => letters(word),
-        None => vec![unknown.split('=').next().unwrap_or_default().to_owned()],
-    };
-    let advice: Vec<String> = options
-        .iter()
-        .filter_map(|option| {
-            let (_, advice) = COPY.iter().find(|(names, _)| names.contains(&option.as_str()))?;
-            Some(format!("{option}: {advice}"))
-        })
-        .collect();
-    if !advice.is_empty() {
-        error.remove(ContextKind::SuggestedArg);
-        let advice = advice.into_iter().map(Into::into).collect();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
-    }
-    error
+/// Commands that people know from other programs, and what does it here.
+const COMMANDS: &[Habit] = &[
+    (
+        &["cp", "scp", "push", "pull", "get", "put", "upload", "download"],
+        "write icdc copy SRC... DST; a remote path is HOST:PATH",
+    ),
+    (
+        &["rclone"],
+        "write icdc copy for rclone copy, and icdc sync --delete for rclone sync, which deletes; a remote is a host that ssh reaches, \
+         or icdc://HOST",
+    ),
+    (&["mirror"], "write icdc sync --delete SRC/ DST"),
+    (
+        &["globus", "transfer", "globus-url-copy"],
+        "write icdc copy HOST:PATH HOST:PATH: no service stands between, ssh or a key of icdc serve lets you in; --on-finish and \
+         --webhook tell that it has ended",
+    ),
+    (
+        &["endpoint", "collection", "gcp", "daemon", "server"],
+        "write icdc serve: the daemon that others copy from and to",
+    ),
+    (&["login"], "write icdc keygen: it makes the key by which daemons know you; ssh needs nothing"),
+    (&["mv", "move"], "write icdc copy, and remove the source after exit code 0"),
+    (&["bisync"], "there is none: icdc sync goes one way; run it once for each direction with --update"),
+    (&["resume", "continue"], "not needed: the same command goes on where it stopped"),
+];
+
+/// What does here what an option of another copier (`-z`, `--inplace`, without its value) does there.
+pub(crate) fn option(name: &str) -> Option<&'static str> {
+    find(COPY, name)
 }
 
-/// The command line with `icdc help [COMMAND]` and `icdc version` in this program's own words:
-/// `icdc [COMMAND] --help` and `icdc --version`.
-pub(crate) fn translated(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = words.collect();
-    match words.get(1).and_then(|word| word.to_str()) {
-        Some("help") => {
-            words.remove(1);
-            words.push("--help".into());
-        }
-        Some("version") => words[1] = "--version".into(),
-        _ => {}
-    }
-    words
+/// What does here what a command of another program does there.
+pub(crate) fn command(name: &str) -> Option<&'static str> {
+    find(COMMANDS, name)
 }
 
-/// Leaves out of the proposals the commands that are not for users.
-fn without_hidden(mut error: clap::Error, root: &Command) -> clap::Error {
-    let Some(proposed) = error.get(ContextKind::SuggestedSubcommand) else { return error };
-    let is_for_users = |name: &String| root.find_subcommand(name).is_none_or(|command| !command.is_hide_set());
-    let left: Vec<String> = match proposed {
-        ContextValue::Strings(names) => names.iter().filter(|name| is_for_users(name)).cloned().collect(),
-        ContextValue::String(name) => Some(name).filter(|name| is_for_users(name)).cloned().into_iter().collect(),
-        _ => return error,
-    };
-    error.remove(ContextKind::SuggestedSubcommand);
-    if !left.is_empty() {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(left));
-    }
-    error
-}
-
-/// Whether `word` is a cluster of short options that holds `option`: `-avz` holds `-a`.
-fn begins_with(word: &str, option: &str) -> bool {
-    let letter = option.strip_prefix('-').filter(|rest| rest.chars().count() == 1);
-    let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-') && rest.chars().count() > 1);
-    letter.zip(cluster).is_some_and(|(letter, cluster)| cluster.contains(letter))
-}
-
-/// The options in a cluster of short ones: `-a`, `-v` and `-z` of `-avz`.
-fn letters(cluster: &str) -> Vec<String> {
-    cluster.chars().skip(1).take_while(char::is_ascii_alphabetic).map(|letter| format!("-{letter}")).collect()
+fn find(habits: &[Habit], name: &str) -> Option<&'static str> {
+    habits.iter().find(|(names, _)| names.contains(&name)).map(|(_, advice)| *advice)
 }
 
 #[cfg(test)]
@@ -200,19 +312,29 @@ mod tests {
 
     #[test]
     fn no_habit_is_listed_twice_or_hides_an_option_of_ours() {
-        let command = arguments::command();
-        let copy = command.find_subcommand("copy").unwrap();
+        let root = arguments::command();
+        let copy = root.find_subcommand("copy").unwrap();
         let ours: HashSet<String> = copy
             .get_arguments()
             .flat_map(|argument| {
-                let short = argument.get_short().map(|letter| format!("-{letter}"));
-                short.into_iter().chain(argument.get_long().map(|name| format!("--{name}")))
+                let short = argument.get_short_and_visible_aliases().unwrap_or_default();
+                let short = short.into_iter().chain(argument.get_all_short_aliases().unwrap_or_default());
+                let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+                let long = long.into_iter().chain(argument.get_all_aliases().unwrap_or_default());
+                let long: Vec<String> = long.map(|name| format!("--{name}")).collect();
+                short.map(|letter| format!("-{letter}")).chain(long).collect::<Vec<_>>()
             })
             .collect();
         let mut seen = HashSet::new();
         for name in COPY.iter().flat_map(|(names, _)| *names) {
             assert!(seen.insert(name), "{name} is listed twice");
-            assert!(!ours.contains(*name), "{name} is an option here");
+            // It takes a value here.
+            assert!(!ours.contains(*name) || *name == "--progress", "{name} is an option here");
+        }
+        let mut seen = HashSet::new();
+        for name in COMMANDS.iter().flat_map(|(names, _)| *names) {
+            assert!(seen.insert(name), "{name} is listed twice");
+            assert!(root.find_subcommand(name).is_none(), "{name} is a command here");
         }
     }
 }

@@ -22,7 +22,9 @@
 //! | `config` | settings: options that files and variables set |
 //! | `version` | how this program was built, and what this host allows it |
 //! | `generate` | man pages and completions |
-//! | `habits` | options that other programs have, and what does it here |
+//! | `habits` | options and commands that other programs have, and what does it here |
+//! | `advise` | that advice in messages on command lines that are not understood |
+//! | `rsync` | command lines of rsync, translated |
 //! | `console`, `exit`, `logs`, `signals`, `clock`, `command_line` | what they share: terminal, exit codes, log lines, stop signals, the date |
 //!
 //! Everything that moves data is in `icdc-client` and `icdc-daemon` below, and the crates that it
@@ -30,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod applies;
 mod arguments;
 mod cc;
@@ -55,6 +58,7 @@ mod plan;
 mod relay;
 mod reporting;
 mod route;
+mod rsync;
 mod rules;
 mod serve;
 mod shards;
@@ -78,13 +82,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let definition = arguments::command();
-    let words = habits::translated(std::env::args_os());
+    let console = Console::new();
+    let words = match rsync::expanded(advise::translated(std::env::args_os()), &console) {
+        Ok(words) => words,
+        Err(sentence) => {
+            console.complain(&sentence);
+            return ExitCode::from(exit::USAGE);
+        }
+    };
     let matches = match definition.clone().try_get_matches_from(&words) {
         Ok(matches) => matches,
-        Err(message) => return help_or_usage_error(habits::advise(message, &definition, &words)),
+        Err(message) => return help_or_usage_error(advise::advise(message, &definition, &words)),
     };
     signals::survive_file_size_limit();
-    let console = Console::new();
     if let Ok(arguments @ VersionArguments { version: true, .. }) = VersionArguments::from_arg_matches(&matches) {
         return ExitCode::from(version::run(&arguments, &console));
     }

@@ -80,11 +80,9 @@ pub enum LocationError {
     /// There is an opening bracket without an IPv6 address and a closing one.
     #[error("{0}: brackets must hold an IPv6 address, as in icdc://[2001:db8::1]:2633/path")]
     Brackets(String),
-    /// A URL of another scheme.
-    #[error(
-        "{0}: this kind of URL is not known; write icdc://HOST/PATH, HOST:PATH, or ./ before the name of a local file"
-    )]
-    Scheme(String),
+    /// A URL of another scheme: the argument, and what to write instead.
+    #[error("{0}: {1}")]
+    Scheme(String, &'static str),
 }
 
 impl Location {
@@ -111,7 +109,7 @@ impl Location {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"icdc") => {
                 return daemon(rest, &shown);
             }
-            Some(_) => return Err(LocationError::Scheme(shown())),
+            Some((scheme, _)) => return Err(LocationError::Scheme(shown(), instead_of(scheme))),
             None => {}
         }
         match host_colon(bytes) {
@@ -179,6 +177,29 @@ fn scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')))?;
     let rest = bytes[end..].strip_prefix(b"://")?;
     bytes[0].is_ascii_alphabetic().then_some((&bytes[..end], rest))
+}
+
+/// What to write instead of a URL of this scheme.
+fn instead_of(scheme: &[u8]) -> &'static str {
+    match scheme.to_ascii_lowercase().as_slice() {
+        b"rsync" => {
+            "this is a daemon of rsync, which icdc does not speak to; write HOST:PATH where ssh reaches the host, or \
+             icdc://HOST/PATH where icdc serve runs"
+        }
+        b"ssh" | b"scp" | b"sftp" => {
+            "write [USER@]HOST:PATH for a host that ssh reaches, and its port as --ssh 'ssh -p PORT'"
+        }
+        b"gsiftp" | b"sshftp" | b"globus" => {
+            "icdc does not speak to GridFTP and Globus; write HOST:PATH where ssh reaches the host, or icdc://HOST/PATH where \
+             icdc serve runs"
+        }
+        b"http" | b"https" | b"ftp" | b"ftps" | b"s3" | b"gs" => {
+            "icdc copies between file systems, not to or from web servers and object stores; write HOST:PATH, or \
+             icdc://HOST/PATH"
+        }
+        b"file" => "write the path alone, such as /srv/data",
+        _ => "this kind of URL is not known; write icdc://HOST/PATH, HOST:PATH, or ./ before the name of a local file",
+    }
 }
 
 /// Position of the colon that ends a host, by scp's rule; `None` for a local path.
@@ -375,7 +396,7 @@ mod tests {
             assert_eq!(parse(text), Err(LocationError::Brackets(text.into())));
         }
         for text in ["http://h/p", "s3://bucket", "ssh://h/p", "file:///p"] {
-            assert_eq!(parse(text), Err(LocationError::Scheme(text.into())));
+            assert!(matches!(parse(text), Err(LocationError::Scheme(shown, _)) if shown == text), "{text}");
         }
     }
 

@@ -50,11 +50,11 @@ pub(crate) struct ChoosingArguments {
     /// Copy only regular files that were modified after this: a date (2026-11-27, in the time zone
     /// of this host, or 2026-11-27T02:00:00Z), a time before now (7d, 12h), or the modification of a
     /// file on this host
-    #[arg(long, value_name = "DATE|SPAN|FILE", value_parser = instant, help_heading = HEADING)]
+    #[arg(long, alias = "max-age", value_name = "DATE|SPAN|FILE", value_parser = instant, help_heading = HEADING)]
     pub(crate) newer_than: Option<TimeStamp>,
 
     /// Copy only regular files that were modified before this
-    #[arg(long, value_name = "DATE|SPAN|FILE", value_parser = instant, help_heading = HEADING)]
+    #[arg(long, alias = "min-age", value_name = "DATE|SPAN|FILE", value_parser = instant, help_heading = HEADING)]
     pub(crate) older_than: Option<TimeStamp>,
 
     /// Stay on the file system of each source: a directory where another one is mounted is copied

@@ -12,7 +12,7 @@ use crate::values::{egresses, port_range};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArguments {
     /// Command that reaches a host; run as CMD HOST COMMAND...
-    #[arg(long, value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]
+    #[arg(long, alias = "rsh", short_alias = 'e', value_name = "CMD", default_value = "ssh", help_heading = "Connection", value_hint = ValueHint::CommandString)]
     pub(crate) ssh: String,
 
     /// The icdc program on the remote host; `icdc` is looked for in PATH, ~/.local/bin and
@@ -54,11 +54,11 @@ pub(crate) struct ConnectionArguments {
     pub(crate) family: AddressFamily,
 
     /// Use IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6", help_heading = "Connection")]
+    #[arg(short = '4', alias = "ipv4", conflicts_with = "ipv6", help_heading = "Connection")]
     pub(crate) ipv4: bool,
 
     /// Use IPv6 only
-    #[arg(short = '6', help_heading = "Connection")]
+    #[arg(short = '6', alias = "ipv6", help_heading = "Connection")]
     pub(crate) ipv6: bool,
 
     /// Private key for daemons, of icdc or OpenSSH (Ed25519). For a public key, or a private key with

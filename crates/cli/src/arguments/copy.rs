@@ -116,7 +116,7 @@ pub(crate) struct CopyArguments {
 
     /// After everything is copied, delete what the destination has in the directories of the sources and
     /// the sources have not. Nothing is deleted if any item failed; with --dry-run it is listed only
-    #[arg(long, help_heading = "What to copy and how")]
+    #[arg(long, aliases = ["delete-after", "delete-delay"], help_heading = "What to copy and how")]
     pub(crate) delete: bool,
 
     /// Delete nothing if more than this many items would go, or this part of all at the destination
@@ -129,7 +129,7 @@ pub(crate) struct CopyArguments {
     pub(crate) yes_empty: bool,
 
     /// List what would be sent; send nothing
-    #[arg(long, conflicts_with = "report", help_heading = "What to copy and how")]
+    #[arg(long, short_alias = 'n', conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,
 
     #[command(flatten)]
@@ -186,7 +186,7 @@ pub(crate) struct CopyArguments {
 
     /// Print errors only: no progress, no notices, no summary. What --json, --report and --dry-run print
     /// stays
-    #[arg(short, long, conflicts_with_all = ["verbose", "progress"], help_heading = "Output")]
+    #[arg(short, long, alias = "silent", conflicts_with_all = ["verbose", "progress"], help_heading = "Output")]
     pub(crate) quiet: bool,
 
     /// Print every item and connection on standard error

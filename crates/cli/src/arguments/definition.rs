@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _};
 
+use super::rsync::rsync;
 use super::{Arguments, VersionArguments};
 use crate::config::settings::{self, Form, Setting};
 
@@ -11,7 +12,7 @@ use crate::config::settings::{self, Form, Setting};
 pub(crate) fn command() -> Command {
     // `--version` stands alone, without a subcommand.
     let command = Arguments::command().disable_version_flag(true).subcommand_required(false);
-    let command = VersionArguments::augment_args(command);
+    let command = VersionArguments::augment_args(command).subcommand(rsync());
     let flags = settings::all().filter(|setting| setting.form == Form::Flag);
     flags.fold(command, |command, setting| {
         setting.commands.iter().fold(command, |command, path| {

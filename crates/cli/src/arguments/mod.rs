@@ -20,6 +20,7 @@ mod path;
 mod plan;
 pub(crate) mod relay;
 mod reporting;
+mod rsync;
 #[cfg_attr(not(feature = "experiments"), path = "run_missing.rs")]
 pub(crate) mod run;
 mod serve;

@@ -204,7 +204,8 @@ mod tests {
             let words = shell_words::split(&code).unwrap();
             for part in words.split(|word| [";", "|"].contains(&word.as_str())) {
                 let part = part.strip_prefix(&["sudo".to_owned()]).unwrap_or(part);
-                if part.first().is_some_and(|program| program == "icdc") {
+                // Command lines of rsync are read, and their examples tried, in `crate::rsync`.
+                if part.first().is_some_and(|program| program == "icdc") && part[1] != "rsync" {
                     let parsed = arguments::parse_from(part);
                     assert!(parsed.is_ok(), "{example}: {}", parsed.err().unwrap());
                 }

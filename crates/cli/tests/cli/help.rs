@@ -240,7 +240,9 @@ fn man_pages_come_one_per_subcommand() {
     expected.extend(
         ["leftovers", "plan", "plan-join", "plan-status", "slurm", "slurm-submit"].map(|name| format!("icdc-{name}.1")),
     );
-    expected.extend(["icdc-relay.1", "icdc-sync.1", "icdc-config.1", "icdc-completions.1"].map(str::to_owned));
+    expected.extend(
+        ["icdc-relay.1", "icdc-rsync.1", "icdc-sync.1", "icdc-config.1", "icdc-completions.1"].map(str::to_owned),
+    );
     expected.extend(
         ["rules", "rules-apply", "rules-print", "rules-remove", "status"].map(|name| format!("icdc-relay-{name}.1")),
     );

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::ICDC;
 use crate::support::refusals::{Refusal, refuse};
+use crate::support::{ICDC, has_program, skip, succeed};
 
 fn run(directory: &Path, words: &[&str]) -> Output {
     Command::new(ICDC)
@@ -105,15 +105,21 @@ fn options_that_contradict_each_other() {
 fn options_of_other_copiers_get_what_does_it_here() {
     for (option, advice) in [
         ("--resume", "the same command goes on"),
-        ("-n", "--dry-run"),
+        ("--progress=x", "takes auto"),
+        ("--rsync-path=/opt/rsync", "--remote-icdc PATH"),
+        ("--log-file=log", "--json >FILE"),
+        ("--timeout=30", "--retry-for TIME"),
+        ("--no-perms", "--preserve mode,times"),
+        ("--delete-before", "write --delete"),
+        ("--delete-during", "write --delete"),
+        ("--sync-level=checksum", "checked by BLAKE3"),
+        ("--transfers=8", "--streams N"),
         ("-a", "--preserve all"),
         ("-r", "not needed"),
         ("-z", "no compression"),
         ("-P", "not needed"),
-        ("-e", "--ssh CMD"),
         ("-i", "--ssh 'ssh -i FILE'"),
         ("-J", "--ssh 'ssh -J HOST'"),
-        ("--delete-after", "write --delete"),
         ("--bwlimit=5m", "--rate RATE"),
         ("--recursive", "not needed"),
         ("--compress", "no compression"),
@@ -123,10 +129,8 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--inplace", "there is none"),
         ("--append", "there is none"),
         ("--files-from=list", "there is none"),
-        ("--max-age=7d", "--newer-than"),
         ("-m", "--exclude DIR/"),
         ("--link-dest=old", "snapshot"),
-        ("--silent", "--quiet"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("there"), "data").unwrap();
@@ -136,6 +140,11 @@ fn options_of_other_copiers_get_what_does_it_here() {
         assert!(!message.contains("a similar argument") && !message.contains("as a value"), "{option}: {message}");
         assert_eq!(message.matches("tip:").count(), 1, "{option}: {message}");
     }
+    // All of a line at once, each once.
+    let directory = tempfile::tempdir().unwrap();
+    let output = run(directory.path(), &["copy", "-a", "--inplace", "-z", "-a", "there", "b", "--", "-R"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(message.matches("tip:").count(), 3, "{message}");
     // A cluster is told letter by letter.
     for advice in ["-a: not needed", "-z: there is no", "-P: not needed"] {
         refused(&["copy", "-avzP", "there", "b"], advice);
@@ -151,6 +160,83 @@ fn options_of_other_copiers_get_what_does_it_here() {
     let message = told(&["copy", "--fast", "there", "b"]);
     assert!(message.contains("-- --fast"), "{message}");
     refused(&["measure", "-n", "there"], "-n");
+}
+
+#[test]
+fn options_of_other_copiers_that_mean_the_same_are_taken() {
+    for options in [
+        &["-n"] as &[_],
+        &["-nv"],
+        &["-e", "ssh -p 2222"],
+        &["--rsh=ssh -p 2222"],
+        &["--max-age=7d"],
+        &["--min-age=1s", "--silent"],
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("src")).unwrap();
+        let output = run(directory.path(), &[&["copy"], options, &["src/", "dst"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {output:?}");
+        let is_dry = options[0].starts_with("-n");
+        assert_eq!(directory.path().join("dst").exists(), !is_dry, "{options:?}");
+    }
+    for option in ["--delete-after", "--delete-delay"] {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["src/a", "dst/a", "dst/extra"] {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        let output = run(directory.path(), &["sync", option, "src/", "dst"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(!directory.path().join("dst/extra").exists(), "{option}");
+    }
+    for word in ["--ipv4", "--ipv6", "-e=x", "--rsh=x"] {
+        refused(&["copy", word, "--bind", "none-such", "there", "a:x"], "no network device");
+    }
+}
+
+#[test]
+fn every_option_of_rsync_is_taken_or_answered() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let help = succeed(Command::new("rsync").arg("--help"));
+    let (_, options) = help.split_once("\nOptions\n").unwrap();
+    let options: Vec<&str> = options.lines().map_while(|line| line.split_whitespace().next()).collect();
+    assert!(options.len() > 100, "{help}");
+    let directory = tempfile::tempdir().unwrap();
+    let not_answered: Vec<&str> = options
+        .into_iter()
+        .map(|option| option.trim_end_matches(','))
+        .filter(|option| *option != "--no-OPTION" && *option != "--help" && *option != "--version")
+        .filter(|option| {
+            let output = run(directory.path(), &["copy", option, "there", "b"]);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            message.contains("unexpected argument") && !message.contains("tip:")
+        })
+        .collect();
+    assert!(not_answered.is_empty(), "{not_answered:?}");
+}
+
+#[test]
+fn commands_and_places_of_other_programs_get_what_does_it_here() {
+    for (words, advice) in [
+        (&["rclone", "sync", "a", "b:c"] as &[_], "icdc sync --delete for rclone sync"),
+        (&["scp", "-P", "2222", "there", "h:"], "write icdc copy"),
+        (&["cp", "-r", "there", "b"], "write icdc copy"),
+        (&["globus", "transfer"], "icdc copy HOST:PATH HOST:PATH"),
+        (&["transfer"], "icdc copy HOST:PATH HOST:PATH"),
+        (&["login"], "icdc keygen"),
+        (&["copy", "-P", "2222", "there", "h:"], "--ssh 'ssh -p PORT'"),
+        (&["copy", "there", "rsync://h/module/"], "daemon of rsync"),
+        (&["copy", "there", "h::module/"], "daemon of rsync"),
+        (&["copy", "there", "sftp://h/x"], "[USER@]HOST:PATH"),
+        (&["copy", "there", "gsiftp://h/x"], "GridFTP"),
+        (&["copy", "there", "s3://bucket/x"], "object stores"),
+        (&["copy", "file:///srv/x", "b"], "the path alone"),
+    ] {
+        refused(words, advice);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod apart;
 mod as_rsync;
 mod choosing;
+mod coming_from;
 mod deep;
 mod delete;
 mod devices;
@@ -23,6 +24,7 @@ mod old_kernel;
 mod options;
 mod replaced;
 mod rights;
+mod rsync;
 mod running;
 mod semantics;
 #[path = "../support/mod.rs"]

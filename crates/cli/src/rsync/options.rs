@@ -1,0 +1,206 @@
+//! Options of rsync that `icdc rsync` takes. All others are refused, with the answer that
+//! [`crate::habits`] has for them.
+
+use self::Meaning::{Needless, On, Pass, PassValue, Refused, Value};
+use self::Switch::{
+    Acls, Delete, Group, HardLinks, Links, NumericIds, Owner, Perms, Progress, Quiet, Recursive, Times, Verbose, Xattrs,
+};
+
+/// An option of rsync.
+#[derive(Debug)]
+pub(super) struct RsyncOption {
+    /// Its spellings, with their hyphens.
+    pub(super) names: &'static [&'static str],
+    pub(super) meaning: Meaning,
+    /// What is different here, for whoever uses the option.
+    pub(super) difference: Option<&'static str>,
+}
+
+/// What an option does here.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meaning {
+    /// Turns switches on.
+    On(&'static [Switch]),
+    /// Adds this option of icdc.
+    Pass(&'static str),
+    /// Adds this option of icdc with the same value.
+    PassValue(&'static str),
+    /// Has a value that is translated.
+    Value(Valued),
+    /// Nothing: it is so anyway.
+    Needless,
+    /// Has a value, and does nothing: it is so anyway.
+    NeedlessValue,
+    /// Nothing is run, for this reason.
+    Refused(&'static str),
+}
+
+/// What options of rsync turn on, and `--no-OPTION` off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Switch {
+    Recursive,
+    Links,
+    HardLinks,
+    Perms,
+    Times,
+    Owner,
+    Group,
+    Acls,
+    Xattrs,
+    NumericIds,
+    Delete,
+    Verbose,
+    Quiet,
+    Progress,
+}
+
+/// Options whose values are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Valued {
+    /// `--rsh`
+    Shell,
+    /// `--bwlimit`
+    Bandwidth,
+    /// A size, for this option of icdc
+    Size(&'static str),
+    /// `--max-delete`
+    MaxDelete,
+    /// `--timeout`
+    Timeout,
+    /// `--modify-window`
+    ModifyWindow,
+    /// `--info`
+    Info,
+    /// `--filter`
+    Filter,
+}
+
+/// The option of this name (`-a`, `--archive`).
+pub(super) fn find(name: &str) -> Option<&'static RsyncOption> {
+    OPTIONS.iter().find(|option| option.names.contains(&name))
+}
+
+impl Meaning {
+    /// Whether the option has a value.
+    pub(super) fn has_value(self) -> bool {
+        matches!(self, Value(_) | PassValue(_) | Self::NeedlessValue)
+    }
+}
+
+const fn option(names: &'static [&'static str], meaning: Meaning) -> RsyncOption {
+    RsyncOption { names, meaning, difference: None }
+}
+
+impl RsyncOption {
+    const fn but(self, difference: &'static str) -> Self {
+        Self { difference: Some(difference), ..self }
+    }
+}
+
+const NO_COMPRESSION: &str = "there is no compression";
+const LAST: &str = "deletes last, after everything else has arrived";
+
+const OPTIONS: &[RsyncOption] = &[
+    option(&["-a", "--archive"], On(&[Recursive, Links, Perms, Times, Owner, Group])),
+    option(&["-r", "--recursive"], On(&[Recursive])),
+    option(&["-l", "--links"], On(&[Links])),
+    option(&["-H", "--hard-links"], On(&[HardLinks])),
+    option(&["-p", "--perms"], On(&[Perms])),
+    option(&["-t", "--times"], On(&[Times])),
+    option(&["-o", "--owner"], On(&[Owner])),
+    option(&["-g", "--group"], On(&[Group])),
+    option(&["-A", "--acls"], On(&[Acls, Perms])),
+    option(&["-X", "--xattrs"], On(&[Xattrs])),
+    option(&["--numeric-ids"], On(&[NumericIds])),
+    option(&["-D", "--devices", "--specials"], Needless)
+        .but("devices, pipes and sockets are not copied; each counts as a failed item, unless it is excluded"),
+    option(&["-S", "--sparse", "-E", "--executability"], Needless),
+    option(&["-u", "--update"], Pass("--update")),
+    option(&["-n", "--dry-run"], Pass("--dry-run")),
+    option(&["-x", "--one-file-system"], Pass("--one-file-system")),
+    option(&["--mkpath"], Pass("--mkpath")),
+    option(&["-4", "--ipv4"], Pass("-4")),
+    option(&["-6", "--ipv6"], Pass("-6")),
+    option(&["--delete", "--delete-after", "--delete-delay"], On(&[Delete])),
+    option(&["--del", "--delete-during", "--delete-before"], On(&[Delete])).but(LAST),
+    option(&["--max-delete"], Value(Valued::MaxDelete)),
+    option(&["--exclude"], PassValue("--exclude")),
+    option(&["--include"], PassValue("--include")),
+    option(&["--exclude-from"], PassValue("--exclude-from")),
+    option(&["--include-from"], PassValue("--include-from")),
+    option(&["-f", "--filter"], Value(Valued::Filter)),
+    option(&["--max-size"], Value(Valued::Size("--max-size"))),
+    option(&["--min-size"], Value(Valued::Size("--min-size"))),
+    option(&["-e", "--rsh"], Value(Valued::Shell)),
+    option(&["--bwlimit"], Value(Valued::Bandwidth)),
+    option(&["--timeout"], Value(Valued::Timeout)),
+    option(&["-@", "--modify-window"], Value(Valued::ModifyWindow)),
+    option(&["-v", "--verbose"], On(&[Verbose])),
+    option(&["-q", "--quiet"], On(&[Quiet])),
+    option(&["-i", "--itemize-changes"], On(&[Verbose])).but("each item is named, without the letters"),
+    option(&["-P", "--progress"], On(&[Progress])),
+    option(&["--info"], Value(Valued::Info)),
+    option(&["--debug", "--stderr", "--outbuf", "--max-alloc"], Meaning::NeedlessValue),
+    option(&["-h", "--human-readable", "--stats", "-8", "--8-bit-output", "--no-motd"], Needless),
+    option(&["--partial", "-W", "--whole-file", "-y", "--fuzzy", "--preallocate", "--fsync"], Needless),
+    option(&["--inc-recursive", "--i-r", "--no-inc-recursive", "--no-i-r"], Needless),
+    option(&["-s", "--secluded-args", "--protect-args", "--blocking-io"], Needless),
+    option(&["--partial-dir", "-B", "--block-size"], Meaning::NeedlessValue),
+    option(&["-z", "--compress"], Needless).but(NO_COMPRESSION),
+    option(
+        &[
+            "--compress-level",
+            "--zl",
+            "--compress-choice",
+            "--zc",
+            "--compress-threads",
+            "--zt",
+            "--skip-compress",
+            "--checksum-choice",
+            "--cc",
+            "--checksum-seed",
+            "--sockopts",
+        ],
+        Meaning::NeedlessValue,
+    ),
+    option(&["--no-whole-file", "--no-W"], Needless).but("a file that has changed is sent whole"),
+    // Options of icdc that rsync's cannot stand for.
+    option(&["--remote-icdc"], PassValue("--remote-icdc")),
+    option(&["--send-self"], Pass("--send-self")),
+    // Letters that mean something else where icdc::habits answers them.
+    option(
+        &["-I", "--ignore-times"],
+        Refused("write icdc copy for this: it sends every file, unless --skip-equal or --update is given"),
+    ),
+    option(
+        &["-C", "--cvs-exclude"],
+        Refused("there is none: write the patterns to a file and name it with --exclude-from FILE"),
+    ),
+    option(&["-F"], Refused("there are no files of rules in directories: name one with --filter='merge FILE'")),
+    option(&["-J", "--omit-link-times"], Refused("there is none: times of links are set with all others")),
+    option(
+        &["-R", "--relative"],
+        Refused("there is none: name the directory that the paths begin in, and choose by --include and --exclude"),
+    ),
+    option(
+        &["-d", "--dirs", "--old-dirs", "--old-d"],
+        Refused("there is none: directories are copied whole with -r; leave what is in them out by --exclude='*/*'"),
+    ),
+    option(&["--list-only"], Refused("it lists, and icdc rsync copies")),
+    option(&["--version", "-V"], Refused("icdc --version has it")),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_option_is_listed_twice() {
+        let mut seen = HashSet::new();
+        for name in OPTIONS.iter().flat_map(|option| option.names) {
+            assert!(seen.insert(name), "{name} is listed twice");
+        }
+    }
+}
