@@ -30,8 +30,7 @@ pub(super) struct Translation {
 /// # Errors
 /// A sentence: which option or place cannot be translated, and what does it here.
 pub(super) fn translate(words: &[OsString], surroundings: &Surroundings) -> Result<Translation, String> {
-    let mut reading = Reading::default();
-    reading.shell = surroundings.shell.clone();
+    let mut reading = Reading { shell: surroundings.shell.clone(), ..Reading::default() };
     let mut places = Vec::new();
     for word in read(words)? {
         match word {

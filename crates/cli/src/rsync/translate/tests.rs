@@ -55,7 +55,7 @@ fn usual_command_lines() {
         ),
         (
             "-a --include='*/' --exclude '*' --exclude=-x src/ dst",
-            "sync --include '*/' --exclude '*' --exclude=-x src/ dst",
+            "sync --include '*/' --exclude '*' '--exclude=-x' src/ dst",
         ),
         ("-a --exclude-from no --include-from=yes src/ dst", "sync --exclude-from no --include-from yes src/ dst"),
         ("-a -- -x dst", "sync -- -x dst"),
