@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _, FromArgMatches as _};
 
+use super::groups::grouped;
 use super::rsync::rsync;
 use super::{Arguments, VersionArguments};
 use crate::config::settings::{self, Form, Setting};
@@ -13,6 +14,7 @@ pub(crate) fn command() -> Command {
     // `--version` stands alone, without a subcommand.
     let command = Arguments::command().disable_version_flag(true).subcommand_required(false);
     let command = VersionArguments::augment_args(command).subcommand(rsync());
+    let command = ["copy", "sync"].iter().fold(command, |command, name| command.mut_subcommand(name, grouped));
     let flags = settings::all().filter(|setting| setting.form == Form::Flag);
     flags.fold(command, |command, setting| {
         setting.commands.iter().fold(command, |command, path| {

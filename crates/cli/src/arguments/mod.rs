@@ -11,6 +11,7 @@ mod copy;
 mod definition;
 mod doctor;
 mod generate;
+mod groups;
 mod keygen;
 pub(crate) mod lab;
 mod leftovers;

@@ -76,7 +76,7 @@ pub(crate) struct SubmitArguments {
     #[command(flatten)]
     pub(crate) content: PlannedContent,
 
-    /// Options of icdc copy on reaching the remote host (see there under Connection), for copying
+    /// Options of icdc copy on reaching the remote host (see there under Reaching hosts), for copying
     /// and for joining: --connection '--port 5000-5010'
     #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
     pub(crate) connection: String,

@@ -107,6 +107,42 @@ fn the_options_of_copy_are_those_of_the_contract() {
 }
 
 #[test]
+fn help_and_man_page_of_copy_have_the_same_groups() {
+    let directory = tempfile::tempdir().unwrap();
+    succeed(&["generate", "man", directory.path().to_str().unwrap()]);
+    for command in ["copy", "sync"] {
+        let help = succeed(&[command, "--help"]);
+        let headings: Vec<&str> = help
+            .lines()
+            .filter_map(|line| line.strip_suffix(':').filter(|heading| !heading.starts_with(' ')))
+            .skip_while(|heading| *heading != "What to copy and how")
+            .take_while(|heading| !["Exit codes", "Examples"].contains(heading))
+            .collect();
+        // What follows the options may begin with text on the output.
+        let headings: Vec<&str> = headings
+            .iter()
+            .enumerate()
+            .filter(|(at, one)| !headings[..*at].contains(one))
+            .map(|(_, one)| *one)
+            .collect();
+        for heading in ["Choosing what is copied", "Mirroring", "Data path", "Reaching hosts", "Output"] {
+            assert!(headings.contains(&heading), "{heading} is missing in {headings:?}");
+        }
+        let page = fs::read_to_string(directory.path().join(format!("icdc-{command}.1"))).unwrap();
+        let sections: Vec<String> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".SH "))
+            .map(|heading| heading.trim_matches('"').to_lowercase())
+            .collect();
+        let headings: Vec<String> = headings.iter().map(|heading| heading.to_lowercase()).collect();
+        assert!(sections.windows(headings.len()).any(|part| part == headings), "{headings:?} are not in {sections:?}");
+        let (_, mirroring) = help.split_once("\nMirroring:").unwrap();
+        let (mirroring, _) = mirroring.split_once("\nData path:").unwrap();
+        assert!(mirroring.contains("--delete") && mirroring.contains("--update"), "{mirroring}");
+    }
+}
+
+#[test]
 fn the_options_of_measure_are_those_of_the_contract() {
     let help = succeed(&["measure", "--help"]);
     for option in [

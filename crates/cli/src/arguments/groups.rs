@@ -1,0 +1,93 @@
+//! Groups of the options of `icdc copy` and `icdc sync`, by what a user wants to do, in the order
+//! in which help and man pages show them.
+
+use clap::Command;
+
+/// Headings, and the ids of the options under each, in their order. An option that is not listed
+/// keeps its place and its heading.
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("What to copy and how", &["preserve", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"]),
+    (
+        "Choosing what is copied",
+        &[
+            "include",
+            "exclude",
+            "filter",
+            "filter_from",
+            "include_from",
+            "exclude_from",
+            "min_size",
+            "max_size",
+            "newer_than",
+            "older_than",
+            "one_file_system",
+            "exclude_caches",
+        ],
+    ),
+    ("Mirroring", &["skip_equal", "update", "delete", "max_delete", "yes_empty"]),
+    ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),
+    (
+        "Reaching hosts",
+        &[
+            "ssh",
+            "remote_icdc",
+            "send_self",
+            "via",
+            "port",
+            "bind",
+            "proxy_login",
+            "family",
+            "ipv4",
+            "ipv6",
+            "retry_for",
+            "identity",
+            "known_hosts",
+        ],
+    ),
+    ("Output", &["verbose", "quiet", "progress", "json", "report", "metrics", "metrics_push", "metrics_interval"]),
+    (
+        "Hooks and flow marking",
+        &[
+            "on_finish",
+            "on_finish_timeout",
+            "webhook",
+            "webhook_secret",
+            "webhook_timeout",
+            "scitags",
+            "scitags_registry",
+            "scitags_collector",
+            "scitags_interval",
+        ],
+    ),
+];
+
+/// The command with its options in groups.
+pub(super) fn grouped(command: Command) -> Command {
+    let ids = GROUPS.iter().flat_map(|(heading, ids)| ids.iter().map(move |id| (*heading, *id)));
+    ids.enumerate().fold(command, |command, (order, (heading, id))| {
+        // Headings come in the order of their first options, and this makes each the last one.
+        command.mut_arg(id, |argument| argument.help_heading(heading).display_order(order))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments;
+
+    #[test]
+    fn headings_are_in_order_and_every_option_has_one() {
+        let root = arguments::command();
+        for name in ["copy", "sync"] {
+            let command = root.find_subcommand(name).unwrap();
+            let options =
+                command.get_arguments().filter(|argument| !argument.is_hide_set() && !argument.is_positional());
+            let mut headings: Vec<&str> = options
+                .map(|option| option.get_help_heading().unwrap_or_else(|| panic!("{option} is in no group")))
+                .collect();
+            headings.dedup();
+            let expected: Vec<&str> = GROUPS.iter().map(|(heading, _)| *heading).collect();
+            assert_eq!(headings, expected, "icdc {name}");
+        }
+    }
+}
