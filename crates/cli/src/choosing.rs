@@ -47,7 +47,11 @@ pub(crate) fn rule_bytes(rules: &[Rule]) -> usize {
     rules.iter().map(|rule| rule.pattern.len() + 4).sum()
 }
 
-fn rules_of(RuleArguments(arguments): &RuleArguments) -> anyhow::Result<Vec<Rule>> {
+/// Makes the rules of these options, and reads the files that they need.
+///
+/// # Errors
+/// A file that cannot be read, or is no file of rules; too many rules.
+pub(crate) fn rules_of(RuleArguments(arguments): &RuleArguments) -> anyhow::Result<Vec<Rule>> {
     let mut rules = Vec::new();
     for argument in arguments {
         match argument {

@@ -62,9 +62,17 @@ pub(crate) fn utc(seconds: u64) -> String {
     instant.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
+/// A Unix time in seconds as UTC date and time, `2026-11-20T19:30:07Z`; one beyond the calendar
+/// gives its first or last.
+pub(crate) fn utc_seconds(seconds: i64) -> String {
+    let beyond = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    let instant = Timestamp::from_second(seconds).unwrap_or(beyond);
+    instant.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{utc, utc_seconds};
 
     #[test]
     fn dates_are_those_of_the_calendar() {

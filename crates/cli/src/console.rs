@@ -67,6 +67,16 @@ impl Console {
         self.output(|output| writeln!(output, "{}", printable_json(line)));
     }
 
+    /// Bytes of results for standard output as they are, for other programs.
+    pub(crate) fn raw(&self, bytes: &[u8]) {
+        self.output(|output| output.write_all(bytes));
+    }
+
+    /// Whether somebody reads standard output, as far as writing to it has shown.
+    pub(crate) fn has_reader(&self) -> bool {
+        held(&self.shared.output).is_some()
+    }
+
     /// Hands all lines of results over.
     pub(crate) fn flush(&self) {
         self.output(BufWriter::flush);

@@ -10,6 +10,7 @@
 //! | `shards` | a copy in parts that several hosts carry out: planned, copied, joined |
 //! | `slurm` | such a copy by nodes of a Slurm cluster |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
+//! | `looking` | what is in a tree, and what differs between two |
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
@@ -52,6 +53,7 @@ mod keygen;
 mod lab;
 mod leftovers;
 mod logs;
+mod looking;
 mod measure;
 mod pace;
 mod plan;
@@ -117,6 +119,9 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
             None => copy::run(*arguments, console),
         },
         Command::Sync(arguments) => copy::sync(arguments.into_copy(), console),
+        Command::Ls(arguments) => looking::ls(*arguments, console),
+        Command::Du(arguments) => looking::du(*arguments, console),
+        Command::Verify(arguments) => looking::verify(*arguments, console),
         Command::Plan(arguments) => shards::run(*arguments, console),
         Command::Leftovers(arguments) => leftovers::run(&arguments, console),
         Command::Slurm(arguments) => slurm::run(arguments, console),

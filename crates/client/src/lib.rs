@@ -10,6 +10,7 @@
 //!                push_over, pull_over: connect, ask,     runs.rs
 //!                  further connections, again after a cut
 //!   none here ── copy_between: one drives, one listens   between/
+//! Looking::begin() ── what is there, here or there      look.rs
 //! measure(), measure_pipeline()                          measure.rs, pipeline.rs
 //! ```
 //!
@@ -27,6 +28,7 @@ mod error;
 mod failure_kind;
 pub mod forward;
 pub mod location;
+mod look;
 mod marking;
 mod measure;
 mod options;
@@ -42,6 +44,7 @@ pub use copy::copy;
 pub use error::CopyError;
 pub use failure_kind::FailureKind;
 pub use location::{Location, LocationError};
+pub use look::{Look, LookError, Looking};
 pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
 pub use pipeline::{Pipeline, PipelineOptions, measure_pipeline};

@@ -11,7 +11,7 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
         let is_its_own = match &request.job {
             Job::Join { .. } => true,
             Job::Transfer(job) => is_same_work(job, admitted),
-            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) => false,
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) | Job::List(_) => false,
         };
         if request.transfer != *transfer || !is_its_own {
             return Err(Refusal::new(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
@@ -32,6 +32,11 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
         Job::Transfer(job) => return authorize_transfer(job, granted),
         Job::Admit { job, .. } if is_standing => return authorize_transfer(job, granted),
         Job::Admit { .. } => false,
+        Job::List(_) if granted.rights.access.drop_box().is_some() => {
+            let reason = "a drop box does not tell what is there";
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
+        Job::List(_) => granted.rights.access.reads(),
         Job::Drive(_) | Job::DriveKey => is_standing && granted.rights.access.reads(),
     };
     if allowed { Ok(()) } else { Err(no_rights(job_name(&request.job))) }
@@ -84,6 +89,7 @@ pub(crate) fn job_name(job: &Job) -> &'static str {
         Job::Admit { .. } => "admit another key",
         Job::Drive(_) | Job::DriveKey => "drive a transfer",
         Job::Measure(_) => "measure",
+        Job::List(_) => "list",
     }
 }
 

@@ -285,6 +285,7 @@ fn kind(job: &Job) -> SessionKind {
         Job::Transfer(Transfer::Receive { .. }) => SessionKind::Receive,
         Job::Transfer(Transfer::Send { .. }) => SessionKind::Send,
         Job::Measure(_) => SessionKind::Measure,
+        Job::List(_) => SessionKind::List,
         Job::Admit { .. } => SessionKind::Admit,
         Job::Join { .. } | Job::Drive(_) | Job::DriveKey => SessionKind::Drive,
     }

@@ -84,6 +84,8 @@ label! {
         Admit = "admit",
         /// A measurement from memory to memory.
         Measure = "measure",
+        /// The client lists what is there.
+        List = "list",
     }
 }
 

@@ -47,6 +47,7 @@ mod deletion;
 pub mod digest;
 pub mod frame;
 pub mod limits;
+mod listing;
 mod link_failure;
 pub mod measure;
 pub mod message;

@@ -85,6 +85,12 @@ pub const MAX_DELETED: usize = 2048;
 pub const MAX_DELETED_BYTES: usize = MAX_HEAD - (64 << 10);
 /// Most names of open directories, and most extra items, that a receiver remembers for a deletion.
 pub const MAX_EXTRAS: usize = 16 << 20;
+/// Most records in one message of a listing.
+pub const MAX_LISTED: usize = 2048;
+/// Most bytes that the records of such a message weigh.
+pub const MAX_LISTED_BYTES: usize = 512 << 10;
+/// Most bytes that records weigh which a listing end has sent and the other has not used.
+pub const MAX_LISTED_AHEAD: usize = 32 << 20;
 /// Most paths in a notice.
 pub const MAX_NOTICED: usize = 3;
 /// Longest path of an item in messages for people, in bytes: a source and a thousand of the longest

@@ -6,6 +6,7 @@
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
+//! of a listing      List (see [`ListMessage`])
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
@@ -20,6 +21,9 @@ pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::choice::{Choice, TimeStamp};
 pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete};
 use crate::limits::PART_SIZE;
+pub use crate::listing::{
+    ListDetail, ListDigest, ListMessage, ListReach, ListRequest, Listed, ListedItem, ListedKind, ListedMetadata,
+};
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
@@ -175,6 +179,9 @@ pub enum Message {
     },
     /// What the receiver has deleted, or why it has not, once every item is done.
     Deletion(Deletion),
+
+    /// A message of a listing ([`Job::List`]).
+    List(ListMessage),
 }
 
 impl Message {
@@ -229,6 +236,7 @@ impl Message {
             Self::Placed(_) => "Placed",
             Self::LeftOut { .. } => "LeftOut",
             Self::Deletion(_) => "Deletion",
+            Self::List(_) => "List",
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::Choice;
 use crate::deletion::Delete;
+use crate::listing::ListRequest;
 use crate::measure;
 use crate::message::TransferId;
 use crate::ports::Ports;
@@ -54,6 +55,8 @@ pub enum Job {
     DriveKey,
     /// Send or receive zeros and report throughput and TCP statistics.
     Measure(measure::MeasureRequest),
+    /// Tell what is there: names, metadata, digests.
+    List(ListRequest),
 }
 
 /// Files to be sent or received over the connection that asks for it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
-use crate::message::{Congestion, FileEnd, Message, Problem, Refusal};
+use crate::message::{Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, Refusal};
 use crate::validate::clip;
 
 impl Message {
@@ -39,6 +39,7 @@ impl Message {
             | Self::Measure(ControlMessage::Sent(_) | ControlMessage::Received(_))
             | Self::Notice(_)
             | Self::Running(Some(_)) => true,
+            Self::List(ListMessage::Listed(records)) => records.iter().any(has_reason),
             _ => false,
         };
         if !is_for_people {
@@ -70,7 +71,31 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
         Message::Measure(ControlMessage::Received(received)) => {
             received.errors.iter_mut().chain(&mut received.notices).for_each(act);
         }
+        Message::List(ListMessage::Listed(records)) => records.iter_mut().filter_map(reason).for_each(act),
         _ => {}
+    }
+}
+
+/// Whether a record of a listing has a reason for people.
+fn has_reason(record: &Listed) -> bool {
+    match record {
+        Listed::Unread(_) => true,
+        Listed::Item(item) => {
+            matches!(item.kind, ListedKind::File { digest: Some(Err(_)) } | ListedKind::Unexamined(_))
+        }
+        Listed::Leave => false,
+    }
+}
+
+/// The reason in a record of a listing; `None` if it has none.
+fn reason(record: &mut Listed) -> Option<&mut String> {
+    match record {
+        Listed::Unread(reason)
+        | Listed::Item(ListedItem {
+            kind: ListedKind::File { digest: Some(Err(reason)) } | ListedKind::Unexamined(reason),
+            ..
+        }) => Some(reason),
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod deletion;
 mod job;
+mod listing;
 mod names;
 mod rules;
 
@@ -98,6 +99,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Placed(_) => ("Placed", Ok(())),
         Message::LeftOut { what, .. } => ("LeftOut", deletion::left_out(what)),
         Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
+        Message::List(message) => ("List", listing::message(message)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }

@@ -153,8 +153,10 @@ impl Features {
     /// The end can mirror: as a sender it tells what it leaves out, as a receiver it deletes what
     /// the source does not have ([`Delete`](crate::message::Delete)).
     pub const DELETION: Self = Self(1 << 3);
+    /// The end lists what is there ([`ListRequest`](crate::message::ListRequest)).
+    pub const LISTING: Self = Self(1 << 4);
     /// The features of this release.
-    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0);
+    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0);
 
     /// The set of these bits, whatever they mean.
     #[must_use]
@@ -197,6 +199,7 @@ impl Features {
                 Self::DELETION,
                 "the far end cannot delete what the source does not have; upgrade icdc there, or copy without --delete",
             ),
+            (Self::LISTING, "the far end cannot list what is there; upgrade icdc there"),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
         lacking.map(|(_, sentence)| sentence)

@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "5b5c1f72"),
+        ("Request", "5670b7ef"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -55,6 +55,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("ConnectBack", "558dfd7b"),
         ("NotConnected", "1395a7bd"),
         ("Measure", "e0f4bae2"),
+        ("List", "c0d8277b"),
     ],
 );
 
@@ -116,7 +117,7 @@ fn framed(message: &Message) -> Vec<u8> {
 
 /// Every kind, with every variant within it; one kind after the other.
 fn examples() -> Vec<Message> {
-    [requests(), from_sender(), from_receiver(), either_way(), of_measurements()].concat()
+    [requests(), from_sender(), from_receiver(), either_way(), of_measurements(), listing()].concat()
 }
 
 fn requests() -> Vec<Message> {
@@ -195,9 +196,53 @@ fn requests() -> Vec<Message> {
         Job::Measure(order),
         Job::Transfer(Transfer::Receive { destination: b"arrived".to_vec(), options: received }),
         Job::Transfer(Transfer::Send { sources: vec![b"zeros".to_vec()], options: sent }),
+        list(ListReach::Directory, ListDetail::Names),
+        list(ListReach::Tree, ListDetail::Metadata),
+        list(ListReach::Tree, ListDetail::Digests(ListDigest::Comparison)),
+        list(ListReach::Tree, ListDetail::Digests(ListDigest::Blake3)),
+        list(ListReach::Tree, ListDetail::Digests(ListDigest::Sha256)),
+        list(ListReach::Tree, ListDetail::Digests(ListDigest::Md5)),
     ];
     let features = Features::from_bits(1 << 40 | 3);
     jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], features, job })).collect()
+}
+
+fn list(reach: ListReach, detail: ListDetail) -> Job {
+    let rules = vec![Rule { effect: Effect::Exclude, pattern: b"*.tmp".to_vec() }];
+    Job::List(ListRequest { path: b"there".to_vec(), reach, detail, rules })
+}
+
+fn listing() -> Vec<Message> {
+    let modified = TimeStamp { seconds: -300, nanos: 7 };
+    let metadata = ListedMetadata {
+        size: 1 << 40,
+        allocated: 300,
+        mode: 0o644,
+        links: 2,
+        user: 1000,
+        group: 100,
+        modified,
+        repeated: true,
+    };
+    let item = |kind| Listed::Item(ListedItem { shared: 3, rest: b".nc".to_vec(), kind, metadata: None });
+    let file = ListedKind::File { digest: Some(Ok(vec![7; 32])) };
+    let records = vec![
+        Listed::Item(ListedItem { shared: 0, rest: Vec::new(), kind: ListedKind::Open, metadata: Some(metadata) }),
+        item(file),
+        item(ListedKind::File { digest: Some(Err("unreadable".into())) }),
+        item(ListedKind::Directory),
+        item(ListedKind::Symlink { target: b"there".to_vec() }),
+        item(ListedKind::Pipe),
+        item(ListedKind::Socket),
+        item(ListedKind::BlockDevice),
+        item(ListedKind::CharacterDevice),
+        item(ListedKind::Unknown),
+        item(ListedKind::Unexamined("gone".into())),
+        Listed::Unread("closed".into()),
+        Listed::Leave,
+    ];
+    let messages = vec![ListMessage::Listed(records), ListMessage::End, ListMessage::Used { weight: 300 }];
+    messages.into_iter().map(Message::List).collect()
 }
 
 fn from_sender() -> Vec<Message> {

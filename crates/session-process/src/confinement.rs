@@ -18,7 +18,7 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
             (true, icdc_client::scratch_places().iter().fold(Files::of_end(), |files, place| files.change_path(place)))
         }
         Job::Transfer(Transfer::Receive { .. }) => (true, of_root(rights, Files::change_path)),
-        Job::Transfer(Transfer::Send { .. }) => (true, of_root(rights, Files::read_path)),
+        Job::Transfer(Transfer::Send { .. }) | Job::List(_) => (true, of_root(rights, Files::read_path)),
         Job::Drive(_) | Job::DriveKey => (false, of_root(rights, Files::read_path).with_names()),
         Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
     };

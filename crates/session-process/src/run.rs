@@ -7,7 +7,7 @@ use icdc_link::Link;
 use icdc_measure::Completion;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Congestion, Diskless, Job, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
+    Congestion, Diskless, Job, ListRequest, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
 };
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
@@ -50,6 +50,10 @@ pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) ->
                 Err(error) => error.into(),
             }
         }
+        Job::List(order) => match list(link, &order, session) {
+            Ok(()) => Ended::Finished,
+            Err(error) => error.into(),
+        },
         Job::Transfer(job) => {
             let is_measurement = job.diskless().is_some();
             match run_transfer(link, (request.features, job), session) {
@@ -61,6 +65,28 @@ pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) ->
         }
         _ => drive::drive_in_session(request, link, rights, registered, work),
     }
+}
+
+/// Lists what is there, within the rights of the session.
+fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Result<(), SessionError> {
+    let RunningSession { rights, registered, .. } = session;
+    let tree = match rights.root.tree() {
+        Ok(tree) => tree,
+        Err(error) => {
+            let refusal = Refusal::new(error.kind(), error.to_string());
+            refuse(link, refusal.clone());
+            return Err(SessionError::Refused(refusal));
+        }
+    };
+    // Without this the names would come more slowly, but they would come.
+    let tuned = sender::tune(&link.control, None, registered.privileges());
+    if let Err(error) = &tuned {
+        tracing::info!(peer = %link.control.peer(), "{error}");
+    }
+    if rights.max_rate.is_some() {
+        link.control.set_rate(rights.max_rate);
+    }
+    icdc_listing::answer(link, &tree, request, &registered.stop)
 }
 
 /// Sends or receives files within the rights of the session.

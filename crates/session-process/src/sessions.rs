@@ -49,6 +49,8 @@ pub enum Part {
     Move,
     /// The session measures; its data connections are no links, so that none can join it.
     Measure,
+    /// The session lists what is there; it has one connection.
+    List,
 }
 
 impl Part {
@@ -56,6 +58,7 @@ impl Part {
     pub fn of(job: &Job) -> Self {
         match job {
             Job::Measure(_) => Self::Measure,
+            Job::List(_) => Self::List,
             Job::Transfer(_) | Job::Join { .. } => Self::Move,
             Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Self::Drive,
         }

@@ -6,6 +6,7 @@
 //! | [`by_id`] | maps by the ids of a session |
 //! | [`error`] | errors that end a session before its work is done |
 //! | [`failure`] | failures of items, and whether a later run can succeed |
+//! | [`listing`] | listings: their course, and the comparison of two |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
 //! | [`retry`] | pauses before a client reconnects, and the time at which it gives up |
 //! | [`weight`] | the memory that an announced entry is charged with |
@@ -26,6 +27,7 @@
 pub mod by_id;
 pub mod error;
 pub mod failure;
+pub mod listing;
 pub mod receiver;
 pub mod retry;
 pub mod sender;

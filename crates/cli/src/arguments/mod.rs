@@ -10,11 +10,13 @@ mod connection;
 mod copy;
 mod definition;
 mod doctor;
+mod du;
 mod generate;
 mod groups;
 mod keygen;
 pub(crate) mod lab;
 mod leftovers;
+mod ls;
 mod measure;
 pub(crate) mod pace;
 mod path;
@@ -28,6 +30,7 @@ mod serve;
 pub(crate) mod sim;
 mod slurm;
 mod sync;
+mod verify;
 mod version;
 
 use clap::{Parser, Subcommand};
@@ -40,10 +43,12 @@ pub(crate) use connection::{AddressFamily, ConnectionArguments};
 pub(crate) use copy::{CopyArguments, IfRunningMode, ProgressMode};
 pub(crate) use definition::{command, parse_from};
 pub(crate) use doctor::DoctorArguments;
+pub(crate) use du::DuArguments;
 pub(crate) use generate::{GenerateArguments, Generated};
 pub(crate) use keygen::KeygenArguments;
 pub(crate) use lab::LabArguments;
 pub(crate) use leftovers::LeftoversArguments;
+pub(crate) use ls::{ListOrder, LsArguments};
 pub(crate) use measure::MeasureArguments;
 pub(crate) use pace::PaceArguments;
 pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent, StatusArguments};
@@ -52,6 +57,7 @@ pub(crate) use reporting::ReportingArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
 pub(crate) use sync::SyncArguments;
+pub(crate) use verify::{IgnoredAspect, VerifyArguments};
 pub(crate) use version::VersionArguments;
 
 /// The whole command line.
@@ -74,6 +80,8 @@ pub(crate) use version::VersionArguments;
         "  icdc copy far.example.org:run7/ run7                          # pull by ssh\n",
         "  icdc keygen; icdc copy run7 icdc://dtn.example.org/in/        # push to a daemon\n",
         "  icdc plan --shards 8 --out plan run7 far.example.org:/srv/    # by several hosts\n",
+        "  icdc ls -l far.example.org:run7                               # what is there\n",
+        "  icdc verify run7 far.example.org:run7                         # whether both are equal\n",
         "  icdc measure far.example.org                                  # what TCP achieves on the path\n",
         "  icdc doctor far.example.org                                   # what slows transfers down\n",
         "  # split TCP for hosts that cannot be tuned:\n",
@@ -92,6 +100,9 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Copy(Box<CopyArguments>),
     Sync(Box<SyncArguments>),
+    Ls(Box<LsArguments>),
+    Du(Box<DuArguments>),
+    Verify(Box<VerifyArguments>),
     Plan(Box<PlanArguments>),
     Leftovers(LeftoversArguments),
     Slurm(SlurmArguments),

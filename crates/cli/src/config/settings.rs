@@ -41,7 +41,7 @@ pub(crate) enum Form {
 }
 
 /// Commands that reach far hosts.
-const REACHING: &[&str] = &["copy", "sync", "measure", "doctor", "plan join"];
+const REACHING: &[&str] = &["copy", "sync", "ls", "du", "verify", "measure", "doctor", "plan join"];
 const RATED: &[&str] = &["copy", "sync", "measure"];
 const COPY: &[&str] = &["copy", "sync"];
 const PLANNED: &[&str] = &["copy", "sync", "plan", "slurm submit"];

@@ -37,6 +37,11 @@ pub enum Kind {
     Other(&'static str),
 }
 
+const PIPE: &str = "a named pipe";
+const SOCKET: &str = "a socket";
+const BLOCK_DEVICE: &str = "a block device";
+const CHARACTER_DEVICE: &str = "a character device";
+
 /// Description of an item, as `stat` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -135,16 +140,32 @@ impl Kind {
         }
     }
 
+    /// Letter of the kind, as `ls -l` has it: `-`, `d`, `l`, `p`, `s`, `b`, `c`; `?` for an unknown
+    /// one.
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Self::File => '-',
+            Self::Directory => 'd',
+            Self::Symlink => 'l',
+            Self::Other(PIPE) => 'p',
+            Self::Other(SOCKET) => 's',
+            Self::Other(BLOCK_DEVICE) => 'b',
+            Self::Other(CHARACTER_DEVICE) => 'c',
+            Self::Other(_) => '?',
+        }
+    }
+
     /// Kind by the type in a mode or a directory entry; `None` for an unknown type.
     pub(super) fn from_file_type(kind: FileType) -> Option<Self> {
         Some(match kind {
             FileType::RegularFile => Self::File,
             FileType::Directory => Self::Directory,
             FileType::Symlink => Self::Symlink,
-            FileType::Fifo => Self::Other("a named pipe"),
-            FileType::Socket => Self::Other("a socket"),
-            FileType::BlockDevice => Self::Other("a block device"),
-            FileType::CharacterDevice => Self::Other("a character device"),
+            FileType::Fifo => Self::Other(PIPE),
+            FileType::Socket => Self::Other(SOCKET),
+            FileType::BlockDevice => Self::Other(BLOCK_DEVICE),
+            FileType::CharacterDevice => Self::Other(CHARACTER_DEVICE),
             FileType::Unknown => return None,
         })
     }

@@ -22,6 +22,7 @@ pub(super) fn job(job: &Job) -> Checked {
         Job::Drive(drive) => self::drive(drive),
         Job::DriveKey => Ok(()),
         Job::Measure(order) => measure::check_order(order),
+        Job::List(request) => path(&request.path).and_then(|()| rules(&request.rules)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
+    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
     MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
@@ -61,6 +61,7 @@ fn left_out() -> impl Strategy<Value = LeftOut> {
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
+    let path = || vec(1_u8..=255, 1..300);
     let item = (path(), any::<bool>()).prop_map(|(path, is_directory)| DeletedItem { path, is_directory });
     prop_oneof![
         vec(item, 1..50).prop_map(Deletion::Deleted),
@@ -133,6 +134,7 @@ fn either_way() -> impl Strategy<Value = Message> {
         (any::<u32>(), text()).prop_map(|(number, reason)| Message::NotConnected { number, reason }),
         (1..=MAX_STREAMS).prop_map(|wanted| Message::Connections { wanted }),
         measure_control().prop_map(Message::Measure),
+        listing().prop_map(Message::List),
     ]
 }
 
@@ -195,6 +197,47 @@ fn job() -> impl Strategy<Value = Job> {
         }),
         1 => Just(Job::DriveKey),
         1 => measure_order().prop_map(Job::Measure),
+        1 => list_request().prop_map(Job::List),
+    ]
+}
+
+fn list_request() -> impl Strategy<Value = ListRequest> {
+    let reach = prop_oneof![Just(ListReach::Directory), Just(ListReach::Tree)];
+    let digest = prop_oneof![Just(ListDigest::Comparison), Just(ListDigest::Sha256), Just(ListDigest::Md5)];
+    let detail = prop_oneof![Just(ListDetail::Names), Just(ListDetail::Metadata), digest.prop_map(ListDetail::Digests)];
+    (path(), reach, detail, rules()).prop_map(|(path, reach, detail, rules)| ListRequest { path, reach, detail, rules })
+}
+
+fn listing() -> impl Strategy<Value = ListMessage> {
+    let digest = prop_oneof![vec(any::<u8>(), 32).prop_map(Ok), vec(any::<u8>(), 16).prop_map(Ok), text().prop_map(Err)];
+    let kind = prop_oneof![
+        option::of(digest).prop_map(|digest| ListedKind::File { digest }),
+        Just(ListedKind::Open),
+        path().prop_map(|target| ListedKind::Symlink { target }),
+        text().prop_map(ListedKind::Unexamined),
+    ];
+    let time = (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| TimeStamp { seconds, nanos });
+    let metadata = (any::<[u64; 3]>(), 0..=0o7777_u16, any::<[u32; 2]>(), time, any::<bool>()).prop_map(
+        |([size, allocated, links], mode, [user, group], modified, repeated)| ListedMetadata {
+            size,
+            allocated,
+            mode,
+            links,
+            user,
+            group,
+            modified,
+            repeated,
+        },
+    );
+    let item = (component(), kind, option::of(metadata)).prop_map(|(name, kind, metadata)| {
+        let rest = name[1..].to_vec();
+        Listed::Item(ListedItem { shared: 1, rest, kind, metadata })
+    });
+    let record = prop_oneof![item, text().prop_map(Listed::Unread), Just(Listed::Leave)];
+    prop_oneof![
+        vec(record, 1..50).prop_map(ListMessage::Listed),
+        Just(ListMessage::End),
+        (1..=MAX_LISTED_AHEAD as u32).prop_map(|weight| ListMessage::Used { weight }),
     ]
 }
 

@@ -1,0 +1,101 @@
+//! Compares the files of a tree with a list of digests.
+
+use icdc_client::{Location, LookError, Looking};
+use icdc_protocol::message::ListedKind;
+use icdc_session::listing::compare::{Difference, Side};
+use icdc_session::listing::course::Record;
+use serde_json::json;
+
+use super::checksums::Checksums;
+use super::differences::Shown;
+use super::places::{put_path, shown as shown_path};
+use crate::copy::summary::{counted, size};
+
+/// Counts of the comparison.
+#[derive(Default)]
+struct Counts {
+    equal: u64,
+    bytes: u64,
+    different: u64,
+    missing: u64,
+    unreadable: u64,
+    /// Number of files that are not in the list.
+    unlisted: u64,
+}
+
+/// Compares a tree with a list; returns whether every file of the list is there and equal.
+pub(super) fn compare(
+    looking: &mut Looking,
+    place: &Location,
+    mut list: Checksums,
+    shown: Shown<'_>,
+) -> Result<bool, LookError> {
+    let mut counts = Counts::default();
+    while let Some(record) = looking.next()? {
+        let found = match record {
+            Record::Item(found) => found,
+            Record::Unread { path, reason } => {
+                counts.unreadable += 1;
+                shown.difference(&Difference::Unreadable { side: Side::A, path: &path, reason: &reason });
+                continue;
+            }
+            Record::Leave { .. } => continue,
+        };
+        // A file that is named itself is in the list by its name.
+        let path = if found.path.is_empty() { name_of(place) } else { &found.path };
+        let (ListedKind::File { digest: Some(digest) }, Some(expected)) = (&found.kind, list.take(path)) else {
+            counts.unlisted += u64::from(matches!(found.kind, ListedKind::File { .. }));
+            continue;
+        };
+        match digest {
+            Ok(digest) if *digest == expected => {
+                counts.equal += 1;
+                counts.bytes += found.metadata.map_or(0, |metadata| metadata.size);
+            }
+            Ok(_) => {
+                counts.different += 1;
+                one(shown, "content", path);
+            }
+            Err(reason) => {
+                counts.unreadable += 1;
+                shown.difference(&Difference::Unreadable { side: Side::A, path, reason });
+            }
+        }
+    }
+    for path in list.left() {
+        counts.missing += 1;
+        one(shown, "missing", path);
+    }
+    tally(&counts, shown);
+    Ok(counts.different + counts.missing + counts.unreadable == 0)
+}
+
+fn name_of(place: &Location) -> &[u8] {
+    let path = place.path();
+    path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+fn one(shown: Shown<'_>, how: &str, path: &[u8]) {
+    if shown.as_json {
+        let mut object = json!({ "type": "difference", "differs": [how] });
+        put_path(&mut object, path);
+        return shown.console.json(&object.to_string());
+    }
+    shown.line(how, &shown_path(path));
+}
+
+fn tally(counts: &Counts, shown: Shown<'_>) {
+    let Counts { equal, bytes, different, missing, unreadable, unlisted } = *counts;
+    let is_equal = different + missing + unreadable == 0;
+    if shown.as_json {
+        let object = json!({
+            "type": "summary", "equal": is_equal, "items": equal + different, "bytes": bytes, "different": different,
+            "missing": missing, "unreadable": unreadable, "unlisted": unlisted,
+        });
+        return shown.console.json(&object.to_string());
+    }
+    let mut parts = vec![format!("{} as in the list, {}", counted(equal, "file"), size(bytes))];
+    let others = [(different, "different"), (missing, "missing"), (unreadable, "unreadable"), (unlisted, "not in the list")];
+    parts.extend(others.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
+    shown.console.result(&format!("{}: {}", if is_equal { "equal" } else { "not equal" }, parts.join(", ")));
+}

@@ -1,0 +1,99 @@
+//! The trees that a command line names, and how they are reached.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use icdc_client::{CopyOptions, Location, Look, LookError, Looking};
+use icdc_disk::tree::printable;
+use icdc_stop::StopSignal;
+use icdc_transfer::{Event, EventSink};
+use serde_json::{Value, json};
+
+use crate::applies::Hosts;
+use crate::arguments::ConnectionArguments;
+use crate::console::Console;
+use crate::plan::connection;
+use crate::{exit, logs, signals};
+
+/// Text on standard error when the user asks to stop.
+const STOPPING: &str = "stopping (again: stop at once)";
+
+/// What looks at trees: the options for reaching them, and where notices go.
+pub(super) struct Observer {
+    connection: CopyOptions,
+    events: EventSink,
+    stop: StopSignal,
+}
+
+impl Observer {
+    /// An observer of the trees at `places`.
+    ///
+    /// # Errors
+    /// Options that do not fit these places.
+    pub(super) fn new(
+        places: &[Location],
+        arguments: ConnectionArguments,
+        console: &Console,
+    ) -> anyhow::Result<Self> {
+        logs::start(console, logs::Level::OFF);
+        let mut hosts = match places.split_last() {
+            Some((last, others)) => Hosts::of(others, last),
+            None => Hosts::default(),
+        };
+        // Each tree sends its listing to this host.
+        hosts.between_two = false;
+        let mut connection = connection(arguments, None, hosts)?;
+        let stop = StopSignal::new();
+        signals::watch_if_possible(&stop, console, STOPPING);
+        connection.confirm_host = Some(console.confirm_host(&stop));
+        let events: EventSink = {
+            let console = console.clone();
+            Arc::new(move |event| {
+                if let Event::Notice { text } = event {
+                    console.complain(&text);
+                }
+            })
+        };
+        Ok(Self { connection, events, stop })
+    }
+
+    /// Begins to list a tree.
+    pub(super) fn look(&self, place: &Location, look: &Look) -> Result<Looking, LookError> {
+        Looking::begin(place, look, &self.connection, &self.events, &self.stop)
+    }
+}
+
+/// The places that a command line names.
+///
+/// # Errors
+/// A text that names none.
+pub(super) fn places(texts: &[OsString]) -> anyhow::Result<Vec<Location>> {
+    texts.iter().map(|text| Ok(Location::parse(text)?)).collect()
+}
+
+/// Prints the error that ends a command, and returns its exit code.
+pub(super) fn give_up(error: &LookError, console: &Console) -> u8 {
+    console.complain(&error.to_string());
+    console.flush();
+    exit::after(error.kind())
+}
+
+/// The exit code of a command that came to its end; `is_good` tells whether all is well.
+pub(super) fn finish(is_good: bool, console: &Console) -> u8 {
+    console.flush();
+    if is_good && !console.has_lost_results() { 0 } else { exit::FAILED }
+}
+
+/// Path as text for people; `.` for the listed item itself.
+pub(super) fn shown(path: &[u8]) -> String {
+    if path.is_empty() { ".".to_owned() } else { printable(path) }
+}
+
+/// Members `path` and, where that is not exact, `path_hex` of a JSON object.
+pub(super) fn put_path(object: &mut Value, path: &[u8]) {
+    let text = shown(path);
+    if !path.is_empty() && text.as_bytes() != path {
+        object["path_hex"] = json!(icdc_units::hexadecimal(path));
+    }
+    object["path"] = json!(text);
+}
