@@ -60,8 +60,7 @@ impl Looking {
             return Ok(Self { listing, _far: None });
         }
         // A Ctrl-C also reaches ssh, whose error is then not the cause.
-        let not_reached =
-            |error: ConnectError| if stop.is_requested() { ConnectError::Interrupted } else { error };
+        let not_reached = |error: ConnectError| if stop.is_requested() { ConnectError::Interrupted } else { error };
         let mut far = Far::open(location, connection, events, stop).map_err(not_reached)?;
         let link = far.link().map_err(not_reached)?;
         let transfer = new_transfer().map_err(LookError::Failed)?;

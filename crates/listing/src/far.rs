@@ -42,12 +42,7 @@ pub fn answer(link: Link, tree: &Tree, request: &ListRequest, stop: &StopSignal)
     if outcome == Err(SessionError::Interrupted) && !stop.is_requested() { Ok(()) } else { outcome }
 }
 
-fn list(
-    tree: &Tree,
-    request: &ListRequest,
-    over: &StopSignal,
-    connection: &Connection,
-) -> Result<(), SessionError> {
+fn list(tree: &Tree, request: &ListRequest, over: &StopSignal, connection: &Connection) -> Result<(), SessionError> {
     let refused = |reason: String| SessionError::Refused(Refusal::new(RefusalKind::Path, clip(reason)));
     let root = Root::find(tree, &request.path).map_err(|error| refused(error.to_string()))?;
     let rules = Rules::compile(&request.rules).map_err(|error| refused(error.to_string()))?;

@@ -159,7 +159,9 @@ pub(crate) fn read(
     let Ok(mut next) = jobs.recv().map(Some) else { return };
     let engine = match open_engine(DEPTH, EngineKind::Auto) {
         Ok(engine) => engine,
-        Err(error) => return next.into_iter().chain(jobs).for_each(|job| drop(job.answer.send(Err(error.to_string())))),
+        Err(error) => {
+            return next.into_iter().chain(jobs).for_each(|job| drop(job.answer.send(Err(error.to_string()))));
+        }
     };
     let mut reader = Reader { engine, pool, workers, over, reading: HashMap::new(), next_tag: 0 };
     loop {

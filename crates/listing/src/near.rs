@@ -130,7 +130,9 @@ impl Listing {
                     self.batch = records.into_iter();
                 }
                 Incoming::End if self.course.is_complete() => return Ok(None),
-                Incoming::End => return Err(SessionError::Protocol("the listing has ended before it is complete".into())),
+                Incoming::End => {
+                    return Err(SessionError::Protocol("the listing has ended before it is complete".into()));
+                }
                 Incoming::Failed(error) => return Err(error),
             }
         }
@@ -185,9 +187,7 @@ fn read(mut inlet: Box<dyn Inlet>, queue: &Sender<Incoming>, received: &Mutex<Re
                 }
             }
             Ok(Message::List(ListMessage::End)) if accepted => Incoming::End,
-            Ok(other) => {
-                Incoming::Failed(SessionError::Protocol(format!("unexpected {} in a listing", other.kind())))
-            }
+            Ok(other) => Incoming::Failed(SessionError::Protocol(format!("unexpected {} in a listing", other.kind()))),
             Err(error) => Incoming::Failed(SessionError::of_link(error)),
         };
         let is_last = !matches!(incoming, Incoming::Records(_));

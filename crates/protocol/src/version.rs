@@ -156,7 +156,8 @@ impl Features {
     /// The end lists what is there ([`ListRequest`](crate::message::ListRequest)).
     pub const LISTING: Self = Self(1 << 4);
     /// The features of this release.
-    pub const OURS: Self = Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0);
+    pub const OURS: Self =
+        Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0);
 
     /// The set of these bits, whatever they mean.
     #[must_use]

@@ -7,7 +7,8 @@ use icdc_link::Link;
 use icdc_measure::Completion;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Congestion, Diskless, Job, ListRequest, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions, Transfer,
+    Congestion, Diskless, Job, ListRequest, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions,
+    Transfer,
 };
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;

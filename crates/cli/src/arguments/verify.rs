@@ -46,13 +46,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) quick: bool,
 
     /// What is not compared; none compares everything
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "owner",
-        help_heading = "What to compare"
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "owner", help_heading = "What to compare")]
     pub(crate) ignore: Vec<IgnoredAspect>,
 
     /// Compare the files of A with a list of digests; - for standard input. Files that are not in

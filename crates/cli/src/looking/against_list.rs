@@ -95,7 +95,8 @@ fn tally(counts: &Counts, shown: Shown<'_>) {
         return shown.console.json(&object.to_string());
     }
     let mut parts = vec![format!("{} as in the list, {}", counted(equal, "file"), size(bytes))];
-    let others = [(different, "different"), (missing, "missing"), (unreadable, "unreadable"), (unlisted, "not in the list")];
+    let others =
+        [(different, "different"), (missing, "missing"), (unreadable, "unreadable"), (unlisted, "not in the list")];
     parts.extend(others.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")));
     shown.console.result(&format!("{}: {}", if is_equal { "equal" } else { "not equal" }, parts.join(", ")));
 }

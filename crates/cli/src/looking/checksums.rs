@@ -118,11 +118,10 @@ fn of_name(name: &str) -> Option<ListDigest> {
 /// Kind of an entry's digest: as its line names it, or `wanted`, or by its length.
 fn kind(entry: &Entry, wanted: Option<ListDigest>) -> anyhow::Result<ListDigest> {
     let by_length = (entry.digest.len() == ListDigest::Md5.length()).then_some(ListDigest::Md5);
-    let digest = entry
-        .tag
-        .or(wanted)
-        .or(by_length)
-        .context("nothing tells whether the digests are BLAKE3 or SHA-256; give --digest blake3 or --digest sha256")?;
+    let digest =
+        entry.tag.or(wanted).or(by_length).context(
+            "nothing tells whether the digests are BLAKE3 or SHA-256; give --digest blake3 or --digest sha256",
+        )?;
     ensure!(
         digest.length() == entry.digest.len(),
         "a digest of {} bytes in a list of digests of {}",
@@ -154,11 +153,8 @@ const NO_LINE: &str = "is no digest with a name";
 
 /// Digest kind, name and digest of a line as BSD writes it.
 fn tagged(line: &[u8]) -> Option<(ListDigest, &[u8], &[u8])> {
-    let known: [(&[u8], ListDigest); 3] = [
-        (b"SHA256 (", ListDigest::Sha256),
-        (b"MD5 (", ListDigest::Md5),
-        (b"BLAKE3 (", ListDigest::Blake3),
-    ];
+    let known: [(&[u8], ListDigest); 3] =
+        [(b"SHA256 (", ListDigest::Sha256), (b"MD5 (", ListDigest::Md5), (b"BLAKE3 (", ListDigest::Blake3)];
     let (rest, tag) = known.into_iter().find_map(|(start, tag)| Some((line.strip_prefix(start)?, tag)))?;
     let end = rest.windows(4).rposition(|window| window == b") = ")?;
     Some((tag, &rest[..end], &rest[end + 4..]))

@@ -1,9 +1,9 @@
 //! `icdc du`: counts what is in directories.
 
 use icdc_client::{Location, Look, LookError, Looking};
+use icdc_disk::tree::printable;
 use icdc_protocol::message::{ListDetail, ListReach, ListedKind};
 use icdc_session::listing::course::Record;
-use icdc_disk::tree::printable;
 
 use super::places::{Observer, finish, give_up, places, put_path};
 use super::total::Total;

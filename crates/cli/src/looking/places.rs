@@ -30,11 +30,7 @@ impl Observer {
     ///
     /// # Errors
     /// Options that do not fit these places.
-    pub(super) fn new(
-        places: &[Location],
-        arguments: ConnectionArguments,
-        console: &Console,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn new(places: &[Location], arguments: ConnectionArguments, console: &Console) -> anyhow::Result<Self> {
         logs::start(console, logs::Level::OFF);
         let mut hosts = match places.split_last() {
             Some((last, others)) => Hosts::of(others, last),

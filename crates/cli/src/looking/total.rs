@@ -45,7 +45,8 @@ impl Total {
 
     /// Line for people about what is at `place`.
     pub(super) fn line(&self, place: &str) -> String {
-        let directories = if self.directories == 1 { "1 directory".into() } else { format!("{} directories", self.directories) };
+        let directories =
+            if self.directories == 1 { "1 directory".into() } else { format!("{} directories", self.directories) };
         let mut parts = vec![
             size(self.bytes),
             format!("{} on disk", size(self.allocated)),

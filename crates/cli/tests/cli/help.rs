@@ -277,7 +277,8 @@ fn man_pages_come_one_per_subcommand() {
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
     expected.extend(
-        ["du", "leftovers", "ls", "verify", "plan", "plan-join", "plan-status", "slurm", "slurm-submit"].map(|name| format!("icdc-{name}.1")),
+        ["du", "leftovers", "ls", "verify", "plan", "plan-join", "plan-status", "slurm", "slurm-submit"]
+            .map(|name| format!("icdc-{name}.1")),
     );
     expected.extend(
         ["icdc-relay.1", "icdc-rsync.1", "icdc-sync.1", "icdc-config.1", "icdc-completions.1"].map(str::to_owned),

@@ -52,7 +52,7 @@ fn records_out_of_their_course_end_the_listing() {
         (vec![root(), item(&[b'x'; 256], ListedKind::Pipe)], "a name too long"),
     ];
     for (records, words) in cases {
-        let ended = looked(&["ls", "-R"], |peer| drop(peer.say(list(records))));
+        let ended = looked(&["ls", "-R"], |peer| assert!(peer.say(list(records))));
         assert_eq!(ended.code, Some(1), "{ended}");
         assert!(ended.stderr.contains("broke the protocol") && ended.stderr.contains(words), "{ended}");
     }

@@ -82,7 +82,8 @@ fn a_list_with_names_outside_is_refused_with_its_line() {
     let scene = Scene::new();
     scene.site.directory("tree");
     let digest = "d41d8cd98f00b204e9800998ecf8427e";
-    for (line, words) in [("../x", "line 2: ../x: a name that leads out"), ("/etc/passwd", "line 2: /etc/passwd: an absolute")]
+    for (line, words) in
+        [("../x", "line 2: ../x: a name that leads out"), ("/etc/passwd", "line 2: /etc/passwd: an absolute")]
     {
         fs::write(scene.path("list"), format!("{digest}  ok\n{digest}  {line}\n")).unwrap();
         let ended = scene.run(&["verify", "--list", "list"], &[scene.place(Reach::Here, "tree")]).expect_code(2);

@@ -34,7 +34,9 @@ fn who_may_not_read_may_not_look() {
         fs::write(site.directory("root").join("file"), "1").unwrap();
         let daemon = Daemon::start(&site, &site.path("root"), rights);
         let place = daemon.location("");
-        for line in [&["ls", &place][..], &["du", &place], &["verify", &place, "root"], &["verify", "--quick", "root", &place]] {
+        for line in
+            [&["ls", &place][..], &["du", &place], &["verify", &place, "root"], &["verify", "--quick", "root", &place]]
+        {
             let ended = site.icdc(line).run().expect_code(3);
             assert!(ended.stderr.contains(words) && ended.text.is_empty(), "{rights}: {ended}");
         }

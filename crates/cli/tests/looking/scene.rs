@@ -47,7 +47,8 @@ impl Scene {
 
     /// Runs a command with these options on these places.
     pub(crate) fn run(&self, words: &[&str], places: &[OsString]) -> Ended {
-        let mut command = self.site.icdc(&[words, &["--ssh", &self.ssh, "--remote-icdc", crate::support::ICDC]].concat());
+        let mut command =
+            self.site.icdc(&[words, &["--ssh", &self.ssh, "--remote-icdc", crate::support::ICDC]].concat());
         command.args(places).run()
     }
 

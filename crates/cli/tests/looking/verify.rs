@@ -1,7 +1,7 @@
 //! `icdc verify`: what differs between two trees is told, wherever they are.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 
 use crate::scene::{Reach, Scene};
 use crate::support::{BLOCK, Ended, KIB, MIB, Shape, Signal, Site, Start, data, is_root, skip};
@@ -104,7 +104,8 @@ fn every_difference_is_told_and_nothing_else() {
     let quick = ["verify", "--json", "--quick", "--ignore", "owner,mtime,extra,missing"];
     let ended = scene.run(&quick, &[scene.place(Reach::Here, "a"), scene.place(Reach::Ssh, "b")]).expect_code(1);
     assert_eq!(told(&ended), ["mode mode", "size size", "target target", "type type"]);
-    let text = scene.run(&["verify"], &[scene.place(Reach::Here, "a"), scene.place(Reach::Here, "b")]).expect_code(1).text;
+    let text =
+        scene.run(&["verify"], &[scene.place(Reach::Here, "a"), scene.place(Reach::Here, "b")]).expect_code(1).text;
     assert!(text.contains("missing      dir/gone/ with 2 items\n") && text.contains("content      large\n"), "{text}");
     assert!(text.lines().last().unwrap().starts_with("not equal: "), "{text}");
 }
@@ -136,19 +137,12 @@ fn holes_are_zeros() {
     fs::write(scene.path("b/file"), fs::read(scene.path("a/file")).unwrap()).unwrap();
     // Beyond what is hashed in zeros: two sparse files of which one has zeros that are data.
     data::sparse(&scene.path("a/huge"), 17 << 30, 5, &[(9 << 30, 100)]);
-    fs::copy(scene.path("a/huge"), scene.path("b/huge")).unwrap();
-    {
-        use std::os::unix::fs::FileExt;
-        let huge = fs::File::options().write(true).open(scene.path("b/huge")).unwrap();
-        huge.write_all_at(&[0; 5000], 3 << 30).unwrap();
-    }
+    data::sparse(&scene.path("b/huge"), 17 << 30, 5, &[(9 << 30, 100)]);
+    let huge = fs::File::options().write(true).open(scene.path("b/huge")).unwrap();
+    huge.write_all_at(&[0; 5000], 3 << 30).unwrap();
     let places = [scene.place(Reach::Here, "a"), scene.place(Reach::Ssh, "b")];
     scene.run(&["verify", "--ignore", "mtime"], &places).expect_code(0);
-    {
-        use std::os::unix::fs::FileExt;
-        let huge = fs::File::options().write(true).open(scene.path("b/huge")).unwrap();
-        huge.write_all_at(&[1], 3 << 30).unwrap();
-    }
+    huge.write_all_at(&[1], 3 << 30).unwrap();
     let ended = scene.run(&["verify", "--json", "--ignore", "mtime"], &places).expect_code(1);
     assert_eq!(told(&ended), ["content huge"]);
 }
@@ -198,13 +192,12 @@ fn a_comparison_that_is_interrupted_ends() {
         scene.site.directory(side);
         data::sparse(&scene.path(&format!("{side}/huge")), 15 << 30, 5, &[(9 << 30, 100)]);
     }
-    for reach in [Reach::Here, Reach::Ssh] {
-        let ssh = scene.site.ssh();
-        let mut command = scene.site.icdc(&["verify", "--ssh", &ssh, "--remote-icdc", crate::support::ICDC]);
-        let run = command.env("RUST_LOG", "debug").arg(scene.place(reach, "a")).arg(scene.place(reach, "b")).start();
-        run.wait_for_words("DEBUG");
-        run.signal(Signal::INT);
-        let ended = run.finish().expect_code(4);
-        assert!(ended.stderr.contains("interrupted"), "{ended}");
-    }
+    let ssh = scene.site.ssh();
+    let mut command = scene.site.icdc(&["verify", "--ssh", &ssh, "--remote-icdc", crate::support::ICDC]);
+    let places = [scene.place(Reach::Here, "a"), scene.place(Reach::Ssh, "b")];
+    let run = command.env("RUST_LOG", "debug").args(places).start();
+    assert!(run.wait_for_words("DEBUG"));
+    run.signal(Signal::INT);
+    let ended = run.finish().expect_code(4);
+    assert!(ended.stderr.contains("interrupted"), "{ended}");
 }

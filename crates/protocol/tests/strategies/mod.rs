@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS, MAX_WINDOW,
-    MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
+    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS,
+    MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -209,7 +209,8 @@ fn list_request() -> impl Strategy<Value = ListRequest> {
 }
 
 fn listing() -> impl Strategy<Value = ListMessage> {
-    let digest = prop_oneof![vec(any::<u8>(), 32).prop_map(Ok), vec(any::<u8>(), 16).prop_map(Ok), text().prop_map(Err)];
+    let digest =
+        prop_oneof![vec(any::<u8>(), 32).prop_map(Ok), vec(any::<u8>(), 16).prop_map(Ok), text().prop_map(Err)];
     let kind = prop_oneof![
         option::of(digest).prop_map(|digest| ListedKind::File { digest }),
         Just(ListedKind::Open),

@@ -409,8 +409,12 @@ mod tests {
                 Difference::Unreadable { side, path, reason } => format!("{side:?} {} {reason}", shown(path)),
             });
         };
-        let tally =
-            compare(&mut || a.next().expect("no more is asked for"), &mut || b.next().expect("as here"), ignored, &mut tell);
+        let tally = compare(
+            &mut || a.next().expect("no more is asked for"),
+            &mut || b.next().expect("as here"),
+            ignored,
+            &mut tell,
+        );
         let tally = tally.unwrap();
         assert!(a.next().is_none() && b.next().is_none(), "everything is asked for");
         (told, tally)
@@ -446,7 +450,15 @@ mod tests {
         ]);
         let (told, tally) = compared(&a, &b, &[]);
         let expected = [
-            "A a/2/3 closed", "A a 3", "B a! 0", "size,mode b", "content c", "type d", "target e", "A f io", "B g closed",
+            "A a/2/3 closed",
+            "A a 3",
+            "B a! 0",
+            "size,mode b",
+            "content c",
+            "type d",
+            "target e",
+            "A f io",
+            "B g closed",
             "B g 0",
         ];
         assert_eq!(told, expected);
