@@ -72,8 +72,8 @@ impl Looking {
     ///
     /// # Errors
     /// See [`LookError`].
-    pub fn next(&mut self) -> Result<Option<Record>, LookError> {
-        Ok(self.listing.next()?)
+    pub fn next_record(&mut self) -> Result<Option<Record>, LookError> {
+        Ok(self.listing.next_record()?)
     }
 }
 

@@ -6,13 +6,11 @@
 //! | larger, for BLAKE3 | one reader, blocks at depth by Direct I/O | workers, block by block |
 //! | any, for SHA-256 and MD5 | a worker, from its start to its end | the same |
 
-use std::fs::File;
 use std::io::Read as _;
 use std::thread::{Scope, available_parallelism};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use icdc_disk::BlockPool;
-use icdc_disk::tree::Stat;
 use icdc_limits::thread::start_scoped;
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::ListDigest;
@@ -22,16 +20,7 @@ use icdc_units::ByteCount;
 use sha2::Digest as _;
 
 use crate::large::{self, BlockWork};
-use crate::walk::Subject;
-
-/// Digest of a file, or the reason why there is none, as a sentence for the user.
-pub(crate) type Digested = Result<Vec<u8>, String>;
-
-/// A file to be digested, and where its digest goes.
-pub(crate) struct Job {
-    pub(crate) subject: Subject,
-    pub(crate) answer: Sender<Digested>,
-}
+use crate::subject::{Digested, Job, Subject, changed, check, open, unreadable};
 
 /// Work of the workers.
 pub(crate) enum Work {
@@ -88,7 +77,11 @@ impl Digester {
             }
         }
         let to_workers = workers.clone();
-        let read = move || large::read(&jobs, &to_workers, (&pool, digest), over);
+        let hand_on = move |block| {
+            // The workers end after the reader.
+            let _ = to_workers.send(Work::Block(block));
+        };
+        let read = move || large::read(&jobs, &hand_on, (&pool, digest), over);
         start_scoped(scope, "icdc-read", read).map_err(local)?;
         Ok(Self { digest, workers, large })
     }
@@ -125,29 +118,6 @@ fn run(queue: &Receiver<Work>, digest: ListDigest, over: &StopSignal) {
             }
         }
     }
-}
-
-/// Opens a file that the walk has found.
-///
-/// # Errors
-/// A reason, as a sentence for the user.
-pub(crate) fn open(subject: &Subject) -> Result<(File, Stat), String> {
-    let (file, stat) = subject.directory.open_file(&subject.name).map_err(|error| error.to_string())?;
-    if stat.same_version(&subject.stat) { Ok((file, stat)) } else { Err(changed(subject)) }
-}
-
-/// Checks that a file has not changed since it was opened.
-pub(crate) fn check(file: &File, opened: &Stat, subject: &Subject) -> Result<(), String> {
-    let now = Stat::of(file).map_err(|error| unreadable(subject, &error))?;
-    if now.same_version(opened) { Ok(()) } else { Err(changed(subject)) }
-}
-
-pub(crate) fn unreadable(subject: &Subject, error: &dyn std::fmt::Display) -> String {
-    format!("{}: cannot be read: {error}", subject.directory.path_of(&subject.name))
-}
-
-fn changed(subject: &Subject) -> String {
-    format!("{}: was changed while it was read; run the command again", subject.directory.path_of(&subject.name))
 }
 
 /// Digest of a file that is read from its start to its end.

@@ -9,7 +9,7 @@ use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use icdc_disk::sparse::{self, DataRanges};
 use icdc_disk::tree::Stat;
 use icdc_disk::{Block, BlockPool, Completion, DiskFile, Engine, EngineKind, Job as Read, open_engine};
@@ -19,7 +19,7 @@ use icdc_protocol::limits::MAX_HASHED_HOLES;
 use icdc_protocol::message::{Digest, ListDigest};
 use icdc_stop::StopSignal;
 
-use crate::digests::{Digested, Job, Work, check, open, unreadable};
+use crate::subject::{Digested, Job, check, open, unreadable};
 
 /// Number of reads in flight.
 pub(crate) const DEPTH: usize = 8;
@@ -149,10 +149,13 @@ impl Values {
     }
 }
 
+/// Function that hands a block to whoever digests it.
+type HandOn<'a> = &'a dyn Fn(BlockWork);
+
 /// Reads files until the queue is closed, or `over` is requested.
 pub(crate) fn read(
     jobs: &Receiver<Job>,
-    workers: &Sender<Work>,
+    hand_on: HandOn<'_>,
     (pool, digest): (&BlockPool, ListDigest),
     over: &StopSignal,
 ) {
@@ -163,7 +166,7 @@ pub(crate) fn read(
             return next.into_iter().chain(jobs).for_each(|job| drop(job.answer.send(Err(error.to_string()))));
         }
     };
-    let mut reader = Reader { engine, pool, workers, over, reading: HashMap::new(), next_tag: 0 };
+    let mut reader = Reader { engine, pool, hand_on, over, reading: HashMap::new(), next_tag: 0 };
     loop {
         let job = match next.take() {
             Some(job) => job,
@@ -187,7 +190,7 @@ pub(crate) fn read(
 struct Reader<'a> {
     engine: Box<dyn Engine>,
     pool: &'a BlockPool,
-    workers: &'a Sender<Work>,
+    hand_on: HandOn<'a>,
     over: &'a StopSignal,
     /// Files and block numbers of the reads in flight, by tag.
     reading: HashMap<u64, (Arc<Large>, u32)>,
@@ -222,7 +225,7 @@ impl Reader<'_> {
             };
             match is_hole {
                 Ok(false) => self.submit(&large, index),
-                Ok(true) => self.hand_on(BlockWork { file: Arc::clone(&large), index, data: None }),
+                Ok(true) => (self.hand_on)(BlockWork { file: Arc::clone(&large), index, data: None }),
                 Err(error) => return large.fail(unreadable(&large.job.subject, &error)),
             }
         }
@@ -259,15 +262,10 @@ impl Reader<'_> {
         let Some((file, index)) = self.reading.remove(&tag) else { return };
         let length = block_length(file.opened.size, index);
         match (result, block) {
-            (Ok(read), Some(block)) if read == length => self.hand_on(BlockWork { file, index, data: Some(block) }),
+            (Ok(read), Some(block)) if read == length => (self.hand_on)(BlockWork { file, index, data: Some(block) }),
             (Ok(_), _) => file.fail(unreadable(&file.job.subject, &"it has become shorter")),
             (Err(error), _) => file.fail(unreadable(&file.job.subject, &error)),
         }
-    }
-
-    fn hand_on(&self, work: BlockWork) {
-        // The workers end after this thread.
-        let _ = self.workers.send(Work::Block(work));
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `walk` | the items of its tree, depth first, each directory beneath the one before by descriptor |
 //! | `produce` | records in order, in batches |
 //! | `digests` | digests of files by several threads |
+//! | `subject` | a regular file to be digested |
 //! | `large` | reads large files at the disk's rate |
 //! | `far` | the end that lists for another |
 //! | `near` | a listing of this host or of another one, as a stream |
@@ -26,6 +27,7 @@ mod large;
 mod near;
 mod produce;
 mod root;
+mod subject;
 mod walk;
 
 pub use far::answer;

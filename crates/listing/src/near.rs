@@ -116,7 +116,7 @@ impl Listing {
     ///
     /// # Errors
     /// The other end refused or left, or broke the protocol; or [`SessionError::Interrupted`].
-    pub fn next(&mut self) -> Result<Option<Record>, SessionError> {
+    pub fn next_record(&mut self) -> Result<Option<Record>, SessionError> {
         loop {
             if let Some(record) = self.batch.next() {
                 let record = self.course.take(record);

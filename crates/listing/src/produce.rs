@@ -12,8 +12,9 @@ use icdc_stop::StopSignal;
 use icdc_tcp::clock;
 use icdc_units::{Span, Time};
 
-use crate::digests::{Digested, Digester};
+use crate::digests::Digester;
 use crate::root::Root;
+use crate::subject::Digested;
 use crate::walk::{Over, Walked, walk};
 
 /// Weight in bytes at which a batch is passed on.

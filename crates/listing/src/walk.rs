@@ -12,6 +12,7 @@ use icdc_protocol::message::{
 use icdc_session::listing::names::shared;
 
 use crate::root::Root;
+use crate::subject::Subject;
 
 /// Unit of the space in use that file systems state, in bytes.
 const STAT_BLOCK: u64 = 512;
@@ -22,14 +23,6 @@ pub(crate) enum Walked {
     Record(Listed),
     /// A regular file whose digest is to be put into the record.
     File(ListedItem, Subject),
-}
-
-/// A regular file to be digested.
-pub(crate) struct Subject {
-    pub(crate) directory: Directory,
-    pub(crate) name: Name,
-    /// Description of the file when it was found.
-    pub(crate) stat: Stat,
 }
 
 /// Error: nobody takes what is found any more.

@@ -61,7 +61,7 @@ fn page() -> String {
         \x20 The key in files, the environment variable, and the commands that have the option --KEY:\n\n",
     );
     for setting in settings::all() {
-        let commands = setting.commands.join(", ");
+        let commands = in_lines(setting.commands);
         let _ = writeln!(text, "  {:<16} {:<27} {commands}", setting.key, setting.variable);
     }
     text.push_str(
@@ -73,5 +73,25 @@ fn page() -> String {
         \x20 icdc config --explain dtn1.example.org --json | jq -r '.settings[] | [.key, .value] | @tsv'\n\
         \x20 icdc config --example\n",
     );
+    text
+}
+
+/// Names of commands, in as many lines of the third column as they need.
+fn in_lines(commands: &[&str]) -> String {
+    const WIDTH: usize = 50;
+    const INDENT: usize = 2 + 16 + 1 + 27 + 1;
+    let (mut text, mut width) = (String::new(), 0);
+    for (number, command) in commands.iter().enumerate() {
+        let word = if number + 1 < commands.len() { format!("{command},") } else { (*command).to_owned() };
+        if number > 0 && width + 1 + word.len() > WIDTH {
+            text += &format!("\n{:INDENT$}", "");
+            width = 0;
+        } else if number > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        width += word.len();
+        text += &word;
+    }
     text
 }

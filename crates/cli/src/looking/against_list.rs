@@ -31,7 +31,7 @@ pub(super) fn compare(
     shown: Shown<'_>,
 ) -> Result<bool, LookError> {
     let mut counts = Counts::default();
-    while let Some(record) = looking.next()? {
+    while let Some(record) = looking.next_record()? {
         let found = match record {
             Record::Item(found) => found,
             Record::Unread { path, reason } => {

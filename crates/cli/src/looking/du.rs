@@ -51,7 +51,7 @@ impl View<'_> {
         let mut is_complete = true;
         // Of each open directory.
         let mut totals: Vec<Total> = Vec::new();
-        while let Some(record) = looking.next()? {
+        while let Some(record) = looking.next_record()? {
             match record {
                 Record::Item(found) => {
                     if let ListedKind::Unexamined(reason) = &found.kind {

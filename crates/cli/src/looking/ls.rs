@@ -76,7 +76,7 @@ impl View {
     fn show(&self, looking: &mut Looking, console: &Console) -> Result<bool, LookError> {
         let mut is_complete = true;
         let mut sorted = Vec::new();
-        while let Some(record) = looking.next()? {
+        while let Some(record) = looking.next_record()? {
             let found = match record {
                 Record::Item(found) if found.path.is_empty() && found.kind == ListedKind::Open => continue,
                 Record::Item(found) => found,

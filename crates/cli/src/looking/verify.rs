@@ -86,5 +86,5 @@ fn trees(a: &mut Looking, b: &mut Looking, ignored: &[Aspect], shown: Shown<'_>)
 
 /// The next record of a listing that is not complete.
 fn next(looking: &mut Looking) -> Result<Record, LookError> {
-    looking.next()?.ok_or_else(|| LookError::Failed("the listing has ended before it is complete".into()))
+    looking.next_record()?.ok_or_else(|| LookError::Failed("the listing has ended before it is complete".into()))
 }
