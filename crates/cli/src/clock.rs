@@ -84,4 +84,10 @@ mod tests {
         assert_eq!(utc(4_107_542_400), "2100-03-01 00:00 UTC");
         assert_eq!(utc(u64::MAX), "9999-12-30 22:00 UTC");
     }
+
+    #[test]
+    fn times_before_the_epoch_and_beyond_the_calendar_have_a_text() {
+        assert_eq!(utc_seconds(-1), "1969-12-31T23:59:59Z");
+        assert!(utc_seconds(i64::MAX).starts_with("9999-12-30") && utc_seconds(i64::MIN).starts_with("-9999"));
+    }
 }
