@@ -264,7 +264,7 @@ fn quiet_is_quiet_but_for_errors() {
 #[test]
 fn commands_that_are_not_for_users_are_not_proposed() {
     let directory = tempfile::tempdir().unwrap();
-    for word in ["sesion", "vrsion", "far-ends", "generat"] {
+    for word in ["sesion", "far-ends", "generat"] {
         let output = run(directory.path(), &[word]);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{message}");
