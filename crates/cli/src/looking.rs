@@ -5,6 +5,7 @@
 //! | `places` | the trees of a command line, and how they are reached |
 //! | `ls`, `du`, `verify` | the commands |
 //! | `long`, `total`, `differences` | a line about an item, the counts of a directory, what differs |
+//! | `repair` | copies what differs |
 //! | `checksums` | lists of digests, as archives ship them |
 //! | `against_list` | compares a tree with such a list |
 
@@ -15,6 +16,7 @@ mod du;
 mod long;
 mod ls;
 mod places;
+mod repair;
 mod total;
 mod verify;
 

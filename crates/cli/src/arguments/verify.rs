@@ -15,7 +15,7 @@ use super::{ConnectionArguments, RuleArguments};
                       icdc verify [OPTIONS] --list <FILE> <A>",
     about = "Compare two trees, of this host or of others, by digests of their contents",
     long_about = "Compare two trees, or two files. Each end reads and digests its own files (BLAKE3), at the rate of its disk and its \
-        processors; no contents travel. What differs is named on standard output. Nothing is changed.\n\n\
+        processors; no contents travel. What differs is named on standard output. Nothing is changed, unless --repair copies it.\n\n\
         A and B are paths, [USER@]HOST:PATH, which ssh reaches, or icdc://HOST[:PORT]/PATH, daemons whose keys for this user \
         have the right to read. A directory is compared with what is in the other one: after `icdc copy run7 far:/srv/`, \
         compare run7 with far:/srv/run7.\n\n\
@@ -28,8 +28,8 @@ use super::{ConnectionArguments, RuleArguments};
         "  target   of a symbolic link        extra    in B, not in A                 owner  owner or group, as numbers\n",
         "  unreadable: the item could not be read, and is not compared.\n\n",
         "Exit codes:\n",
-        "  0  both are equal\n",
-        "  1  something differs, or could not be read\n",
+        "  0  both are equal; with --repair, they are now\n",
+        "  1  something differs, or could not be read; with --repair, also where something is extra or a copy failed\n",
         "  2  the command line is invalid, there is no such path, or the list has a line that is none\n",
         "  3  could not connect, was cut off, or access was refused\n",
         "  4  interrupted\n\n",
@@ -37,6 +37,7 @@ use super::{ConnectionArguments, RuleArguments};
         "  icdc verify run7 far.example.org:/srv/run7\n",
         "  icdc verify --quick --ignore mtime,owner run7 icdc://dtn.example.org/run7\n",
         "  icdc verify --exclude '*.tmp' host1:data host2:data\n",
+        "  icdc verify --repair run7 far.example.org:/srv/run7\n",
         "  icdc verify --list SHA256SUMS /archive/run7\n",
     )
 )]
@@ -48,6 +49,10 @@ pub(crate) struct VerifyArguments {
     /// What is not compared; none compares everything
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "owner", help_heading = "What to compare")]
     pub(crate) ignore: Vec<IgnoredAspect>,
+
+    /// Then copy what differs or is missing from A to B. What is extra stays
+    #[arg(long, conflicts_with = "list", help_heading = "What to compare")]
+    pub(crate) repair: bool,
 
     /// Compare the files of A with a list of digests; - for standard input. Files that are not in
     /// the list are counted only

@@ -23,7 +23,7 @@ const MAX_LIST: u64 = 4 << 30;
 const MAX_LINE: usize = 2 * MAX_PATH + 200;
 
 /// A list of digests.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Checksums {
     digest: ListDigest,
     files: BTreeMap<Vec<u8>, Vec<u8>>,

@@ -53,6 +53,11 @@ impl Observer {
         Ok(Self { connection, events, stop })
     }
 
+    /// The request to stop of the user.
+    pub(super) fn stop(&self) -> &StopSignal {
+        &self.stop
+    }
+
     /// Begins to list a tree.
     pub(super) fn look(&self, place: &Location, look: &Look) -> Result<Looking, LookError> {
         Looking::begin(place, look, &self.connection, &self.events, &self.stop)

@@ -201,3 +201,40 @@ fn a_comparison_that_is_interrupted_ends() {
     let ended = run.finish().expect_code(4);
     assert!(ended.stderr.contains("interrupted"), "{ended}");
 }
+
+#[test]
+fn a_repair_copies_what_differs_and_nothing_else() {
+    for (a, b) in [(Reach::Here, Reach::Here), (Reach::Here, Reach::Ssh), (Reach::Daemon, Reach::Here)] {
+        let scene = copied();
+        // As large and as old as before.
+        let damaged = scene.path("b/large0");
+        let modified = fs::metadata(&damaged).unwrap().modified().unwrap();
+        let file = fs::File::options().write(true).open(&damaged).unwrap();
+        file.write_all_at(b"damage", 5 * MIB).unwrap();
+        file.set_modified(modified).unwrap();
+        fs::remove_dir_all(scene.path("b/d001")).unwrap();
+        fs::remove_file(scene.path("b/odd/quote'\"$(x)")).unwrap();
+        fs::write(scene.path("b/odd/stays"), "extra").unwrap();
+        let untouched = fs::metadata(scene.path("b/large1")).unwrap();
+        let places = [scene.place(a, "a"), scene.place(b, "b")];
+        let ended = scene.run(&["verify", "--repair"], &places).expect_code(1);
+        assert!(ended.text.contains("content      large0\n"), "{ended}");
+        let again = scene.run(&["verify", "--json"], &places).expect_code(1);
+        assert_eq!(told(&again), ["extra odd/stays"], "{a:?} {b:?}");
+        let now = fs::metadata(scene.path("b/large1")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::ino(&now), std::os::unix::fs::MetadataExt::ino(&untouched));
+        fs::remove_file(scene.path("b/odd/stays")).unwrap();
+        fs::write(scene.path("b/holes"), "short").unwrap();
+        scene.run(&["verify", "--repair"], &places).expect_code(0);
+        scene.run(&["verify"], &places).expect_code(0);
+        scene.run(&["verify", "--repair"], &places).expect_code(0);
+    }
+    let scene = Scene::new();
+    data::file(&scene.path("a"), 100, 1);
+    data::file(&scene.path("b"), 100, 2);
+    scene.site.directory("c");
+    let place = |name: &str| scene.place(Reach::Here, name);
+    scene.run(&["verify", "--repair"], &[place("a"), place("b")]).expect_code(0);
+    assert_eq!(fs::read(scene.path("a")).unwrap(), fs::read(scene.path("b")).unwrap());
+    scene.run(&["verify", "--repair"], &[place("a"), place("c")]).expect_code(1);
+}
