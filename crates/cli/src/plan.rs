@@ -1,15 +1,16 @@
 //! The plan of a copy, made from its command line, with nothing left to doubt.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::{CopyOptions, Location};
 use icdc_filter::Rule;
 use icdc_metrics::Gateway;
-use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_SOURCES};
+use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
 use icdc_protocol::message::{Choice, Delete, Existing, IfRunning, ReceiveOptions, SendOptions};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
@@ -95,6 +96,7 @@ impl CopyPlan {
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
+        refuse_references(&arguments.link_dest)?;
         let receive = receiving(&arguments, &choice.rules);
         let send = sending(&arguments, choice);
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
@@ -170,7 +172,20 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
             max: arguments.max_delete,
             allow_empty_source: arguments.yes_empty,
         }),
+        link_dest: arguments.link_dest.iter().map(|directory| directory.as_bytes().to_vec()).collect(),
     }
+}
+
+/// Refuses reference directories that cannot be asked for.
+fn refuse_references(directories: &[OsString]) -> anyhow::Result<()> {
+    ensure!(
+        directories.len() <= MAX_LINK_DESTS,
+        "--link-dest: {} directories are too many; name at most {MAX_LINK_DESTS}",
+        directories.len()
+    );
+    let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
+    ensure!(directories.iter().all(is_path), "--link-dest: name a directory by a path of at most {MAX_PATH} bytes");
+    Ok(())
 }
 
 /// Refuses options on connections in a copy that makes none, or whose connections are not this

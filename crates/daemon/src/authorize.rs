@@ -58,6 +58,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         Transfer::Receive { options, .. } if options.delete.is_some() && granted.rights.access.drop_box().is_some() => {
             refused("nothing is deleted from a drop box; leave --delete out")
         }
+        Transfer::Receive { options, .. }
+            if !options.link_dest.is_empty() && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("a drop box does not tell what is there; leave --link-dest out")
+        }
         Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }
 }

@@ -6,6 +6,7 @@
 //! - [`file`](mod@file): an open regular file, by Direct I/O where its file system allows it.
 //! - [`engine`]: many reads and writes of blocks at once, by io_uring or by threads. A block that
 //!   is handed to an engine belongs to it until its [`Completion`] gives it back.
+//! - [`local_copy`]: contents of a file copied within the host, as a reflink where possible.
 //! - [`sparse`]: where the data of a file with holes is.
 //! - [`tree`]: names and directories, resolved beneath a root and never outside of it.
 //!
@@ -35,6 +36,7 @@
 
 pub mod engine;
 pub mod file;
+pub mod local_copy;
 pub mod pool;
 pub mod sparse;
 pub mod tree;

@@ -495,6 +495,9 @@ pub enum Want {
     /// Nothing is wanted: the existing file was modified later, and the user asked to
     /// [keep](Existing::Update) such files.
     Keep,
+    /// Nothing is wanted: a file that was equal in a [reference directory](ReceiveOptions::link_dest)
+    /// has become this one, and is durable.
+    Linked,
 }
 
 /// State of the receiver.

@@ -185,6 +185,9 @@ pub struct ReceiveOptions {
     pub keeps_name: bool,
     /// Deletion of items that the source does not have; `None` to delete nothing.
     pub delete: Option<Delete>,
+    /// Paths of the reference directories, absolute or from the parent of the destination: a file
+    /// that is unchanged in one of them is linked from there instead of being sent.
+    pub link_dest: Vec<Vec<u8>>,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on

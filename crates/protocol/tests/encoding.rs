@@ -161,6 +161,7 @@ fn requests() -> Vec<Message> {
             max: Some(MaxDelete::Percent(10)),
             allow_empty_source: false,
         }),
+        link_dest: vec![b"../old".to_vec()],
     };
     let drive = Drive {
         host: "far".into(),
@@ -322,6 +323,7 @@ fn from_receiver() -> Vec<Message> {
         Want::Failed,
         Want::Contents,
         Want::Keep,
+        Want::Linked,
     ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {

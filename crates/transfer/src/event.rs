@@ -321,6 +321,9 @@ pub enum Outcome {
     Skipped,
     /// A newer file was there, and stays (`--update`).
     KeptNewer,
+    /// An equal file in a reference directory (`--link-dest`) has become this one, and nothing
+    /// travelled.
+    Linked,
     /// The item could not be copied; the run continues with the others.
     Failed,
 }
@@ -493,6 +496,10 @@ pub struct Summary {
     /// Number of files left as they were because they are newer than the source's (`--update`).
     #[serde(default)]
     pub kept_newer: u64,
+    /// Number of files that were made from a reference directory at the destination
+    /// (`--link-dest`), or would be in a dry run.
+    #[serde(default)]
+    pub linked: u64,
     /// Number of items that the source does not have and that were deleted at the destination
     /// (`--delete`), or would be in a dry run.
     #[serde(default)]

@@ -128,6 +128,12 @@ pub(crate) struct CopyArguments {
     #[arg(long, requires = "delete", help_heading = "What to copy and how")]
     pub(crate) yes_empty: bool,
 
+    /// Link a file that is unchanged in DIR, another copy at the destination's host, from there instead
+    /// of sending it; one whose attributes differ is copied there. Nothing in DIR is changed. A DIR that
+    /// is not absolute lies beside DST. May be given up to 20 times; with --verify, files are sent
+    #[arg(long, value_name = "DIR", action = ArgAction::Append, help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
+    pub(crate) link_dest: Vec<OsString>,
+
     /// List what would be sent; send nothing
     #[arg(long, short_alias = 'n', conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,
@@ -143,7 +149,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "delete", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "delete", "link_dest", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

@@ -27,6 +27,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     let files = [
         ("copied", told.files.max(seen.files)),
         ("skipped", told.skipped.max(seen.skipped)),
+        ("linked", told.linked.max(seen.linked)),
         ("kept_newer", told.kept_newer.max(seen.kept_newer)),
     ];
     let files = files.map(|(outcome, count)| ([("outcome", outcome)], count.into()));

@@ -52,6 +52,7 @@ impl Recording {
             ("Kept from before an interruption", some_bytes(summary.resumed_bytes)),
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
+            ("Linked there", (summary.linked > 0).then(|| counted(summary.linked, "file"))),
             ("Not replaced, newer there", (summary.kept_newer > 0).then(|| counted(summary.kept_newer, "file"))),
             ("Deleted at the destination", (summary.deleted > 0).then(|| counted(summary.deleted, "item"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),

@@ -38,6 +38,9 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.skipped > 0 {
         parts.push(format!("{} skipped", counted(summary.skipped, "file")));
     }
+    if summary.linked > 0 {
+        parts.push(format!("{} linked at the destination", counted(summary.linked, "file")));
+    }
     if summary.kept_newer > 0 {
         parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
     }
@@ -219,6 +222,7 @@ mod tests {
             taken_over_bytes: 5_000_000,
             bytes_sent: 250_000_000,
             skipped: 2,
+            linked: 4,
             errors: 1,
             read_back: true,
             retransmitted_segments: 12,
@@ -230,6 +234,7 @@ mod tests {
             "1GB kept from before an interruption",
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
+            "4 files linked at the destination",
             "12 segments retransmitted",
             "read back and compared",
             "1 item FAILED",

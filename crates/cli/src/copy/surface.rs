@@ -163,6 +163,7 @@ impl Surface {
             Event::Item { path, bytes, outcome, .. } if self.verbose => {
                 let outcome = match outcome {
                     Outcome::Skipped => "skipped",
+                    Outcome::Linked => "linked",
                     Outcome::KeptNewer => "not replaced, newer at the destination:",
                     Outcome::Published | Outcome::Failed => "copied",
                 };

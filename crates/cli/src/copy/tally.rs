@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     pub(crate) links: u64,
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
+    /// Files that were made from a reference directory at the destination.
+    pub(crate) linked: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
     pub(crate) deleted: u64,
     pub(crate) failed: u64,
@@ -60,6 +62,7 @@ impl Tally {
             Event::DeletionRefused { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
+            Event::Item { outcome: Outcome::Linked, .. } => self.linked += 1,
             // Links have neither digest nor size.
             Event::Item { bytes, digest, .. } => {
                 let is_file = digest.is_some() || *bytes > 0;
@@ -124,6 +127,7 @@ impl Tally {
             errors: self.failed.max(1),
             skipped: self.skipped,
             kept_newer: self.kept_newer,
+            linked: self.linked,
             deleted: self.deleted,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,

@@ -168,6 +168,14 @@ impl Directory {
         Whereabouts { trail: Arc::clone(&self.inner.trail) }
     }
 
+    /// Names that lead from `above` down to this directory, as it was reached; `None` if it was not
+    /// reached from there.
+    #[must_use]
+    pub fn names_from(&self, above: &Self) -> Option<Vec<Name>> {
+        let names = self.inner.trail.names_below(&above.inner.trail)?;
+        Some(names.into_iter().cloned().collect())
+    }
+
     /// Opens a directory again that was reached from this one. It is a different directory if one
     /// on the path was renamed or replaced in between.
     ///

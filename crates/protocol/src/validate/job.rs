@@ -6,7 +6,7 @@ use icdc_units::ByteCount;
 use super::names::path;
 use super::rules::{Checked, require};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS,
     MIN_DISKLESS_BYTES,
 };
 use crate::measure;
@@ -112,6 +112,8 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
         require(is_limit, "a limit of more than 100 percent")?;
         rules(&delete.rules)?;
     }
+    require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
+    options.link_dest.iter().try_for_each(|directory| path(directory))?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.

@@ -370,6 +370,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
+        vec(path(), 0..=2),
     )
         .prop_map(
             |(
@@ -380,6 +381,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ring,
                 place,
                 delete,
+                link_dest,
             )| {
                 ReceiveOptions {
                     verify,
@@ -395,6 +397,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     place,
                     keeps_name,
                     delete,
+                    link_dest,
                 }
             },
         );
@@ -532,7 +535,8 @@ fn want() -> impl Strategy<Value = Want> {
         Just(Want::Skip),
         Just(Want::Failed),
         Just(Want::Contents),
-        Just(Want::Keep)
+        Just(Want::Keep),
+        Just(Want::Linked)
     ]
 }
 

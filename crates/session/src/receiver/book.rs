@@ -22,6 +22,7 @@
 //! | `beginning` | from the sender's first message until its announcements are processed |
 //! | `announced` | entries, until their directories are made |
 //! | `answers` | answers to items |
+//! | `referring` | items that are made from reference directories |
 //! | `publishing` | items that have arrived, until they have their final names |
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
@@ -40,6 +41,7 @@ pub mod item;
 mod levels;
 mod links;
 mod publishing;
+mod referring;
 pub mod resume;
 pub mod source_names;
 mod state;

@@ -22,6 +22,8 @@ pub struct Tally {
     pub skipped: u64,
     /// Number of files that were there already and newer than the source's.
     pub kept_newer: u64,
+    /// Number of files that were made from reference directories, and did not travel.
+    pub linked: u64,
     /// Number of items that were deleted because the source does not have them.
     pub deleted: u64,
     /// Number of items that failed.
@@ -59,6 +61,7 @@ impl Tally {
             Notification::Continued { held } => self.resumed += *held,
             Notification::Skipped { is_file, .. } => self.skipped += u64::from(*is_file),
             Notification::KeptNewer { .. } => self.kept_newer += 1,
+            Notification::Linked { .. } => self.linked += 1,
             Notification::Deleted { .. } => self.deleted += 1,
             Notification::Failed { .. } | Notification::DeletionRefused { .. } => self.failed += 1,
             Notification::Unlinked { .. } | Notification::Altered { .. } | Notification::WouldReceive { .. } => {}
@@ -140,10 +143,11 @@ mod tests {
             Notification::Skipped { path: path.clone(), size, is_file: false },
             Notification::Skipped { path: path.clone(), size, is_file: true },
             Notification::KeptNewer { path: path.clone(), size },
+            Notification::Linked { path: path.clone(), size },
             Notification::Failed { path: path.clone(), size, reason: "full".into() },
             Notification::WouldReceive { path, size },
         ]);
         tally.on_problem();
-        assert_eq!(tally, Tally { skipped: 1, kept_newer: 1, failed: 2, ..Tally::default() });
+        assert_eq!(tally, Tally { skipped: 1, kept_newer: 1, linked: 1, failed: 2, ..Tally::default() });
     }
 }

@@ -91,6 +91,8 @@ pub enum Fate {
     Skipped,
     /// The existing file was modified later, and the user asked to keep such files.
     KeptNewer,
+    /// The receiver made the file from a reference directory.
+    Linked,
     /// The item would be transferred if this were no dry run.
     WouldSend,
     /// The item failed at either end.

@@ -109,7 +109,10 @@ pub struct Counts {
     /// Number of files that the receiver left as they were because its own are newer, hard links
     /// included.
     pub kept_newer: u64,
-    /// Sum of the sizes that the skipped files and those kept as newer have at the source.
+    /// Number of files that the receiver has made from its reference directories.
+    pub linked: u64,
+    /// Sum of the sizes that the skipped files, those kept as newer and those made from reference
+    /// directories have at the source.
     pub skipped_bytes: ByteCount,
     /// Number of items that failed at either end.
     pub failed: u64,
@@ -176,6 +179,8 @@ pub(super) enum Settlement {
     Skipped,
     /// The receiver's file is newer, and kept.
     KeptNewer,
+    /// The receiver has made the file from a reference directory.
+    Linked,
     /// The item failed at either end.
     Failed,
 }
@@ -380,7 +385,7 @@ impl Ledger {
         *slot = Slot::Settled(match how {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
-            Settlement::Skipped | Settlement::KeptNewer | Settlement::Failed => None,
+            Settlement::Skipped | Settlement::KeptNewer | Settlement::Linked | Settlement::Failed => None,
         });
         self.pending -= 1;
         self.weight -= item.weight();
@@ -416,6 +421,10 @@ impl Ledger {
             Settlement::Skipped => {}
             Settlement::KeptNewer => {
                 counts.kept_newer += 1;
+                counts.skipped_bytes += item.size();
+            }
+            Settlement::Linked => {
+                counts.linked += 1;
                 counts.skipped_bytes += item.size();
             }
             Settlement::Failed => counts.failed += 1,

@@ -1,4 +1,5 @@
-//! Compares files that an earlier run has published with the digest under which it did so.
+//! Compares files that an earlier run has published with the digest under which it did so, and
+//! copies files from reference directories.
 //!
 //! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the
 //! files are large, so it has a thread and blocks of its own: what is missing arrives meanwhile.
@@ -15,16 +16,26 @@ use icdc_session::SessionError;
 use icdc_session::receiver::files::digest_like;
 use icdc_units::ByteCount;
 
-use super::jobs::{CompareJob, NameJob};
+use super::jobs::{CompareJob, DiskJob, NameJob};
+use super::references;
 use super::shared::Shared;
 
 /// Number of reads in flight.
 const DEPTH: usize = 4;
 
-/// Compares files until the queue is closed or the session fails; results go to `names`.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<CompareJob>, names: &Channel<NameJob>) {
+/// Compares and copies files until the queue is closed or the session fails; results go to `names`.
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<NameJob>) {
     let mut reader: Option<Reader> = None;
     for job in queue {
+        let job = match job {
+            DiskJob::Compare(job) => job,
+            DiskJob::Copy(job) => {
+                let copied = references::copy(shared, &job);
+                let made = copied.inspect_err(|failure| tracing::debug!(?failure, "a file travels after all")).ok();
+                let _ = names.send(NameJob::Referred { id: job.id, made });
+                continue;
+            }
+        };
         let reader = match &mut reader {
             Some(reader) => reader,
             None => match Reader::new() {

@@ -2,15 +2,22 @@
 
 use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
-use icdc_protocol::message::Place;
+use icdc_protocol::message::{Place, ReceiveOptions};
+
+use super::references::path_beside;
 
 /// Files that a receiver for `destination` may read and change: everything beneath the
 /// destination; beneath its parent directory where the destination is missing or a file, an
 /// interrupted run left its journal there, or an earlier session has made the destination the copy
-/// itself (its `place`). Empty where the destination cannot be resolved: the session finds and
+/// itself (its `place`); and the reference directories. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
-pub(super) fn files(tree: &Tree, destination: &[u8], place: Option<Place>) -> Files {
-    let files = Files::of_end();
+pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
+    // Linking from a directory takes as many rights there as at the destination.
+    let references = options.link_dest.iter().filter_map(|path| {
+        tree.resolve(&path_beside(destination, path)).and_then(|located| located.open_directory()).ok()
+    });
+    let files = references.fold(Files::of_end(), |files, directory| files.change(&directory));
+    let place = options.place;
     let Ok(located) = tree.resolve(destination) else {
         return match above_missing(tree, destination) {
             Some(directory) => files.change(&directory),
@@ -58,7 +65,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         fs::create_dir_all(temporary.path().join("there/deep")).unwrap();
         let tree = Tree::open(temporary.path()).unwrap();
-        let files = files(&tree, destination, place);
+        let files = files(&tree, destination, &ReceiveOptions { place, ..ReceiveOptions::default() });
         std::thread::scope(|scope| {
             let confined = scope.spawn(|| {
                 files.enforce();

@@ -9,6 +9,7 @@ use super::disk_rate::Arrived;
 use super::failure::Failure;
 use super::large_file::Plan;
 use super::publishing::Made;
+use super::references::CopyJob;
 
 /// Work for the thread that handles file names.
 pub(super) enum NameJob {
@@ -24,6 +25,8 @@ pub(super) enum NameJob {
         /// Whether the file still has the digest under which it was published.
         same: bool,
     },
+    /// A file was copied from a reference directory; `None` if that was not possible.
+    Referred { id: EntryId, made: Option<Made> },
     /// Receiving a large file was given up.
     Lost { id: EntryId, failure: Failure },
 }
@@ -48,6 +51,14 @@ pub(super) enum StoreJob {
     End(FileEnd),
     /// The sender has answered a `Ready`.
     Confirmed,
+}
+
+/// Work for the thread that reads files at the destination.
+pub(super) enum DiskJob {
+    /// A file is to be compared with a digest.
+    Compare(CompareJob),
+    /// A file is to be copied from a reference directory.
+    Copy(Box<CopyJob>),
 }
 
 /// A file whose contents are to be compared with a digest.

@@ -32,6 +32,7 @@ mod pending;
 mod placement;
 mod progress;
 mod publishing;
+mod references;
 mod run_log;
 mod shared;
 mod side_by_side;
@@ -103,7 +104,7 @@ pub fn run(
     request: &ReceiveRequest<'_>,
     run: Run<'_>,
 ) -> Result<Received, SessionError> {
-    let files = confinement::files(request.tree, request.destination, request.options.place);
+    let files = confinement::files(request.tree, request.destination, request.options);
     let session = |link| receive(link, joining, request, run);
     let not_started = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);

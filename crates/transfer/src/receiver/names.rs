@@ -9,11 +9,13 @@
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |
+//! | `referring` | items that are made from reference directories |
 //! | `reporting` | events and counts |
 
 mod directories;
 mod examine;
 mod extras;
+mod referring;
 mod reporting;
 
 use std::collections::HashMap;
@@ -34,7 +36,7 @@ use icdc_session::receiver::book::action::{
     Stored, Target,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
-use icdc_session::receiver::book::resume::Verdict;
+use icdc_session::receiver::book::resume::{Reference, Verdict};
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
@@ -42,7 +44,7 @@ use icdc_units::ByteCount;
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
-use super::jobs::{CompareJob, NameJob, StoreJob};
+use super::jobs::{CompareJob, DiskJob, NameJob, StoreJob};
 use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
 use super::leftovers;
@@ -50,6 +52,7 @@ use super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, Wanted, let_owner_in};
 use super::publishing::Staged;
+use super::references::{Counterpart, References};
 use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
@@ -80,6 +83,10 @@ pub(super) struct FileExecutor<'a> {
     first_files: ById<FileIdentity>,
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
+    /// Reference directories; `None` until the sources are placed, and if there are none.
+    references: Option<References>,
+    /// Files in reference directories from which items are to be made.
+    to_take: ById<Counterpart>,
     kept_times: KeptTimes,
     /// How the directories were reached that have items the source has not: they are reopened once
     /// everything else is done.
@@ -91,8 +98,8 @@ pub(super) struct FileExecutor<'a> {
     /// Channel to the store; `None` when nothing more will come from the link: then the store may
     /// end, too.
     store: Option<Channel<StoreJob>>,
-    /// Channel to the thread that compares files; closed together with `store`.
-    compare: Option<Channel<CompareJob>>,
+    /// Channel to the thread that compares and copies files; closed together with `store`.
+    reads: Option<Channel<DiskJob>>,
 }
 
 /// A run that has been requested and has not begun.
@@ -103,7 +110,7 @@ struct Opening {
 }
 
 impl<'a> FileExecutor<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, compare: Channel<CompareJob>) -> Self {
+    pub(super) fn new(shared: &'a Shared<'a>, store: Channel<StoreJob>, reads: Channel<DiskJob>) -> Self {
         let settings = Settings {
             options: shared.options.clone(),
             ring_blocks: shared.pool.capacity() as u32,
@@ -123,12 +130,14 @@ impl<'a> FileExecutor<'a> {
             staged: ById::default(),
             first_files: ById::default(),
             to_amend: ById::default(),
+            references: None,
+            to_take: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
             sources: None,
             protecting: None,
             store: Some(store),
-            compare: Some(compare),
+            reads: Some(reads),
         }
     }
 
@@ -145,7 +154,7 @@ impl<'a> FileExecutor<'a> {
                     Err(_) => {
                         link = &ended;
                         self.store = None;
-                        self.compare = None;
+                        self.reads = None;
                         self.book.on_link_ended();
                     }
                 },
@@ -189,6 +198,7 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_stored(now, id, stored);
             }
             NameJob::Compared { id, same } => self.book.on_compared(now, id, same),
+            NameJob::Referred { id, made } => self.on_reference_copied(id, made),
             NameJob::Lost { id, failure } => self.book.on_lost(now, id, failure),
         }
     }
@@ -222,6 +232,7 @@ impl<'a> FileExecutor<'a> {
             Action::NoteStaged { id, path } => self.note_staged(id, &path),
             Action::Expect { id, held } => self.expect(id, held),
             Action::Compare { id, digest } => self.compare(id, digest),
+            Action::TakeReference { id, reference } => self.take_reference(id, reference),
             Action::Stage { pieces, payload } => {
                 let staged = self.stage(&pieces, payload);
                 self.book.on_staged(staged);
@@ -308,6 +319,9 @@ impl FileExecutor<'_> {
             refuse_onto_itself(&placement, begin)?;
         }
         self.sources = SourcesHere::of(begin).map(Arc::new);
+        if !shared.options.link_dest.is_empty() && !is_drop_box {
+            self.references = Some(References::open(tree, destination, shared.options, &placement)?);
+        }
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
         Ok(Placed {
@@ -485,15 +499,17 @@ impl FileExecutor<'_> {
     }
 
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
+        let references = self.references_of(examination.id);
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
-        let mut examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
+        let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
+        let mut examiner = examiner.with_references(&references);
         let verdict = self.book.decide(examination, &mut examiner)?;
-        let (found, claimed) = (examiner.found, examiner.claimed);
+        let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
-        let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Taken(_));
+        let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Reference(_) | Verdict::Taken(_));
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
         if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
@@ -503,6 +519,12 @@ impl FileExecutor<'_> {
             if is_found && is_first && verdict != Verdict::KeepNewer {
                 self.remember_first(examination.id, found);
             }
+        }
+        if let Verdict::Reference(Reference { number, .. }) = verdict
+            && let Some(directory) = references[number].clone()
+            && let Some((_, file)) = counterparts.into_iter().find(|(found, _)| *found == number)
+        {
+            self.to_take.insert(examination.id, Counterpart { directory, file });
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
@@ -550,9 +572,10 @@ impl FileExecutor<'_> {
     }
 
     fn compare(&self, id: EntryId, digest: FileDigest) {
-        let (Some(compare), Ok(item)) = (&self.compare, self.item(id)) else { return };
+        let (Some(reads), Ok(item)) = (&self.reads, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
-        let _ = compare.send(CompareJob { id, directory: directory.clone(), name, size: item.size(), digest });
+        let job = CompareJob { id, directory: directory.clone(), name, size: item.size(), digest };
+        let _ = reads.send(DiskJob::Compare(job));
     }
 
     /// Checks small files that arrived in a pack and writes them under staging names; returns for

@@ -172,6 +172,21 @@ impl Placement {
         }
     }
 
+    /// The destination directory, if it exists: in which the sources are placed, or that the only
+    /// source becomes.
+    pub(super) fn destination(&self) -> Option<Directory> {
+        match &self.destination {
+            Destination::Inside(directory) => Some(directory.clone()),
+            Destination::Named(directory, name) => directory.open_directory(name).ok(),
+            Destination::InsideNew(_) => None,
+        }
+    }
+
+    /// Whether the destination is the copy of the only source, a directory, by another name.
+    pub(super) fn is_source_named(&self) -> bool {
+        self.only_name().is_some() && self.sources.iter().any(|source| source.kind == SourceKind::Directory)
+    }
+
     /// Directory and name of a source that may replace an existing item; `None` if it replaces
     /// none.
     pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {

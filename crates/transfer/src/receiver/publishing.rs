@@ -39,18 +39,20 @@ pub(super) struct Made {
     identity: Option<FileIdentity>,
     /// Whether the mode of the item could not be set.
     lacks_mode: bool,
+    /// Whether it is a further name of a file that has others.
+    is_further_name: bool,
 }
 
 impl Made {
     /// Item without contents of its own to flush, such as a link.
     fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false }
+        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false, is_further_name: false }
     }
 
     /// The regular file `file`, of which `bytes` bytes are not durable.
     pub(super) fn file(staging: Name, file: &File, bytes: ByteCount) -> Result<Self, String> {
         let stat = Stat::of(file).map_err(|error| format!("its size and time cannot be read: {error}"))?;
-        Ok(Self { staging, durable: None, bytes, identity: Some(FileIdentity::of(&stat)), lacks_mode: false })
+        Ok(Self { bytes, identity: Some(FileIdentity::of(&stat)), ..Self::unsynced(staging) })
     }
 
     /// The regular file `file`, which is durable and has a journal of blocks where a later run
@@ -59,6 +61,11 @@ impl Made {
         let made = Self::file(staging.part(), file.as_file(), ByteCount::ZERO)?;
         let journal = staging.is_found_again().then(|| staging.blocks());
         Ok(Self { durable: Some(Durable { _file: file, journal }), ..made })
+    }
+
+    /// The item, with whether its mode could be set.
+    pub(super) fn with_mode(self, has_mode: bool) -> Self {
+        Self { lacks_mode: !has_mode, ..self }
     }
 
     /// Whether the item is durable already and needs no flush.
@@ -117,7 +124,7 @@ impl Staged {
             let _ = directory.remove_file(&staging);
         })?;
         let made = Made::file(staging, &file, ByteCount::from(contents.len()))?;
-        Ok(Self::new(directory, name, Made { lacks_mode: !has_mode, ..made }))
+        Ok(Self::new(directory, name, made.with_mode(has_mode)))
     }
 
     /// Makes a symbolic link under a staging name; `name` is the one that it gets when it is
@@ -143,7 +150,7 @@ impl Staged {
         }
     }
 
-    /// Makes a further name (hard link) of `file`, whose first name is `first` in
+    /// Makes a further name (hard link) of `file`, one of whose names is `first` in
     /// `first_directory`, or returns the reason why it has to be a separate file.
     pub(super) fn stage_hard_link(
         directory: &Directory,
@@ -178,7 +185,7 @@ impl Staged {
             let _ = directory.remove_file(&staging);
             return Ok(Err(Apart::Replaced));
         }
-        let made = Made { identity: Some(file), ..Made::unsynced(staging) };
+        let made = Made { identity: Some(file), is_further_name: true, ..Made::unsynced(staging) };
         Ok(Ok(Self::new(directory, name, made)))
     }
 
@@ -229,7 +236,7 @@ impl Staged {
             let failure = failure::of_tree(&error);
             if made.is_durable() { failure.passing() } else { failure }
         })?;
-        if matches!(item.entry.kind, EntryKind::HardLink { .. }) {
+        if made.is_further_name {
             // A rename onto a name of the same file does nothing and leaves the staging name
             // behind.
             let _ = directory.remove_file(&made.staging);

@@ -576,6 +576,7 @@ fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
         Fate::KeptNewer => (Outcome::KeptNewer, None, None),
+        Fate::Linked => (Outcome::Linked, None, None),
         Fate::Failed { reason } => (Outcome::Failed, None, Some(reason)),
     };
     Some(Event::Item { path, bytes, digest, outcome, reason })

@@ -2,7 +2,7 @@
 //!
 //! Actions are carried out in the order in which `Book::poll` gives them. One with an
 //! outcome is answered by the named method before the next action is carried out, except for
-//! those of large files (`Expect`, `Compare`), which are answered later.
+//! those of large files (`Expect`, `Compare`, `TakeReference`), which are answered later.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
 use super::item::{DirectoryId, DirectoryPlace};
+use super::resume::Reference;
 use super::source_names::SourceNames;
 use crate::Failure;
 use crate::SessionError;
@@ -58,6 +59,14 @@ pub enum Action<P> {
         id: EntryId,
         /// The expected digest.
         digest: FileDigest,
+    },
+    /// Make an item under its staging name from its counterpart in a reference directory, which is
+    /// left as it is: `on_reference_taken`.
+    TakeReference {
+        /// Id of the item.
+        id: EntryId,
+        /// The counterpart that was found in the item's examination.
+        reference: Reference,
     },
     /// Check and write small files under their staging names: `on_staged`.
     Stage {
@@ -196,6 +205,7 @@ impl<P> Action<P> {
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
+            | Self::TakeReference { .. }
             | Self::NoteStaged { .. }
             | Self::NotePublished(_)
             | Self::RemoveJournals(_)
@@ -419,6 +429,13 @@ pub enum Notification {
         size: ByteCount,
         /// Whether it is a regular file.
         is_file: bool,
+    },
+    /// A file is made from its counterpart in a reference directory, or would be in a dry run.
+    Linked {
+        /// Path of the item below the destination.
+        path: Vec<u8>,
+        /// Length of the file in bytes.
+        size: ByteCount,
     },
     /// A regular file at the destination is kept because it was modified later than the source's.
     KeptNewer {

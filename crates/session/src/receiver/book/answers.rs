@@ -86,6 +86,7 @@ impl<P> Book<P> {
                 self.ask(Action::Compare { id, digest });
                 None
             }
+            Ok(Verdict::Reference(reference)) => self.refer(id, reference),
             Ok(Verdict::Contents { held }) => {
                 let want = if held.is_some() { Want::Rest } else { Want::All };
                 if self.settings.options.dry_run {

@@ -4,7 +4,7 @@ pub(super) mod batch;
 
 use std::collections::BTreeSet;
 
-use icdc_protocol::limits::PACK_FILE_LIMIT;
+use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem, Want};
 use icdc_units::{ByteCount, Time};
 
@@ -12,7 +12,7 @@ use super::Book;
 use super::action::{Action, Answer, Apart, Names, NotStaged, Notification, Piece, Publication, PublishedFile, Stored};
 use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
-use super::state::{ItemState, NameFlush, SessionStage, Tracked};
+use super::state::{ItemState, NameFlush, Origin, SessionStage, Tracked};
 use crate::{Failure, SessionError};
 
 /// Most directories that are flushed one by one; more are flushed with their file systems.
@@ -145,13 +145,14 @@ impl<P> Book<P> {
     }
 
     /// Records that an item is complete under its staging name; `bytes` of it are not durable.
-    fn staged(&mut self, id: EntryId, bytes: ByteCount, is_durable: bool) {
+    pub(super) fn staged(&mut self, id: EntryId, bytes: ByteCount, is_durable: bool) {
         let Some(Tracked { item, state }) = self.items.get_mut(&id) else { return };
-        let digest = match state {
-            ItemState::Staging(digest) => Some(*digest),
-            _ => None,
+        let origin = match state {
+            ItemState::Staging(digest) => Origin::Sender(*digest),
+            ItemState::Referencing => Origin::Reference,
+            _ => Origin::Link,
         };
-        *state = ItemState::Staged { digest, bytes, is_durable, shown: None };
+        *state = ItemState::Staged { origin, bytes, is_durable, shown: None };
         let (directory, device) = (item.directory, item.place.directory.device);
         if let DirectoryId::Entry(directory) = directory
             && let Some(failure) = self.lost(directory)
@@ -212,9 +213,9 @@ impl<P> Book<P> {
 
     fn rename(&mut self) {
         let publications = self.batch.publishing().iter().filter_map(|id| {
-            let ItemState::Staged { digest, is_durable, .. } = self.items.get(id)?.state else { return None };
+            let ItemState::Staged { origin, is_durable, .. } = self.items.get(id)?.state else { return None };
             // A durable file has its own lock, a run that of its journal.
-            Some(Publication { id: *id, digest, needs_sender: !is_durable && !self.is_journaled })
+            Some(Publication { id: *id, digest: origin.digest(), needs_sender: !is_durable && !self.is_journaled })
         });
         let publications = publications.collect();
         self.ask(Action::Rename(publications));
@@ -308,26 +309,26 @@ impl<P> Book<P> {
             return;
         }
         let records = published.iter().filter_map(|id| {
-            let Tracked { item, state: ItemState::Staged { digest: Some(digest), shown: Some(shown), .. } } =
-                self.items.get(id)?
+            let Tracked { item, state: ItemState::Staged { origin, shown: Some(shown), .. } } = self.items.get(id)?
             else {
                 return None;
             };
-            Some((item.key(*shown)?, *digest))
+            Some((item.key(*shown)?, origin.digest()?))
         });
         let records = records.collect();
         self.ask(Action::NotePublished(records));
     }
 
     fn report_done(&mut self, published: &[EntryId]) {
-        let done = |id: &EntryId| {
-            let digest = match self.state(*id) {
-                Some(ItemState::Staged { digest, .. }) => digest,
-                _ => None,
-            };
-            Done { id: *id, outcome: Ok(digest) }
-        };
-        let done: Vec<Done> = published.iter().map(done).collect();
+        let (mut done, mut linked) = (Vec::new(), Vec::new());
+        for id in published {
+            match self.state(*id) {
+                Some(ItemState::Staged { origin: Origin::Reference, .. }) => linked.push(*id),
+                Some(ItemState::Staged { origin, .. }) => done.push(Done { id: *id, outcome: Ok(origin.digest()) }),
+                _ => done.push(Done { id: *id, outcome: Ok(None) }),
+            }
+        }
+        self.answer_linked(linked);
         for done in done.chunks(MAX_DONE) {
             self.reply(Message::Done(done.to_vec()));
         }
@@ -335,12 +336,22 @@ impl<P> Book<P> {
 
     /// Removes an item that has its final name from the book, and notifies the user.
     fn end_published(&mut self, id: EntryId) {
-        let Some(Tracked { item, state: ItemState::Staged { digest, bytes, .. } }) = self.items.get(&id) else {
+        let Some(Tracked { item, state: ItemState::Staged { origin, bytes, .. } }) = self.items.get(&id) else {
             return;
         };
         let (path, size) = (item.path.clone(), item.size());
-        let file = digest.map(|digest| PublishedFile { size, digest, made_durable: *bytes });
-        self.notify(Notification::Published { path, file });
+        let published = |file| Notification::Published { path: path.clone(), file };
+        let notification = match *origin {
+            Origin::Sender(digest) => published(Some(PublishedFile { size, digest, made_durable: *bytes })),
+            Origin::Link => published(None),
+            Origin::Reference => Notification::Linked { path, size },
+        };
+        let left = matches!(origin, Origin::Reference).then(|| (item.directory, item.place.name.clone()));
+        self.notify(notification);
+        if let Some((directory, name)) = left.filter(|_| size > ByteCount::from(BLOCK_SIZE)) {
+            // An earlier session may have begun to receive it.
+            self.ask(Action::RemoveLeft { directory, name, with_data: false });
+        }
         self.release(id);
         self.leave(id, Progress::Published);
     }

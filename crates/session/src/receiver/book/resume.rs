@@ -51,6 +51,21 @@ pub trait Facts {
     /// Durable blocks of an unfinished file that [`claim_part`](Self::claim_part) has waited for
     /// and that is gone, by its journal, if that was about this version of the source.
     fn ended_part(&mut self) -> Option<BlockMap>;
+
+    /// Number of reference directories.
+    fn references(&self) -> usize;
+
+    /// Attributes of the item's counterpart in the reference directory of this number, without
+    /// following symbolic links; `None` if there is none or it cannot be read.
+    fn reference(&mut self, number: usize) -> Option<Stat>;
+
+    /// Whether a regular file, the item's counterpart in the reference directory of this number or,
+    /// with `None`, the file that has the item's name, has the item's extended attributes and no
+    /// others that are copied; false if they cannot be read.
+    fn has_xattrs(&mut self, reference: Option<usize>) -> bool;
+
+    /// Numeric id of the user to whom new files belong.
+    fn user(&self) -> u32;
 }
 
 /// Attributes of a file.
@@ -66,6 +81,8 @@ pub struct Stat {
     pub mode: u16,
     /// Numeric owner and group of the file.
     pub owner: (u32, u32),
+    /// Number of names (hard links) of the file.
+    pub names: u64,
 }
 
 /// Type of a file.
@@ -113,6 +130,9 @@ pub enum Verdict {
         /// Its modification time at the destination.
         shown: ModificationTime,
     },
+    /// Nothing is wanted: it is made from its counterpart in a reference directory, which has its
+    /// contents.
+    Reference(Reference),
     /// The item cannot be made: only new names may be made, and the name exists.
     Taken(Failure),
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
@@ -121,6 +141,24 @@ pub enum Verdict {
         /// The blocks held; `None` if there are none.
         held: Option<BlockMap>,
     },
+}
+
+/// A counterpart of an item in a reference directory, of equal size and modification time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Number of the reference directory, from 0.
+    pub number: usize,
+    /// How the item is made from it.
+    pub method: Method,
+}
+
+/// How an item is made from a counterpart in a reference directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The item becomes a further name (hard link) of it: all attributes are equal.
+    Link,
+    /// The item becomes a copy with attributes of its own.
+    Copy,
 }
 
 /// Parameters of the decision about an item.
@@ -151,6 +189,11 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
         return Ok(Verdict::Taken(taken(&facts.shown())));
+    }
+    if question == Question::Anything
+        && let Some(reference) = find_reference(item, options, facts)
+    {
+        return Ok(Verdict::Reference(reference));
     }
     contents(item, question, options, facts)
 }
@@ -193,8 +236,10 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     if existing != Existing::Replace
         && let Some(stat) = stat_of(item, options, facts)
     {
-        // Attributes of other kinds are not part of `stat`.
-        return Some(Verdict::Skip { amend: options.preserve.xattr || !has_attributes(item, options, &stat) });
+        if let Some(amend) = amendment(item, options, &stat, facts) {
+            return Some(Verdict::Skip { amend });
+        }
+        return None;
     }
     if let Some(shown) = published
         && let Some(digest) = renamed(item, options, facts)
@@ -280,6 +325,52 @@ fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
 }
 
+/// Whether attributes of the file that has the item's name may have to be set. `None` if they may
+/// not be: the file has names that the source's has not, such as one in an older copy, which would
+/// change with it.
+fn amendment(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> Option<bool> {
+    let has_attributes = has_attributes(item, options, stat);
+    if has_attributes && !options.preserve.xattr {
+        return Some(false);
+    }
+    let is_linked = matches!(item.entry.kind, EntryKind::File { linked: true, .. });
+    if stat.names <= 1 || (is_linked && facts.references() == 0) {
+        // Attributes of other kinds are not part of `stat`.
+        return Some(true);
+    }
+    (has_attributes && facts.has_xattrs(None)).then_some(false)
+}
+
+/// The counterpart of a file in a reference directory from which it is made: the first with equal
+/// attributes, or else the first of equal size and modification time. With `--verify` there is none,
+/// as these do not prove that the contents are equal.
+fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Reference> {
+    let EntryKind::File { .. } = item.entry.kind else { return None };
+    if options.verify || facts.stat().is_some_and(|stat| !matches!(stat.kind, Kind::File | Kind::Symlink)) {
+        return None;
+    }
+    let mut copied = None;
+    for number in 0..facts.references() {
+        let found = facts.reference(number).filter(|stat| stat.kind == Kind::File && stat.size == item.size());
+        let Some(stat) = found.filter(|stat| shows_time(item, options, stat, facts)) else { continue };
+        if is_linkable(item, options, &stat, facts)
+            && (!options.preserve.xattr || facts.has_xattrs(Some(number)))
+        {
+            return Some(Reference { number, method: Method::Link });
+        }
+        copied.get_or_insert(Reference { number, method: Method::Copy });
+    }
+    copied
+}
+
+/// Whether a file with these attributes can have the item's name as well: they are those that the
+/// item is to have, or where they are not preserved, those of a new file.
+fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
+    let wanted = Restored::of(&item.entry, options.preserve);
+    let has_mode = wanted.mode.map_or(stat.mode & 0o6000 == 0, |mode| mode == stat.mode);
+    has_mode && wanted.owner.map_or(stat.owner.0 == facts.user(), |owner| owner == stat.owner)
+}
+
 /// Attributes of the file under the item's name, if it has the item's size and time of
 /// modification.
 fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
@@ -348,6 +439,9 @@ mod tests {
         ended: Option<(BlockMap, Stat)>,
         /// Nanoseconds.
         granularity: u32,
+        references: Vec<Option<Stat>>,
+        /// Whether extended attributes differ.
+        other_xattrs: bool,
     }
 
     impl Facts for Known {
@@ -377,6 +471,18 @@ mod tests {
         fn ended_part(&mut self) -> Option<BlockMap> {
             self.ended.take().map(|(held, _)| held)
         }
+        fn references(&self) -> usize {
+            self.references.len()
+        }
+        fn reference(&mut self, number: usize) -> Option<Stat> {
+            self.references[number]
+        }
+        fn has_xattrs(&mut self, _: Option<usize>) -> bool {
+            !self.other_xattrs
+        }
+        fn user(&self) -> u32 {
+            8
+        }
     }
 
     fn item(kind: EntryKind) -> Item {
@@ -402,7 +508,7 @@ mod tests {
     fn stat(kind: Kind, size: u64) -> Stat {
         let size = ByteCount::new(size);
         let mtime = ModificationTime { seconds: 5, nanos: 6 };
-        Stat { kind, size, mtime, mode: 0o644, owner: (8, 9) }
+        Stat { kind, size, mtime, mode: 0o644, owner: (8, 9), names: 1 }
     }
 
     fn options() -> ReceiveOptions {
@@ -597,6 +703,72 @@ mod tests {
         assert_eq!(held, Ok(Verdict::Contents { held: Some(blocks(LARGE, 1)) }));
         let altered = only_new(&options(), Question::Contents, &file(9), there());
         assert_eq!(altered, Ok(Verdict::Taken(taken("dst/x"))));
+    }
+
+    #[test]
+    fn the_first_reference_with_equal_attributes_is_linked_and_otherwise_the_first_equal_one_copied() {
+        let same = stat(Kind::File, 9);
+        let later = Stat { mtime: ModificationTime { seconds: 5, nanos: 7 }, ..same };
+        let other_mode = Stat { mode: 0o600, ..same };
+        let verdict = |references: &[Option<Stat>], options: &ReceiveOptions| {
+            anything(&file(9), options, Known { references: references.to_vec(), ..Known::default() })
+        };
+        let of = |number, method| Verdict::Reference(Reference { number, method });
+        let contents = Verdict::Contents { held: None };
+        let options = options();
+        for found in [None, Some(later), Some(stat(Kind::File, 8)), Some(stat(Kind::Symlink, 9))] {
+            assert_eq!(verdict(&[found], &options), contents, "{found:?}");
+            assert_eq!(verdict(&[found, Some(other_mode), Some(same)], &options), of(2, Method::Link), "{found:?}");
+            assert_eq!(verdict(&[found, Some(other_mode), Some(other_mode)], &options), of(1, Method::Copy));
+        }
+        let verified = ReceiveOptions { verify: true, ..options.clone() };
+        assert_eq!(verdict(&[Some(same)], &verified), contents, "equal size and time prove nothing");
+        let owner = Preserve { owner: true, ..Preserve::default() };
+        let preserving = ReceiveOptions { preserve: owner, ..options.clone() };
+        assert_eq!(verdict(&[Some(same)], &preserving), of(0, Method::Copy), "the owner is another");
+        let owned = Stat { owner: (1, 2), mode: 0o4644, ..same };
+        assert_eq!(verdict(&[Some(owned)], &preserving), of(0, Method::Link));
+        assert_eq!(verdict(&[Some(owned)], &options), of(0, Method::Copy), "a new file would be the user's own");
+        let nothing = ReceiveOptions { preserve: Preserve::NOTHING, ..options };
+        assert_eq!(verdict(&[Some(other_mode)], &nothing), of(0, Method::Link), "no mode is preserved");
+        let set_id = Stat { mode: 0o4600, ..same };
+        assert_eq!(verdict(&[Some(set_id)], &nothing), of(0, Method::Copy), "no new file is set-user-id");
+    }
+
+    #[test]
+    fn extended_attributes_that_differ_make_a_copy() {
+        let preserve = Preserve { xattr: true, ..Preserve::default() };
+        let options = ReceiveOptions { preserve, ..options() };
+        for (other_xattrs, method) in [(false, Method::Link), (true, Method::Copy)] {
+            let facts = Known { references: vec![Some(stat(Kind::File, 9))], other_xattrs, ..Known::default() };
+            let expected = Verdict::Reference(Reference { number: 0, method });
+            assert_eq!(anything(&file(9), &options, facts), expected);
+        }
+    }
+
+    #[test]
+    fn attributes_of_a_file_with_names_that_the_source_has_not_are_not_set_in_place() {
+        let options = skipping_equal();
+        let found = |names, mode| Some(Stat { names, mode, ..stat(Kind::File, 9) });
+        let skip = |amend| Verdict::Skip { amend };
+        let verdict = |stat| anything(&file(9), &options, Known { stat, ..Known::default() });
+        assert_eq!(verdict(found(1, 0o600)), skip(true));
+        assert_eq!(verdict(found(2, 0o644)), skip(false));
+        assert_eq!(verdict(found(2, 0o600)), Verdict::Contents { held: None });
+        let linked = item(EntryKind::File { size: 9, version: [3; 16], sparse: false, linked: true });
+        let several = |references: &[Option<Stat>]| {
+            let facts = Known { stat: found(2, 0o600), references: references.to_vec(), ..Known::default() };
+            anything(&linked, &options, facts)
+        };
+        assert_eq!(several(&[]), skip(true), "the names may all be the source's");
+        let older = Verdict::Reference(Reference { number: 0, method: Method::Copy });
+        assert_eq!(several(&[found(2, 0o600)]), older, "one of the names may be in the reference directory");
+        let preserve = Preserve { xattr: true, ..Preserve::default() };
+        let options = ReceiveOptions { preserve, ..skipping_equal() };
+        for (other_xattrs, expected) in [(false, skip(false)), (true, Verdict::Contents { held: None })] {
+            let facts = Known { stat: found(2, 0o644), other_xattrs, ..Known::default() };
+            assert_eq!(anything(&file(9), &options, facts), expected);
+        }
     }
 
     #[test]

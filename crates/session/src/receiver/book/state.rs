@@ -151,6 +151,8 @@ pub(super) enum ItemState {
     /// The file that has its name is being read: an earlier run seems to have published it with
     /// this digest. `is_noted`: the name is durable.
     Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
+    /// The item is being made from its counterpart in a reference directory.
+    Referencing,
     /// The item is left alone; its name is being flushed.
     Skipping,
     /// The item is examined once more, to be answered by itself.
@@ -161,8 +163,8 @@ pub(super) enum ItemState {
     Staging(FileDigest),
     /// The item is complete under its staging name.
     Staged {
-        /// Digest of a regular file; `None` for a link.
-        digest: Option<FileDigest>,
+        /// Origin of its contents.
+        origin: Origin,
         /// Number of its bytes that become durable with the batch.
         bytes: ByteCount,
         /// Whether it is durable but for its name, so that a later run might publish it.
@@ -172,10 +174,31 @@ pub(super) enum ItemState {
     },
 }
 
+/// Origin of the contents of an item that is complete under its staging name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The sender: a regular file with this digest.
+    Sender(FileDigest),
+    /// A reference directory: a regular file whose digest is not known.
+    Reference,
+    /// The item is a link and has no contents.
+    Link,
+}
+
+impl Origin {
+    /// Digest of the contents, if it is known.
+    pub(super) fn digest(self) -> Option<FileDigest> {
+        match self {
+            Self::Sender(digest) => Some(digest),
+            Self::Reference | Self::Link => None,
+        }
+    }
+}
+
 impl ItemState {
     /// Whether the item is still to be given its final name.
     pub(super) fn is_wanted(self) -> bool {
-        matches!(self, Self::Wanted | Self::Staging(_) | Self::Staged { .. })
+        matches!(self, Self::Referencing | Self::Wanted | Self::Staging(_) | Self::Staged { .. })
     }
 }
 

@@ -129,6 +129,7 @@ impl Sender {
             }
             Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
             Want::Keep => self.settle(id, &Settlement::KeptNewer, Fate::KeptNewer),
+            Want::Linked => self.settle(id, &Settlement::Linked, Fate::Linked),
         }
         Ok(())
     }

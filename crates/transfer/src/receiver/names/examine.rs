@@ -1,6 +1,6 @@
 //! State of one item at the destination.
 
-use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found};
+use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found, file_user};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest};
@@ -10,6 +10,7 @@ use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy,
 use icdc_units::ByteCount;
 
 use super::super::failure::Failure;
+use super::super::file_identity::FileIdentity;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal};
@@ -26,10 +27,14 @@ pub(super) struct Examiner<'a> {
     whose: Whose,
     waits: &'a dyn WaitPolicy,
     kept_times: &'a KeptTimes,
+    /// Directories in which the item's counterparts may be.
+    references: &'a [Option<Directory>],
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
     /// Description of the item that has the name, if the file system was asked.
     pub(super) found: Option<Found>,
+    /// Counterparts in reference directories, by the number of the directory.
+    pub(super) counterparts: Vec<(usize, FileIdentity)>,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
@@ -50,11 +55,36 @@ impl<'a> Examiner<'a> {
             whose,
             waits,
             kept_times,
+            references: &[],
             ended: None,
             stat: None,
             found: None,
+            counterparts: Vec::new(),
             claimed: None,
         }
+    }
+
+    /// The same with the directories in which the item's counterparts may be.
+    pub(super) fn with_references(self, references: &'a [Option<Directory>]) -> Self {
+        Self { references, ..self }
+    }
+}
+
+/// Attributes of a file on which it depends what becomes of an item.
+fn attributes(found: &Found) -> Stat {
+    let kind = match found.kind {
+        Kind::File => StatKind::File,
+        Kind::Directory => StatKind::Directory,
+        Kind::Symlink => StatKind::Symlink,
+        Kind::Other(what) => StatKind::Other(what),
+    };
+    Stat {
+        kind,
+        size: ByteCount::new(found.size),
+        mtime: ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos },
+        mode: found.mode,
+        owner: (found.uid, found.gid),
+        names: found.nlink,
     }
 }
 
@@ -71,21 +101,8 @@ impl Facts for Examiner<'_> {
     fn stat(&mut self) -> Option<Stat> {
         *self.stat.get_or_insert_with(|| {
             let found = self.directory.stat(self.name).ok()?;
-            let kind = match found.kind {
-                Kind::File => StatKind::File,
-                Kind::Directory => StatKind::Directory,
-                Kind::Symlink => StatKind::Symlink,
-                Kind::Other(what) => StatKind::Other(what),
-            };
             self.found = Some(found);
-            let mtime = ModificationTime { seconds: found.mtime.seconds, nanos: found.mtime.nanos };
-            Some(Stat {
-                kind,
-                size: ByteCount::new(found.size),
-                mtime,
-                mode: found.mode,
-                owner: (found.uid, found.gid),
-            })
+            Some(attributes(&found))
         })
     }
 
@@ -138,5 +155,33 @@ impl Facts for Examiner<'_> {
 
     fn ended_part(&mut self) -> Option<BlockMap> {
         self.ended.take()
+    }
+
+    fn references(&self) -> usize {
+        self.references.len()
+    }
+
+    fn reference(&mut self, number: usize) -> Option<Stat> {
+        let found = self.references.get(number)?.as_ref()?.stat(self.name).ok()?;
+        self.counterparts.push((number, FileIdentity::of(&found)));
+        Some(attributes(&found))
+    }
+
+    fn has_xattrs(&mut self, reference: Option<usize>) -> bool {
+        let directory = match reference {
+            Some(number) => self.references.get(number).and_then(Option::as_ref),
+            None => Some(self.directory),
+        };
+        let Some((directory, (file, _))) = directory.and_then(|found| Some((found, found.open_file(self.name).ok()?)))
+        else {
+            return false;
+        };
+        let mut wanted = self.item.entry.xattrs.clone();
+        wanted.sort();
+        directory.xattrs(self.name, &file).is_ok_and(|found| found.carried == wanted)
+    }
+
+    fn user(&self) -> u32 {
+        file_user()
     }
 }

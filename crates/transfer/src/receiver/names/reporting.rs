@@ -19,6 +19,7 @@ impl Shared<'_> {
             }
             Notification::Had { .. } | Notification::TakenOver { .. } | Notification::Continued { .. } => {}
             Notification::Skipped { path, size, .. } => (self.events)(item(&path, size, Fate::Skipped)),
+            Notification::Linked { path, size } => (self.events)(item(&path, size, Fate::Linked)),
             Notification::KeptNewer { path, size } => (self.events)(item(&path, size, Fate::KeptNewer)),
             Notification::Failed { path, size, reason } => {
                 (self.events)(item(&path, size, Fate::Failed(reason)));
@@ -53,6 +54,8 @@ enum Fate {
     Skipped,
     /// It was there already, and newer than the source's.
     KeptNewer,
+    /// It was made from a reference directory.
+    Linked,
     /// It is not there, for this reason.
     Failed(String),
 }
@@ -64,6 +67,7 @@ fn item(path: &[u8], bytes: ByteCount, fate: Fate) -> Event {
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
         Fate::KeptNewer => (Outcome::KeptNewer, None, None),
+        Fate::Linked => (Outcome::Linked, None, None),
         Fate::Failed(reason) => (Outcome::Failed, None, Some(reason)),
     };
     Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason }

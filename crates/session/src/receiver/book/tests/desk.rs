@@ -400,6 +400,7 @@ fn want(want: &Want) -> &'static str {
         Want::Failed => "failed",
         Want::Contents => "contents",
         Want::Keep => "keep",
+        Want::Linked => "linked",
     }
 }
 
@@ -411,6 +412,7 @@ fn describe(notification: &Notification) -> String {
         Notification::TakenOver { .. } => "taken over".into(),
         Notification::Continued { held } => format!("continued {}", held.as_u64()),
         Notification::Skipped { path, .. } => format!("skipped {}", shown(path)),
+        Notification::Linked { path, .. } => format!("linked {}", shown(path)),
         Notification::KeptNewer { path, .. } => format!("kept {}", shown(path)),
         Notification::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Notification::Unlinked { path, .. } => format!("unlinked {}", shown(path)),

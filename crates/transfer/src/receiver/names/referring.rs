@@ -1,0 +1,83 @@
+//! Items that are made from their counterparts in reference directories.
+
+use std::sync::Arc;
+
+use icdc_disk::tree::Directory;
+use icdc_protocol::message::{EntryId, NoticeKind};
+use icdc_session::receiver::book::action::Apart;
+use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::resume::{Method, Reference};
+use icdc_units::ByteCount;
+
+use super::super::failure::Failure;
+use super::super::jobs::DiskJob;
+use super::super::publishing::{Made, Staged};
+use super::super::references::{CopyJob, Counterpart};
+use super::FileExecutor;
+use crate::clock;
+
+impl FileExecutor<'_> {
+    /// Directories in which the counterparts of an item may be, by the number of the reference
+    /// directory.
+    pub(super) fn references_of(&mut self, id: EntryId) -> Arc<[Option<Directory>]> {
+        let (Some(references), Some(item)) = (&mut self.references, self.book.item(id)) else { return Arc::default() };
+        let start = self.directories.get(DirectoryId::Source(item.source));
+        match (start, self.directories.get(item.directory)) {
+            (Ok(start), Ok(directory)) => references.beside(item.directory, start, directory),
+            _ => Arc::default(),
+        }
+    }
+
+    pub(super) fn take_reference(&mut self, id: EntryId, reference: Reference) {
+        let taken = match (self.to_take.remove(&id), reference.method) {
+            (None, _) => None,
+            (Some(counterpart), Method::Copy) => return self.copy_reference(id, counterpart),
+            (Some(counterpart), Method::Link) => match self.link_reference(id, &counterpart) {
+                Ok(Ok(staged)) => {
+                    self.staged.insert(id, staged);
+                    Some(ByteCount::ZERO)
+                }
+                // It has as many names as the file system allows, or is behind a mount.
+                Ok(Err(Apart::Refused)) => return self.copy_reference(id, counterpart),
+                Ok(Err(_)) => None,
+                Err(failure) => {
+                    tracing::debug!(?failure, "a file cannot be linked from a reference directory, so it travels");
+                    None
+                }
+            },
+        };
+        self.book.on_reference_taken(clock::now(), id, taken);
+    }
+
+    fn link_reference(&self, id: EntryId, counterpart: &Counterpart) -> Result<Result<Staged, Apart>, Failure> {
+        let (directory, name) = self.place(self.item(id)?)?;
+        let from = (&counterpart.directory, &name.clone());
+        Staged::stage_hard_link(directory, name, from, counterpart.file, self.shared.whose())
+    }
+
+    /// Has the thread that reads files copy the counterpart.
+    fn copy_reference(&mut self, id: EntryId, counterpart: Counterpart) {
+        let job = self.item(id).and_then(|item| {
+            let (directory, name) = self.place(item)?;
+            Ok(CopyJob { id, directory: directory.clone(), name, entry: item.entry.clone(), counterpart })
+        });
+        match (&self.reads, job) {
+            (Some(reads), Ok(job)) => drop(reads.send(DiskJob::Copy(Box::new(job)))),
+            _ => self.book.on_reference_taken(clock::now(), id, None),
+        }
+    }
+
+    /// Handles the end of a copy of a counterpart; `None` if it was not made.
+    pub(super) fn on_reference_copied(&mut self, id: EntryId, made: Option<Made>) {
+        let bytes = made.as_ref().map(Made::bytes);
+        let place = self.book.item(id).and_then(|item| self.place(item).ok());
+        if let (Some(made), Some((directory, name))) = (made, place) {
+            let staged = Staged::new(directory, name, made);
+            if staged.lacks_mode() {
+                self.shared.notice(NoticeKind::ModeNotKept, staged.path().as_bytes());
+            }
+            self.staged.insert(id, staged);
+        }
+        self.book.on_reference_taken(clock::now(), id, bytes);
+    }
+}

@@ -1,0 +1,180 @@
+//! Reference directories: trees beside the destination, most often older copies, from which a file
+//! that is unchanged there is linked instead of being sent. Nothing in them is ever changed.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use icdc_disk::local_copy::copy_contents;
+use icdc_disk::tree::{Directory, Name, Stat, Tree};
+use icdc_protocol::message::{Entry, EntryId, ReceiveOptions};
+use icdc_session::SessionError;
+use icdc_session::receiver::book::item::DirectoryId;
+use icdc_units::ByteCount;
+
+use super::failure::{self, Failure};
+use super::file_identity::FileIdentity;
+use super::leftovers;
+use super::pending::{metadata, restore};
+use super::placement::{Placement, place_of, refusal, refuse};
+use super::publishing::Made;
+use super::shared::Shared;
+use crate::path_text;
+
+/// The reference directories of a session.
+pub(super) struct References {
+    roots: Vec<Directory>,
+    /// Whether each is the counterpart of the only source's directory, and not of that in which it
+    /// has its name.
+    is_of_source: bool,
+    /// Counterparts of the directory that was asked for last.
+    last: Option<(DirectoryId, Arc<[Option<Directory>]>)>,
+}
+
+impl References {
+    /// Opens the reference directories of a copy to `destination`.
+    ///
+    /// # Errors
+    /// One is missing, lies in the destination or on another file system.
+    pub(super) fn open(
+        tree: &Tree,
+        destination: &[u8],
+        options: &ReceiveOptions,
+        placement: &Placement,
+    ) -> Result<Self, SessionError> {
+        let above = placement.existing();
+        let own = match placement.destination() {
+            Some(directory) => Some(place_of(&directory).map_err(refuse)?),
+            None => None,
+        };
+        let device = above.own_stat().map_err(refuse)?.dev;
+        let open = |path: &Vec<u8>| {
+            let shown = path_text(path);
+            let located = tree.resolve(&path_beside(destination, path)).map_err(|error| missing(&shown, &error))?;
+            let directory = located.open_directory().map_err(|error| missing(&shown, &error))?;
+            if directory.own_stat().map_err(refuse)?.dev != device {
+                return Err(refusal(format!(
+                    "--link-dest {shown}: is not on the file system of {}, and no file can be linked from there; name a \
+                     directory on the same one",
+                    above.path()
+                )));
+            }
+            if own.is_some_and(|own| directory.lineage().contains(&(own.device, own.inode))) {
+                return Err(refusal(format!(
+                    "--link-dest {shown}: is the destination, or lies in it; name another copy of the source"
+                )));
+            }
+            Ok(directory)
+        };
+        let roots = options.link_dest.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { roots, is_of_source: placement.is_source_named(), last: None })
+    }
+
+    /// Counterparts of the directory `id`, which was reached from `start`, the directory in which
+    /// its source is placed; `None` for each that does not exist.
+    pub(super) fn beside(&mut self, id: DirectoryId, start: &Directory, directory: &Directory) -> Arc<[Option<Directory>]> {
+        match &self.last {
+            Some((last, found)) if *last == id => Arc::clone(found),
+            _ => {
+                let names = directory.names_from(start).unwrap_or_default();
+                let names = if self.is_of_source { names.get(1..).unwrap_or_default() } else { &names[..] };
+                let enter = |directory: Directory, name: &Name| directory.open_directory_on_mount(name);
+                let counterpart = |root: &Directory| names.iter().try_fold(root.clone(), enter).ok();
+                let found: Arc<[_]> = self.roots.iter().map(counterpart).collect();
+                self.last = Some((id, Arc::clone(&found)));
+                found
+            }
+        }
+    }
+}
+
+/// Path of the reference directory `path`: from the parent of `destination`, unless it is absolute or
+/// begins at the home directory.
+pub(super) fn path_beside(destination: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") || path == b"~" || path.starts_with(b"~/") {
+        return path.to_vec();
+    }
+    let trimmed = &destination[..destination.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
+    let start = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    match &trimmed[start..] {
+        b"" | b"." | b".." | b"~" => [destination, b"/../", path].concat(),
+        _ => [&trimmed[..start], path].concat(),
+    }
+}
+
+fn missing(shown: &str, error: &dyn std::fmt::Display) -> SessionError {
+    refusal(format!(
+        "--link-dest {shown}: {error}; name a directory that exists (one that is not absolute is looked for beside the \
+         destination)"
+    ))
+}
+
+/// A file in a reference directory, as it was when it was examined.
+#[derive(Clone)]
+pub(super) struct Counterpart {
+    pub(super) directory: Directory,
+    pub(super) file: FileIdentity,
+}
+
+/// An item to be made as a copy of its counterpart.
+pub(super) struct CopyJob {
+    pub(super) id: EntryId,
+    pub(super) directory: Directory,
+    pub(super) name: Name,
+    pub(super) entry: Entry,
+    pub(super) counterpart: Counterpart,
+}
+
+/// Copies a counterpart under the staging name of its item, with the item's attributes.
+pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> {
+    let CopyJob { directory, name, entry, counterpart, .. } = job;
+    let tree = |error| failure::of_tree(&error);
+    let (from, stat) = counterpart.directory.open_file(name).map_err(tree)?;
+    let is_unchanged = |stat: &Stat| FileIdentity::of(stat) == counterpart.file;
+    if !is_unchanged(&stat) {
+        return Err("its counterpart is another file by now".into());
+    }
+    let wanted = metadata(entry, shared.options.preserve);
+    let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
+    let make = |part: &Name| directory.create_file(part, mode);
+    let (file, staging) = leftovers::make_part(directory, name, shared.whose(), make)?;
+    let fill = |file: &File| {
+        let shown = directory.path_of(name);
+        let copied = copy_contents(&from, file, stat.size, || !shared.has_failed());
+        copied.map_err(|error| failure::of_disk(&shown, "copy", &error))?;
+        let after = Stat::of(&from).map_err(|error| failure::of_disk(&shown, "stat", &error))?;
+        if !is_unchanged(&after) {
+            return Err("its counterpart was changed meanwhile".into());
+        }
+        let has_mode = restore(&wanted, |wanted| directory.set_metadata(&staging, file, wanted)).map_err(tree)?;
+        Ok((Made::file(staging.clone(), file, ByteCount::new(stat.size))?, has_mode))
+    };
+    match fill(&file) {
+        Ok((made, has_mode)) => Ok(made.with_mode(has_mode)),
+        Err(failure) => {
+            let _ = directory.remove_file(&staging);
+            Err(failure)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_reference_lies_beside_the_destination() {
+        for (destination, path, expected) in [
+            ("/backup/today", "yesterday", "/backup/yesterday"),
+            ("/backup/today//", "old/one", "/backup/old/one"),
+            ("today", "yesterday", "yesterday"),
+            ("/backup/today", "/else/where", "/else/where"),
+            ("today/", "~/old", "~/old"),
+            (".", "old", "./../old"),
+            ("a/..", "old", "a/../../old"),
+            ("/", "old", "//../old"),
+        ] {
+            let found = path_beside(destination.as_bytes(), path.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{destination} {path}");
+        }
+    }
+}
