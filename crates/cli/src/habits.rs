@@ -153,9 +153,8 @@ const COPY: &[Habit] = &[
         "there is none: directories are copied also if nothing in them is chosen; leave them out by --exclude DIR/",
     ),
     (
-        &["--link-dest", "--compare-dest", "--copy-dest"],
-        "there is none: files of an earlier copy are not linked; where the file system can, take a snapshot and copy into it with \
-         --skip-equal",
+        &["--compare-dest", "--copy-dest"],
+        "write --link-dest DIR: what is unchanged in DIR is linked from there, and what has other attributes is copied there",
     ),
     (&["-s", "--secluded-args", "--protect-args"], "not needed: no shell sees the names; for silence write --quiet"),
     (&["--old-args"], "there is none: no shell sees the names, so write them as they are"),

@@ -130,7 +130,7 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--append", "there is none"),
         ("--files-from=list", "there is none"),
         ("-m", "--exclude DIR/"),
-        ("--link-dest=old", "snapshot"),
+        ("--copy-dest=old", "write --link-dest DIR"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("there"), "data").unwrap();

@@ -6,8 +6,8 @@ use icdc_units::ByteCount;
 use super::names::path;
 use super::rules::{Checked, require};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS,
-    MIN_DISKLESS_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES,
+    MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
 use crate::message::{

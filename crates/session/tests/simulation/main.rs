@@ -11,6 +11,7 @@ mod environment;
 mod finds;
 mod forging;
 mod mutations;
+mod older;
 mod plan;
 mod random;
 mod receiver;

@@ -61,6 +61,8 @@ pub(crate) enum Mutation {
     AllTravelInParts,
     /// Names that the source has are taken for extra ones, which a mirror deletes.
     SourceNamesAreForgotten,
+    /// The attributes of a file in an older copy are set, instead of those of a copy of it.
+    OlderCopyIsAmended,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -162,4 +164,9 @@ fn held_blocks_that_nobody_compares_are_found() {
 #[test]
 fn a_mirror_that_deletes_what_the_source_has_is_found() {
     finds(Mutation::SourceNamesAreForgotten, &["was copied and is", "is not what was announced", "is gone"]);
+}
+
+#[test]
+fn an_older_copy_that_is_changed_is_found() {
+    finds(Mutation::OlderCopyIsAmended, &["the older copy was changed"]);
 }

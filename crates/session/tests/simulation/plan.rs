@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) destination_exists: bool,
     /// The receiver deletes what the source does not have; a destination that exists has some of that.
     pub(crate) deletes: bool,
+    /// There is an older copy of some files, from which they are made.
+    pub(crate) references: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
     pub(crate) has_registry: bool,
     pub(crate) faults: DiskFaults,
@@ -117,6 +119,7 @@ impl Plan {
             window: window(random),
             destination_exists: random.once_in(3),
             deletes: random.once_in(3),
+            references: random.once_in(4),
             has_registry: random.once_in(2),
             faults: faults(random),
             incidents,
@@ -157,6 +160,7 @@ impl Plan {
             window: Window::default(),
             destination_exists: false,
             deletes: false,
+            references: false,
             has_registry: true,
             faults: DiskFaults::default(),
             incidents: Vec::new(),

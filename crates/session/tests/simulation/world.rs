@@ -10,7 +10,9 @@ use icdc_units::{Span, Time};
 use crate::audit::Path;
 use crate::client::{Command, Next, Step};
 use crate::connections::{Connections, Latency};
+use crate::disk::{Contents, Inode};
 use crate::environment::{DiskFaults, Environment, Event, SessionId, Side};
+use crate::older;
 use crate::plan::{Mode, Plan, When};
 use crate::random::Random;
 use crate::receiver::ReceiverEnd;
@@ -59,6 +61,8 @@ pub(crate) struct World {
     pub(crate) env: Environment,
     plan: Plan,
     source: Source,
+    /// The older copy, as it must stay.
+    older: Vec<(Vec<u8>, Inode, Contents)>,
     latency: Latency,
     pub(crate) sessions: Vec<Session>,
     command: Option<Command>,
@@ -113,6 +117,10 @@ impl World {
             env.disk.sync_filesystem();
         }
         let source = plan.source.clone();
+        if plan.references {
+            older::make(&mut env.disk, &source, &mut random);
+        }
+        let older = older::state(&env.disk);
         env.audit.learn(&source);
         let copies_left = plan.copies;
         let latency = Latency::any(&mut random);
@@ -120,6 +128,7 @@ impl World {
             env,
             plan,
             source,
+            older,
             latency,
             sessions: Vec::new(),
             command: None,

@@ -46,7 +46,14 @@ pub(super) struct Made {
 impl Made {
     /// Item without contents of its own to flush, such as a link.
     fn unsynced(staging: Name) -> Self {
-        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false, is_further_name: false }
+        Self {
+            staging,
+            durable: None,
+            bytes: ByteCount::ZERO,
+            identity: None,
+            lacks_mode: false,
+            is_further_name: false,
+        }
     }
 
     /// The regular file `file`, of which `bytes` bytes are not durable.

@@ -71,7 +71,12 @@ impl References {
 
     /// Counterparts of the directory `id`, which was reached from `start`, the directory in which
     /// its source is placed; `None` for each that does not exist.
-    pub(super) fn beside(&mut self, id: DirectoryId, start: &Directory, directory: &Directory) -> Arc<[Option<Directory>]> {
+    pub(super) fn beside(
+        &mut self,
+        id: DirectoryId,
+        start: &Directory,
+        directory: &Directory,
+    ) -> Arc<[Option<Directory>]> {
         match &self.last {
             Some((last, found)) if *last == id => Arc::clone(found),
             _ => {

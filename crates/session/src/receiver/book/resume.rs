@@ -353,9 +353,7 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
     for number in 0..facts.references() {
         let found = facts.reference(number).filter(|stat| stat.kind == Kind::File && stat.size == item.size());
         let Some(stat) = found.filter(|stat| shows_time(item, options, stat, facts)) else { continue };
-        if is_linkable(item, options, &stat, facts)
-            && (!options.preserve.xattr || facts.has_xattrs(Some(number)))
-        {
+        if is_linkable(item, options, &stat, facts) && (!options.preserve.xattr || facts.has_xattrs(Some(number))) {
             return Some(Reference { number, method: Method::Link });
         }
         copied.get_or_insert(Reference { number, method: Method::Copy });

@@ -89,6 +89,11 @@ impl Disk {
         self.nodes.get(&inode).expect("inodes are never removed")
     }
 
+    /// Number of names of a file.
+    pub(crate) fn count_names(&self, inode: Inode) -> u64 {
+        self.nodes.values().flat_map(|node| node.names.iter()).filter(|(_, named)| *named == inode).count() as u64
+    }
+
     /// Number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes

@@ -11,6 +11,7 @@ use super::{Session, World};
 use crate::audit::{Path, is_like, show};
 use crate::disk::{Disk, Inode, Kind};
 use crate::environment::SessionId;
+use crate::older;
 use crate::receiver::staging;
 use crate::sender::scan::{Announced, What};
 
@@ -147,6 +148,9 @@ impl World {
         }
         if let Err(what) = self.env.audit.check_tree(&self.env.disk) {
             return self.env.violate(format!("in the end {what}"));
+        }
+        if older::state(&self.env.disk) != self.older {
+            return self.env.violate("the older copy was changed".into());
         }
         if self.plan.incidents.is_empty()
             && !self.env.faults.any()

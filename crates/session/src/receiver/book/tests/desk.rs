@@ -255,6 +255,11 @@ impl Desk {
                 let amended = ids.into_iter().map(|id| (id, self.outcome("amend", id).map(|()| self.amends))).collect();
                 self.book.on_amended(amended);
             }
+            Action::TakeReference { id, reference } => {
+                self.note(format!("take {id} {}", reference.number));
+                let taken = self.outcome("take", id).ok().map(|()| ByteCount::new(1));
+                self.book.on_reference_taken(self.now, id, taken);
+            }
             Action::Stage { pieces, payload } => {
                 assert_eq!(payload, "payload");
                 self.note(format!("stage {:?}", numbers(pieces.iter().map(|piece| piece.id))));

@@ -7,7 +7,7 @@ use icdc_protocol::message::{EntryKind, FileDigest, Message, Parent, SourceKind}
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
 use crate::receiver::book::action::Target;
-use crate::receiver::book::resume::Verdict;
+use crate::receiver::book::resume::{Method, Reference, Verdict};
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
 const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));
@@ -33,6 +33,57 @@ fn directories_of_a_message_are_made_at_once_and_its_items_examined_at_once() {
     desk.announce(&nested);
     let log = ["make [0, 2]", "examine [1, 3, 4]", "had", "skipped dst/z", "wants 0 all all all have skip"];
     assert_eq!(desk.log(), log);
+}
+
+/// The sender learns that an item is linked when that is durable, and of one that cannot be, that its contents are wanted.
+#[test]
+fn what_is_made_from_a_reference_directory_is_durable_before_that_is_told() {
+    let linked = Verdict::Reference(Reference { number: 1, method: Method::Link });
+    let desk = || {
+        let mut desk = Desk::begun();
+        for id in [1, 2, 3] {
+            desk.verdicts.insert(id, vec![linked.clone()]);
+        }
+        desk
+    };
+    let announced = [source(0, 0), file(1, 0, "x", LARGE), file(2, 0, "y", 1), file(3, 0, "z", 1)];
+    let mut first = desk();
+    first.fails.insert(("take", 2), "it is another file".into());
+    first.announce(&announced);
+    let log = [
+        "make [0]",
+        "examine [1, 2, 3]",
+        "wants 0 all",
+        "take 1 1",
+        "take 2 1",
+        "take 3 1",
+        "examine [2]",
+        "wants 2 all",
+    ];
+    let told = first.log();
+    let mut sorted = (told.clone(), log.map(String::from).to_vec());
+    (sorted.0.sort(), sorted.1.sort());
+    assert_eq!(sorted.0, sorted.1, "{told:?}");
+    first.pack(&[(2, 1)]);
+    first.log();
+    first.wait();
+    let told = first.log();
+    let place =
+        |line: &str| told.iter().position(|found| found == line).unwrap_or_else(|| panic!("no {line}: {told:?}"));
+    let flushed = place("flush-names in 1");
+    for line in ["wants 1 linked", "wants 3 linked", "linked dst/x", "linked dst/z", "done 2"] {
+        assert!(place(line) > flushed, "{told:?}");
+    }
+    assert!(place("remove-left-journals x") > flushed, "{told:?}");
+
+    let mut dry = settings();
+    dry.options.dry_run = true;
+    let mut desk = Desk::new(dry);
+    desk.begin(&[SourceKind::Directory]);
+    desk.verdicts.insert(1, vec![linked]);
+    desk.log();
+    desk.announce(&[source(0, 0), file(1, 0, "x", 1)]);
+    assert_eq!(desk.log(), ["make [0]", "examine [1]", "linked src/x", "wants 0 all linked"]);
 }
 
 /// An earlier session may have made the name, and ended before it was durable.

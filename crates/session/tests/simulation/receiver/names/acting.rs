@@ -16,6 +16,7 @@ use super::{Contents, Done, Names, Report, header_of, revision_of};
 use crate::audit::Unfinished;
 use crate::environment::Environment;
 use crate::mutations::Mutation;
+use crate::older;
 use crate::receiver::data::Plan;
 use crate::receiver::run_log::RunLog;
 use crate::receiver::staging;
@@ -136,6 +137,10 @@ impl Names {
                 let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
                 reports.push(Report::Compare { id, inode, digest });
             }
+            Action::TakeReference { id, reference } => {
+                let taken = self.take_reference(id, reference, env);
+                self.book.on_reference_taken(now, id, taken);
+            }
             Action::Stage { pieces, payload } => {
                 let staged = pieces.iter().map(|piece| (piece.id, self.stage(piece, &payload, env))).collect();
                 self.book.on_staged(staged);
@@ -239,7 +244,10 @@ impl Names {
             }
             Action::Notify(Notification::Failed { .. }) => self.failed += 1,
             Action::Notify(
-                Notification::WouldReceive { .. } | Notification::Skipped { .. } | Notification::KeptNewer { .. },
+                Notification::WouldReceive { .. }
+                | Notification::Skipped { .. }
+                | Notification::Linked { .. }
+                | Notification::KeptNewer { .. },
             ) => self.looked_at += 1,
             Action::Notify(_) => {}
             Action::Complete => reports.push(Report::Complete),
@@ -261,6 +269,7 @@ impl Names {
     fn facts<'a>(&self, id: EntryId, has_waited: bool, env: &'a mut Environment) -> Known<'a> {
         let item = self.book.item(id).cloned();
         let (directory, name) = self.place_of(id).unwrap_or((env.disk.root(), Vec::new()));
+        let counterpart = older::counterpart(&env.disk, &self.path_of(directory, &name));
         let run = self.run.clone();
         let forgets = env.has(Mutation::RenamedIsForgotten);
         Known {
@@ -269,6 +278,7 @@ impl Names {
             holder: self.holder,
             directory,
             name,
+            counterpart,
             item,
             run,
             has_waited,

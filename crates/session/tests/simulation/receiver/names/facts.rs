@@ -10,6 +10,7 @@ use icdc_units::ByteCount;
 
 use super::header_of;
 use crate::disk::{Disk, Holder, Inode, Kind, Write};
+use crate::older;
 use crate::receiver::data::Claimed;
 use crate::receiver::file_journal::FileJournal;
 use crate::receiver::run_log::RunLog;
@@ -23,15 +24,16 @@ pub(super) struct Known<'a> {
     pub(super) holder: Holder,
     pub(super) directory: Inode,
     pub(super) name: Vec<u8>,
+    /// The item's counterpart in the older copy.
+    pub(super) counterpart: Option<Inode>,
     pub(super) item: Option<Item>,
     pub(super) run: Option<RunLog>,
     pub(super) has_waited: bool,
     pub(super) claimed: Option<Claimed>,
 }
 
-impl Facts for Known<'_> {
-    fn stat(&mut self) -> Option<Stat> {
-        let inode = self.disk.find(self.directory, &self.name)?;
+impl Known<'_> {
+    fn attributes(&self, inode: Inode) -> Stat {
         let contents = self.disk.contents(inode);
         let kind = match self.disk.kind(inode) {
             Kind::File => Found::File,
@@ -40,7 +42,15 @@ impl Facts for Known<'_> {
         };
         let size = ByteCount::new(contents.length.max(contents.bytes.len() as u64));
         let mtime = ModificationTime { seconds: contents.mtime.0, nanos: contents.mtime.1 };
-        Some(Stat { kind, size, mtime, mode: contents.mode, owner: (0, 0) })
+        Stat { kind, size, mtime, mode: contents.mode, owner: (0, 0), names: self.disk.count_names(inode) }
+    }
+}
+
+impl Facts for Known<'_> {
+    fn stat(&mut self) -> Option<Stat> {
+        let inode = self.disk.find(self.directory, &self.name)?;
+        Some(self.attributes(inode))
+    }
     }
 
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
@@ -93,5 +103,21 @@ impl Facts for Known<'_> {
 
     fn ended_part(&mut self) -> Option<BlockMap> {
         None
+    }
+
+    fn references(&self) -> usize {
+        usize::from(older::is_there(self.disk))
+    }
+
+    fn reference(&mut self, _: usize) -> Option<Stat> {
+        self.counterpart.map(|inode| self.attributes(inode))
+    }
+
+    fn has_xattrs(&mut self, _: Option<usize>) -> bool {
+        true
+    }
+
+    fn user(&self) -> u32 {
+        0
     }
 }

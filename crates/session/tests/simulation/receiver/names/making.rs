@@ -5,6 +5,7 @@ use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
 use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
+use icdc_session::receiver::book::resume::{Method, Reference};
 use icdc_units::ByteCount;
 
 use super::{Contents, Made, Names};
@@ -12,6 +13,7 @@ use crate::audit::Unfinished;
 use crate::disk::{Disk, Inode, Write};
 use crate::environment::Environment;
 use crate::mutations::Mutation;
+use crate::older;
 use crate::receiver::staging;
 use crate::source::File;
 
@@ -68,6 +70,51 @@ impl Names {
             env.disk.write(inode, Write::Mode(item.entry.mode));
         }
         Ok(differs)
+    }
+
+    /// Makes an item from its counterpart in the older copy; the number of its bytes that are not durable, or `None` if
+    /// that is not possible.
+    pub(super) fn take_reference(
+        &mut self,
+        id: EntryId,
+        reference: Reference,
+        env: &mut Environment,
+    ) -> Option<ByteCount> {
+        let item = self.book.item(id).cloned()?;
+        let (directory, name) = self.place_of(id)?;
+        let from = older::counterpart(&env.disk, &self.path_of(directory, &name))?;
+        if reference.method == Method::Link || env.has(Mutation::OlderCopyIsAmended) {
+            let link = |disk: &mut Disk, directory, name: &[u8]| {
+                disk.link(directory, name, from).expect("the name is free");
+                from
+            };
+            self.make_part(id, env, link).ok()?;
+            if reference.method == Method::Copy {
+                restore(&mut env.disk, from, &item.entry);
+            }
+            return Some(ByteCount::ZERO);
+        }
+        let contents = env.disk.contents(from).clone();
+        let make = |disk: &mut Disk, directory, name: &[u8]| disk.create(directory, name).expect("the name is free");
+        let inode = self.make_part(id, env, make).ok()?;
+        let bytes = ByteCount::new(contents.length.max(contents.bytes.len() as u64));
+        if contents.length > 0 {
+            env.disk.write(inode, Write::Length(contents.length));
+        } else {
+            env.disk.write(inode, Write::Bytes(0, contents.bytes));
+        }
+        for (index, number) in contents.blocks {
+            env.disk.write(inode, Write::Block(index, number));
+        }
+        restore(&mut env.disk, inode, &item.entry);
+        Some(bytes)
+    }
+
+    /// Path from the root of a name in an open directory.
+    pub(super) fn path_of(&self, directory: Inode, name: &[u8]) -> Vec<Vec<u8>> {
+        let mut path = self.paths.get(&directory).cloned().unwrap_or_default();
+        path.push(name.to_vec());
+        path
     }
 
     pub(super) fn make_symlink(&mut self, id: EntryId, env: &mut Environment) -> Result<(), Failure> {
