@@ -33,6 +33,12 @@ fn state(directory: &Path) -> BTreeMap<PathBuf, ([i64; 6], Vec<u8>)> {
     found
 }
 
+/// Makes a file, and the directories above it.
+fn file(path: &Path, size: u64, seed: u64) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    data::file(path, size, seed);
+}
+
 fn inode(path: impl AsRef<Path>) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
@@ -89,7 +95,7 @@ fn a_reference_is_the_counterpart_of_the_destination() {
     for route in [Route::Local, Route::Push, Route::FromDaemon] {
         let routed = RoutedSite::new(route);
         data::tree(&routed.path("tree"), 4, &Shape { small: 5, ..Shape::default() });
-        data::file(&routed.path("single"), 300_000, 1);
+        file(&routed.path("single"), 300_000, 1);
         let same =
             |old: &str, new: &str| assert_eq!(inode(routed.path(old)), inode(routed.path(new)), "{route:?} {new}");
         // A directory that becomes the destination, one that goes into it, a file by a name of its own.
@@ -182,11 +188,11 @@ fn of_several_references_the_first_equal_one_counts() {
 fn with_verify_contents_travel_because_size_and_time_prove_nothing() {
     for route in [Route::Local, Route::Push, Route::FromDaemon] {
         let routed = RoutedSite::new(route);
-        data::file(&routed.path("tree/file"), 300_000, 1);
+        file(&routed.path("tree/file"), 300_000, 1);
         routed.copy(&[], &["tree/"], "old").expect_code(0);
         // Rot: other contents of equal size and time.
         let rotten = routed.path("old/file");
-        data::file(&rotten, 300_000, 2);
+        file(&rotten, 300_000, 2);
         data::age_as(&rotten, &routed.path("tree/file"));
         let ended = routed.copy(&["--verify", "--link-dest", "old"], &["tree/"], "new").expect_code(0);
         assert_eq!((ended.number("linked"), ended.number("files")), (0, 1), "{route:?}: {ended}");
@@ -198,9 +204,9 @@ fn with_verify_contents_travel_because_size_and_time_prove_nothing() {
 fn a_reference_that_cannot_be_linked_from_is_refused_at_the_start() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
-        data::file(&routed.path("tree/file"), 10, 1);
-        data::file(&routed.path("copy/in/file"), 10, 1);
-        data::file(&routed.path("plain"), 10, 1);
+        file(&routed.path("tree/file"), 10, 1);
+        file(&routed.path("copy/in/file"), 10, 1);
+        file(&routed.path("plain"), 10, 1);
         for (reference, words) in [
             ("missing", "beside the destination"),
             ("plain", "--link-dest plain"),
@@ -212,7 +218,7 @@ fn a_reference_that_cannot_be_linked_from_is_refused_at_the_start() {
             assert!(!routed.path("copy/file").exists(), "{route:?} {reference}: {ended}");
         }
         if let Some(mount) = Mount::tmpfs(routed.path("mounted"), MIB) {
-            data::file(&mount.path().join("file"), 10, 1);
+            file(&mount.path().join("file"), 10, 1);
             let ended = routed.copy(&["--link-dest", "mounted"], &["tree/"], "copy").expect_code(2);
             assert!(ended.stderr.contains("is not on the file system of"), "{route:?}: {ended}");
         }
@@ -222,9 +228,9 @@ fn a_reference_that_cannot_be_linked_from_is_refused_at_the_start() {
 #[test]
 fn a_reference_outside_a_daemons_root_is_not_reached() {
     let site = Site::new();
-    data::file(&site.path("tree/file"), 10, 1);
-    data::file(&site.path("outside/file"), 10, 1);
-    data::file(&site.path("root/old/file"), 10, 1);
+    file(&site.path("tree/file"), 10, 1);
+    file(&site.path("outside/file"), 10, 1);
+    file(&site.path("root/old/file"), 10, 1);
     symlink(site.path("outside"), site.path("root/out")).unwrap();
     let grant = format!("root=\"{}\",rights=rw", site.path("root").display());
     let daemon = Daemon::named(&site, "daemon", &grant);
@@ -239,8 +245,8 @@ fn a_reference_outside_a_daemons_root_is_not_reached() {
 #[test]
 fn a_drop_box_does_not_link() {
     let site = Site::new();
-    data::file(&site.path("tree/file"), 10, 1);
-    data::file(&site.path("box/old/file"), 10, 1);
+    file(&site.path("tree/file"), 10, 1);
+    file(&site.path("box/old/file"), 10, 1);
     let grant = format!("root=\"{}\",rights=drop-box", site.path("box").display());
     let daemon = Daemon::named(&site, "daemon", &grant);
     let mut copy = site.copy(&["--link-dest", "old"]);
@@ -251,7 +257,7 @@ fn a_drop_box_does_not_link() {
 #[test]
 fn too_many_references_are_refused() {
     let site = Site::new();
-    data::file(&site.path("tree/file"), 10, 1);
+    file(&site.path("tree/file"), 10, 1);
     let words: Vec<&str> = ["--link-dest", "old"].into_iter().cycle().take(42).collect();
     let mut copy = site.copy(&words);
     let ended = copy.arg(site.path("tree/")).arg(site.path("new")).start().finish().expect_code(2);
@@ -261,7 +267,7 @@ fn too_many_references_are_refused() {
 #[test]
 fn a_file_behind_a_mount_in_the_reference_is_not_taken_from_there() {
     let routed = RoutedSite::new(Route::Local);
-    data::file(&routed.path("tree/in/file"), 300_000, 1);
+    file(&routed.path("tree/in/file"), 300_000, 1);
     routed.copy(&[], &["tree/"], "old").expect_code(0);
     let Some(_mount) = Mount::bind(&routed.path("tree/in"), routed.path("old/in")) else {
         return skip("mounts need root");

@@ -51,7 +51,6 @@ impl Facts for Known<'_> {
         let inode = self.disk.find(self.directory, &self.name)?;
         Some(self.attributes(inode))
     }
-    }
 
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
         wanted
