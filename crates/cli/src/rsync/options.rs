@@ -73,6 +73,8 @@ pub(super) enum Valued {
     Info,
     /// `--filter`
     Filter,
+    /// `--link-dest`
+    LinkDest,
 }
 
 /// The option of this name (`-a`, `--archive`).
@@ -129,6 +131,7 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--exclude-from"], PassValue("--exclude-from")),
     option(&["--include-from"], PassValue("--include-from")),
     option(&["-f", "--filter"], Value(Valued::Filter)),
+    option(&["--link-dest"], Value(Valued::LinkDest)),
     option(&["--max-size"], Value(Valued::Size("--max-size"))),
     option(&["--min-size"], Value(Valued::Size("--min-size"))),
     option(&["-e", "--rsh"], Value(Valued::Shell)),

@@ -106,6 +106,7 @@ impl Reading {
                 self.switches.insert(Switch::Progress);
             }
             Meaning::Value(Valued::Filter) => self.filter(value),
+            Meaning::Value(Valued::LinkDest) => self.link_dest(name, value)?,
             _ => {}
         }
         Ok(())
@@ -130,6 +131,21 @@ impl Reading {
             Some(file) if rule.to_str().is_some() => self.valued.push(("--filter-from", file.into())),
             _ => self.valued.push(("--filter", rule)),
         }
+    }
+
+    /// A reference directory; rsync looks for it in the destination, icdc beside that.
+    fn link_dest(&mut self, name: &str, directory: OsString) -> Result<(), String> {
+        let beside = directory.to_str().and_then(|directory| directory.strip_prefix("../")).map(OsString::from);
+        let directory = match beside {
+            Some(directory) => directory,
+            None if directory.as_encoded_bytes().starts_with(b"/") => directory,
+            None => {
+                let shown = directory.to_string_lossy();
+                return Err(format!("{name}={shown}: lies in the destination: write ../DIR, or an absolute path"));
+            }
+        };
+        self.valued.push(("--link-dest", directory));
+        Ok(())
     }
 
     fn note(&mut self, name: &str, option: &RsyncOption) {

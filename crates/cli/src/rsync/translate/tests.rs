@@ -30,6 +30,7 @@ fn usual_command_lines() {
         ("-aX -A src/ dst", "sync --preserve mode,times,links,xattr,sparse src/ dst"),
         ("-a --delete --exclude=x src/ host:dst/", "sync --delete --exclude x src/ host:dst/"),
         ("-a --delete-after --max-delete=7 src/ dst", "sync --delete --max-delete 7 src/ dst"),
+        ("-a --link-dest=../old --link-dest /far src/ dst", "sync --link-dest old --link-dest /far src/ dst"),
         ("-a --delete --max-delete -1 src/ dst", "sync --delete src/ dst"),
         ("-a --max-delete=7 src/ dst", "sync src/ dst"),
         ("-e 'ssh -p 2222' -a src/ host:dst", "sync --ssh 'ssh -p 2222' src/ host:dst"),
