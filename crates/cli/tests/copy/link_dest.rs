@@ -185,6 +185,20 @@ fn of_several_references_the_first_equal_one_counts() {
 }
 
 #[test]
+fn between_two_other_hosts_the_reference_lies_at_the_destinations() {
+    let site = Site::new();
+    data::tree(&site.path("tree"), 4, &Shape { small: 5, ..Shape::default() });
+    let copy = |options: &[&str], place: &str| {
+        let mut command = site.copy(&["--ssh", &site.ssh()]);
+        command.args(options).arg(site.by_ssh("tree/")).arg(site.by_ssh(place)).start().finish().expect_code(0)
+    };
+    copy(&[], "old");
+    let ended = copy(&["--link-dest", "old"], "new");
+    assert_eq!((ended.number("linked"), ended.number("files")), (5, 0), "{ended}");
+    assert_eq!(inode(site.path("new/d000/f00001")), inode(site.path("old/d000/f00001")), "{ended}");
+}
+
+#[test]
 fn with_verify_contents_travel_because_size_and_time_prove_nothing() {
     for route in [Route::Local, Route::Push, Route::FromDaemon] {
         let routed = RoutedSite::new(route);
