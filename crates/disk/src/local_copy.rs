@@ -91,7 +91,7 @@ mod tests {
         };
         assert!(contents(&from) == contents(&to));
         assert!(to.metadata().unwrap().blocks() <= from.metadata().unwrap().blocks() + 64, "holes stay holes");
-        let reflinked = ioctl_ficlone(&tempfile::tempfile().unwrap(), &from).is_ok();
+        let reflinked = ioctl_ficlone(tempfile::tempfile().unwrap(), &from).is_ok();
         let ended = copy_contents(&from, &tempfile::tempfile().unwrap(), size, || false);
         assert_eq!(ended.is_ok(), reflinked, "a reflink is made at once");
         let longer = copy_contents(&from, &tempfile::tempfile().unwrap(), size + 1, || true);

@@ -62,7 +62,8 @@ fn what_is_made_from_a_reference_directory_is_durable_before_that_is_told() {
     ];
     let told = first.log();
     let mut sorted = (told.clone(), log.map(String::from).to_vec());
-    (sorted.0.sort(), sorted.1.sort());
+    sorted.0.sort();
+    sorted.1.sort();
     assert_eq!(sorted.0, sorted.1, "{told:?}");
     first.pack(&[(2, 1)]);
     first.log();
