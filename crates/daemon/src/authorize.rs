@@ -1,6 +1,6 @@
 //! Whether a request is allowed by what its key was granted.
 
-use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
+use icdc_protocol::message::{Job, Missing, Refusal, RefusalKind, Request, Transfer};
 use icdc_session_process::diskless;
 
 use crate::granted::{Granted, Scope};
@@ -57,6 +57,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         }
         Transfer::Receive { options, .. } if options.delete.is_some() && granted.rights.access.drop_box().is_some() => {
             refused("nothing is deleted from a drop box; leave --delete out")
+        }
+        Transfer::Receive { options, .. }
+            if options.missing == Missing::LeaveOut && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("in a drop box nothing that exists is written; leave --existing out")
         }
         Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }

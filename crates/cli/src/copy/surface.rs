@@ -164,6 +164,8 @@ impl Surface {
                 let outcome = match outcome {
                     Outcome::Skipped => "skipped",
                     Outcome::KeptNewer => "not replaced, newer at the destination:",
+                    Outcome::KeptExisting => "not replaced, at the destination already:",
+                    Outcome::NotMade => "not made, not at the destination:",
                     Outcome::Published | Outcome::Failed => "copied",
                 };
                 self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));

@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     pub(crate) links: u64,
     pub(crate) skipped: u64,
     pub(crate) kept_newer: u64,
+    pub(crate) kept_existing: u64,
+    pub(crate) not_made: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
     pub(crate) deleted: u64,
     pub(crate) failed: u64,
@@ -60,6 +62,8 @@ impl Tally {
             Event::DeletionRefused { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
+            Event::Item { outcome: Outcome::KeptExisting, .. } => self.kept_existing += 1,
+            Event::Item { outcome: Outcome::NotMade, .. } => self.not_made += 1,
             // Links have neither digest nor size.
             Event::Item { bytes, digest, .. } => {
                 let is_file = digest.is_some() || *bytes > 0;
@@ -124,6 +128,8 @@ impl Tally {
             errors: self.failed.max(1),
             skipped: self.skipped,
             kept_newer: self.kept_newer,
+            kept_existing: self.kept_existing,
+            not_made: self.not_made,
             deleted: self.deleted,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,

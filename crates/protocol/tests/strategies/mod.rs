@@ -370,6 +370,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -380,6 +381,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ring,
                 place,
                 delete,
+                missing,
             )| {
                 ReceiveOptions {
                     verify,
@@ -395,6 +397,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     place,
                     keeps_name,
                     delete,
+                    missing: if missing { Missing::LeaveOut } else { Missing::Make },
                 }
             },
         );
@@ -424,7 +427,13 @@ fn if_running() -> impl Strategy<Value = IfRunning> {
 }
 
 fn existing() -> impl Strategy<Value = Existing> {
-    prop_oneof![Just(Existing::Replace), Just(Existing::SkipEqual), Just(Existing::Update)]
+    let equality = prop_oneof![Just(Equality::SizeAndTime), Just(Equality::Size)].boxed();
+    prop_oneof![
+        Just(Existing::Replace),
+        equality.clone().prop_map(Existing::SkipEqual),
+        equality.prop_map(Existing::Update),
+        Just(Existing::Keep)
+    ]
 }
 
 fn preserve() -> impl Strategy<Value = Preserve> {
@@ -532,7 +541,7 @@ fn want() -> impl Strategy<Value = Want> {
         Just(Want::Skip),
         Just(Want::Failed),
         Just(Want::Contents),
-        Just(Want::Keep)
+        prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep)
     ]
 }
 

@@ -239,7 +239,7 @@ impl Names {
             }
             Action::Notify(Notification::Failed { .. }) => self.failed += 1,
             Action::Notify(
-                Notification::WouldReceive { .. } | Notification::Skipped { .. } | Notification::KeptNewer { .. },
+                Notification::WouldReceive { .. } | Notification::Skipped { .. } | Notification::Kept { .. },
             ) => self.looked_at += 1,
             Action::Notify(_) => {}
             Action::Complete => reports.push(Report::Complete),
