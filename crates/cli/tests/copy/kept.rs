@@ -113,6 +113,7 @@ fn size_only_takes_equal_sizes_for_equal_and_sets_times() {
             }
         }
         fs::write(routed.path("copy/shorter"), "other").unwrap();
+        at(&routed.path("copy/shorter"), 2000);
         at(&routed.path("copy/same"), 1000);
         at(&routed.path("copy/newer"), 3000);
         let read = |name: &str| text(&routed.path("copy").join(name)).unwrap();
