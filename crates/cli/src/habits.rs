@@ -254,7 +254,6 @@ const COPY: &[Habit] = &[
         "not needed: nothing is written outside of the destination, and no devices are made",
     ),
     (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
-    (&["--ignore-non-existing"], "see --existing"),
     (&["--from0", "-0"], "see --files-from"),
     (&["--reflink"], "there is none: data is read and written, so that it can be checked"),
 ];
