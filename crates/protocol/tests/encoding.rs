@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "5670b7ef"),
+        ("Request", "020d4005"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -35,7 +35,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "86297b4f"),
+        ("Wants", "f13c2737"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
