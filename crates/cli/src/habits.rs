@@ -114,10 +114,6 @@ const COPY: &[Habit] = &[
     ),
     (&["-W", "--whole-file"], "not needed: files are always sent whole, there is no comparison by parts"),
     (
-        &["--size-only"],
-        "there is none: a file that was changed may have the size it had; --skip-equal compares size and modification time",
-    ),
-    (
         &["--ignore-times", "-I"],
         "not needed: every file is sent, unless --skip-equal or --update skips those of equal size and modification time",
     ),
@@ -125,8 +121,9 @@ const COPY: &[Habit] = &[
         &["--modify-window"],
         "not needed: --skip-equal and --update compare times as exactly as the file system of the destination keeps them",
     ),
+    (&["--ignore-non-existing"], "write --existing"),
     (
-        &["--ignore-existing", "--existing", "--backup", "-b"],
+        &["--backup", "-b"],
         "there is none: files that are there are replaced; --skip-equal skips what has equal size and modification time, --update \
          also keeps files that are newer at the destination",
     ),
@@ -256,7 +253,6 @@ const COPY: &[Habit] = &[
         "not needed: nothing is written outside of the destination, and no devices are made",
     ),
     (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
-    (&["--ignore-non-existing"], "see --existing"),
     (&["--from0", "-0"], "see --files-from"),
     (&["--reflink"], "there is none: data is read and written, so that it can be checked"),
 ];

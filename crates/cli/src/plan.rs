@@ -11,7 +11,7 @@ use icdc_client::{CopyOptions, Location};
 use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
-use icdc_protocol::message::{Choice, Delete, Existing, IfRunning, ReceiveOptions, SendOptions};
+use icdc_protocol::message::{Choice, Delete, Equality, Existing, IfRunning, Missing, ReceiveOptions, SendOptions};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
@@ -94,6 +94,11 @@ impl CopyPlan {
             _ => Ok(()),
         });
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
+        ensure!(
+            !arguments.size_only || arguments.skip_equal || arguments.update,
+            "--size-only says what counts as equal, and without --skip-equal or --update everything is copied: give one of them, or \
+             use icdc sync"
+        );
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
@@ -149,11 +154,7 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
     ReceiveOptions {
         verify: arguments.verify,
         resume: !arguments.no_resume,
-        existing: match (arguments.update, arguments.skip_equal) {
-            (true, _) => Existing::Update,
-            (false, true) => Existing::SkipEqual,
-            (false, false) => Existing::Replace,
-        },
+        existing: existing(arguments),
         if_running: match arguments.if_running {
             IfRunningMode::Wait => IfRunning::Wait,
             IfRunningMode::Skip => IfRunning::Skip,
@@ -173,6 +174,18 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
             allow_empty_source: arguments.yes_empty,
         }),
         link_dest: arguments.link_dest.iter().map(|directory| directory.as_bytes().to_vec()).collect(),
+        missing: if arguments.existing { Missing::LeaveOut } else { Missing::Make },
+    }
+}
+
+/// What is done about files that exist at the destination, from a copy's command line.
+fn existing(arguments: &CopyArguments) -> Existing {
+    let equality = if arguments.size_only { Equality::Size } else { Equality::SizeAndTime };
+    match (arguments.ignore_existing, arguments.update, arguments.skip_equal) {
+        (true, ..) => Existing::Keep,
+        (false, true, _) => Existing::Update(equality),
+        (false, false, true) => Existing::SkipEqual(equality),
+        (false, false, false) => Existing::Replace,
     }
 }
 
@@ -404,7 +417,12 @@ mod tests {
         let expected: [(_, &[u8]); 3] =
             [(Effect::Exclude, b"*.o"), (Effect::Include, b"*.nc"), (Effect::Exclude, b"b/")];
         assert_eq!(rules.collect::<Vec<_>>(), expected);
-        assert!(receive.verify && !receive.resume && receive.mkpath && receive.existing == Existing::Update);
+        assert!(
+            receive.verify
+                && !receive.resume
+                && receive.mkpath
+                && receive.existing == Existing::Update(Equality::SizeAndTime)
+        );
         assert_eq!(receive.if_running, IfRunning::Skip);
         assert!(send.buffered && receive.buffered);
         assert_eq!((receive.ring, send.preserve), (Some(ByteCount::from_mib(64)), receive.preserve));

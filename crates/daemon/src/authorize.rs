@@ -1,6 +1,6 @@
 //! Whether a request is allowed by what its key was granted.
 
-use icdc_protocol::message::{Job, Refusal, RefusalKind, Request, Transfer};
+use icdc_protocol::message::{Job, Missing, Refusal, RefusalKind, Request, Transfer};
 use icdc_session_process::diskless;
 
 use crate::granted::{Granted, Scope};
@@ -62,6 +62,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
             if !options.link_dest.is_empty() && granted.rights.access.drop_box().is_some() =>
         {
             refused("a drop box does not tell what is there; leave --link-dest out")
+        }
+        Transfer::Receive { options, .. }
+            if options.missing == Missing::LeaveOut && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("in a drop box nothing that exists is written; leave --existing out")
         }
         Transfer::Receive { .. } | Transfer::Send { .. } => Ok(()),
     }

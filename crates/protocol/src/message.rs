@@ -28,7 +28,8 @@ use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 pub use crate::request::{
-    Diskless, Drive, DriveRoute, Existing, Job, Place, Preserve, ReceiveOptions, Request, SendOptions, Transfer,
+    Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
+    SendOptions, Transfer,
 };
 pub use crate::running::{IfRunning, Running};
 use crate::version::Features;
@@ -484,20 +485,29 @@ pub enum Want {
     /// Nothing is wanted: an earlier run published it with this digest; it was not read since, but
     /// its size and time are right.
     TakenOver(FileDigest),
-    /// Nothing is wanted: equal size and time, and the user asked to [skip](Existing::SkipEqual)
-    /// such files.
+    /// Nothing is wanted: it is equal, and the user asked to [skip](Existing::SkipEqual) such files.
     Skip,
     /// Nothing is wanted: it failed; `Done` has the reason.
     Failed,
     /// The contents of a hard link are wanted for which [`All`](Self::All) was answered before: the
     /// link cannot be made, and becomes a file of its own.
     Contents,
-    /// Nothing is wanted: the existing file was modified later, and the user asked to
-    /// [keep](Existing::Update) such files.
-    Keep,
+    /// Nothing is wanted: what is at the destination stays as it is, as the user asked.
+    Keep(Kept),
     /// Nothing is wanted: a file that was equal in a [reference directory](ReceiveOptions::link_dest)
     /// has become this one, and is durable.
     Linked,
+}
+
+/// Reason why the destination stays as it is at the name of an item that may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// A regular file was modified later ([`Existing::Update`]).
+    Newer,
+    /// Something has the name ([`Existing::Keep`]).
+    Existing,
+    /// Nothing has the name, and nothing new is made ([`Missing::LeaveOut`]).
+    Missing,
 }
 
 /// State of the receiver.

@@ -22,8 +22,8 @@ pub enum NoticeKind {
     TimeNotKept,
     /// A hard link became a file of its own: another file has the first name by now.
     FirstNameReplaced,
-    /// A hard link became a file of its own: a newer file has the first name, and stays.
-    FirstNameNewer,
+    /// A hard link became a file of its own: the destination stays as it is at the first name.
+    FirstNameKept,
     /// A hard link became a file of its own: the receiver's system does not make the link.
     LinkRefused,
     /// Extended attributes that are not carried were left out.

@@ -188,6 +188,8 @@ pub struct ReceiveOptions {
     /// Paths of the reference directories, absolute or from the parent of the destination: a file
     /// that is unchanged in one of them is linked from there instead of being sent.
     pub link_dest: Vec<Vec<u8>>,
+    /// Treatment of items that do not exist at the destination.
+    pub missing: Missing,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
@@ -206,12 +208,42 @@ pub enum Existing {
     /// The existing file is replaced.
     #[default]
     Replace,
-    /// The existing file is kept if it has equal size and modification time, and a symbolic link if
-    /// it has an equal target; attributes that differ are set.
-    SkipEqual,
+    /// The existing file is kept if it is equal, and a symbolic link if it has an equal target;
+    /// attributes that differ are set.
+    SkipEqual(Equality),
     /// The existing file is treated as by `SkipEqual`; in addition, a regular file whose
     /// modification time is later than the source's is kept.
-    Update,
+    Update(Equality),
+    /// Whatever has the item's name is kept; directories are filled.
+    Keep,
+}
+
+impl Existing {
+    /// Whether equal files and links are skipped.
+    #[must_use]
+    pub fn skips_equal(self) -> bool {
+        matches!(self, Self::SkipEqual(_) | Self::Update(_))
+    }
+}
+
+/// What two regular files have in common that count as equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Equality {
+    /// Size and modification time.
+    #[default]
+    SizeAndTime,
+    /// Size.
+    Size,
+}
+
+/// Treatment of an item that does not exist at the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Missing {
+    /// The item is made.
+    #[default]
+    Make,
+    /// The item is left out, a directory with everything in it.
+    LeaveOut,
 }
 
 /// A copy without its disks, by which everything else is measured. All options are the defaults but

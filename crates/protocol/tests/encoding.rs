@@ -146,7 +146,8 @@ fn requests() -> Vec<Message> {
     let receive = ReceiveOptions {
         verify: true,
         resume: false,
-        existing: Existing::SkipEqual,
+        existing: Existing::SkipEqual(Equality::Size),
+        missing: Missing::LeaveOut,
         if_running: IfRunning::Skip,
         mkpath: true,
         preserve,
@@ -322,7 +323,9 @@ fn from_receiver() -> Vec<Message> {
         Want::Skip,
         Want::Failed,
         Want::Contents,
-        Want::Keep,
+        Want::Keep(Kept::Newer),
+        Want::Keep(Kept::Existing),
+        Want::Keep(Kept::Missing),
         Want::Linked,
     ];
     let done = |outcome| Done { id: 400, outcome };

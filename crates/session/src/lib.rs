@@ -6,6 +6,7 @@
 //! | [`by_id`] | maps by the ids of a session |
 //! | [`error`] | errors that end a session before its work is done |
 //! | [`failure`] | failures of items, and whether a later run can succeed |
+//! | [`kept`] | counts of items at whose names the destination stays as it is |
 //! | [`listing`] | listings: their course, and the comparison of two |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
 //! | [`retry`] | pauses before a client reconnects, and the time at which it gives up |
@@ -27,6 +28,7 @@
 pub mod by_id;
 pub mod error;
 pub mod failure;
+pub mod kept;
 pub mod listing;
 pub mod receiver;
 pub mod retry;
@@ -36,3 +38,4 @@ pub mod weight;
 pub use by_id::ById;
 pub use error::SessionError;
 pub use failure::Failure;
+pub use kept::KeptCounts;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Running};
+use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, Running};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -326,6 +326,21 @@ pub enum Outcome {
     Linked,
     /// The item could not be copied; the run continues with the others.
     Failed,
+    /// Something has the name, and stays (`--ignore-existing`).
+    KeptExisting,
+    /// Nothing has the name, and nothing new is made (`--existing`).
+    NotMade,
+}
+
+impl Outcome {
+    /// Outcome of an item at whose name the destination stays as it is.
+    pub(crate) fn kept(why: Kept) -> Self {
+        match why {
+            Kept::Newer => Self::KeptNewer,
+            Kept::Existing => Self::KeptExisting,
+            Kept::Missing => Self::NotMade,
+        }
+    }
 }
 
 /// Measured state of a run at one instant, as reported with a progress event.
@@ -500,6 +515,14 @@ pub struct Summary {
     /// (`--link-dest`), or would be in a dry run.
     #[serde(default)]
     pub linked: u64,
+    /// Number of items whose names exist at the destination, which were left as they were
+    /// (`--ignore-existing`).
+    #[serde(default)]
+    pub kept_existing: u64,
+    /// Number of files and links that do not exist at the destination and were not made
+    /// (`--existing`).
+    #[serde(default)]
+    pub not_made: u64,
     /// Number of items that the source does not have and that were deleted at the destination
     /// (`--delete`), or would be in a dry run.
     #[serde(default)]

@@ -86,10 +86,8 @@ impl Noticed {
                     "further {names} of a file {became}: another file got its first name at the destination meanwhile"
                 )
             }
-            NoticeKind::FirstNameNewer => {
-                format!(
-                    "further {names} of a file {became}: a newer file has its first name at the destination, and is kept"
-                )
+            NoticeKind::FirstNameKept => {
+                format!("further {names} of a file {became}: the destination is kept as it is at its first name")
             }
             NoticeKind::LinkRefused => format!(
                 "further {names} of a file {became}: the hard link is not permitted there (the file system has none, or the file \

@@ -105,6 +105,20 @@ pub(crate) struct CopyArguments {
     #[arg(short, long, help_heading = "What to copy and how")]
     pub(crate) update: bool,
 
+    /// Let --skip-equal, --update or icdc sync take files for equal whose sizes are equal, whatever
+    /// their times; a file that was changed and has the size it had is not copied then
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) size_only: bool,
+
+    /// Copy only what is at the destination already: nothing new is made there, no file, no link, no
+    /// directory
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) existing: bool,
+
+    /// Keep whatever is at the destination already, and copy only what is not; directories are filled
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) ignore_existing: bool,
+
     /// If another icdc is writing the same copy: wait for its end and take over what it has
     /// published, skip (nothing is copied, exit code 0), or fail (exit code 2)
     #[arg(long, value_name = "WHAT", default_value = "wait", help_heading = "What to copy and how")]
@@ -149,7 +163,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "delete", "link_dest", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "delete", "link_dest", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

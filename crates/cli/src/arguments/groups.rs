@@ -24,7 +24,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "exclude_caches",
         ],
     ),
-    ("Mirroring", &["skip_equal", "update", "delete", "max_delete", "yes_empty", "link_dest"]),
+    (
+        "Mirroring",
+        &["skip_equal", "update", "size_only", "existing", "ignore_existing", "delete", "max_delete", "yes_empty", "link_dest"],
+    ),
     ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),
     (
         "Reaching hosts",

@@ -29,6 +29,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
         ("skipped", told.skipped.max(seen.skipped)),
         ("linked", told.linked.max(seen.linked)),
         ("kept_newer", told.kept_newer.max(seen.kept_newer)),
+        ("kept_existing", told.kept_existing.max(seen.kept_existing)),
     ];
     let files = files.map(|(outcome, count)| ([("outcome", outcome)], count.into()));
     reading.counter("icdc_copy_files", "Files that are complete at the destination", files);

@@ -54,6 +54,8 @@ impl Recording {
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Linked there", (summary.linked > 0).then(|| counted(summary.linked, "file"))),
             ("Not replaced, newer there", (summary.kept_newer > 0).then(|| counted(summary.kept_newer, "file"))),
+            ("Not replaced, exists there", some_items(summary.kept_existing)),
+            ("Not made, not there", some_items(summary.not_made)),
             ("Deleted at the destination", (summary.deleted > 0).then(|| counted(summary.deleted, "item"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
@@ -160,6 +162,10 @@ impl Recording {
         let best = whole.map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
         Some(megabits(best as u64))
     }
+}
+
+fn some_items(items: u64) -> Option<String> {
+    (items > 0).then(|| counted(items, "item"))
 }
 
 fn some_bytes(bytes: u64) -> Option<String> {

@@ -44,6 +44,12 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.kept_newer > 0 {
         parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
     }
+    if summary.kept_existing > 0 {
+        parts.push(format!("{} NOT REPLACED, at the destination already", counted(summary.kept_existing, "item")));
+    }
+    if summary.not_made > 0 {
+        parts.push(format!("{} NOT MADE, not at the destination", counted(summary.not_made, "item")));
+    }
     if summary.deleted > 0 {
         parts.push(format!("{} deleted at the destination", counted(summary.deleted, "item")));
     }

@@ -165,6 +165,8 @@ impl Surface {
                     Outcome::Skipped => "skipped",
                     Outcome::Linked => "linked",
                     Outcome::KeptNewer => "not replaced, newer at the destination:",
+                    Outcome::KeptExisting => "not replaced, at the destination already:",
+                    Outcome::NotMade => "not made, not at the destination:",
                     Outcome::Published | Outcome::Failed => "copied",
                 };
                 self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));

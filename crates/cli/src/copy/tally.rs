@@ -17,6 +17,8 @@ pub(crate) struct Tally {
     pub(crate) kept_newer: u64,
     /// Files that were made from a reference directory at the destination.
     pub(crate) linked: u64,
+    pub(crate) kept_existing: u64,
+    pub(crate) not_made: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
     pub(crate) deleted: u64,
     pub(crate) failed: u64,
@@ -63,6 +65,8 @@ impl Tally {
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
             Event::Item { outcome: Outcome::Linked, .. } => self.linked += 1,
+            Event::Item { outcome: Outcome::KeptExisting, .. } => self.kept_existing += 1,
+            Event::Item { outcome: Outcome::NotMade, .. } => self.not_made += 1,
             // Links have neither digest nor size.
             Event::Item { bytes, digest, .. } => {
                 let is_file = digest.is_some() || *bytes > 0;
@@ -128,6 +132,8 @@ impl Tally {
             skipped: self.skipped,
             kept_newer: self.kept_newer,
             linked: self.linked,
+            kept_existing: self.kept_existing,
+            not_made: self.not_made,
             deleted: self.deleted,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,

@@ -1,5 +1,5 @@
-//! What rules choose, beside rsync: random trees under random rules arrive as Debian's rsync copies
-//! them.
+//! What is chosen, beside rsync: random trees under random rules arrive as Debian's rsync copies
+//! them, and what is at the destination already is treated as by rsync.
 //!
 //! `ICDC_TEST_RULES` is the number of trees, `ICDC_TEST_SEED` repeats a run.
 
@@ -197,5 +197,89 @@ fn rules_choose_what_rsync_copies() {
                 .collect();
             assert!(differences.is_empty(), "{}: {differences:#?}", shown());
         }
+    }
+}
+
+/// Options of both programs that concern what is at the destination already; the first are those of
+/// rsync, which skips what is equal unless told otherwise.
+const EXISTING: [(&[&str], &[&str]); 9] = [
+    (&[], &["--skip-equal"]),
+    (&["--existing"], &["--skip-equal", "--existing"]),
+    (&["--ignore-existing"], &["--ignore-existing"]),
+    (&["--existing", "--ignore-existing"], &["--existing", "--ignore-existing"]),
+    (&["--size-only"], &["--skip-equal", "--size-only"]),
+    (&["--size-only", "--existing"], &["--skip-equal", "--size-only", "--existing"]),
+    (&["--update"], &["--update"]),
+    (&["--update", "--size-only"], &["--update", "--size-only"]),
+    (&["--update", "--existing"], &["--update", "--existing"]),
+];
+
+/// Makes at `there` some of what is at `source`: equal, changed, older, newer, or a link in its
+/// place. Directories stay directories.
+fn earlier(noise: &mut Noise, source: &Path, there: &Path) {
+    fs::create_dir(there).unwrap();
+    for entry in fs::read_dir(source).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), there.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if noise.below(3) == 0 {
+            continue;
+        }
+        if kind.is_dir() {
+            earlier(noise, &from, &to);
+            continue;
+        }
+        match noise.below(6) {
+            0 => std::os::unix::fs::symlink(["a", "b"][noise.below(2) as usize], &to).unwrap(),
+            1 => fs::write(&to, "another size").unwrap(),
+            _ => fs::write(&to, noise.next().to_le_bytes()).unwrap(),
+        }
+        if !to.is_symlink() {
+            data::age(&to, AGE + noise.below(3) - 1, 0);
+        }
+    }
+    data::age(there, AGE + noise.below(1 << 20), 0);
+}
+
+/// Seconds since 1970 of files whose age is compared.
+const AGE: u64 = 1_400_000_000;
+
+/// Gives the files of a tree one modification time.
+fn at_one_age(path: &Path) {
+    for entry in fs::read_dir(path).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => at_one_age(&entry.path()),
+            kind if kind.is_file() => data::age(&entry.path(), AGE, 0),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_exists_is_treated_as_by_rsync() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let mut noise = Noise::logged("trees that are partly there");
+    let trees = std::env::var("ICDC_TEST_RULES").ok().map_or(TREES, |text| text.parse().unwrap());
+    for number in 0..trees {
+        let site = Site::new();
+        tree(&mut noise, &site.path("tree"), 0);
+        at_one_age(&site.path("tree"));
+        earlier(&mut noise, &site.path("tree"), &site.path("theirs"));
+        let (of_rsync, of_icdc) = EXISTING[noise.below(EXISTING.len() as u64) as usize];
+        succeed(Command::new("cp").current_dir(site.root()).args(["-a", "theirs", "ours"]));
+        let rsync = Command::new("rsync")
+            .env("LC_ALL", "C")
+            .current_dir(site.root())
+            .arg("-a")
+            .args(of_rsync)
+            .args(["tree/", "theirs/"])
+            .output()
+            .unwrap();
+        assert!(rsync.status.success(), "tree {number}, {of_rsync:?}: {rsync:?}");
+        let ended = site.copy(&[]).args(of_icdc).args(["tree/", "ours/"]).run();
+        assert_eq!(ended.code, Some(0), "tree {number}, {of_icdc:?}: {ended}");
+        let differences = differences(&site.path("theirs"), &site.path("ours"));
+        assert!(differences.is_empty(), "tree {number}, {of_icdc:?}: {differences:#?}");
     }
 }

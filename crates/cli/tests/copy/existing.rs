@@ -138,7 +138,7 @@ fn update_keeps_newer_names_of_files_with_several_and_gives_the_others_their_own
         let inode = |name: &str| fs::metadata(routed.path("copy").join(name)).unwrap().ino();
         assert_eq!(inode("b1"), inode("b3"), "{route:?}");
         assert_eq!(ended.number("kept_newer"), 2, "{route:?}: {ended}");
-        assert_eq!(crate::noticed::noticed(&ended, "first_name_newer"), (2, 2), "{route:?}: {ended}");
+        assert_eq!(crate::noticed::noticed(&ended, "first_name_kept"), (2, 2), "{route:?}: {ended}");
     }
 }
 

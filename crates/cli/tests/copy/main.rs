@@ -18,6 +18,7 @@ mod growing;
 mod hosts;
 mod inodes;
 mod itself;
+mod kept;
 mod link_dest;
 mod misstated;
 mod noticed;

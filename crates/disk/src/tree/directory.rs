@@ -345,7 +345,7 @@ impl Directory {
     }
 
     /// Sets those `wanted` attributes that the existing regular file `name`, opened as `file`,
-    /// lacks, except its time of modification. If extended attributes are wanted (`Some`), those
+    /// lacks. If extended attributes are wanted (`Some`), those
     /// that would be copied and are not among them are removed: capabilities only if an owner is
     /// wanted, too, and the ACL only if a mode is. Returns whether something was changed.
     ///

@@ -310,9 +310,10 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// Sets those `wanted` attributes that an existing file lacks, except its time. If extended ones
-/// are wanted (`Some`), those that are copied and not among them are removed: capabilities only
-/// with an owner, the ACL only with a mode. Returns whether something was changed.
+/// Sets those `wanted` attributes that an existing file lacks. If extended ones are wanted
+/// (`Some`), those that are copied and not among them are removed: capabilities only with an owner,
+/// the ACL only with a mode. Returns whether something was changed; a time that the file system
+/// rounds to the one that is there is no change.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
@@ -327,13 +328,10 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
     };
     let others: Vec<&[u8]> =
         has.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_wanted(name) && belongs(name)).collect();
-    if wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
+    let has_all = wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
         && wanted.mode.is_none_or(|mode| mode == found.mode)
         && wanted_xattrs.iter().all(|attribute| has.contains(attribute))
-        && others.is_empty()
-    {
-        return Ok(false);
-    }
+        && others.is_empty();
     for name in others {
         rustix::fs::fremovexattr(file, name).map_err(|errno| Failure {
             call: "fremovexattr",
@@ -341,8 +339,17 @@ pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Fail
             errno,
         })?;
     }
-    apply(file, &Metadata { mtime: None, ..wanted.clone() })?;
-    Ok(true)
+    if !has_all {
+        apply(file, &Metadata { mtime: None, ..wanted.clone() })?;
+    }
+    let other_time = wanted.mtime.filter(|mtime| *mtime != found.mtime);
+    let shown = other_time.map(|mtime| set_time(file, mtime)).transpose();
+    let shown = shown.map_err(|error| Failure {
+        call: "futimens",
+        attribute: None,
+        errno: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+    })?;
+    Ok(!has_all || shown.is_some_and(|shown| shown != found.mtime))
 }
 
 /// Sets the time of modification of an open file. Returns the time that it shows: as precisely as

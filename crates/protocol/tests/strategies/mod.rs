@@ -371,6 +371,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(place()),
         delete(),
         vec(path(), 0..=2),
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -382,6 +383,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 place,
                 delete,
                 link_dest,
+                missing,
             )| {
                 ReceiveOptions {
                     verify,
@@ -398,6 +400,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     keeps_name,
                     delete,
                     link_dest,
+                    missing: if missing { Missing::LeaveOut } else { Missing::Make },
                 }
             },
         );
@@ -427,7 +430,13 @@ fn if_running() -> impl Strategy<Value = IfRunning> {
 }
 
 fn existing() -> impl Strategy<Value = Existing> {
-    prop_oneof![Just(Existing::Replace), Just(Existing::SkipEqual), Just(Existing::Update)]
+    let equality = prop_oneof![Just(Equality::SizeAndTime), Just(Equality::Size)].boxed();
+    prop_oneof![
+        Just(Existing::Replace),
+        equality.clone().prop_map(Existing::SkipEqual),
+        equality.prop_map(Existing::Update),
+        Just(Existing::Keep)
+    ]
 }
 
 fn preserve() -> impl Strategy<Value = Preserve> {
@@ -535,7 +544,7 @@ fn want() -> impl Strategy<Value = Want> {
         Just(Want::Skip),
         Just(Want::Failed),
         Just(Want::Contents),
-        Just(Want::Keep),
+        prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep)
         Just(Want::Linked)
     ]
 }

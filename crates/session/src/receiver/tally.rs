@@ -4,6 +4,7 @@ use icdc_protocol::message::{FileDigest, Totals};
 use icdc_units::ByteCount;
 
 use super::book::action::{Notification, PublishedFile};
+use crate::KeptCounts;
 
 /// Counts of one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,10 +21,10 @@ pub struct Tally {
     pub links: u64,
     /// Number of files that were there already and equal.
     pub skipped: u64,
-    /// Number of files that were there already and newer than the source's.
-    pub kept_newer: u64,
     /// Number of files that were made from reference directories, and did not travel.
     pub linked: u64,
+    /// Items at whose names the destination stays as it was.
+    pub kept: KeptCounts,
     /// Number of items that were deleted because the source does not have them.
     pub deleted: u64,
     /// Number of items that failed.
@@ -60,8 +61,8 @@ impl Tally {
             }
             Notification::Continued { held } => self.resumed += *held,
             Notification::Skipped { is_file, .. } => self.skipped += u64::from(*is_file),
-            Notification::KeptNewer { .. } => self.kept_newer += 1,
             Notification::Linked { .. } => self.linked += 1,
+            Notification::Kept { why, .. } => self.kept.add(*why),
             Notification::Deleted { .. } => self.deleted += 1,
             Notification::Failed { .. } | Notification::DeletionRefused { .. } => self.failed += 1,
             Notification::Unlinked { .. } | Notification::Altered { .. } | Notification::WouldReceive { .. } => {}
@@ -94,6 +95,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use icdc_protocol::message::Kept;
+
     use super::*;
 
     const DIGEST: FileDigest = FileDigest::Blake3([7; 32]);
@@ -142,12 +145,15 @@ mod tests {
         let mut tally = counted(&[
             Notification::Skipped { path: path.clone(), size, is_file: false },
             Notification::Skipped { path: path.clone(), size, is_file: true },
-            Notification::KeptNewer { path: path.clone(), size },
             Notification::Linked { path: path.clone(), size },
+            Notification::Kept { path: path.clone(), size, why: Kept::Newer },
             Notification::Failed { path: path.clone(), size, reason: "full".into() },
             Notification::WouldReceive { path, size },
         ]);
         tally.on_problem();
-        assert_eq!(tally, Tally { skipped: 1, kept_newer: 1, linked: 1, failed: 2, ..Tally::default() });
+        assert_eq!(
+            tally,
+            Tally { skipped: 1, linked: 1, kept: KeptCounts { newer: 1, ..KeptCounts::default() }, failed: 2, ..Tally::default() }
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Actions that the sending end's state machine requests of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Deletion, EntryId, FileDigest, Notice, Place, Problem, Running};
+use icdc_protocol::message::{Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, Running};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -89,8 +89,8 @@ pub enum Fate {
     Kept,
     /// The item was left alone: it has equal size and time, and the user asked to skip such files.
     Skipped,
-    /// The existing file was modified later, and the user asked to keep such files.
-    KeptNewer,
+    /// The destination stays as it is at the item's name, as the user asked.
+    Unwanted(Kept),
     /// The receiver made the file from a reference directory.
     Linked,
     /// The item would be transferred if this were no dry run.

@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Parent, Totals};
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Kept, Parent, Totals};
 use icdc_units::ByteCount;
 
-use crate::ById;
 use crate::weight::{Pending, entry_weight};
+use crate::{ById, KeptCounts};
 
 /// Default limit on directories that are open at once: those from the source down to the scan's
 /// position, in trees of up to two thirds as many levels, and others, which are open until
@@ -106,13 +106,12 @@ pub struct Counts {
     pub links_done: u64,
     /// Number of files that the receiver left as they were because they are equal.
     pub skipped: u64,
-    /// Number of files that the receiver left as they were because its own are newer, hard links
-    /// included.
-    pub kept_newer: u64,
     /// Number of files that the receiver has made from its reference directories.
     pub linked: u64,
-    /// Sum of the sizes that the skipped files, those kept as newer and those made from reference
-    /// directories have at the source.
+    /// Items at whose names the receiver left everything as it was.
+    pub kept: KeptCounts,
+    /// Sum of the sizes that the skipped and the kept files, and those made from reference directories,
+    /// have at the source.
     pub skipped_bytes: ByteCount,
     /// Number of items that failed at either end.
     pub failed: u64,
@@ -177,8 +176,8 @@ pub(super) enum Settlement {
     TakenOver(FileDigest),
     /// The item is equal at the receiver, and left alone.
     Skipped,
-    /// The receiver's file is newer, and kept.
-    KeptNewer,
+    /// The destination stays as it is at the item's name.
+    Kept(Kept),
     /// The receiver has made the file from a reference directory.
     Linked,
     /// The item failed at either end.
@@ -385,7 +384,7 @@ impl Ledger {
         *slot = Slot::Settled(match how {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
-            Settlement::Skipped | Settlement::KeptNewer | Settlement::Linked | Settlement::Failed => None,
+            Settlement::Skipped | Settlement::Kept(_) | Settlement::Linked | Settlement::Failed => None,
         });
         self.pending -= 1;
         self.weight -= item.weight();
@@ -419,8 +418,8 @@ impl Ledger {
                 counts.skipped_bytes += item.size();
             }
             Settlement::Skipped => {}
-            Settlement::KeptNewer => {
-                counts.kept_newer += 1;
+            Settlement::Kept(why) => {
+                counts.kept.add(*why);
                 counts.skipped_bytes += item.size();
             }
             Settlement::Linked => {

@@ -3,7 +3,7 @@
 //!
 //! No generator makes these worlds, so that none is emptied when one changes.
 
-use icdc_protocol::message::Existing;
+use icdc_protocol::message::{Equality, Existing};
 use icdc_session::sender::Window;
 use icdc_units::Span;
 
@@ -132,7 +132,12 @@ fn an_update_leaves_alone_a_name_that_is_not_durable() {
     let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
     let cut = (When::After(Span::from_secs(3600)), Incident::PowerCut);
     for source in sources {
-        let plan = Plan { existing: Existing::SkipEqual, faults, incidents: vec![cut], ..Plan::calm(source()) };
+        let plan = Plan {
+            existing: Existing::SkipEqual(Equality::SizeAndTime),
+            faults,
+            incidents: vec![cut],
+            ..Plan::calm(source())
+        };
         let worlds = (0..20).map(|number| (number, plan.clone()));
         finds_again(Mutation::NamesOfFoundAreNotFlushed, "was copied", worlds);
     }
@@ -141,7 +146,11 @@ fn an_update_leaves_alone_a_name_that_is_not_durable() {
 #[test]
 fn an_update_leaves_the_journal_of_a_file_whose_name_was_not_flushed() {
     let faults = DiskFaults { sync: 400, ..DiskFaults::default() };
-    let worlds = (0..20)
-        .map(|number| (number, Plan { existing: Existing::SkipEqual, faults, ..Plan::calm(Source::single_file()) }));
+    let worlds = (0..20).map(|number| {
+        (
+            number,
+            Plan { existing: Existing::SkipEqual(Equality::SizeAndTime), faults, ..Plan::calm(Source::single_file()) },
+        )
+    });
     finds_again(Mutation::LeftJournalsStay, "was left behind", worlds);
 }

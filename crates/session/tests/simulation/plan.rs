@@ -1,6 +1,6 @@
 //! What a world is like and what befalls it, all of it by its seed.
 
-use icdc_protocol::message::Existing;
+use icdc_protocol::message::{Equality, Existing};
 use icdc_session::sender::Window;
 use icdc_units::{ByteCount, Span};
 
@@ -114,7 +114,7 @@ impl Plan {
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
             ring: random.within(4, 16) as usize,
             verify: random.once_in(3),
-            existing: if random.once_in(4) { Existing::SkipEqual } else { Existing::Replace },
+            existing: if random.once_in(4) { Existing::SkipEqual(Equality::SizeAndTime) } else { Existing::Replace },
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),

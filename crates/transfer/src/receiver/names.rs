@@ -29,7 +29,7 @@ use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembl
 use icdc_filter::Rules;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, Message, NoticeKind};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDigest, Message, Missing, NoticeKind};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
     Action, Apart, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication,
@@ -294,7 +294,7 @@ impl FileExecutor<'_> {
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         let parents = match shared.options {
             options if !options.mkpath => Parents::Needed,
-            options if options.dry_run => Parents::Imagined,
+            options if options.dry_run || options.missing == Missing::LeaveOut => Parents::Imagined,
             _ => Parents::Made,
         };
         let drop_box = shared.order.allowed.drop_box;
@@ -309,6 +309,9 @@ impl FileExecutor<'_> {
             refuse_onto_itself(&imagined, begin)?;
         }
         let placement = Placement::find(tree, destination, begin, wanted, drop_box)?;
+        if shared.options.missing == Missing::LeaveOut {
+            placement.refuse_new()?;
+        }
         if let Some(place) = placement.place_of_directory().filter(|_| !is_drop_box) {
             // Before another run is waited for, whose end may change what is there.
             let _ = shared.place.set(place);
@@ -445,7 +448,8 @@ impl Opening {
 
 /// Items and directories.
 impl FileExecutor<'_> {
-    /// Makes or opens a directory; `None` if it is missing in a dry run.
+    /// Makes or opens a directory; `None` if it is missing in a dry run, or where nothing new is
+    /// made.
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
             return Ok(self.directories.find_existing(new));
@@ -453,7 +457,11 @@ impl FileExecutor<'_> {
         if self.shared.only_new() {
             return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
         }
-        self.directories.make(new, self.shared.options.preserve, &mut self.spellings).map(Some)
+        let preserve = self.shared.options.preserve;
+        match self.shared.options.missing {
+            Missing::Make => self.directories.make(new, preserve, &mut self.spellings).map(Some),
+            Missing::LeaveOut => self.directories.open(new, preserve, &mut self.spellings),
+        }
     }
 
     fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
@@ -516,7 +524,7 @@ impl FileExecutor<'_> {
             if verdict == (Verdict::Skip { amend: true }) {
                 self.to_amend.insert(examination.id, found);
             }
-            if is_found && is_first && verdict != Verdict::KeepNewer {
+            if is_found && is_first && !matches!(verdict, Verdict::Keep(_)) {
                 self.remember_first(examination.id, found);
             }
         }

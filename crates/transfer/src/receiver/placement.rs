@@ -187,6 +187,23 @@ impl Placement {
         self.only_name().is_some() && self.sources.iter().any(|source| source.kind == SourceKind::Directory)
     }
 
+    /// Refuses a destination that does not exist, in a run that makes nothing new.
+    pub(super) fn refuse_new(&self) -> Result<(), SessionError> {
+        let missing = match &self.destination {
+            Destination::InsideNew(located) => located.path(),
+            Destination::Named(directory, name)
+                if self.place_of_directory().is_some()
+                    && directory.stat(name).is_err_and(|error| error.is_missing()) =>
+            {
+                directory.path_of(name)
+            }
+            Destination::Inside(_) | Destination::Named(..) => return Ok(()),
+        };
+        Err(refusal(format!(
+            "{missing} does not exist, and with --existing nothing new is made; name a directory that exists"
+        )))
+    }
+
     /// Directory and name of a source that may replace an existing item; `None` if it replaces
     /// none.
     pub(super) fn lands(&self, source: &Source) -> Option<(&Directory, Name)> {

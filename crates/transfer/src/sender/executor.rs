@@ -575,8 +575,8 @@ fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
         Fate::Published(Some(FileDigest::Blake3(digest))) => (Outcome::Published, Some(digest_text(&digest)), None),
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
-        Fate::KeptNewer => (Outcome::KeptNewer, None, None),
         Fate::Linked => (Outcome::Linked, None, None),
+        Fate::Unwanted(why) => (Outcome::kept(why), None, None),
         Fate::Failed { reason } => (Outcome::Failed, None, Some(reason)),
     };
     Some(Event::Item { path, bytes, digest, outcome, reason })

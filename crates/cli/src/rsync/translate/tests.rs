@@ -41,6 +41,8 @@ fn usual_command_lines() {
         ("-aq --progress -v src/ dst", "sync --quiet src/ dst"),
         ("-anu src/ dst", "sync --dry-run --update src/ dst"),
         ("-a --no-u -u --no-u src/ dst", "sync src/ dst"),
+        ("-a --size-only --ignore-existing src/ dst", "sync --size-only --ignore-existing src/ dst"),
+        ("-a --ignore-non-existing src/ dst", "sync --existing src/ dst"),
         ("-ax --mkpath src/ dst/x", "sync --one-file-system --mkpath src/ dst/x"),
         ("-a4 src/ host:", "sync -4 src/ host:"),
         ("-a --bwlimit=1m src/ dst", "sync --rate 1MiB/s src/ dst"),

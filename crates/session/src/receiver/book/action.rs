@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Message};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Kept, Message};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -437,12 +437,14 @@ pub enum Notification {
         /// Length of the file in bytes.
         size: ByteCount,
     },
-    /// A regular file at the destination is kept because it was modified later than the source's.
-    KeptNewer {
+    /// The destination stays as it is at the name of an item.
+    Kept {
         /// Path of the item below the destination.
         path: Vec<u8>,
-        /// Length of the source's file, 0 of a further name of one.
+        /// Length of the source's file, 0 of a link or a further name of a file.
         size: ByteCount,
+        /// The reason.
+        why: Kept,
     },
     /// An item is not done.
     Failed {
@@ -491,8 +493,8 @@ pub enum Notification {
 pub enum Apart {
     /// The first name belongs to another file than the one that was published or found.
     Replaced,
-    /// The first name belongs to a newer file, which is kept.
-    Newer,
+    /// The destination stays as it is at the first name.
+    Kept,
     /// The operating system does not make the link.
     Refused,
 }

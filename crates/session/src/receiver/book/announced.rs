@@ -5,7 +5,7 @@
 //! once.
 
 use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Diskless, Entry, EntryId, EntryKind, GivenUp, Message, Parent, Want};
+use icdc_protocol::message::{Diskless, Entry, EntryId, EntryKind, GivenUp, Message, Missing, Parent, Want};
 use icdc_units::ByteCount;
 
 use super::Book;
@@ -129,7 +129,7 @@ impl<P> Book<P> {
                 let new = NewDirectory { id: entry.id, parent: directory, name };
                 (DirectoryState::Pending, Some(new))
             }
-            DirectoryState::DryRun => (DirectoryState::DryRun, None),
+            DirectoryState::DryRun | DirectoryState::LeftOut => (state, None),
             DirectoryState::Failed(reason) => {
                 (DirectoryState::Failed(self.note_failure(&entry, path.clone(), reason.into())), None)
             }
@@ -150,6 +150,7 @@ impl<P> Book<P> {
                 self.weight += entry_weight(&entry, &path);
                 Ok(Drafted::Item(Draft { entry, path, directory, name }))
             }
+            (DirectoryState::LeftOut, _) => Ok(Drafted::Answered(self.leave_out(&entry, path))),
             _ => Ok(Drafted::Answered(self.would_receive(&entry, path))),
         }
     }
@@ -185,9 +186,10 @@ impl<P> Book<P> {
     }
 
     /// Handles the outcomes of making directories, in the order of the request; `None` stands for a
-    /// directory that a dry run does not make.
+    /// missing directory that is not made, because this is a dry run or nothing new is made.
     pub fn on_directories_made(&mut self, made: Vec<(EntryId, Result<Option<DirectoryPlace>, Failure>)>) {
         self.answered(Answer::DirectoriesMade);
+        let missing = self.settings.options.missing;
         for (id, outcome) in made {
             let above = self.levels.get_mut(id).map(|level| level.entry.parent);
             let above = match above {
@@ -200,7 +202,9 @@ impl<P> Book<P> {
             let Some(level) = self.levels.get_mut(id) else { continue };
             level.state = match (above, outcome) {
                 (Some(DirectoryState::Failed(reason)), _) => DirectoryState::Failed(reason),
+                (Some(DirectoryState::LeftOut), _) => DirectoryState::LeftOut,
                 (_, Ok(Some(place))) => DirectoryState::Exists(place),
+                (_, Ok(None)) if missing == Missing::LeaveOut => DirectoryState::LeftOut,
                 (_, Ok(None)) => DirectoryState::DryRun,
                 (_, Err(failure)) => {
                     self.has_passing_failure |= failure.is_passing();
@@ -265,6 +269,10 @@ impl<P> Book<P> {
             Some(DirectoryState::Failed(reason)) => {
                 self.weight -= weight;
                 return Admitted::Answered(self.refuse(&entry, path, reason.into()));
+            }
+            Some(DirectoryState::LeftOut) => {
+                self.weight -= weight;
+                return Admitted::Answered(self.leave_out(&entry, path));
             }
             _ => {
                 self.weight -= weight;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message, Want, Wants};
+use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Kept, Message, Want, Wants};
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
@@ -79,7 +79,7 @@ impl<P> Book<P> {
                 None
             }
             Ok(Verdict::Skip { .. }) => Some(self.skip(id)),
-            Ok(Verdict::KeepNewer) => Some(self.keep_newer(id)),
+            Ok(Verdict::Keep(why)) => Some(self.keep(id, why)),
             Ok(Verdict::Compare { digest, is_noted, shown }) => {
                 self.remember(id, Progress::Coming);
                 self.set_state(id, ItemState::Comparing { digest, is_noted, shown });
@@ -157,14 +157,14 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Ends an item whose name belongs to something newer, which is kept; returns the answer.
-    fn keep_newer(&mut self, id: EntryId) -> Want {
+    /// Ends an item at whose name the destination stays as it is; returns the answer.
+    fn keep(&mut self, id: EntryId, why: Kept) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (size, path) = (item.size(), item.path.clone());
-            self.notify(Notification::KeptNewer { path, size });
+            self.notify(Notification::Kept { path, size, why });
         }
         self.leave(id, Progress::Kept);
-        Want::Keep
+        Want::Keep(why)
     }
 
     /// Ends an item that is left as it is at the destination; returns the answer.
@@ -350,6 +350,13 @@ impl<P> Book<P> {
         let reason = self.note_failure(entry, path, failure);
         self.reply(Message::Done(vec![Done { id: entry.id, outcome: Err(reason) }]));
         Want::Failed
+    }
+
+    /// Notifies the user of an entry in a directory that is left out because it does not exist;
+    /// returns the answer.
+    pub(super) fn leave_out(&mut self, entry: &Entry, path: Vec<u8>) -> Want {
+        self.notify(Notification::Kept { path, size: size_of(entry), why: Kept::Missing });
+        Want::Keep(Kept::Missing)
     }
 
     /// Notifies the user of an entry that a dry run would receive; returns the answer.

@@ -111,7 +111,7 @@ impl<P> Book<P> {
                     self.ask(Action::FinishDirectory { entry: Box::new(entry), remembered });
                     continue;
                 }
-                DirectoryState::DryRun | DirectoryState::Pending => Ok(()),
+                DirectoryState::DryRun | DirectoryState::LeftOut | DirectoryState::Pending => Ok(()),
             };
             self.reply(Message::Done(vec![Done { id: entry.id, outcome: outcome.map(|()| None) }]));
         }

@@ -41,6 +41,8 @@ pub(super) enum DirectoryState {
     Exists(DirectoryPlace),
     /// The directory is not made because this is a dry run.
     DryRun,
+    /// The directory does not exist, and nothing new is made: each child is left out.
+    LeftOut,
     /// The directory could not be made; each child fails for this reason.
     Failed(String),
 }

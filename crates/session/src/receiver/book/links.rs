@@ -18,7 +18,7 @@ pub(super) enum Progress {
     Coming,
     /// The file is published.
     Published,
-    /// The file is not made: a newer file has the name, and is kept.
+    /// The file is not made: the destination stays as it is at its name.
     Kept,
     /// The file has failed.
     Failed,
@@ -31,7 +31,7 @@ pub(super) enum Linking {
     Waits,
     /// The link can be made now, to this first name.
     To(FirstName),
-    /// The link becomes a file of its own: another file has the first name, and is kept.
+    /// The link becomes a file of its own: the destination stays as it is at the first name.
     Apart,
     /// The link cannot be made, for this reason.
     Fails(&'static str),

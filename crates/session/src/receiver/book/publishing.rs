@@ -119,7 +119,7 @@ impl<P> Book<P> {
         let (answered, waiting) = std::mem::take(&mut self.apart).into_iter().partition(|id| *id < unanswered);
         self.apart = waiting;
         let answered: Vec<EntryId> = answered;
-        answered.into_iter().for_each(|id| self.separate(id, Apart::Newer));
+        answered.into_iter().for_each(|id| self.separate(id, Apart::Kept));
     }
 
     /// Turns a hard link into a file of its own, or fails it if the session is over.

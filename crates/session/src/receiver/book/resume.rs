@@ -5,7 +5,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{EntryKind, Existing, FileDigest, ReceiveOptions};
+use icdc_protocol::message::{EntryKind, Equality, Existing, FileDigest, Kept, Missing, Preserve, ReceiveOptions};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -119,8 +119,8 @@ pub enum Verdict {
         /// Whether other attributes of it may have to be set.
         amend: bool,
     },
-    /// Nothing is wanted: the existing file was modified later.
-    KeepNewer,
+    /// Nothing is wanted: the destination stays as it is at this name, for this reason.
+    Keep(Kept),
     /// The item seems to be published: it has to be read and compared first.
     Compare {
         /// The digest that it should have.
@@ -181,10 +181,13 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
         // Verdicts from the destination would disclose names without leaving a trace.
         return Ok(Verdict::Contents { held: None });
     }
-    if question == Question::Anything
-        && let Some(verdict) = is_there(item, terms, facts)
-    {
-        return Ok(verdict);
+    if question == Question::Anything {
+        if let Some(verdict) = is_there(item, terms, facts) {
+            return Ok(verdict);
+        }
+        if let Some(kept) = is_kept(item, terms, facts) {
+            return Ok(Verdict::Keep(kept));
+        }
     }
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
@@ -220,7 +223,8 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     // Skipping would disclose size and time, or the target.
     let existing = if terms.only_new { Existing::Replace } else { options.existing };
     let EntryKind::File { .. } = &item.entry.kind else {
-        return is_left_alone(item, existing, options, facts);
+        let is_same = existing.skips_equal() && is_same_link(item, options, facts);
+        return is_same.then_some(Verdict::Skip { amend: false });
     };
     let published = as_published(item, options, facts);
     if let Some(shown) = published
@@ -233,32 +237,30 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
-    if existing != Existing::Replace
-        && let Some(stat) = stat_of(item, options, facts)
+    if let Existing::SkipEqual(equality) | Existing::Update(equality) = existing
+        && let Some(stat) = equal(item, equality, options, facts)
+        && !(equality == Equality::Size && is_kept(item, terms, facts).is_some())
     {
-        if let Some(amend) = amendment(item, options, &stat, facts) {
-            return Some(Verdict::Skip { amend });
-        }
-        return None;
+        return amendment(item, options, &stat, facts).map(|amend| Verdict::Skip { amend });
     }
-    if let Some(shown) = published
-        && let Some(digest) = renamed(item, options, facts)
-    {
-        return Some(Verdict::Compare { digest, is_noted: false, shown });
-    }
-    (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
+    let shown = published?;
+    let digest = renamed(item, options, facts)?;
+    Some(Verdict::Compare { digest, is_noted: false, shown })
 }
 
-/// Verdict on a link that need not be made; `None` if it has to be made.
-fn is_left_alone(item: &Item, existing: Existing, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
-    match item.entry.kind {
-        EntryKind::HardLink { .. } => {
-            (existing == Existing::Update && is_newer(item, facts)).then_some(Verdict::KeepNewer)
-        }
-        _ => {
-            let is_same = existing != Existing::Replace && is_same_link(item, options, facts);
-            is_same.then_some(Verdict::Skip { amend: false })
-        }
+/// Why the destination stays as it is at the item's name, whatever the item's contents; `None` if
+/// these count.
+fn is_kept(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Kept> {
+    let Terms { options, only_new } = terms;
+    if only_new {
+        return None;
+    }
+    let is_file = !matches!(item.entry.kind, EntryKind::Symlink { .. });
+    match (options.existing, options.missing) {
+        (_, Missing::LeaveOut) if facts.stat().is_none() => Some(Kept::Missing),
+        (Existing::Keep, _) if facts.stat().is_some() => Some(Kept::Existing),
+        (Existing::Update(_), _) if is_file && is_newer(item, facts) => Some(Kept::Newer),
+        _ => None,
     }
 }
 
@@ -329,7 +331,8 @@ fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
 /// not be: the file has names that the source's has not, such as one in an older copy, which would
 /// change with it.
 fn amendment(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> Option<bool> {
-    let has_attributes = has_attributes(item, options, stat);
+    let has_time = !options.preserve.times || shows_time(item, options, stat, facts);
+    let has_attributes = has_time && has_attributes(item, options, stat);
     if has_attributes && !options.preserve.xattr {
         return Some(false);
     }
@@ -369,11 +372,10 @@ fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut i
     has_mode && wanted.owner.map_or(stat.owner.0 == facts.user(), |owner| owner == stat.owner)
 }
 
-/// Attributes of the file under the item's name, if it has the item's size and time of
-/// modification.
-fn stat_of(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
+/// Attributes of the file under the item's name, if it counts as equal to the item.
+fn equal(item: &Item, equality: Equality, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
-    shows_time(item, options, &stat, facts).then_some(stat)
+    (equality == Equality::Size || shows_time(item, options, &stat, facts)).then_some(stat)
 }
 
 /// Whether the file shows the item's modification time, exactly or, where times are preserved, as
@@ -416,7 +418,7 @@ fn whole_digest(held: &BlockMap) -> Option<FileDigest> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-    use icdc_protocol::message::{Entry, Parent, Preserve};
+    use icdc_protocol::message::{Entry, Parent};
 
     use super::super::item::{DirectoryId, DirectoryPlace, Place};
     use super::*;
@@ -514,7 +516,7 @@ mod tests {
     }
 
     fn skipping_equal() -> ReceiveOptions {
-        ReceiveOptions { existing: Existing::SkipEqual, ..options() }
+        ReceiveOptions { existing: Existing::SkipEqual(Equality::SizeAndTime), ..options() }
     }
 
     fn anything(item: &Item, options: &ReceiveOptions, mut facts: Known) -> Verdict {
@@ -583,7 +585,7 @@ mod tests {
 
     #[test]
     fn what_is_equal_lacks_attributes_and_what_is_newer_stays() {
-        let update = ReceiveOptions { existing: Existing::Update, ..options() };
+        let update = ReceiveOptions { existing: Existing::Update(Equality::SizeAndTime), ..options() };
         let there = |stat| Known { stat: Some(stat), ..Known::default() };
         let other_mode = Stat { mode: 0o600, ..stat(Kind::File, 9) };
         for options in [&update, &skipping_equal()] {
@@ -594,7 +596,7 @@ mod tests {
         let further = item(EntryKind::HardLink { to: 1, size: 9, version: [3; 16], sparse: false });
         for item in [&file(9), &further] {
             for newer in [at(5, 7), at(6, 0)] {
-                assert_eq!(anything(item, &update, there(newer)), Verdict::KeepNewer);
+                assert_eq!(anything(item, &update, there(newer)), Verdict::Keep(Kept::Newer));
                 assert_eq!(anything(item, &skipping_equal(), there(newer)), contents);
                 let directory = Stat { kind: Kind::Directory, ..newer };
                 assert_eq!(anything(item, &update, there(directory)), contents);
@@ -605,15 +607,68 @@ mod tests {
     }
 
     #[test]
+    fn equal_size_is_enough_where_only_the_size_counts_and_what_is_newer_still_stays() {
+        let by_size =
+            |existing: fn(Equality) -> Existing| ReceiveOptions { existing: existing(Equality::Size), ..options() };
+        let at = |seconds, size| {
+            let stat = Stat { mtime: ModificationTime { seconds, nanos: 6 }, ..stat(Kind::File, size) };
+            Known { stat: Some(stat), ..Known::default() }
+        };
+        for (existing, newer) in [
+            (by_size(Existing::SkipEqual), Verdict::Skip { amend: true }),
+            (by_size(Existing::Update), Verdict::Keep(Kept::Newer)),
+        ] {
+            assert_eq!(anything(&file(9), &existing, at(5, 9)), Verdict::Skip { amend: false });
+            assert_eq!(anything(&file(9), &existing, at(4, 9)), Verdict::Skip { amend: true }, "its time is set");
+            assert_eq!(anything(&file(9), &existing, at(6, 9)), newer);
+            assert_eq!(anything(&file(9), &existing, at(5, 8)), Verdict::Contents { held: None });
+            let preserve = Preserve { times: false, ..existing.preserve };
+            let without = ReceiveOptions { preserve, ..existing };
+            assert_eq!(anything(&file(9), &without, at(4, 9)), Verdict::Skip { amend: false });
+        }
+    }
+
+    #[test]
+    fn what_exists_is_kept_and_what_does_not_is_not_made_whatever_it_is() {
+        let further = item(EntryKind::HardLink { to: 1, size: 9, version: [3; 16], sparse: false });
+        let items = [file(9), file(LARGE), item(EntryKind::Symlink { target: b"t".to_vec() }), further];
+        let there = |kind| Known { stat: Some(stat(kind, 8)), ..Known::default() };
+        let keep = ReceiveOptions { existing: Existing::Keep, ..options() };
+        let leave_out = ReceiveOptions { missing: Missing::LeaveOut, ..options() };
+        let neither = ReceiveOptions { missing: Missing::LeaveOut, ..keep.clone() };
+        let made = Verdict::Contents { held: None };
+        for item in &items {
+            for kind in [Kind::File, Kind::Symlink, Kind::Directory, Kind::Other("a socket")] {
+                assert_eq!(anything(item, &keep, there(kind)), Verdict::Keep(Kept::Existing));
+                assert_eq!(anything(item, &neither, there(kind)), Verdict::Keep(Kept::Existing));
+            }
+            assert_eq!(anything(item, &leave_out, there(Kind::File)), made);
+            assert_eq!(anything(item, &keep, Known::default()), made);
+            assert_eq!(anything(item, &leave_out, Known::default()), Verdict::Keep(Kept::Missing));
+            assert_eq!(anything(item, &neither, Known::default()), Verdict::Keep(Kept::Missing));
+        }
+        // What this copy has published itself is no obstacle to it.
+        let published = Known {
+            stat: Some(stat(Kind::File, 9)),
+            published: Some((DIGEST, PublishedBy::AnEarlierRun)),
+            ..Known::default()
+        };
+        assert_eq!(anything(&file(9), &keep, published), Verdict::TakenOver(DIGEST));
+        // It was looked at and has to be replaced.
+        let altered = decide(&file(9), Question::Contents, terms(&keep), &mut there(Kind::File));
+        assert_eq!(altered, Ok(made));
+    }
+
+    #[test]
     fn times_are_compared_as_the_destination_keeps_them_where_they_are_preserved() {
         let known = |nanos| {
             let mtime = ModificationTime { seconds: 5, nanos };
             Known { stat: Some(Stat { mtime, ..stat(Kind::File, 9) }), granularity: 4, ..Known::default() }
         };
-        let update = ReceiveOptions { existing: Existing::Update, ..options() };
+        let update = ReceiveOptions { existing: Existing::Update(Equality::SizeAndTime), ..options() };
         assert_eq!(anything(&file(9), &update, known(4)), Verdict::Skip { amend: false });
         assert_eq!(anything(&file(9), &update, known(0)), Verdict::Contents { held: None });
-        assert_eq!(anything(&file(9), &update, known(8)), Verdict::KeepNewer);
+        assert_eq!(anything(&file(9), &update, known(8)), Verdict::Keep(Kept::Newer));
         let preserve = Preserve { times: false, ..update.preserve };
         let without = ReceiveOptions { preserve, ..update };
         assert_eq!(anything(&file(9), &without, known(4)), Verdict::Contents { held: None });

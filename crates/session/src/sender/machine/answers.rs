@@ -128,7 +128,7 @@ impl Sender {
                 self.settle(id, &Settlement::TakenOver(digest), Fate::Kept);
             }
             Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
-            Want::Keep => self.settle(id, &Settlement::KeptNewer, Fate::KeptNewer),
+            Want::Keep(why) => self.settle(id, &Settlement::Kept(why), Fate::Unwanted(why)),
             Want::Linked => self.settle(id, &Settlement::Linked, Fate::Linked),
         }
         Ok(())

@@ -105,6 +105,28 @@ impl Directories {
         self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))
     }
 
+    /// Opens the existing directory, so that it can be filled; `None` if there is none.
+    pub(super) fn open(
+        &mut self,
+        new: &NewDirectory,
+        preserve: Preserve,
+        spellings: &mut Spellings,
+    ) -> Result<Option<DirectoryPlace>, Failure> {
+        let parent = self.get(new.parent)?;
+        let directory = match &new.name {
+            None => parent.clone(),
+            Some(name) => {
+                let name = Name::new(name).map_err(|error| error.to_string())?;
+                let directory = match parent.open_directory(&name) {
+                    Err(error) if error.is_missing() => return Ok(None),
+                    opened => opened.map_err(|error| failure::of_tree(&error))?,
+                };
+                prepare(parent, &name, (directory, false), preserve.mode, spellings)?
+            }
+        };
+        self.insert(DirectoryId::Entry(new.id), directory).map(Some).map_err(|error| failure::of_tree(&error))
+    }
+
     /// Opens the existing directory, for a dry run; `None` if there is none.
     pub(super) fn find_existing(&mut self, new: &NewDirectory) -> Option<DirectoryPlace> {
         let parent = self.open.get(&new.parent)?;
@@ -178,7 +200,18 @@ fn make_directory(
 ) -> Result<Directory, Failure> {
     // Private while it is filled.
     let mode = if restore_mode { 0o700 } else { 0o777 };
-    let (directory, is_new) = above.make_or_open_directory(name, mode).map_err(|error| failure::of_tree(&error))?;
+    let made = above.make_or_open_directory(name, mode).map_err(|error| failure::of_tree(&error))?;
+    prepare(above, name, made, restore_mode, spellings)
+}
+
+/// Checks a directory that was made or opened, with whether it is new, and lets its owner fill it.
+fn prepare(
+    above: &Directory,
+    name: &Name,
+    (directory, is_new): (Directory, bool),
+    restore_mode: bool,
+    spellings: &mut Spellings,
+) -> Result<Directory, Failure> {
     spellings.take_directory(above, name, (&directory, is_new))?;
     check_renames(&directory, is_new)?;
     if restore_mode {

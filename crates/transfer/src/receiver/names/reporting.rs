@@ -1,6 +1,6 @@
 //! Reports of the book, to the user as events, and counted.
 
-use icdc_protocol::message::{FileDigest, NoticeKind};
+use icdc_protocol::message::{FileDigest, Kept, NoticeKind};
 use icdc_session::receiver::book::action::{Apart, Notification};
 use icdc_units::ByteCount;
 
@@ -20,7 +20,7 @@ impl Shared<'_> {
             Notification::Had { .. } | Notification::TakenOver { .. } | Notification::Continued { .. } => {}
             Notification::Skipped { path, size, .. } => (self.events)(item(&path, size, Fate::Skipped)),
             Notification::Linked { path, size } => (self.events)(item(&path, size, Fate::Linked)),
-            Notification::KeptNewer { path, size } => (self.events)(item(&path, size, Fate::KeptNewer)),
+            Notification::Kept { path, size, why } => (self.events)(item(&path, size, Fate::Kept(why))),
             Notification::Failed { path, size, reason } => {
                 (self.events)(item(&path, size, Fate::Failed(reason)));
             }
@@ -33,7 +33,7 @@ impl Shared<'_> {
             Notification::Unlinked { path, why } => {
                 let kind = match why {
                     Apart::Replaced => NoticeKind::FirstNameReplaced,
-                    Apart::Newer => NoticeKind::FirstNameNewer,
+                    Apart::Kept => NoticeKind::FirstNameKept,
                     Apart::Refused => NoticeKind::LinkRefused,
                 };
                 self.notice(kind, &path);
@@ -52,10 +52,10 @@ enum Fate {
     Published(Option<FileDigest>),
     /// It was there already, and equal.
     Skipped,
-    /// It was there already, and newer than the source's.
-    KeptNewer,
     /// It was made from a reference directory.
     Linked,
+    /// The destination stays as it was, for this reason.
+    Kept(Kept),
     /// It is not there, for this reason.
     Failed(String),
 }
@@ -66,8 +66,8 @@ fn item(path: &[u8], bytes: ByteCount, fate: Fate) -> Event {
         Fate::Published(Some(FileDigest::Blake3(digest))) => (Outcome::Published, Some(digest_text(&digest)), None),
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
-        Fate::KeptNewer => (Outcome::KeptNewer, None, None),
         Fate::Linked => (Outcome::Linked, None, None),
+        Fate::Kept(why) => (Outcome::kept(why), None, None),
         Fate::Failed(reason) => (Outcome::Failed, None, Some(reason)),
     };
     Event::Item { path: path_text(path), bytes: bytes.as_u64(), digest, outcome, reason }

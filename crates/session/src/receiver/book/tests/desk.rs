@@ -1,7 +1,7 @@
 //! A names executor without a file system: it carries out the book's actions, except those that are
 //! set to fail, and logs them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use icdc_protocol::message::{
     Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Source, SourceKind, Want,
@@ -33,6 +33,8 @@ pub(super) struct Desk {
     pub(super) verdicts: BTreeMap<EntryId, Vec<Verdict>>,
     /// Actions that fail: the first word of the action and the item's number.
     pub(super) fails: HashMap<(&'static str, EntryId), Failure>,
+    /// Directories that do not exist and are not made.
+    pub(super) missing: HashSet<EntryId>,
     /// A small file whose contents do not match their digest.
     pub(super) damaged: Option<EntryId>,
     /// A further name whose first one was replaced.
@@ -116,6 +118,7 @@ impl Desk {
             not_begun: Vec::new(),
             verdicts: BTreeMap::new(),
             fails: HashMap::new(),
+            missing: HashSet::new(),
             damaged: None,
             replaced_first: None,
             amends: false,
@@ -128,7 +131,11 @@ impl Desk {
 
     /// A session of one directory that has begun.
     pub(super) fn begun() -> Self {
-        let mut desk = Self::new(settings());
+        Self::begun_with(settings())
+    }
+
+    pub(super) fn begun_with(settings: Settings) -> Self {
+        let mut desk = Self::new(settings);
         desk.begin(&[SourceKind::Directory]);
         assert_eq!(desk.log(), ["place journaled", "begin", "ready"]);
         desk
@@ -233,7 +240,8 @@ impl Desk {
                 self.note(format!("make {:?}", numbers(new.iter().map(|new| new.id))));
                 let made = new.iter().map(|new| {
                     let outcome = self.outcome("make", new.id);
-                    (new.id, outcome.map(|()| Some(place(u64::from(new.id)))))
+                    let is_there = !self.missing.contains(&new.id);
+                    (new.id, outcome.map(|()| is_there.then(|| place(u64::from(new.id)))))
                 });
                 let made = made.collect();
                 self.book.on_directories_made(made);
@@ -404,7 +412,7 @@ fn want(want: &Want) -> &'static str {
         Want::Skip => "skip",
         Want::Failed => "failed",
         Want::Contents => "contents",
-        Want::Keep => "keep",
+        Want::Keep(_) => "keep",
         Want::Linked => "linked",
     }
 }
@@ -417,8 +425,8 @@ fn describe(notification: &Notification) -> String {
         Notification::TakenOver { .. } => "taken over".into(),
         Notification::Continued { held } => format!("continued {}", held.as_u64()),
         Notification::Skipped { path, .. } => format!("skipped {}", shown(path)),
+        Notification::Kept { path, .. } => format!("kept {}", shown(path)),
         Notification::Linked { path, .. } => format!("linked {}", shown(path)),
-        Notification::KeptNewer { path, .. } => format!("kept {}", shown(path)),
         Notification::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Notification::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
         Notification::Altered { path } => format!("altered {}", shown(path)),

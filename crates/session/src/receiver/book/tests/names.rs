@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_PENDING};
-use icdc_protocol::message::{EntryKind, FileDigest, Message, Parent, SourceKind};
+use icdc_protocol::message::{EntryKind, FileDigest, Kept, Message, Missing, Parent, SourceKind};
 
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
@@ -185,7 +185,7 @@ fn attributes_of_what_is_skipped_are_durable_before_that_is_told_or_it_is_made_a
 #[test]
 fn further_names_of_a_file_whose_first_name_stays_get_contents_of_their_own() {
     let mut desk = Desk::begun();
-    desk.verdicts.insert(1, vec![Verdict::KeepNewer]);
+    desk.verdicts.insert(1, vec![Verdict::Keep(Kept::Newer)]);
     desk.announce(&[source(0, 0), linked(1, 0, "first", 7), link(2, 0, "other", 1)]);
     let log = [
         "make [0]",
@@ -198,6 +198,30 @@ fn further_names_of_a_file_whose_first_name_stays_get_contents_of_their_own() {
     assert_eq!(desk.log(), log);
     desk.announce(&[link(3, 0, "third", 1)]);
     assert_eq!(desk.log(), ["examine [3]", "wants 3 all", "unlinked dst/third", "wants 3 contents"]);
+}
+
+#[test]
+fn where_nothing_new_is_made_the_contents_of_a_missing_directory_are_left_out() {
+    let mut settings = settings();
+    settings.options.missing = Missing::LeaveOut;
+    let mut desk = Desk::begun_with(settings);
+    desk.missing.insert(1);
+    desk.announce(&[source(0, 0), directory(1, 0, "d"), directory(2, 1, "e"), file(3, 2, "x", 1), file(4, 0, "y", 1)]);
+    desk.announce(&[file(5, 1, "z", 1), directory(6, 1, "f"), file(7, 6, "deep", 9 << 20)]);
+    let log = [
+        "make [0, 1, 2]",
+        "kept dst/d/e/x",
+        "examine [4]",
+        "wants 0 all all all keep all",
+        "kept dst/d/z",
+        "kept dst/d/f/deep",
+        "wants 5 keep all keep",
+    ];
+    assert_eq!(desk.log(), log);
+    for id in [6, 2, 1] {
+        desk.say(Message::DirEnd { id });
+    }
+    assert_eq!(desk.log(), ["done 6", "done 2", "done 1"], "they have no attributes to be set");
 }
 
 #[test]
