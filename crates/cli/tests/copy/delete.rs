@@ -214,6 +214,20 @@ fn a_source_that_lies_in_the_destination_is_not_deleted() {
 }
 
 #[test]
+fn a_source_that_a_directory_of_the_copy_goes_into_is_not_deleted_from() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("copy"), &["in/a", "in/d/b", "in/in/c", "other"]);
+        // What is in `in/in` goes into `in`, which is the source itself.
+        let ended = routed.copy(&["--delete"], &["copy/in/"], "copy").expect_code(1);
+        assert!(ended.stderr.contains("in: is a source of this copy"), "{route:?}: {ended}");
+        for path in ["in/a", "in/d/b", "in/in/c", "other"] {
+            assert!(routed.path("copy").join(path).exists(), "{route:?}: {path} is gone: {ended}");
+        }
+    }
+}
+
+#[test]
 fn a_drop_box_is_not_deleted_from() {
     let site = Site::new();
     files(&site.path("tree"), &["a"]);
@@ -237,4 +251,18 @@ fn what_is_mounted_in_an_extra_directory_stays() {
     assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
     assert_eq!(fs::read(routed.path("copy/old/mounted/precious")).unwrap(), b"precious");
     assert!(routed.path("copy/old/file").exists(), "what cannot be counted is not begun: {ended}");
+}
+
+#[test]
+fn a_file_that_is_mounted_in_an_extra_directory_stays_with_everything_else() {
+    let routed = RoutedSite::new(Route::Local);
+    files(&routed.path("tree"), &["a"]);
+    files(&routed.path("copy"), &["extra", "old/mounted"]);
+    files(routed.site.root(), &["precious"]);
+    let Some(_mount) = Mount::file(&routed.path("precious"), routed.path("copy/old/mounted")) else {
+        return skip("mounts need root");
+    };
+    let ended = routed.copy(&["--delete"], &["tree/"], "copy").expect_code(1);
+    assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
+    assert!(routed.path("copy/extra").exists(), "what cannot be deleted is not begun: {ended}");
 }

@@ -225,6 +225,19 @@ impl Directory {
         }
     }
 
+    /// Returns an error if a file system, or a file of another place, is mounted at `name`. Kernels
+    /// before 5.8 do not tell.
+    ///
+    /// # Errors
+    /// [`TreeError::MountPoint`].
+    pub fn refuse_mount(&self, name: &Name) -> Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        match rustix::fs::statx(self, name.as_c_str(), flags, StatxFlags::TYPE) {
+            Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Err(self.mount_point(name)),
+            _ => Ok(()),
+        }
+    }
+
     fn mount_point(&self, name: &Name) -> TreeError {
         TreeError::MountPoint { path: self.path_of(name), call: "openat2" }
     }
