@@ -10,8 +10,13 @@ use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
 use crate::support::{MIB, Route, RoutedSite, Shape, Site, Start, assert_same, data, skip};
 
+/// Makes a named pipe.
+pub(super) fn pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
 /// Makes files with their names as contents, and the directories above them.
-fn files(directory: &Path, names: &[&str]) {
+pub(super) fn files(directory: &Path, names: &[&str]) {
     for name in names {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -20,7 +25,7 @@ fn files(directory: &Path, names: &[&str]) {
 }
 
 /// All paths below a directory, sorted.
-fn listing(directory: &Path) -> Vec<String> {
+pub(super) fn listing(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_path_buf()];
     while let Some(next) = left.pop() {
@@ -91,14 +96,15 @@ fn nothing_is_deleted_after_a_failure_and_the_first_failed_item_is_named() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         files(&routed.path("tree"), &["a", "z/b"]);
-        files(&routed.path("copy"), &["extra", "z/b/is a directory here"]);
+        pipe(&routed.path("tree/z/pipe"));
+        files(&routed.path("copy"), &["extra"]);
         let ended = routed.copy(&["--delete"], &["tree/"], "copy").expect_code(1);
         assert!(ended.stderr.contains("nothing was deleted at the destination: "), "{route:?}: {ended}");
-        assert!(ended.stderr.contains("z/b: it was not copied"), "{route:?}: {ended}");
+        assert!(ended.stderr.contains("z/pipe: it was not copied"), "{route:?}: {ended}");
         assert!(routed.path("copy/extra").exists(), "{route:?}: {ended}");
         assert_eq!(ended.number("deleted"), 0, "{ended}");
         // A source that is not there may have been all that the destination has.
-        fs::remove_dir_all(routed.path("copy/z/b")).unwrap();
+        fs::remove_file(routed.path("tree/z/pipe")).unwrap();
         let ended = routed.copy(&["--delete"], &["tree/", "missing/"], "copy").expect_code(1);
         assert!(routed.path("copy/extra").exists(), "{route:?}: {ended}");
         assert!(ended.stderr.contains("nothing was deleted at the destination: "), "{route:?}: {ended}");
@@ -161,8 +167,7 @@ fn what_the_source_leaves_out_stays() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         files(&routed.path("tree"), &["a", "keep.tmp", "d/keep.tmp"]);
-        rustix::fs::mknodat(rustix::fs::CWD, routed.path("tree/pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
-            .unwrap();
+        pipe(&routed.path("tree/pipe"));
         files(&routed.path("copy"), &["keep.tmp", "d/keep.tmp", "pipe", "extra"]);
         let ended =
             routed.copy(&["--delete", "--exclude", "*.tmp", "--exclude", "pipe"], &["tree/"], "copy").expect_code(0);

@@ -20,6 +20,7 @@ mod inodes;
 mod itself;
 mod misstated;
 mod noticed;
+mod obstacles;
 mod old_kernel;
 mod options;
 mod replaced;

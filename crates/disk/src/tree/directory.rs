@@ -322,6 +322,19 @@ impl Directory {
         }
     }
 
+    /// Lets two items here change their names, atomically; false, and nothing is done, where the
+    /// kernel or the file system cannot do that.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`].
+    pub fn exchange(&self, one: &Name, other: &Name) -> Result<bool> {
+        match rustix::fs::renameat_with(self, one.as_c_str(), self, other.as_c_str(), RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+            Err(errno) => Err(self.failed("renameat", other, errno)),
+        }
+    }
+
     /// Removes the name of an item that is not a directory.
     ///
     /// # Errors

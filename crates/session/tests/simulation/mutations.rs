@@ -61,6 +61,8 @@ pub(crate) enum Mutation {
     AllTravelInParts,
     /// Names that the source has are taken for extra ones, which a mirror deletes.
     SourceNamesAreForgotten,
+    /// What replaces something of another kind at the end is not flushed.
+    ReplacementsAreNotFlushed,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -157,6 +159,11 @@ fn memory_without_bounds_is_found() {
 #[test]
 fn held_blocks_that_nobody_compares_are_found() {
     finds(Mutation::DamagedBlocksAreTrusted, &["is not what version"]);
+}
+
+#[test]
+fn replacements_that_are_not_durable_are_found() {
+    finds(Mutation::ReplacementsAreNotFlushed, &["was copied and is gone", "is not what was announced", "gone back"]);
 }
 
 #[test]

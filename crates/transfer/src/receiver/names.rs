@@ -9,11 +9,13 @@
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |
+//! | `obstacles` | items of another kind that have the names of announced ones |
 //! | `reporting` | events and counts |
 
 mod directories;
 mod examine;
 mod extras;
+mod obstacles;
 mod reporting;
 
 use std::collections::HashMap;
@@ -38,6 +40,7 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
+use obstacles::Aside;
 
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
@@ -84,6 +87,8 @@ pub(super) struct FileExecutor<'a> {
     /// How the directories were reached that have items the source has not: they are reopened once
     /// everything else is done.
     reached: HashMap<DirectoryPlace, Whereabouts>,
+    /// Directories that are filled under staging names, because theirs belong to something else.
+    aside: ById<Aside>,
     /// The sources, if they are on this kernel, too.
     sources: Option<Arc<SourcesHere>>,
     /// Rules by which names are never deleted; `None` until the first directory is listed.
@@ -125,6 +130,7 @@ impl<'a> FileExecutor<'a> {
             to_amend: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
+            aside: ById::default(),
             sources: None,
             protecting: None,
             store: Some(store),
@@ -262,8 +268,8 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_extras_counted(found, counted);
             }
             Action::DeleteExtras { found, count } => {
-                self.delete_extras(&found, count);
-                self.book.on_extras_deleted();
+                let replaced = self.delete_extras(&found, count);
+                self.book.on_extras_deleted(replaced);
             }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
@@ -434,12 +440,21 @@ impl FileExecutor<'_> {
     /// Makes or opens a directory; `None` if it is missing in a dry run.
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
-            return Ok(self.directories.find_existing(new));
+            let found = self.directories.find_existing(new);
+            if found.is_none() {
+                self.is_directory_obstructed(new);
+            }
+            return Ok(found);
         }
         if self.shared.only_new() {
             return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
         }
-        self.directories.make(new, self.shared.options.preserve, &mut self.spellings).map(Some)
+        match self.directories.make(new, self.shared.options.preserve, &mut self.spellings) {
+            Err(_) if self.is_directory_obstructed(new) => self.make_aside(new),
+            Err(failure) => Err(self.cannot_be_made(new, failure)),
+            made => made,
+        }
+        .map(Some)
     }
 
     fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
@@ -506,6 +521,10 @@ impl FileExecutor<'_> {
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
+        }
+        if self.shared.options.dry_run && matches!(verdict, Verdict::Contents { .. }) {
+            // Otherwise it is noticed when the item is renamed.
+            self.is_item_obstructed(examination.id);
         }
         Ok(verdict)
     }
@@ -606,22 +625,31 @@ impl FileExecutor<'_> {
     fn stage_hard_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
-        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
         let (directory, name) = self.place(item)?;
-        let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let whose = self.shared.whose();
+        if let Some((first, file)) = self.staged.get(&to).and_then(Staged::as_first) {
+            // It waits under its staging name until what has its own is deleted.
+            let staged = Staged::stage_hard_link(directory, name, first, file, whose)?;
+            return Ok(self.linked(id, staged));
+        }
+        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
+        let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let staged = if first.place == item.place.directory {
             Staged::stage_hard_link(directory, name, (directory, &first_name), file, whose)?
         } else {
             let first = self.directories.of_first(first, &first_name)?;
             Staged::stage_hard_link(directory, name, (&first, &first_name), file, whose)?
         };
+        Ok(self.linked(id, staged))
+    }
+
+    fn linked(&mut self, id: EntryId, staged: Result<Staged, Apart>) -> Linked {
         match staged {
             Ok(staged) => {
                 self.staged.insert(id, staged);
-                Ok(Linked::ToFirst)
+                Linked::ToFirst
             }
-            Err(why) => Ok(Linked::Not(why)),
+            Err(why) => Linked::Not(why),
         }
     }
 
@@ -647,7 +675,9 @@ impl FileExecutor<'_> {
             if let (Ok(()), Some(item), Some(shown)) = (outcome, self.book.item(*id), shown) {
                 self.check_time(item, *shown);
             }
-            self.note_renamed(*id, outcome);
+            if outcome.is_ok() || !self.is_item_obstructed(*id) {
+                self.note_renamed(*id, outcome);
+            }
         }
         let time = |FileTime { seconds, nanos }| ModificationTime { seconds, nanos };
         renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()

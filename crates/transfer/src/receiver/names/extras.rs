@@ -13,18 +13,21 @@ mod walk;
 use std::sync::Arc;
 
 use counter::Counter;
-use deleter::Deleter;
-use icdc_disk::tree::{Directory, Kind, Name, Stat, resembles_staging};
+use deleter::{Deleter, Emptier};
+use icdc_disk::tree::{Directory, Kind, Name, resembles_staging};
 use icdc_filter::Rules;
+use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
-use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
+use icdc_session::receiver::book::obstacles::Replaced;
 use icdc_session::receiver::book::source_names::SourceNames;
-use walk::{Item, Protection, walk};
+use walk::{Item, Protection, Visitor, walk};
 
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
 use super::super::spellings::Spelling;
 use super::FileExecutor;
+use super::obstacles::extra;
 
 impl FileExecutor<'_> {
     /// Lists a directory; returns its items whose names the source has not.
@@ -72,20 +75,28 @@ impl FileExecutor<'_> {
         for found in found {
             let Some(directory) = self.reopen(found)? else { continue };
             for listed in &found.extras {
-                if let Some(item) = self.still_there(&directory, found, listed)? {
-                    walk(&directory, item, &protection, &mut counter)?;
+                let Some(item) = self.still_there(&directory, found, listed)? else { continue };
+                let shown = directory.path_of(&item.name);
+                let is_kept = listed.replaced_by.is_some() && protection.keeps(&item);
+                if is_kept || !walk(&directory, item, &protection, &mut counter)? && listed.replaced_by.is_some() {
+                    return Err(format!(
+                        "{shown}: is in the way of an item of the source, and a rule or an unfinished file in it keeps \
+                         it; remove it, or leave the item out"
+                    )
+                    .into());
                 }
             }
         }
         Ok(counter.items)
     }
 
-    /// Deletes the items and everything in them, at most `count` in all; then none of them returns
-    /// after a power cut.
-    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], count: u64) {
+    /// Deletes the items and everything in them, at most `count` in all, and replaces obstacles;
+    /// then none of them returns after a power cut. Returns what became of the replacements.
+    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], count: u64) -> Replaced {
         let mut deleter = Deleter::new(self.shared, count);
+        let mut replaced = Vec::new();
         for found in found {
-            if let Err(failure) = self.delete_in(found, &mut deleter) {
+            if let Err(failure) = self.delete_in(found, &mut deleter, &mut replaced) {
                 deleter.report_failure(&found.path, failure);
             }
         }
@@ -95,31 +106,68 @@ impl FileExecutor<'_> {
         if !self.shared.options.dry_run
             && let Err(error) = self.directories.flush(&file_systems)
         {
-            deleter.report_failure(b"", failure::of_tree(&error));
+            let failure = failure::of_tree(&error);
+            replaced.iter_mut().for_each(|(_, outcome)| *outcome = Err(failure.clone()));
+            deleter.report_failure(b"", failure);
         }
         deleter.report();
         self.reached.clear();
+        replaced
     }
 
     /// Deletes the extra items of a directory.
-    fn delete_in(&mut self, found: &DirectoryExtras, deleter: &mut Deleter<'_>) -> Result<(), Failure> {
+    fn delete_in(
+        &mut self,
+        found: &DirectoryExtras,
+        deleter: &mut Deleter<'_>,
+        replaced: &mut Replaced,
+    ) -> Result<(), Failure> {
         let rules = self.protecting_rules()?;
         let sources = self.sources.clone();
         let protection = Protection { rules: &rules, sources: sources.as_deref() };
         let Some(directory) = self.reopen(found)? else { return Ok(()) };
         let before = deleter.open_up(&directory);
         for listed in &found.extras {
-            let deleted = match self.still_there(&directory, found, listed) {
-                Ok(Some(item)) => walk(&directory, item, &protection, deleter).map(drop),
-                Ok(None) => Ok(()),
-                Err(failure) => Err(failure),
-            };
+            let there = self.still_there(&directory, found, listed);
+            if let Some(id) = listed.replaced_by {
+                let outcome =
+                    there.and_then(|item| self.replace_obstacle(id, &directory, item, (&protection, deleter)));
+                replaced.push((id, outcome));
+                continue;
+            }
+            let deleted = there.and_then(|item| match item {
+                Some(item) => walk(&directory, item, &protection, deleter).map(drop),
+                None => Ok(()),
+            });
             if let Err(failure) = deleted {
                 deleter.report_failure(&found.path, failure);
             }
         }
         deleter.restore(&directory, before, found);
         Ok(())
+    }
+
+    /// Empties an obstacle, and replaces it by the directory or item `id`.
+    fn replace_obstacle(
+        &mut self,
+        id: EntryId,
+        directory: &Directory,
+        obstacle: Option<Item>,
+        (protection, deleter): (&Protection<'_>, &mut Deleter<'_>),
+    ) -> Result<Option<ModificationTime>, Failure> {
+        let obstacle = obstacle.ok_or("what had its name was replaced meanwhile; run the same command again")?;
+        let mut emptier = Emptier { deleter, top: &obstacle.path };
+        let is_empty = walk(directory, obstacle.clone(), protection, &mut emptier)?;
+        if !is_empty || deleter.is_over() {
+            let shown = directory.path_of(&obstacle.name);
+            return Err(format!("{shown}: is in the way, and not everything in it could be deleted").into());
+        }
+        let shown = match self.shared.options.dry_run {
+            true => None,
+            false => self.replace(id, directory, (&obstacle.name, &obstacle.stat))?,
+        };
+        deleter.deleted(&obstacle);
+        Ok(shown)
     }
 
     /// The rules by which names are never deleted, compiled once.
@@ -161,12 +209,9 @@ impl FileExecutor<'_> {
             Err(error) => return Err(failure::of_tree(&error)),
         };
         let spelling = Spelling { directory, place: found.place, name: &name };
-        let is_same = extra(&name, &stat) == *listed && !self.spellings.may_be_another(spelling, &stat)?;
+        let is_listed =
+            (stat.dev, stat.ino, stat.kind == Kind::Directory) == (listed.device, listed.inode, listed.is_directory);
+        let is_same = is_listed && !self.spellings.may_be_another(spelling, &stat)?;
         Ok(is_same.then(|| Item::of(name, stat, &found.path, &found.source_path)))
     }
-}
-
-fn extra(name: &Name, stat: &Stat) -> Extra {
-    let is_directory = stat.kind == Kind::Directory;
-    Extra { name: name.as_bytes().to_vec(), device: stat.dev, inode: stat.ino, is_directory }
 }

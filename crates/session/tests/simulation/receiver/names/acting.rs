@@ -9,7 +9,7 @@ use icdc_session::receiver::book::action::{Action, Notification, Placed};
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 
-use super::extras::{count_extras, delete_extras};
+use super::extras::count_extras;
 use super::facts::Known;
 use super::placing::{base_of, place};
 use super::{Contents, Done, Names, Report, header_of, revision_of};
@@ -225,10 +225,8 @@ impl Names {
                 self.book.on_extras_counted(found, Ok(count));
             }
             Action::DeleteExtras { found, .. } => {
-                if !self.options.dry_run {
-                    delete_extras(&found, env);
-                }
-                self.book.on_extras_deleted();
+                let replaced = if self.options.dry_run { Vec::new() } else { self.delete_extras(&found, env) };
+                self.book.on_extras_deleted(replaced);
             }
             Action::PutAway { contents } => {
                 self.put_away(contents, env);

@@ -77,7 +77,8 @@ impl<'a> Deleter<'a> {
         true
     }
 
-    fn deleted(&mut self, item: &Item) {
+    /// Counts an item that is gone, and reports it.
+    pub(super) fn deleted(&mut self, item: &Item) {
         let (path, is_directory) = (item.path.clone(), item.is_directory());
         self.left -= 1;
         self.shared.notify(Notification::Deleted { path: path.clone(), is_directory });
@@ -123,5 +124,30 @@ impl Visitor for Deleter<'_> {
 
     fn is_over(&self) -> bool {
         self.left == 0 || self.shared.has_failed()
+    }
+}
+
+/// Deletes everything in an item, and not the item itself.
+pub(super) struct Emptier<'a, 'b> {
+    pub(super) deleter: &'a mut Deleter<'b>,
+    /// Path of the item below the destination.
+    pub(super) top: &'a [u8],
+}
+
+impl Visitor for Emptier<'_, '_> {
+    fn enter(&mut self, directory: &Directory) -> Result<(), TreeError> {
+        self.deleter.enter(directory)
+    }
+
+    fn visit(&mut self, above: &Directory, item: &Item) -> Result<bool, Failure> {
+        if item.path == self.top { Ok(true) } else { self.deleter.visit(above, item) }
+    }
+
+    fn failed(&mut self, path: &[u8], failure: Failure) -> Result<(), Failure> {
+        self.deleter.failed(path, failure)
+    }
+
+    fn is_over(&self) -> bool {
+        self.deleter.is_over()
     }
 }

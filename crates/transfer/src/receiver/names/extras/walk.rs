@@ -12,6 +12,7 @@ use super::super::super::failure::{self, Failure};
 use super::super::super::onto_itself::SourcesHere;
 
 /// An item of the destination, as it was when it was looked at.
+#[derive(Clone)]
 pub(super) struct Item {
     pub(super) name: Name,
     pub(super) stat: Stat,
