@@ -109,8 +109,8 @@ fn make_obstacles(root: &Root, destination: Inode, disk: &mut Disk, random: &mut
     for (name, node) in names {
         if random.once_in(2) {
             let made = match node {
-                Node::Directory { .. } => disk.create(destination, &name).map(drop),
-                _ => disk.make_directory(destination, &name).and_then(|made| disk.create(made, b"inner")).map(drop),
+                Node::Directory { .. } => disk.make_symlink(destination, &name, b"elsewhere").map(drop),
+                _ => disk.make_directory(destination, &name).and_then(|made| disk.create(made, b"stray")).map(drop),
             };
             debug_assert!(made.is_ok(), "the name is free");
         }

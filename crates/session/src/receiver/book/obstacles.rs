@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use icdc_protocol::message::{Done, Entry, EntryId, FileDigest, Message, Parent};
+use icdc_protocol::message::{Deletion, Done, Entry, EntryId, FileDigest, Message, Parent};
+use icdc_protocol::validate::clip;
 use icdc_units::ByteCount;
 
 use super::Book;
@@ -18,7 +19,7 @@ use super::links::Progress;
 use super::state::{ItemState, Tracked};
 use crate::Failure;
 
-/// Most obstacles of a run: what replaces them stays open at the receiver, and pending at the sender.
+/// Most obstacles of a run: what replaces them stays open until the end.
 const MAX_OBSTACLES: usize = 1024;
 
 /// Failure of what is complete when the session ends before obstacles are deleted.
@@ -109,12 +110,20 @@ impl<P> Book<P> {
         is_obstructed
     }
 
-    /// Keeps what is complete for the deletion; once the link has ended, nothing is deleted.
+    /// Keeps what is complete for the deletion; once the link has ended, nothing is deleted. The sender
+    /// is told done at once, because it announces only so much behind an item that is not; a failure
+    /// is one of the deletion.
     fn completed(&mut self, id: EntryId, replacement: Replacement) {
         if !self.phase.is_open() {
             self.extras.obstacles.remove(&id);
-            self.fail_replacement(replacement, INTERRUPTED.into());
-        } else if let Some(obstacle) = self.extras.obstacles.get_mut(&id) {
+            return self.fail_replacement(replacement, INTERRUPTED.into());
+        }
+        let digest = match &replacement {
+            Replacement::Item { digest, .. } => *digest,
+            Replacement::Underway | Replacement::Directory { .. } => None,
+        };
+        self.reply(Message::Done(vec![Done { id, outcome: Ok(digest) }]));
+        if let Some(obstacle) = self.extras.obstacles.get_mut(&id) {
             obstacle.replacement = replacement;
         }
     }
@@ -125,8 +134,7 @@ impl<P> Book<P> {
             let outcome = replaced.iter().position(|(other, _)| *other == id).map(|at| replaced.swap_remove(at).1);
             let outcome = outcome.unwrap_or_else(|| Err("what has its name was not deleted".into()));
             match (obstacle.replacement, outcome) {
-                (Replacement::Underway, _) => {}
-                (Replacement::Directory { entry, .. }, Ok(_)) => self.reply_done(entry.id, Ok(None)),
+                (Replacement::Underway, _) | (Replacement::Directory { .. }, Ok(_)) => {}
                 (Replacement::Item { item, digest, bytes }, Ok(shown)) => {
                     self.end_replaced(&item, (digest, bytes), shown)
                 }
@@ -168,7 +176,6 @@ impl<P> Book<P> {
             self.ask(Action::NotePublished(vec![(key, digest)]));
         }
         self.ask(Action::RemoveJournals(vec![id]));
-        self.reply_done(id, Ok(digest));
         let file = digest.map(|digest| PublishedFile { size: item.size(), digest, made_durable: bytes });
         self.notify(Notification::Published { path: item.path.clone(), file });
     }
@@ -183,11 +190,8 @@ impl<P> Book<P> {
             }
         };
         // The same command goes on with what is complete.
-        let reason = self.note_failure(&entry, path, failure.passing());
-        self.reply_done(entry.id, Err(reason));
-    }
-
-    fn reply_done(&mut self, id: EntryId, outcome: Result<Option<FileDigest>, String>) {
-        self.reply(Message::Done(vec![Done { id, outcome }]));
+        let reason = self.note_failure(&entry, path.clone(), failure.passing());
+        let path = if path.is_empty() { b".".to_vec() } else { path };
+        self.reply(Message::Deletion(Deletion::Failed { path, reason: clip(reason) }));
     }
 }

@@ -609,7 +609,10 @@ mod tests {
     fn a_large_file_replaces_neither_a_directory_nor_a_socket() {
         let mut facts = Known { stat: Some(stat(Kind::Directory, 0)), ..Known::default() };
         let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
-        assert_eq!(failure.into_reason(), "dst/x is a directory; a file cannot replace it");
+        assert_eq!(
+            failure.into_reason(),
+            "dst/x: a directory is in the way; remove it, or copy with --delete, which replaces it at the end"
+        );
         let mut facts = Known { stat: Some(stat(Kind::Other("a socket"), 0)), ..Known::default() };
         let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
         assert_eq!(failure, cannot_replace("dst/x", "a socket"));

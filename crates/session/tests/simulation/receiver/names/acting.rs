@@ -145,8 +145,14 @@ impl Names {
                 self.book.on_link_made(id, outcome);
             }
             Action::MakeLink { id, first } => {
+                let to = self.book.item(id).and_then(|item| match item.entry.kind {
+                    EntryKind::HardLink { to, .. } => Some(to),
+                    _ => None,
+                });
+                // It may wait until what has its name is deleted.
+                let made = to.and_then(|to| self.made.get(&to)).map(|made| made.inode);
                 let from = self.directories.get(&first.directory).copied();
-                let from = from.and_then(|directory| env.disk.find(directory, &first.name));
+                let from = made.or_else(|| env.disk.find(from?, &first.name));
                 let outcome = self.make_link(id, from, env);
                 self.book.on_link_made(id, outcome);
             }

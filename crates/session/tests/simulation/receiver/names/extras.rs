@@ -47,7 +47,8 @@ pub(super) fn count_extras(found: &[DirectoryExtras], env: &Environment) -> u64 
     found.iter().flat_map(|found| there(found, env)).map(|(_, _, inode)| count(inode, env)).sum()
 }
 
-fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Environment) {
+/// Removes an item with everything in it.
+pub(super) fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Environment) {
     if *env.disk.kind(inode) != Kind::Directory {
         let _ = env.disk.remove(directory, name);
         return;

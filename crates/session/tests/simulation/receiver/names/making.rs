@@ -7,6 +7,7 @@ use icdc_session::receiver::book::action::{Extra, Names as NamesToFlush, NotStag
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_units::ByteCount;
 
+use super::extras::delete;
 use super::{Contents, DEVICE, Made, Names};
 use crate::audit::Unfinished;
 use crate::disk::{Disk, Inode, Kind, Write};
@@ -28,7 +29,9 @@ impl Names {
             return Err(Failure::full("part"));
         }
         let staging = staging::part(&name);
-        let _ = env.disk.remove(directory, &staging);
+        if let Some(left) = env.disk.find(directory, &staging) {
+            delete(directory, &staging, left, env);
+        }
         let _ = env.disk.remove(directory, &staging::blocks(&name));
         let inode = make(&mut env.disk, directory, &staging);
         self.made.insert(id, Made { directory, name, staging, inode, is_durable: false });
