@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
+use crate::support::terminal::Terminal;
 use crate::support::{MIB, Route, RoutedSite, Shape, Site, Start, assert_same, data, skip};
 
 /// Makes a named pipe.
@@ -270,4 +271,41 @@ fn a_file_that_is_mounted_in_an_extra_directory_stays_with_everything_else() {
     let ended = routed.copy(&["--delete"], &["tree/"], "copy").expect_code(1);
     assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
     assert!(routed.path("copy/extra").exists(), "what cannot be deleted is not begun: {ended}");
+}
+
+#[test]
+fn what_rules_exclude_goes_as_well_if_that_is_meant_and_what_is_left_out_otherwise_stays() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("tree"), &["a", "d/b", "d/here.tmp", "much longer"]);
+        files(&routed.path("copy/tree"), &["a", "d/here.tmp", "d/gone.tmp", "gone/z.tmp", "much longer"]);
+        let options = ["--delete", "--exclude", "*.tmp", "--max-size", "6", "--delete-excluded"];
+        let before = listing(&routed.path("copy/tree"));
+        let refused = routed.copy(&options, &["tree"], "copy/").expect_code(2);
+        assert!(refused.stderr.contains("see by --dry-run what that is, then give --yes"), "{route:?}: {refused}");
+        let listed = routed.copy(&[&options[..], &["--dry-run"]].concat(), &["tree"], "copy/").expect_code(0);
+        assert_eq!(listed.all("deleted").count(), 4, "{route:?}: {listed}");
+        assert_eq!(listing(&routed.path("copy/tree")), before, "{route:?}");
+        let ended = routed.copy(&[&options[..], &["--yes"]].concat(), &["tree"], "copy/").expect_code(0);
+        assert_eq!(listing(&routed.path("copy/tree")), ["a", "d", "d/b", "much longer"], "{route:?}: {ended}");
+        assert_eq!(ended.number("deleted"), 4, "{route:?}: {ended}");
+    }
+}
+
+#[test]
+fn at_a_terminal_what_would_go_is_listed_before_the_question() {
+    for (answer, goes) in [("no", false), ("yes", true)] {
+        let site = Site::new();
+        files(&site.path("tree"), &["a"]);
+        files(&site.path("copy"), &["a", "x.tmp"]);
+        let words = ["copy", "--delete", "--exclude", "*.tmp", "--delete-excluded", "tree/", "copy"];
+        let mut copy = site.icdc(&words);
+        let mut terminal = Terminal::start(copy.current_dir(site.root()));
+        terminal.wait_for("delete these items when everything else is copied? [yes/no]");
+        assert!(terminal.screen().contains("delete x.tmp"), "{}", terminal.screen());
+        assert!(site.path("copy/x.tmp").exists(), "nothing goes before the answer");
+        terminal.write(&format!("{answer}\n"));
+        assert_eq!(terminal.finish().code(), Some(if goes { 0 } else { 2 }));
+        assert_eq!(site.path("copy/x.tmp").exists(), !goes, "{answer}");
+    }
 }

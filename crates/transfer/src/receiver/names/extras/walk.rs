@@ -97,7 +97,7 @@ pub(super) fn walk(
             Some(item) => match begin(&directory, item, levels.len(), protection, visitor)? {
                 Begun::Visited(is_gone) => is_gone,
                 Begun::Entered(level) => {
-                    levels.push(level);
+                    levels.push(*level);
                     true
                 }
             },
@@ -129,7 +129,7 @@ enum Begun {
     /// The item was visited, or cannot be; whether it is gone.
     Visited(bool),
     /// The item is a directory, and what is in it comes first.
-    Entered(Level),
+    Entered(Box<Level>),
 }
 
 fn begin(
@@ -148,7 +148,7 @@ fn begin(
     }
     let path = item.path.clone();
     match is_allowed.and_then(|()| Level::open(above, item, depth, visitor)) {
-        Ok(level) => Ok(Begun::Entered(level)),
+        Ok(level) => Ok(Begun::Entered(Box::new(level))),
         Err(failure) => visitor.failed(&path, failure).map(|()| Begun::Visited(false)),
     }
 }
