@@ -173,14 +173,7 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
-                staging if is_directory => {
-                    if staging.is_some()
-                        && let Ok(stat) = directory.stat(&name)
-                    {
-                        report(self.filled_beside(directory, &name, &stat));
-                    }
-                    below.push(PendingDirectory { parent: Rc::clone(&chain), name });
-                }
+                _ if is_directory => below.push(PendingDirectory { parent: Rc::clone(&chain), name }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
@@ -199,20 +192,6 @@ impl Search {
             found.into_iter().for_each(report);
         }
         Ok(below)
-    }
-
-    /// A directory that a mirror fills beside what is in its way. What is in it has its final names.
-    fn filled_beside(&self, directory: &Directory, name: &Name, stat: &Stat) -> Found {
-        let reason = "a directory that a mirror fills until what has its name may be deleted; the same command goes on \
-                      with it, otherwise remove it by hand";
-        let path = self.path_of(directory, name);
-        Found::Unfinished(Unfinished {
-            content: Content::Data,
-            space: ByteCount::ZERO,
-            changed: stat.ctime.seconds,
-            fate: Fate::Stays(format!("{path}: {reason}")),
-            path,
-        })
     }
 
     /// State of the run that has its journal in this directory or in one above; of several, one in

@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "exclude_caches",
         ],
     ),
-    ("Mirroring", &["skip_equal", "update", "delete", "max_delete", "yes_empty"]),
+    ("Mirroring", &["skip_equal", "update", "delete", "max_delete", "delete_excluded", "yes", "yes_empty"]),
     ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),
     (
         "Reaching hosts",

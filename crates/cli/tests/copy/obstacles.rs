@@ -33,6 +33,10 @@ fn what_is_of_another_kind_is_replaced_after_everything_else() {
         pipe(&routed.path("copy/further"));
         let plain = routed.copy(&["--skip-equal"], &["tree/"], "copy").expect_code(1);
         assert!(plain.stderr.contains("copy with --delete, which replaces it at the end"), "{route:?}: {plain}");
+        assert!(
+            plain.stderr.contains("not a directory") && plain.stderr.contains("a directory is in the way"),
+            "{plain}"
+        );
         assert!(routed.path("copy/small/a").exists() && routed.path("copy/directory").is_file(), "{route:?}");
         let ended = routed.copy(&["--skip-equal", "--delete"], &["tree/"], "copy").expect_code(0);
         assert_same(&routed.path("tree"), &routed.path("copy"));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
-use directories::Directories;
+use directories::{Aside, Directories};
 use examine::{Examiner, header};
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembles_staging};
 use icdc_filter::Rules;
@@ -40,7 +40,6 @@ use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
-use obstacles::Aside;
 
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};

@@ -14,6 +14,12 @@ use super::super::placement::{Landing, let_owner_in, place_of};
 use super::super::spellings::Spellings;
 use super::super::staging::{Purpose, Staging, Whose, make_under};
 
+/// A directory that is filled under a staging name.
+pub(super) struct Aside {
+    pub(super) staging: Name,
+    pub(super) place: DirectoryPlace,
+}
+
 /// Directories of the destination that are in use.
 #[derive(Default)]
 pub(super) struct Directories {
@@ -107,13 +113,13 @@ impl Directories {
     }
 
     /// Makes a directory under a staging name, because its own belongs to something else, or opens
-    /// the one that an earlier run of this user has made; returns the name, device and inode.
+    /// the one that an earlier run of this user has made.
     pub(super) fn make_aside(
         &mut self,
         new: &NewDirectory,
         restore_mode: bool,
         whose: Whose,
-    ) -> Result<(Name, DirectoryPlace), Failure> {
+    ) -> Result<Aside, Failure> {
         let parent = self.get(new.parent)?;
         let name = Name::new(new.name.as_deref().unwrap_or_default()).map_err(|error| error.to_string())?;
         let mode = if restore_mode { 0o700 } else { 0o777 };
@@ -134,7 +140,7 @@ impl Directories {
             let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
         }
         let place = self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))?;
-        Ok((staging.part(), place))
+        Ok(Aside { staging: staging.part(), place })
     }
 
     /// Opens the existing directory, for a dry run; `None` if there is none.

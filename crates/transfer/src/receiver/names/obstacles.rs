@@ -5,19 +5,12 @@ use icdc_disk::tree::{Directory, Kind, Name, Stat};
 use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::{Extra, NewDirectory};
 use icdc_session::receiver::book::item::{DirectoryPlace, ModificationTime};
-use icdc_session::receiver::book::resume::is_in_the_way;
 
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
 use super::super::publishing::Staged;
 use super::super::spellings::Spelling;
 use super::FileExecutor;
-
-/// A directory that is filled under a staging name.
-pub(super) struct Aside {
-    staging: Name,
-    place: DirectoryPlace,
-}
 
 impl FileExecutor<'_> {
     /// Whether something has the name of an item that cannot be replaced by a rename, and that is
@@ -59,8 +52,9 @@ impl FileExecutor<'_> {
     /// Makes a directory under a staging name, beside what has its name.
     pub(super) fn make_aside(&mut self, new: &NewDirectory) -> Result<DirectoryPlace, Failure> {
         let (restore_mode, whose) = (self.shared.options.preserve.mode, self.shared.whose());
-        let (staging, place) = self.directories.make_aside(new, restore_mode, whose)?;
-        self.aside.insert(new.id, Aside { staging, place });
+        let aside = self.directories.make_aside(new, restore_mode, whose)?;
+        let place = aside.place;
+        self.aside.insert(new.id, aside);
         Ok(place)
     }
 
@@ -70,7 +64,11 @@ impl FileExecutor<'_> {
         let Ok(name) = Name::new(name) else { return failure };
         match parent.stat(&name) {
             Ok(Stat { kind, .. }) if kind != Kind::Directory && self.shared.options.delete.is_none() => {
-                is_in_the_way(&parent.path_of(&name), kind.described())
+                let (shown, found) = (parent.path_of(&name), kind.described());
+                format!(
+                    "{shown}: is {found}, not a directory; remove it, or copy with --delete, which replaces it at the end"
+                )
+                .into()
             }
             _ => failure,
         }
