@@ -11,7 +11,9 @@ use icdc_client::{CopyOptions, Location};
 use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
-use icdc_protocol::message::{Choice, Delete, Equality, Existing, IfRunning, Missing, ReceiveOptions, SendOptions};
+use icdc_protocol::message::{
+    Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions,
+};
 use icdc_tcp::{Egresses, Family};
 use icdc_trust::Paths;
 use icdc_units::Span;
@@ -145,7 +147,11 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
         dry_run: arguments.dry_run,
         buffered: arguments.buffered,
         diskless: None,
-        mirrored: arguments.delete,
+        mirrored: match (arguments.delete, arguments.delete_excluded) {
+            (false, _) => Mirrored::No,
+            (true, false) => Mirrored::KeepingExcluded,
+            (true, true) => Mirrored::WithExcluded,
+        },
     }
 }
 
@@ -169,7 +175,7 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
         place: None,
         keeps_name: false,
         delete: arguments.delete.then(|| Delete {
-            rules: rules.to_vec(),
+            rules: if arguments.delete_excluded { Vec::new() } else { rules.to_vec() },
             max: arguments.max_delete,
             allow_empty_source: arguments.yes_empty,
         }),

@@ -19,6 +19,20 @@ pub struct Delete {
     pub allow_empty_source: bool,
 }
 
+/// What a receiver deletes of what its sender does not announce, for the sender: by this it tells
+/// what it leaves out, and awaits the deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mirrored {
+    /// Nothing is deleted.
+    #[default]
+    No,
+    /// Items that the source does not have. What is left out counts as existing.
+    KeepingExcluded,
+    /// Items that the source does not have, and those that rules exclude. What is left out for another
+    /// reason counts as existing.
+    WithExcluded,
+}
+
 /// Limit on the number of deleted items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MaxDelete {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::choice::{Choice, TimeStamp};
-pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete};
+pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete, Mirrored};
 use crate::limits::PART_SIZE;
 pub use crate::listing::{
     ListDetail, ListDigest, ListMessage, ListReach, ListRequest, Listed, ListedItem, ListedKind, ListedMetadata,

@@ -4,7 +4,7 @@ use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::Choice;
-use crate::deletion::Delete;
+use crate::deletion::{Delete, Mirrored};
 use crate::listing::ListRequest;
 use crate::measure;
 use crate::message::TransferId;
@@ -149,9 +149,8 @@ pub struct SendOptions {
     pub buffered: bool,
     /// Data to send as zeros that are read from no disk; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
-    /// Whether the receiver deletes extra items: it is told of what is left out, and its deletion
-    /// is awaited.
-    pub mirrored: bool,
+    /// What the receiver deletes of what is not announced.
+    pub mirrored: Mirrored,
 }
 
 /// Options of the receiving end.
@@ -278,7 +277,7 @@ impl SendOptions {
     /// Features that the receiver must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless, self.mirrored)
+        needs(self.diskless, self.mirrored != Mirrored::No)
     }
 }
 

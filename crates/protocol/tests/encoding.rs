@@ -141,7 +141,7 @@ fn requests() -> Vec<Message> {
         dry_run: true,
         buffered: false,
         diskless: None,
-        mirrored: true,
+        mirrored: Mirrored::KeepingExcluded,
     };
     let receive = ReceiveOptions {
         verify: true,

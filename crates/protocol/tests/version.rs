@@ -2,7 +2,8 @@
 
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::message::{
-    Bootstrap, Delete, Diskless, FarTask, Listening, Message, ReceiveOptions, Refusal, RefusalKind, SendOptions,
+    Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, ReceiveOptions, Refusal, RefusalKind,
+    SendOptions,
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
@@ -101,7 +102,7 @@ fn unknown_features_mean_nothing() {
     assert_eq!((send.needs(), receive.needs()), (Features::NONE, Features::NONE));
     let (send, receive) = (SendOptions { diskless, ..send }, ReceiveOptions { diskless, ..receive });
     assert_eq!((send.needs(), receive.needs()), (Features::DISKLESS, Features::DISKLESS));
-    let send = SendOptions { mirrored: true, ..SendOptions::default() };
+    let send = SendOptions { mirrored: Mirrored::WithExcluded, ..SendOptions::default() };
     let receive = ReceiveOptions { delete: Some(Delete::default()), ..ReceiveOptions::default() };
     assert_eq!((send.needs(), receive.needs()), (Features::DELETION, Features::DELETION));
 }

@@ -137,6 +137,15 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "N|N%", requires = "delete", value_parser = max_delete, help_heading = "What to copy and how")]
     pub(crate) max_delete: Option<MaxDelete>,
 
+    /// With --delete, delete what the rules exclude as well. On a terminal, icdc lists first what would
+    /// go, and asks; elsewhere this needs --yes, or --dry-run
+    #[arg(long, requires = "delete", help_heading = "What to copy and how")]
+    pub(crate) delete_excluded: bool,
+
+    /// Delete what the rules exclude without asking
+    #[arg(long, requires = "delete_excluded", help_heading = "What to copy and how")]
+    pub(crate) yes: bool,
+
     /// Let an empty source directory empty the destination with --delete. Without it nothing is
     /// deleted then, as the source may be a file system that is not mounted
     #[arg(long, requires = "delete", help_heading = "What to copy and how")]

@@ -26,7 +26,19 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Mirroring",
-        &["skip_equal", "update", "size_only", "existing", "ignore_existing", "delete", "max_delete", "yes_empty", "link_dest"],
+        &[
+            "skip_equal",
+            "update",
+            "size_only",
+            "existing",
+            "ignore_existing",
+            "delete",
+            "max_delete",
+            "delete_excluded",
+            "yes",
+            "yes_empty",
+            "link_dest",
+        ],
     ),
     ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),
     (

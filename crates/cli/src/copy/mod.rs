@@ -8,6 +8,7 @@
 //!                    └► recorder ─► report   (--report FILE.html)
 //! ```
 
+mod consent;
 pub(crate) mod exporter;
 mod failures;
 mod metrics;
@@ -42,28 +43,42 @@ pub(crate) const STOPPING: &str =
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
-    run_plan(CopyPlan::new(arguments), console)
+    run_command(arguments, CopyPlan::new, console)
 }
 
 /// Runs `icdc sync`, given as the copy that it stands for, and returns the exit code.
 pub(crate) fn sync(arguments: CopyArguments, console: &Console) -> u8 {
     logs::start(console, logs::Level::OFF);
-    let plan = match &arguments.plan {
+    let plan = |arguments: CopyArguments| match &arguments.plan {
         Some(_) => Err(anyhow::anyhow!("--plan is of icdc copy: a plan says itself what is copied")),
         None => CopyPlan::new(arguments).map(CopyPlan::keeping_names),
     };
-    run_plan(plan, console)
+    run_command(arguments, plan, console)
 }
 
-fn run_plan(plan: anyhow::Result<CopyPlan>, console: &Console) -> u8 {
-    match plan {
-        Ok(plan) => {
-            let stop = StopSignal::new();
-            signals::watch_with_terminal(&stop, console, STOPPING);
-            carry_out(plan, &stop, console).0
+fn run_command(
+    arguments: CopyArguments,
+    plan: impl Fn(CopyArguments) -> anyhow::Result<CopyPlan>,
+    console: &Console,
+) -> u8 {
+    let listing = consent::listing(&arguments).and_then(|listing| listing.map(&plan).transpose());
+    let (listing, plan) = match listing.and_then(|listing| Ok((listing, plan(arguments)?))) {
+        Ok(plans) => plans,
+        Err(error) => return console.give_up(&error, exit::USAGE),
+    };
+    let stop = StopSignal::new();
+    signals::watch_with_terminal(&stop, console, STOPPING);
+    if let Some(listing) = listing {
+        let (code, _) = carry_out(listing, &stop, console);
+        if code != 0 {
+            return code;
         }
-        Err(error) => console.give_up(&error, exit::USAGE),
+        if console.confirm(consent::QUESTION, &stop) != Some(true) {
+            console.complain("nothing was copied, and nothing was deleted");
+            return exit::USAGE;
+        }
     }
+    carry_out(plan, &stop, console).0
 }
 
 /// Runs a plan, whose user has not asked for an end before; the exit code, and whether the run came

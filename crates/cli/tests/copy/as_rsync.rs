@@ -283,3 +283,57 @@ fn what_exists_is_treated_as_by_rsync() {
         assert!(differences.is_empty(), "tree {number}, {of_icdc:?}: {differences:#?}");
     }
 }
+
+#[test]
+fn a_mirror_is_the_one_that_rsync_makes() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let version = succeed(Command::new("rsync").arg("--version"));
+    let version = version.lines().next().unwrap_or_default();
+    let mut noise = Noise::logged(version);
+    let trees = std::env::var("ICDC_TEST_RULES").ok().map_or(TREES / 3, |text| text.parse().unwrap());
+    let mut refused = 0;
+    for number in 0..trees {
+        let site = Site::new();
+        tree(&mut noise, &site.path("tree"), 0);
+        fs::create_dir(site.path("there")).unwrap();
+        tree(&mut noise, &site.path("there/tree"), 0);
+        let rules = if noise.below(2) == 0 { Vec::new() } else { rules(&mut noise) };
+        let [mut of_rsync, mut of_icdc] = options(&mut noise, &site, &rules);
+        if noise.below(3) == 0 {
+            of_rsync.push("--delete-excluded".into());
+            of_icdc.extend(["--delete-excluded".into(), "--yes".into()]);
+        }
+        for (source, destination) in [("tree", ""), ("tree/", "/tree")] {
+            let [theirs, ours] = ["theirs", "ours"].map(|name| site.path(name));
+            for path in [&theirs, &ours] {
+                let _ = fs::remove_dir_all(path);
+                succeed(Command::new("cp").arg("-a").arg(site.path("there")).arg(path));
+            }
+            let mut rsync = Command::new("rsync");
+            let rsync = rsync.env("LC_ALL", "C").current_dir(site.root()).args(["-aI", "--delete", "--delete-after"]);
+            let rsync = rsync.args(&of_rsync).args([source, &format!("theirs{destination}")]).output().unwrap();
+            let mut copy = site.copy(&["--delete", "--yes-empty"]);
+            let ended = copy.args(&of_icdc).args([source, &format!("ours{destination}")]).run();
+            let shown = || {
+                let rules = rules.iter().map(|(sign, pattern)| format!("{} {}", *sign as char, pattern.escape_ascii()));
+                format!("tree {number}, {source}, {version}: {:#?} {rsync:?} {ended}", rules.collect::<Vec<_>>())
+            };
+            // What a rule keeps is in the way: rsync fails, too, and deletes other things all the same.
+            if ended.stderr.contains("is in the way of an item of the source") {
+                assert_eq!((rsync.status.code(), ended.code), (Some(23), Some(1)), "{}", shown());
+                refused += 1;
+                continue;
+            }
+            assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
+            let differences: Vec<String> = differences(&theirs, &ours)
+                .into_iter()
+                // A directory that stays because a rule keeps something in it has the time of the deletion.
+                .filter(|difference| !difference.contains(": has time"))
+                .collect();
+            assert!(differences.is_empty(), "{}: {differences:#?}", shown());
+        }
+    }
+    assert!(refused < trees, "most trees are compared");
+}

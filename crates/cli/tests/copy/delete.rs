@@ -8,10 +8,16 @@ use std::path::Path;
 
 use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
+use crate::support::terminal::Terminal;
 use crate::support::{MIB, Route, RoutedSite, Shape, Site, Start, assert_same, data, skip};
 
+/// Makes a named pipe.
+pub(super) fn pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
 /// Makes files with their names as contents, and the directories above them.
-fn files(directory: &Path, names: &[&str]) {
+pub(super) fn files(directory: &Path, names: &[&str]) {
     for name in names {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -20,7 +26,7 @@ fn files(directory: &Path, names: &[&str]) {
 }
 
 /// All paths below a directory, sorted.
-fn listing(directory: &Path) -> Vec<String> {
+pub(super) fn listing(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_path_buf()];
     while let Some(next) = left.pop() {
@@ -91,14 +97,15 @@ fn nothing_is_deleted_after_a_failure_and_the_first_failed_item_is_named() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         files(&routed.path("tree"), &["a", "z/b"]);
-        files(&routed.path("copy"), &["extra", "z/b/is a directory here"]);
+        pipe(&routed.path("tree/z/pipe"));
+        files(&routed.path("copy"), &["extra"]);
         let ended = routed.copy(&["--delete"], &["tree/"], "copy").expect_code(1);
         assert!(ended.stderr.contains("nothing was deleted at the destination: "), "{route:?}: {ended}");
-        assert!(ended.stderr.contains("z/b: it was not copied"), "{route:?}: {ended}");
+        assert!(ended.stderr.contains("z/pipe: it was not copied"), "{route:?}: {ended}");
         assert!(routed.path("copy/extra").exists(), "{route:?}: {ended}");
         assert_eq!(ended.number("deleted"), 0, "{ended}");
         // A source that is not there may have been all that the destination has.
-        fs::remove_dir_all(routed.path("copy/z/b")).unwrap();
+        fs::remove_file(routed.path("tree/z/pipe")).unwrap();
         let ended = routed.copy(&["--delete"], &["tree/", "missing/"], "copy").expect_code(1);
         assert!(routed.path("copy/extra").exists(), "{route:?}: {ended}");
         assert!(ended.stderr.contains("nothing was deleted at the destination: "), "{route:?}: {ended}");
@@ -161,8 +168,7 @@ fn what_the_source_leaves_out_stays() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         files(&routed.path("tree"), &["a", "keep.tmp", "d/keep.tmp"]);
-        rustix::fs::mknodat(rustix::fs::CWD, routed.path("tree/pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
-            .unwrap();
+        pipe(&routed.path("tree/pipe"));
         files(&routed.path("copy"), &["keep.tmp", "d/keep.tmp", "pipe", "extra"]);
         let ended =
             routed.copy(&["--delete", "--exclude", "*.tmp", "--exclude", "pipe"], &["tree/"], "copy").expect_code(0);
@@ -214,6 +220,20 @@ fn a_source_that_lies_in_the_destination_is_not_deleted() {
 }
 
 #[test]
+fn a_source_that_a_directory_of_the_copy_goes_into_is_not_deleted_from() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("copy"), &["in/a", "in/d/b", "in/in/c", "other"]);
+        // What is in `in/in` goes into `in`, which is the source itself.
+        let ended = routed.copy(&["--delete"], &["copy/in/"], "copy").expect_code(1);
+        assert!(ended.stderr.contains("in: is a source of this copy"), "{route:?}: {ended}");
+        for path in ["in/a", "in/d/b", "in/in/c", "other"] {
+            assert!(routed.path("copy").join(path).exists(), "{route:?}: {path} is gone: {ended}");
+        }
+    }
+}
+
+#[test]
 fn a_drop_box_is_not_deleted_from() {
     let site = Site::new();
     files(&site.path("tree"), &["a"]);
@@ -237,4 +257,55 @@ fn what_is_mounted_in_an_extra_directory_stays() {
     assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
     assert_eq!(fs::read(routed.path("copy/old/mounted/precious")).unwrap(), b"precious");
     assert!(routed.path("copy/old/file").exists(), "what cannot be counted is not begun: {ended}");
+}
+
+#[test]
+fn a_file_that_is_mounted_in_an_extra_directory_stays_with_everything_else() {
+    let routed = RoutedSite::new(Route::Local);
+    files(&routed.path("tree"), &["a"]);
+    files(&routed.path("copy"), &["extra", "old/mounted"]);
+    files(routed.site.root(), &["precious"]);
+    let Some(_mount) = Mount::file(&routed.path("precious"), routed.path("copy/old/mounted")) else {
+        return skip("mounts need root");
+    };
+    let ended = routed.copy(&["--delete"], &["tree/"], "copy").expect_code(1);
+    assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
+    assert!(routed.path("copy/extra").exists(), "what cannot be deleted is not begun: {ended}");
+}
+
+#[test]
+fn what_rules_exclude_goes_as_well_if_that_is_meant_and_what_is_left_out_otherwise_stays() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        files(&routed.path("tree"), &["a", "d/b", "d/here.tmp", "much longer"]);
+        files(&routed.path("copy/tree"), &["a", "d/here.tmp", "d/gone.tmp", "gone/z.tmp", "much longer"]);
+        let options = ["--delete", "--exclude", "*.tmp", "--max-size", "6", "--delete-excluded"];
+        let before = listing(&routed.path("copy/tree"));
+        let refused = routed.copy(&options, &["tree"], "copy/").expect_code(2);
+        assert!(refused.stderr.contains("see by --dry-run what that is, then give --yes"), "{route:?}: {refused}");
+        let listed = routed.copy(&[&options[..], &["--dry-run"]].concat(), &["tree"], "copy/").expect_code(0);
+        assert_eq!(listed.all("deleted").count(), 4, "{route:?}: {listed}");
+        assert_eq!(listing(&routed.path("copy/tree")), before, "{route:?}");
+        let ended = routed.copy(&[&options[..], &["--yes"]].concat(), &["tree"], "copy/").expect_code(0);
+        assert_eq!(listing(&routed.path("copy/tree")), ["a", "d", "d/b", "much longer"], "{route:?}: {ended}");
+        assert_eq!(ended.number("deleted"), 4, "{route:?}: {ended}");
+    }
+}
+
+#[test]
+fn at_a_terminal_what_would_go_is_listed_before_the_question() {
+    for (answer, goes) in [("no", false), ("yes", true)] {
+        let site = Site::new();
+        files(&site.path("tree"), &["a"]);
+        files(&site.path("copy"), &["a", "x.tmp"]);
+        let words = ["copy", "--delete", "--exclude", "*.tmp", "--delete-excluded", "tree/", "copy"];
+        let mut copy = site.icdc(&words);
+        let mut terminal = Terminal::start(copy.current_dir(site.root()));
+        terminal.wait_for("delete these items when everything else is copied? [yes/no]");
+        assert!(terminal.screen().contains("delete x.tmp"), "{}", terminal.screen());
+        assert!(site.path("copy/x.tmp").exists(), "nothing goes before the answer");
+        terminal.write(&format!("{answer}\n"));
+        assert_eq!(terminal.finish().code(), Some(if goes { 0 } else { 2 }));
+        assert_eq!(site.path("copy/x.tmp").exists(), !goes, "{answer}");
+    }
 }

@@ -22,6 +22,7 @@ mod kept;
 mod link_dest;
 mod misstated;
 mod noticed;
+mod obstacles;
 mod old_kernel;
 mod options;
 mod replaced;

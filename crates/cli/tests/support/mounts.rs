@@ -28,6 +28,17 @@ impl Mount {
         Some(Self { path })
     }
 
+    /// `file` once more, at `path`, which is a file. `None` where it cannot be mounted, with the reason on
+    /// standard error.
+    pub fn file(file: &Path, path: PathBuf) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        let mounted = succeeds(Command::new("mount").arg("--bind").args([file, &path]));
+        mounted.then_some(Self { path })
+    }
+
     /// `directory` once more, at `path`, which is made. `None` where it cannot be mounted, with the reason on
     /// standard error.
     pub fn bind(directory: &Path, path: PathBuf) -> Option<Self> {

@@ -233,6 +233,19 @@ impl Directory {
         }
     }
 
+    /// Returns an error if a file system, or a file of another place, is mounted at `name`. Kernels
+    /// before 5.8 do not tell.
+    ///
+    /// # Errors
+    /// [`TreeError::MountPoint`].
+    pub fn refuse_mount(&self, name: &Name) -> Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        match rustix::fs::statx(self, name.as_c_str(), flags, StatxFlags::TYPE) {
+            Ok(found) if found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => Err(self.mount_point(name)),
+            _ => Ok(()),
+        }
+    }
+
     fn mount_point(&self, name: &Name) -> TreeError {
         TreeError::MountPoint { path: self.path_of(name), call: "openat2" }
     }
@@ -314,6 +327,19 @@ impl Directory {
                 Ok(())
             }
             renamed => renamed.map_err(|errno| to_directory.failed("renameat", to, errno)),
+        }
+    }
+
+    /// Lets two items here change their names, atomically; false, and nothing is done, where the
+    /// kernel or the file system cannot do that.
+    ///
+    /// # Errors
+    /// [`TreeError::Missing`].
+    pub fn exchange(&self, one: &Name, other: &Name) -> Result<bool> {
+        match rustix::fs::renameat_with(self, one.as_c_str(), self, other.as_c_str(), RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+            Err(errno) => Err(self.failed("renameat", other, errno)),
         }
     }
 

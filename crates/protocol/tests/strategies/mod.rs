@@ -307,11 +307,15 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
     option::of((1..=u64::MAX).prop_map(Rate::from_bits_per_second))
 }
 
+fn mirrored() -> impl Strategy<Value = Mirrored> {
+    prop_oneof![Just(Mirrored::No), Just(Mirrored::KeepingExcluded), Just(Mirrored::WithExcluded)]
+}
+
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), any::<[bool; 3]>());
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 2]>(), mirrored()));
     let usual = (choice(), preserve(), rest()).prop_map(
-        |(choice, preserve, (rate, congestion, streams, [dry_run, buffered, mirrored]))| SendOptions {
+        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered], mirrored)))| SendOptions {
             choice,
             preserve,
             rate,

@@ -26,6 +26,7 @@
 //! | `publishing` | items that have arrived, until they have their final names |
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
+//! | [`obstacles`] | what a mirror has in place of something of another kind |
 //! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
@@ -40,6 +41,7 @@ mod extras;
 pub mod item;
 mod levels;
 mod links;
+pub mod obstacles;
 mod publishing;
 mod referring;
 pub mod resume;
@@ -221,6 +223,7 @@ impl<P> Book<P> {
     /// Handles the end of all sources of data: publishes what is staged, for the last time.
     pub fn on_settled(&mut self) {
         self.publish();
+        self.interrupt_obstacles();
         self.proceed();
     }
 

@@ -63,6 +63,8 @@ pub(crate) enum Mutation {
     SourceNamesAreForgotten,
     /// The attributes of a file in an older copy are set, instead of those of a copy of it.
     OlderCopyIsAmended,
+    /// What replaces something of another kind at the end is not flushed.
+    ReplacementsAreNotFlushed,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -159,6 +161,11 @@ fn memory_without_bounds_is_found() {
 #[test]
 fn held_blocks_that_nobody_compares_are_found() {
     finds(Mutation::DamagedBlocksAreTrusted, &["is not what version"]);
+}
+
+#[test]
+fn replacements_that_are_not_durable_are_found() {
+    finds(Mutation::ReplacementsAreNotFlushed, &["was copied and is gone", "is not what was announced", "gone back"]);
 }
 
 #[test]

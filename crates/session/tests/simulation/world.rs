@@ -3,14 +3,14 @@
 mod checks;
 mod incidents;
 
-use icdc_protocol::message::{Delete, ReceiveOptions, Refusal, RefusalKind};
+use icdc_protocol::message::{Delete, ReceiveOptions, Refusal, RefusalKind, SourceKind};
 use icdc_session::SessionError;
 use icdc_units::{Span, Time};
 
 use crate::audit::Path;
 use crate::client::{Command, Next, Step};
 use crate::connections::{Connections, Latency};
-use crate::disk::{Contents, Inode};
+use crate::disk::{Contents, Disk, Inode};
 use crate::environment::{DiskFaults, Environment, Event, SessionId, Side};
 use crate::older;
 use crate::plan::{Mode, Plan, When};
@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::receiver::ReceiverEnd;
 use crate::receiver::names::DESTINATION;
 use crate::sender::{Runs, SenderEnd};
-use crate::source::Source;
+use crate::source::{Node, Root, Source};
 use crate::wire::End;
 
 /// After so many commands the disk does what it should, and nothing befalls any more.
@@ -100,6 +100,26 @@ pub(crate) struct Report {
     pub(crate) most_announced: usize,
 }
 
+/// Makes items of another kind where some of a source will arrive.
+fn make_obstacles(root: &Root, destination: Inode, disk: &mut Disk, random: &mut Random) {
+    let itself = [(root.name.clone(), &root.node)];
+    let names: Vec<(Vec<u8>, &Node)> = match &root.node {
+        Node::Directory { children, .. } if root.kind == SourceKind::Contents => {
+            children.iter().map(|(name, node)| (name.clone(), node)).collect()
+        }
+        _ => itself.into(),
+    };
+    for (name, node) in names {
+        if random.once_in(2) {
+            let made = match node {
+                Node::Directory { .. } => disk.make_symlink(destination, &name, b"elsewhere").map(drop),
+                _ => disk.make_directory(destination, &name).and_then(|made| disk.create(made, b"stray")).map(drop),
+            };
+            debug_assert!(made.is_ok(), "the name is free");
+        }
+    }
+}
+
 impl World {
     pub(crate) fn new(plan: Plan, mut random: Random, traced: bool) -> Self {
         let mut env = Environment::new(random.fork(), traced);
@@ -113,6 +133,9 @@ impl World {
             debug_assert!(made.is_ok(), "the disk is empty");
             if let (Ok(made), true) = (made, plan.deletes) {
                 env.disk.make_strays(made);
+                if let ([root], true) = (plan.source.roots.as_slice(), random.once_in(2)) {
+                    make_obstacles(root, made, &mut env.disk, &mut random);
+                }
             }
             env.disk.sync_filesystem();
         }

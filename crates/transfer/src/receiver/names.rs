@@ -9,12 +9,14 @@
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |
+//! | `obstacles` | items of another kind that have the names of announced ones |
 //! | `referring` | items that are made from reference directories |
 //! | `reporting` | events and counts |
 
 mod directories;
 mod examine;
 mod extras;
+mod obstacles;
 mod referring;
 mod reporting;
 
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
-use directories::Directories;
+use directories::{Aside, Directories};
 use examine::{Examiner, header};
 use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembles_staging};
 use icdc_filter::Rules;
@@ -91,6 +93,8 @@ pub(super) struct FileExecutor<'a> {
     /// How the directories were reached that have items the source has not: they are reopened once
     /// everything else is done.
     reached: HashMap<DirectoryPlace, Whereabouts>,
+    /// Directories that are filled under staging names, because theirs belong to something else.
+    aside: ById<Aside>,
     /// The sources, if they are on this kernel, too.
     sources: Option<Arc<SourcesHere>>,
     /// Rules by which names are never deleted; `None` until the first directory is listed.
@@ -134,6 +138,7 @@ impl<'a> FileExecutor<'a> {
             to_take: ById::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
+            aside: ById::default(),
             sources: None,
             protecting: None,
             store: Some(store),
@@ -273,8 +278,8 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_extras_counted(found, counted);
             }
             Action::DeleteExtras { found, count } => {
-                self.delete_extras(&found, count);
-                self.book.on_extras_deleted();
+                let replaced = self.delete_extras(&found, count);
+                self.book.on_extras_deleted(replaced);
             }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
@@ -452,16 +457,26 @@ impl FileExecutor<'_> {
     /// made.
     fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
         if self.shared.options.dry_run {
-            return Ok(self.directories.find_existing(new));
+            let found = self.directories.find_existing(new);
+            if found.is_none() {
+                self.is_directory_obstructed(new);
+            }
+            return Ok(found);
         }
         if self.shared.only_new() {
             return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
         }
         let preserve = self.shared.options.preserve;
-        match self.shared.options.missing {
-            Missing::Make => self.directories.make(new, preserve, &mut self.spellings).map(Some),
-            Missing::LeaveOut => self.directories.open(new, preserve, &mut self.spellings),
+        if self.shared.options.missing == Missing::LeaveOut {
+            let opened = self.directories.open(new, preserve, &mut self.spellings);
+            return opened.map_err(|failure| self.cannot_be_made(new, failure));
         }
+        match self.directories.make(new, preserve, &mut self.spellings) {
+            Err(_) if self.is_directory_obstructed(new) => self.make_aside(new),
+            Err(failure) => Err(self.cannot_be_made(new, failure)),
+            made => made,
+        }
+        .map(Some)
     }
 
     fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
@@ -536,6 +551,10 @@ impl FileExecutor<'_> {
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
+        }
+        if self.shared.options.dry_run && matches!(verdict, Verdict::Contents { .. }) {
+            // Otherwise it is noticed when the item is renamed.
+            self.is_item_obstructed(examination.id);
         }
         Ok(verdict)
     }
@@ -637,22 +656,31 @@ impl FileExecutor<'_> {
     fn stage_hard_link(&mut self, id: EntryId, first: &FirstName) -> Result<Linked, Failure> {
         let item = self.item(id)?;
         let EntryKind::HardLink { to, .. } = item.entry.kind else { return Err("is not a hard link".into()) };
-        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
         let (directory, name) = self.place(item)?;
-        let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let whose = self.shared.whose();
+        if let Some((first, file)) = self.staged.get(&to).and_then(Staged::as_first) {
+            // It waits under its staging name until what has its own is deleted.
+            let staged = Staged::stage_hard_link(directory, name, first, file, whose)?;
+            return Ok(self.linked(id, staged));
+        }
+        let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
+        let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let staged = if first.place == item.place.directory {
             Staged::stage_hard_link(directory, name, (directory, &first_name), file, whose)?
         } else {
             let first = self.directories.of_first(first, &first_name)?;
             Staged::stage_hard_link(directory, name, (&first, &first_name), file, whose)?
         };
+        Ok(self.linked(id, staged))
+    }
+
+    fn linked(&mut self, id: EntryId, staged: Result<Staged, Apart>) -> Linked {
         match staged {
             Ok(staged) => {
                 self.staged.insert(id, staged);
-                Ok(Linked::ToFirst)
+                Linked::ToFirst
             }
-            Err(why) => Ok(Linked::Not(why)),
+            Err(why) => Linked::Not(why),
         }
     }
 
@@ -678,7 +706,9 @@ impl FileExecutor<'_> {
             if let (Ok(()), Some(item), Some(shown)) = (outcome, self.book.item(*id), shown) {
                 self.check_time(item, *shown);
             }
-            self.note_renamed(*id, outcome);
+            if outcome.is_ok() || !self.is_item_obstructed(*id) {
+                self.note_renamed(*id, outcome);
+            }
         }
         let time = |FileTime { seconds, nanos }| ModificationTime { seconds, nanos };
         renamed.into_iter().zip(shown).map(|((id, outcome), shown)| (id, outcome.map(|()| shown.map(time)))).collect()

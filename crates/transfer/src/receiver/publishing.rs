@@ -10,7 +10,7 @@ use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::{cannot_replace, taken};
+use icdc_session::receiver::book::resume::{cannot_replace, is_in_the_way, taken};
 use icdc_units::ByteCount;
 
 use super::failure::{self, Failure};
@@ -196,6 +196,29 @@ impl Staged {
         Ok(Ok(Self::new(directory, name, made)))
     }
 
+    /// Staging name of the item, if that is still what this session has made.
+    pub(super) fn own_name(&self) -> Result<&Name, Failure> {
+        if self.is_ours() { Ok(&self.made.staging) } else { Err(self.not_ours()) }
+    }
+
+    /// Directory and staging name of a regular file, and its identity, for further names of it; `None`
+    /// unless it is there.
+    pub(super) fn as_first(&self) -> Option<((&Directory, &Name), FileIdentity)> {
+        let name = self.own_name().ok()?;
+        Some(((&self.directory, name), self.identity()?))
+    }
+
+    fn not_ours(&self) -> Failure {
+        let path = self.path();
+        let reason = if self.directory.own_stat().is_ok_and(|stat| stat.nlink == 0) {
+            "the directory that it was to be in has been removed meanwhile; run the same command again"
+        } else {
+            "another program has replaced or removed what was written of it; run the same command again when that is \
+             through"
+        };
+        format!("{path}: {reason}").into()
+    }
+
     /// Final path of the item, printable.
     pub(super) fn path(&self) -> String {
         self.directory.path_of(&self.name)
@@ -215,16 +238,7 @@ impl Staged {
     /// With `only_new` the name must be free.
     pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>, only_new: bool) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
-        if !self.is_ours() {
-            let path = directory.path_of(name);
-            let reason = if directory.own_stat().is_ok_and(|stat| stat.nlink == 0) {
-                "the directory that it was to be in has been removed meanwhile; run the same command again"
-            } else {
-                "another program has replaced or removed what was written of it; run the same command again when that \
-                 is through"
-            };
-            return Err(format!("{path}: {reason}").into());
-        }
+        self.own_name()?;
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
         }
@@ -240,7 +254,10 @@ impl Staged {
             });
         }
         directory.rename(&made.staging, directory, name).map_err(|error| {
-            let failure = failure::of_tree(&error);
+            let failure = match error {
+                TreeError::IsADirectory { path, .. } => is_in_the_way(&path, "a directory"),
+                error => failure::of_tree(&error),
+            };
             if made.is_durable() { failure.passing() } else { failure }
         })?;
         if made.is_further_name {

@@ -137,6 +137,25 @@ impl Spellings {
         )))
     }
 
+    /// Whether an existing item that the source seems not to have is one that this run knows by
+    /// another name.
+    ///
+    /// # Errors
+    /// More names were to be remembered than are, and this may be one of them.
+    pub(super) fn may_be_another(&mut self, name: Spelling<'_>, found: &Stat) -> Result<bool, Failure> {
+        if self.refuse_other(name, Some(found)).is_err() {
+            return Ok(true);
+        }
+        if self.names < MAX_NAMES || !self.may_differ(name, name.name) {
+            return Ok(false);
+        }
+        Err(Failure::Final(format!(
+            "{}: the copy has more than {MAX_NAMES} names that may have another spelling at the destination, and this \
+             may be one of them; mirror parts of the tree one by one",
+            name.directory.path_of(name.name)
+        )))
+    }
+
     fn by_case(&self, name: Spelling<'_>) -> Option<Arc<[u8]>> {
         let known = self.ignores_case(name.place).then(|| self.without_case.get(&self.hash(name))).flatten()?;
         (**known != *name.bytes()).then(|| Arc::clone(known))

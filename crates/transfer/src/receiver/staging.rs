@@ -126,6 +126,8 @@ impl Staging {
                 }
                 // Only data gets an owner; journals stay with the user who writes them.
                 Some(_) if *kind == StagingKind::Part && cleared_by_root(directory, &name) => {}
+                // What a mirror has replaced, and was killed before it could remove it.
+                Some(holder) if holder.stat.kind == Kind::Directory && directory.remove_directory(&name).is_ok() => {}
                 Some(holder) => return Some(holder),
             }
         }

@@ -41,7 +41,9 @@ use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
 use icdc_protocol::limits::MAX_STREAMS;
-use icdc_protocol::message::{Choice, Digest, FileDigest, Message, Problem, Refusal, RefusalKind, SendOptions};
+use icdc_protocol::message::{
+    Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
+};
 use icdc_protocol::validate::clip;
 use icdc_rate::known_paths::PathWatch;
 use icdc_session::SessionError;
@@ -172,7 +174,7 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         keeps_journal: sources.is_run() && !options.dry_run,
         window: Window::default().with_directories(resources::directories()),
         keeps_digests: sources.selection.is_some(),
-        awaits_deletion: options.mirrored,
+        awaits_deletion: options.mirrored != Mirrored::No,
         needs: options.needs(),
     };
     Sender::new(settings, sources.begin())

@@ -11,11 +11,13 @@ use icdc_disk::tree::{
     CAPABILITY, Directory, FoundXattrs, Incarnation, Kind, Listing, Name, Stat, TreeError, Xattrs, is_staging,
 };
 use icdc_protocol::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_NAME, MAX_XATTR_BYTES};
-use icdc_protocol::message::{Choice, EntryId, EntryKind, LeftOut, NoticeKind, Parent, Preserve, Problem, SendOptions};
+use icdc_protocol::message::{
+    Choice, EntryId, EntryKind, LeftOut, Mirrored, NoticeKind, Parent, Preserve, Problem, SendOptions,
+};
 use icdc_session::sender::{Found, Need};
 use icdc_session::{ById, SessionError};
 
-use super::chosen::Chosen;
+use super::chosen::{Chosen, Left};
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::executor::{Contents, Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
@@ -53,6 +55,8 @@ pub(super) struct Scan<'a> {
     /// Names in each open directory that exist and are not announced, for a receiver that deletes
     /// what the source has not; `None` for any other.
     left_out: Option<ById<Vec<Vec<u8>>>>,
+    /// Whether the receiver deletes what rules exclude, too.
+    deletes_excluded: bool,
 }
 
 /// A directory being walked.
@@ -117,7 +121,8 @@ impl<'a> Scan<'a> {
             selection,
             announced: Vec::new(),
             depth: 0,
-            left_out: options.mirrored.then(ById::default),
+            left_out: (options.mirrored != Mirrored::No).then(ById::default),
+            deletes_excluded: options.mirrored == Mirrored::WithExcluded,
         })
     }
 
@@ -158,6 +163,13 @@ impl<'a> Scan<'a> {
             self.executor.with(|machine| machine.on_noticed(notice));
         }
         self.executor.with(|machine| machine.on_scanned(clock::now()));
+    }
+
+    /// Records that this name exists and is not announced, because a rule excludes it.
+    fn note_excluded(&mut self, parent: Parent, name: &[u8]) {
+        if !self.deletes_excluded {
+            self.note_left_out(parent, name);
+        }
     }
 
     /// Records that this name exists and is not announced.
@@ -349,7 +361,7 @@ impl<'a> Scan<'a> {
         };
         let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());
         if hint.is_some_and(|kind| self.chosen.excludes(from_root, kind == Kind::Directory)) {
-            self.note_left_out(parent, &raw);
+            self.note_excluded(parent, &raw);
             return Some(());
         }
         let stat = match directory.stat(&name) {
@@ -357,8 +369,11 @@ impl<'a> Scan<'a> {
             Err(_) if self.chosen.excludes_any(from_root) => return Some(()),
             Err(error) => return self.fail(path, extent.reason_of(&error)),
         };
-        if self.chosen.leaves_out(from_root, &stat, hint).is_some() {
-            self.note_left_out(parent, &raw);
+        if let Some(left) = self.chosen.leaves_out(from_root, &stat, hint) {
+            match left {
+                Left::Rule => self.note_excluded(parent, &raw),
+                _ => self.note_left_out(parent, &raw),
+            }
             return Some(());
         }
         if stat.kind != Kind::Directory {

@@ -141,7 +141,8 @@ pub enum Action<P> {
     },
     /// Count these items and everything in them, as they are now: `on_extras_counted`.
     CountExtras(Arc<[DirectoryExtras]>),
-    /// Delete these items, `count` in all, or in a dry run report them: `on_extras_deleted`.
+    /// Delete these items, `count` in all, or in a dry run report them, and give their names to what
+    /// replaces them: `on_extras_deleted`.
     DeleteExtras {
         /// The items.
         found: Arc<[DirectoryExtras]>,
@@ -298,6 +299,16 @@ pub struct Extra {
     pub inode: u64,
     /// Whether it is a directory.
     pub is_directory: bool,
+    /// What is to have its name instead, and is complete under a staging name; `None` if the source
+    /// has nothing of that name.
+    pub replaced_by: Option<EntryId>,
+}
+
+impl Extra {
+    /// Identity of the item, if it is a directory that the copy may go into.
+    pub(super) fn place(&self) -> DirectoryPlace {
+        DirectoryPlace { device: self.device, inode: self.inode }
+    }
 }
 
 /// Outcome of listing a directory.

@@ -147,6 +147,9 @@ impl<P> Book<P> {
     /// Reports the end of a directory to the sender, and its failure to the user.
     fn end_directory(&mut self, entry: &Entry, outcome: Result<(), Failure>) {
         let Some(Finishing { path, .. }) = self.finishing.remove(&entry.id) else { return };
+        if outcome.is_ok() && self.hold_back_directory(entry, &path) {
+            return;
+        }
         let outcome = outcome.map(|()| None).map_err(|failure| self.note_failure(entry, path, failure));
         self.reply(Message::Done(vec![Done { id: entry.id, outcome }]));
     }

@@ -16,6 +16,7 @@ use super::action::{Action, Answer, DirectoryExtras, ListedExtras, Notification,
 use super::extras::{Announcing, Extras, Stage};
 use super::item::DirectoryId;
 use super::levels::DirectoryState;
+use super::obstacles::Replaced;
 use super::state::SessionStage;
 use crate::{Failure, SessionError};
 
@@ -83,7 +84,7 @@ impl<P> Book<P> {
     }
 
     /// Path from the transfer root of a directory with this path at the destination.
-    fn source_path(&self, source: u32, path: &[u8]) -> Vec<u8> {
+    pub(super) fn source_path(&self, source: u32, path: &[u8]) -> Vec<u8> {
         let SessionStage::Running(run) = &self.stage else { return path.to_vec() };
         let Some(named) = run.sources.get(source as usize) else { return path.to_vec() };
         let is_contents = named.kind == SourceKind::Contents;
@@ -99,7 +100,7 @@ impl<P> Book<P> {
 
     /// Path below the destination of a directory with this path; in a dry run paths begin with the
     /// source's name.
-    fn destination_path(&self, source: u32, path: Vec<u8>) -> Vec<u8> {
+    pub(super) fn destination_path(&self, source: u32, path: Vec<u8>) -> Vec<u8> {
         let SessionStage::Running(run) = &self.stage else { return path };
         if !self.settings.options.dry_run {
             return path;
@@ -125,6 +126,7 @@ impl<P> Book<P> {
     /// deleted once the sender has gone: it may not have read everything.
     pub(super) fn delete_extras(&mut self) -> bool {
         if !self.deletes() || !self.phase.is_open() {
+            self.interrupt_obstacles();
             return true;
         }
         match self.extras.stage {
@@ -136,6 +138,7 @@ impl<P> Book<P> {
             let reason = format!("{}: it was not copied", path.escape_ascii());
             self.extras.refuse(|| reason);
         }
+        self.extras.refuse_obstacles_with_contents();
         if let Some(reason) = self.extras.refusal.take() {
             self.refuse_deletion(reason);
             return true;
@@ -175,9 +178,10 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Handles the end of [`Action::DeleteExtras`].
-    pub fn on_extras_deleted(&mut self) {
+    /// Handles the end of [`Action::DeleteExtras`], with the outcomes for what replaces obstacles.
+    pub fn on_extras_deleted(&mut self, replaced: Replaced) {
         self.answered(Answer::ExtrasDeleted);
+        self.end_obstacles(replaced);
         self.end_deletion();
         self.proceed();
     }
@@ -185,6 +189,7 @@ impl<P> Book<P> {
     fn refuse_deletion(&mut self, reason: String) {
         self.notify(Notification::DeletionRefused { reason: reason.clone() });
         self.reply(Message::Deletion(Deletion::Refused(clip(reason))));
+        self.fail_obstacles("nothing is deleted");
         self.end_deletion();
     }
 

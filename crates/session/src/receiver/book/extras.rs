@@ -1,14 +1,15 @@
 //! Extra items of a mirror: names that a directory of the destination has and the one of the source
 //! has not, as far as they are found.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 
 use icdc_protocol::limits::MAX_EXTRAS;
-use icdc_protocol::message::{EntryId, MaxDelete, Parent};
+use icdc_protocol::message::{Entry, EntryId, FileDigest, MaxDelete, Parent};
+use icdc_units::ByteCount;
 
 use super::action::{DirectoryExtras, Extra};
-use super::item::DirectoryPlace;
+use super::item::{DirectoryPlace, Item};
 use super::source_names::SourceNames;
 use crate::ById;
 
@@ -20,6 +21,26 @@ pub(super) struct Announcing {
     pub(super) is_unread: bool,
     /// Whether the directory is a source itself.
     pub(super) is_source: bool,
+}
+
+/// An item of the destination that has the name of something of another kind.
+#[derive(Debug)]
+pub(super) struct Obstacle {
+    /// Its directory, without any item.
+    pub(super) found: DirectoryExtras,
+    pub(super) extra: Extra,
+    pub(super) replacement: Replacement,
+}
+
+/// What is to have the name of an obstacle.
+#[derive(Debug)]
+pub(super) enum Replacement {
+    /// It is not complete, or this is a dry run.
+    Underway,
+    /// A directory, with everything in it, under a staging name.
+    Directory { entry: Box<Entry>, path: Vec<u8> },
+    /// A file or link under its staging name, `bytes` of which became durable there.
+    Item { item: Box<Item>, digest: Option<FileDigest>, bytes: ByteCount },
 }
 
 /// Progress of a deletion.
@@ -48,6 +69,10 @@ pub(super) struct Extras {
     /// Names, by their directory, of the sources that are not contents of a directory, which other sources may
     /// lead to as well.
     pub(super) sources: HashMap<DirectoryPlace, HashSet<Vec<u8>>>,
+    /// Directories that several sources go into.
+    pub(super) shared: HashSet<DirectoryPlace>,
+    /// What has the name of an announced directory or item, and is of another kind.
+    pub(super) obstacles: BTreeMap<EntryId, Obstacle>,
     /// Number of items in all listed directories.
     pub(super) listed: u64,
     /// Number of extra items in `found`.
@@ -82,6 +107,20 @@ impl Extras {
         self.found.clear();
     }
 
+    /// Whether the contents of other sources than `own` go into this directory.
+    pub(super) fn is_of_several(&self, place: DirectoryPlace, own: Option<u32>) -> bool {
+        let is_others = self.found.get(&place).is_some_and(|found| Some(found.source) != own);
+        is_others || self.shared.contains(&place)
+    }
+
+    /// Refuses the deletion if another source has gone into a directory that is in the way of one.
+    pub(super) fn refuse_obstacles_with_contents(&mut self) {
+        let is_filled = |obstacle: &&Obstacle| self.found.contains_key(&obstacle.extra.place());
+        let Some(Obstacle { found, extra, .. }) = self.obstacles.values().find(is_filled) else { return };
+        let shown = [found.path.as_slice(), &extra.name].join(&b'/');
+        self.refuse(|| format!("{}: two sources have items of different kinds of this name", shown.escape_ascii()));
+    }
+
     /// Adds what was found in a directory; of one that was listed before, both listings count.
     pub(super) fn add(&mut self, mut found: DirectoryExtras, listed: u64) {
         if self.refusal.is_some() {
@@ -89,6 +128,7 @@ impl Extras {
         }
         if let Some(before) = self.found.remove(&found.place) {
             self.count -= before.extras.len();
+            self.shared.insert(found.place);
             let has = |extra: &Extra| before.extras.binary_search_by(|known| known.name.cmp(&extra.name));
             found.extras.retain(|extra| has(extra).is_ok_and(|place| before.extras[place] == *extra));
         } else {
@@ -101,7 +141,8 @@ impl Extras {
         }
     }
 
-    /// Takes what no source has, by directory in the order of their paths.
+    /// Takes what no source has, and the obstacles, by directory: the inner ones first, because what
+    /// replaces an obstacle may have others in it.
     pub(super) fn take(&mut self) -> Vec<DirectoryExtras> {
         let mut found = mem::take(&mut self.found);
         for (place, names) in &self.sources {
@@ -109,8 +150,12 @@ impl Extras {
                 found.extras.retain(|extra| !names.contains(&extra.name));
             }
         }
+        for Obstacle { found: directory, extra, .. } in self.obstacles.values() {
+            let found = found.entry(directory.place).or_insert_with(|| directory.clone());
+            found.extras.push(extra.clone());
+        }
         let mut found: Vec<_> = found.into_values().filter(|found| !found.extras.is_empty()).collect();
-        found.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        found.sort_unstable_by(|one, other| other.path.cmp(&one.path));
         found
     }
 
@@ -130,7 +175,13 @@ mod tests {
     use super::*;
 
     fn found(inode: u64, names: &[&str]) -> DirectoryExtras {
-        let extra = |name: &&str| Extra { name: name.as_bytes().to_vec(), device: 1, inode: 7, is_directory: false };
+        let extra = |name: &&str| Extra {
+            name: name.as_bytes().to_vec(),
+            device: 1,
+            inode: 7,
+            is_directory: false,
+            replaced_by: None,
+        };
         let place = DirectoryPlace { device: 1, inode };
         DirectoryExtras {
             source: 0,

@@ -95,6 +95,17 @@ impl Levels {
         self.open.get(&id).map(|level| &level.state)
     }
 
+    /// Number of the source that the directory `id` belongs to, if it is open.
+    pub(super) fn source(&self, id: EntryId) -> Option<u32> {
+        self.open.get(&id).map(|level| level.source)
+    }
+
+    /// Whether an open directory other than `own` is this one: several sources may go into it.
+    pub(super) fn is_filled(&self, place: DirectoryPlace, own: Option<EntryId>) -> bool {
+        let others = self.open.iter().filter(|(id, _)| own != Some(**id));
+        others.into_iter().any(|(_, level)| level.state == DirectoryState::Exists(place))
+    }
+
     /// The lot with which the directory `id` becomes durable, if it is open and was made.
     pub(super) fn lot(&self, id: EntryId) -> Option<LotNumber> {
         self.open.get(&id)?.lot

@@ -234,6 +234,7 @@ impl<P> Book<P> {
                     }
                     renamed.push(id);
                 }
+                Err(_) if self.hold_back(id) => {}
                 Err(failure) => {
                     self.ask(Action::Discard(id));
                     self.fail(id, failure);

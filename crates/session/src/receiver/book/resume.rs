@@ -208,6 +208,12 @@ pub fn cannot_replace(shown: &str, what: &str) -> Failure {
     format!("{shown} is {what}, which is not replaced; remove it first, or choose another name").into()
 }
 
+/// The failure of an item whose name belongs to something of another kind, described as `what`.
+#[must_use]
+pub fn is_in_the_way(shown: &str, what: &str) -> Failure {
+    format!("{shown}: {what} is in the way; remove it, or copy with --delete, which replaces it at the end").into()
+}
+
 /// The failure of an item whose name exists where only new names may be made.
 #[must_use]
 pub fn taken(shown: &str) -> Failure {
@@ -277,9 +283,9 @@ fn contents(
         return nothing_held;
     }
     match facts.stat().map(|stat| stat.kind) {
-        Some(Kind::Directory) => {
-            return Err(format!("{} is a directory; a file cannot replace it", facts.shown()).into());
-        }
+        // With a mirror it is replaced at the end.
+        _ if options.delete.is_some() => {}
+        Some(Kind::Directory) => return Err(is_in_the_way(&facts.shown(), "a directory")),
         Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
         _ => {}
     }
@@ -828,7 +834,10 @@ mod tests {
     fn a_large_file_replaces_neither_a_directory_nor_a_socket() {
         let mut facts = Known { stat: Some(stat(Kind::Directory, 0)), ..Known::default() };
         let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
-        assert_eq!(failure.into_reason(), "dst/x is a directory; a file cannot replace it");
+        assert_eq!(
+            failure.into_reason(),
+            "dst/x: a directory is in the way; remove it, or copy with --delete, which replaces it at the end"
+        );
         let mut facts = Known { stat: Some(stat(Kind::Other("a socket"), 0)), ..Known::default() };
         let failure = decide(&file(LARGE), Question::Anything, terms(&options()), &mut facts).unwrap_err();
         assert_eq!(failure, cannot_replace("dst/x", "a socket"));

@@ -115,6 +115,8 @@ pub(crate) struct Names {
     made: BTreeMap<EntryId, Made>,
     /// Directories that have got this time, until the sender is told.
     restored: BTreeMap<EntryId, (Inode, (i64, u32))>,
+    /// Directories that are filled under these staging names.
+    aside: BTreeMap<EntryId, Vec<u8>>,
     put_away: bool,
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
@@ -146,6 +148,7 @@ impl Names {
             claimed: BTreeMap::new(),
             made: BTreeMap::new(),
             restored: BTreeMap::new(),
+            aside: BTreeMap::new(),
             put_away: false,
             failed: 0,
             looked_at: 0,

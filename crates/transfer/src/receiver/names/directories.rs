@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use icdc_disk::tree::{Directory, FileSystem, Name, TreeError, Whereabouts};
+use icdc_disk::tree::{Directory, FileSystem, Name, StagingKind, TreeError, Whereabouts, file_user};
 use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
@@ -12,6 +12,13 @@ use icdc_session::receiver::book::resume::taken;
 use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, let_owner_in, place_of};
 use super::super::spellings::Spellings;
+use super::super::staging::{Purpose, Staging, Whose, make_under};
+
+/// A directory that is filled under a staging name.
+pub(super) struct Aside {
+    pub(super) staging: Name,
+    pub(super) place: DirectoryPlace,
+}
 
 /// Directories of the destination that are in use.
 #[derive(Default)]
@@ -125,6 +132,37 @@ impl Directories {
             }
         };
         self.insert(DirectoryId::Entry(new.id), directory).map(Some).map_err(|error| failure::of_tree(&error))
+    }
+
+    /// Makes a directory under a staging name, because its own belongs to something else, or opens
+    /// the one that an earlier run of this user has made.
+    pub(super) fn make_aside(
+        &mut self,
+        new: &NewDirectory,
+        restore_mode: bool,
+        whose: Whose,
+    ) -> Result<Aside, Failure> {
+        let parent = self.get(new.parent)?;
+        let name = Name::new(new.name.as_deref().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let mode = if restore_mode { 0o700 } else { 0o777 };
+        let make = |staging: Staging| {
+            let part = staging.part();
+            let (directory, is_new) = parent.make_or_open_directory(&part, mode).map_err(|error| match error {
+                TreeError::NotADirectory { path, call, .. } => TreeError::Exists { path, call },
+                error => error,
+            })?;
+            match is_new || directory.own_stat()?.uid == file_user() {
+                true => Ok(directory),
+                false => Err(TreeError::Exists { path: directory.path(), call: "mkdirat" }),
+            }
+        };
+        let kinds = [StagingKind::Part, StagingKind::Blocks];
+        let (directory, staging) = make_under(parent, &Purpose::item(&name, whose), &kinds, make)?;
+        if restore_mode {
+            let_owner_in(&directory).map_err(|error| failure::of_tree(&error))?;
+        }
+        let place = self.insert(DirectoryId::Entry(new.id), directory).map_err(|error| failure::of_tree(&error))?;
+        Ok(Aside { staging: staging.part(), place })
     }
 
     /// Opens the existing directory, for a dry run; `None` if there is none.

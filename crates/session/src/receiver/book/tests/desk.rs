@@ -43,6 +43,8 @@ pub(super) struct Desk {
     pub(super) amends: bool,
     /// Items of a directory that the source does not have, by the directory's entry.
     pub(super) extras: BTreeMap<EntryId, Vec<&'static str>>,
+    /// Directories and items whose names belong to something of another kind, which has this inode.
+    pub(super) obstacles: BTreeMap<EntryId, u64>,
     /// Number of items that are counted of all those.
     pub(super) count: u64,
     /// Messages to the sender that were not taken yet.
@@ -123,6 +125,7 @@ impl Desk {
             replaced_first: None,
             amends: false,
             extras: BTreeMap::new(),
+            obstacles: BTreeMap::new(),
             count: 0,
             replies: Vec::new(),
             compares: Vec::new(),
@@ -219,6 +222,20 @@ impl Desk {
         self.fails.get(&(action, id)).map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
+    /// Something has the name of this directory or item; if that does not wait for a deletion, it fails.
+    fn obstruct(&mut self, id: EntryId) {
+        let Some(&inode) = self.obstacles.get(&id) else { return };
+        let obstacle =
+            Extra { name: format!("in{id}").into_bytes(), device: 1, inode, is_directory: true, replaced_by: None };
+        let above = self.book.item(id).map_or(place(0), |item| item.place.directory);
+        let waits = self.book.on_obstacle(id, above, obstacle);
+        self.note(format!("{id} {}", if waits { "waits" } else { "is in the way" }));
+        if !waits {
+            self.fails.insert(("make", id), "is in the way".into());
+        }
+        self.fails.insert(("rename", id), "is in the way".into());
+    }
+
     fn work(&mut self) {
         while let Some(action) = self.book.poll() {
             self.carry_out(action);
@@ -238,6 +255,7 @@ impl Desk {
             }
             Action::MakeDirectories(new) => {
                 self.note(format!("make {:?}", numbers(new.iter().map(|new| new.id))));
+                new.iter().for_each(|new| self.obstruct(new.id));
                 let made = new.iter().map(|new| {
                     let outcome = self.outcome("make", new.id);
                     let is_there = !self.missing.contains(&new.id);
@@ -307,6 +325,7 @@ impl Desk {
                 let numbers = numbers(publications.iter().map(|publication| publication.id));
                 let needs_sender = publications.iter().any(|publication| publication.needs_sender);
                 self.note(format!("rename {numbers:?}{}", if needs_sender { " if the sender is there" } else { "" }));
+                publications.iter().for_each(|publication| self.obstruct(publication.id));
                 let renamed =
                     publications.iter().map(|publication| (publication.id, self.outcome("rename", publication.id)));
                 let renamed = renamed.map(|(id, outcome)| (id, outcome.map(|()| Some(SHOWN)))).collect();
@@ -328,8 +347,13 @@ impl Desk {
                 self.note(format!("list {id}"));
                 let listed = self.extras.get(&id).cloned().unwrap_or_default();
                 let others = listed.iter().filter(|name| !names.contains(name.as_bytes()));
-                let extra =
-                    |name: &&str| Extra { name: name.as_bytes().to_vec(), device: 1, inode: 5, is_directory: false };
+                let extra = |name: &&str| Extra {
+                    name: name.as_bytes().to_vec(),
+                    device: 1,
+                    inode: 5,
+                    is_directory: false,
+                    replaced_by: None,
+                };
                 found.extras = others.map(extra).collect();
                 let listed = ListedExtras { found, items: listed.len() as u64 };
                 self.book.on_extras_listed(self.outcome("list", id).map(|()| listed));
@@ -345,7 +369,9 @@ impl Desk {
                     format!("{}: {}", String::from_utf8_lossy(&found.path), names.collect::<Vec<_>>().join(" "))
                 };
                 self.note(format!("delete {count} of {}", found.iter().map(shown).collect::<Vec<_>>().join(", ")));
-                self.book.on_extras_deleted();
+                let replaced = found.iter().flat_map(|found| &found.extras).filter_map(|extra| extra.replaced_by);
+                let replaced = replaced.map(|id| (id, self.outcome("replace", id).map(|()| Some(SHOWN)))).collect();
+                self.book.on_extras_deleted(replaced);
             }
             Action::Compare { id, .. } => {
                 self.compares.push(id);

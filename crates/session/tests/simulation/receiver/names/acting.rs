@@ -9,7 +9,7 @@ use icdc_session::receiver::book::action::{Action, Notification, Placed};
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 
-use super::extras::{count_extras, delete_extras};
+use super::extras::count_extras;
 use super::facts::Known;
 use super::placing::{base_of, place};
 use super::{Contents, Done, Names, Report, header_of, revision_of};
@@ -150,8 +150,14 @@ impl Names {
                 self.book.on_link_made(id, outcome);
             }
             Action::MakeLink { id, first } => {
+                let to = self.book.item(id).and_then(|item| match item.entry.kind {
+                    EntryKind::HardLink { to, .. } => Some(to),
+                    _ => None,
+                });
+                // It may wait until what has its name is deleted.
+                let made = to.and_then(|to| self.made.get(&to)).map(|made| made.inode);
                 let from = self.directories.get(&first.directory).copied();
-                let from = from.and_then(|directory| env.disk.find(directory, &first.name));
+                let from = made.or_else(|| env.disk.find(from?, &first.name));
                 let outcome = self.make_link(id, from, env);
                 self.book.on_link_made(id, outcome);
             }
@@ -230,10 +236,8 @@ impl Names {
                 self.book.on_extras_counted(found, Ok(count));
             }
             Action::DeleteExtras { found, .. } => {
-                if !self.options.dry_run {
-                    delete_extras(&found, env);
-                }
-                self.book.on_extras_deleted();
+                let replaced = if self.options.dry_run { Vec::new() } else { self.delete_extras(&found, env) };
+                self.book.on_extras_deleted(replaced);
             }
             Action::PutAway { contents } => {
                 self.put_away(contents, env);

@@ -1,8 +1,10 @@
 //! What the source does not have, on the simulated disk.
 
+use icdc_protocol::message::EntryId;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
-use icdc_session::receiver::book::item::DirectoryId;
+use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
+use icdc_session::receiver::book::obstacles::Replaced;
 use icdc_session::receiver::book::source_names::SourceNames;
 
 use super::super::staging;
@@ -22,7 +24,7 @@ impl Names {
         let directory = *self.directories.get(&directory).ok_or("it is not open")?;
         let extra = |(name, inode): (&[u8], Inode)| {
             let is_directory = *env.disk.kind(inode) == Kind::Directory;
-            Extra { name: name.to_vec(), device: DEVICE, inode: inode.0, is_directory }
+            Extra { name: name.to_vec(), device: DEVICE, inode: inode.0, is_directory, replaced_by: None }
         };
         let forgets = env.has(Mutation::SourceNamesAreForgotten);
         let is_extra = |name: &[u8]| !staging::is_staging(name) && (forgets || !names.contains(name));
@@ -45,23 +47,51 @@ pub(super) fn count_extras(found: &[DirectoryExtras], env: &Environment) -> u64 
     found.iter().flat_map(|found| there(found, env)).map(|(_, _, inode)| count(inode, env)).sum()
 }
 
-pub(super) fn delete_extras(found: &[DirectoryExtras], env: &mut Environment) {
-    fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Environment) {
-        if *env.disk.kind(inode) != Kind::Directory {
-            let _ = env.disk.remove(directory, name);
-            return;
-        }
-        let inner: Vec<_> = env.disk.names(inode).map(|(name, inner)| (name.to_vec(), inner)).collect();
-        inner.into_iter().for_each(|(name, inner)| delete(inode, &name, inner, env));
-        let _ = env.disk.remove_directory(directory, name);
+/// Removes an item with everything in it.
+pub(super) fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Environment) {
+    if *env.disk.kind(inode) != Kind::Directory {
+        let _ = env.disk.remove(directory, name);
+        return;
     }
-    for found in found {
-        let directory = Inode(found.place.inode);
-        let before = env.disk.contents(directory).mtime;
-        for (directory, name, inode) in there(found, env) {
-            delete(directory, &name, inode, env);
+    let inner: Vec<_> = env.disk.names(inode).map(|(name, inner)| (name.to_vec(), inner)).collect();
+    inner.into_iter().for_each(|(name, inner)| delete(inode, &name, inner, env));
+    let _ = env.disk.remove_directory(directory, name);
+}
+
+impl Names {
+    /// Deletes the items, and gives the names of obstacles to what replaces them.
+    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], env: &mut Environment) -> Replaced {
+        let mut replaced = Vec::new();
+        for found in found {
+            let directory = Inode(found.place.inode);
+            let before = env.disk.contents(directory).mtime;
+            for (_, name, inode) in there(found, env) {
+                delete(directory, &name, inode, env);
+            }
+            for extra in &found.extras {
+                if let Some(id) = extra.replaced_by {
+                    replaced.push((id, self.replace(id, directory, &extra.name, env)));
+                }
+            }
+            env.disk.write(directory, Write::Mtime(before));
         }
-        env.disk.write(directory, Write::Mtime(before));
+        if !env.has(Mutation::ReplacementsAreNotFlushed) {
+            env.disk.sync_filesystem();
+        }
+        replaced
     }
-    env.disk.sync_filesystem();
+
+    fn replace(
+        &mut self,
+        id: EntryId,
+        directory: Inode,
+        name: &[u8],
+        env: &mut Environment,
+    ) -> Result<Option<ModificationTime>, Failure> {
+        let made = self.made.get(&id).cloned();
+        let staging = made.as_ref().map(|made| made.staging.clone()).or_else(|| self.aside.remove(&id));
+        let staging = staging.ok_or("is not staged")?;
+        env.disk.rename(directory, &staging, name).map_err(|error| Failure::from(format!("{error:?}")))?;
+        Ok(made.map(|made| self.named(id, made, env)))
+    }
 }

@@ -3,14 +3,15 @@
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{Names as NamesToFlush, NotStaged, Piece, Publication};
-use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
+use icdc_session::receiver::book::action::{Extra, Names as NamesToFlush, NotStaged, Piece, Publication};
+use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_session::receiver::book::resume::{Method, Reference};
 use icdc_units::ByteCount;
 
-use super::{Contents, Made, Names};
+use super::extras::delete;
+use super::{Contents, DEVICE, Made, Names};
 use crate::audit::Unfinished;
-use crate::disk::{Disk, Inode, Write};
+use crate::disk::{Disk, Inode, Kind, Write};
 use crate::environment::Environment;
 use crate::mutations::Mutation;
 use crate::older;
@@ -30,7 +31,9 @@ impl Names {
             return Err(Failure::full("part"));
         }
         let staging = staging::part(&name);
-        let _ = env.disk.remove(directory, &staging);
+        if let Some(left) = env.disk.find(directory, &staging) {
+            delete(directory, &staging, left, env);
+        }
         let _ = env.disk.remove(directory, &staging::blocks(&name));
         let inode = make(&mut env.disk, directory, &staging);
         self.made.insert(id, Made { directory, name, staging, inode, is_durable: false });
@@ -157,18 +160,27 @@ impl Names {
             let failure = Failure::from("cannot be renamed");
             return Err(if made.is_durable { failure.passing() } else { failure });
         }
+        if let Some(obstacle) = obstacle_at(made.directory, &made.name, |kind| *kind == Kind::Directory, env) {
+            self.book.on_obstacle(item.id, place_of(made.directory), obstacle);
+            return Err("a directory is in the way".into());
+        }
         let renamed = env.disk.rename(made.directory, &made.staging, &made.name);
         renamed.map_err(|error| Failure::from(format!("cannot be renamed: {error:?}")))?;
         if item.digest.is_none() {
             let _ = env.disk.remove(made.directory, &made.staging);
         }
+        Ok(Some(self.named(item.id, made, env)))
+    }
+
+    /// Something made has its final name; returns its modification time.
+    pub(super) fn named(&mut self, id: EntryId, made: Made, env: &mut Environment) -> ModificationTime {
         let mut path = self.paths.get(&made.directory).cloned().unwrap_or_default();
         path.push(made.name.clone());
         if let Err(what) = env.audit.check_published(&env.disk, made.inode, &path) {
             env.violate(what);
         }
         if !made.is_durable {
-            self.made.remove(&item.id);
+            self.made.remove(&id);
         }
         if let Ok(revision) = env.audit.revision_of(env.disk.contents(made.inode)) {
             let file = Unfinished { directory: made.directory, name: made.name, revision };
@@ -179,7 +191,7 @@ impl Names {
             }
         }
         let (seconds, nanos) = env.disk.contents(made.inode).mtime;
-        Ok(Some(ModificationTime { seconds, nanos }))
+        ModificationTime { seconds, nanos }
     }
 
     pub(super) fn flush_names(&mut self, names: &NamesToFlush, env: &mut Environment) -> Result<(), Failure> {
@@ -261,6 +273,22 @@ impl Names {
             restore(&mut env.disk, *inode, &entry);
         }
     }
+}
+
+/// The item of this name as an obstacle, if its kind makes it one.
+pub(super) fn obstacle_at(
+    directory: Inode,
+    name: &[u8],
+    is_obstacle: impl Fn(&Kind) -> bool,
+    env: &Environment,
+) -> Option<Extra> {
+    let inode = env.disk.find(directory, name).filter(|inode| is_obstacle(env.disk.kind(*inode)))?;
+    let is_directory = *env.disk.kind(inode) == Kind::Directory;
+    Some(Extra { name: name.to_vec(), device: DEVICE, inode: inode.0, is_directory, replaced_by: None })
+}
+
+pub(super) fn place_of(directory: Inode) -> DirectoryPlace {
+    DirectoryPlace { device: DEVICE, inode: directory.0 }
 }
 
 fn remove_left_behind(disk: &mut Disk, base: Inode, path: &[u8]) {

@@ -6,11 +6,13 @@ use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, NewDirectory, NotBegun, Target};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
 
+use super::making::{obstacle_at, place_of};
 use super::{DESTINATION, DEVICE, Done, Names, Placement};
 use crate::disk::{Disk, Inode, Kind};
 use crate::environment::Environment;
 use crate::mutations::Mutation;
 use crate::receiver::run_log::RunLog;
+use crate::receiver::staging;
 
 impl Names {
     pub(super) fn begin_run(&mut self, has_waited: bool, patient: bool, env: &mut Environment) -> Done {
@@ -112,7 +114,17 @@ impl Names {
             None => above,
             Some(_) if env.random.permille(env.faults.names) => return Err(Failure::full("directory")),
             Some(name) => {
-                let made = env.disk.make_directory(above, name);
+                let mut under = name.clone();
+                if let Some(obstacle) = obstacle_at(above, name, |kind| *kind != Kind::Directory, env)
+                    && self.book.on_obstacle(wanted.id, place_of(above), obstacle)
+                {
+                    under = staging::part(name);
+                    if env.disk.find(above, &under).is_some_and(|left| *env.disk.kind(left) != Kind::Directory) {
+                        let _ = env.disk.remove(above, &under);
+                    }
+                    self.aside.insert(wanted.id, under.clone());
+                }
+                let made = env.disk.make_directory(above, &under);
                 let made = made.map_err(|error| Failure::from(format!("cannot be made: {error:?}")))?;
                 let mut path = self.paths.get(&above).cloned().unwrap_or_default();
                 path.push(name.clone());

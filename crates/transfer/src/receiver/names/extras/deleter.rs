@@ -1,0 +1,153 @@
+//! Deletion of extra items, which are reported as they go.
+
+use icdc_disk::tree::{Directory, Metadata, Stat, TreeError};
+use icdc_protocol::limits::MAX_DELETED;
+use icdc_protocol::message::{DeletedItem, Deletion, Message};
+use icdc_protocol::validate::clip;
+use icdc_session::receiver::book::action::{DirectoryExtras, Notification};
+use icdc_units::ByteCount;
+
+use super::super::super::failure::{self, Failure};
+use super::super::super::placement::let_owner_in;
+use super::super::super::shared::Shared;
+use super::walk::{Item, Visitor};
+
+/// Bytes of paths after which deleted items are reported, though the message has room for more.
+const REPORTED_BYTES: usize = 256 << 10;
+
+/// Deletes items and reports them, until as many are deleted as were counted or the session ends.
+pub(super) struct Deleter<'a> {
+    shared: &'a Shared<'a>,
+    /// Number of items that may still be deleted.
+    left: u64,
+    /// Deleted items that are not reported to the sender yet, and the bytes of their paths.
+    report: Vec<DeletedItem>,
+    reported: usize,
+}
+
+impl<'a> Deleter<'a> {
+    /// A deletion of at most `count` items.
+    pub(super) fn new(shared: &'a Shared<'a>, count: u64) -> Self {
+        Self { shared, left: count, report: Vec::new(), reported: 0 }
+    }
+
+    /// Gives the owner of a directory that stays the right to change it; returns the directory's
+    /// attributes before, for [`restore`](Self::restore).
+    pub(super) fn open_up(&self, directory: &Directory) -> Option<Stat> {
+        let before = directory.own_stat().ok();
+        if !self.shared.options.dry_run
+            && let Err(error) = let_owner_in(directory)
+        {
+            tracing::debug!(%error, "the permissions of its owner cannot be set");
+        }
+        before
+    }
+
+    /// Sets the attributes of a directory that stays again, which the copy has set before.
+    pub(super) fn restore(&mut self, directory: &Directory, before: Option<Stat>, found: &DirectoryExtras) {
+        let Some(before) = before.filter(|_| !self.shared.options.dry_run) else { return };
+        let mode = (before.mode & 0o700 != 0o700).then_some(before.mode);
+        let mtime = self.shared.options.preserve.times.then_some(before.mtime);
+        if let Err(error) = directory.set_own_metadata(&Metadata { mode, mtime, ..Metadata::default() }) {
+            self.report_failure(&found.path, failure::of_tree(&error));
+        }
+    }
+
+    /// Removes an item from a directory; whether it is gone.
+    fn remove(&mut self, above: &Directory, item: &Item) -> bool {
+        let removed = match (self.shared.options.dry_run, item.is_directory()) {
+            (true, _) => Ok(()),
+            (false, true) => above.remove_directory(&item.name),
+            (false, false) => above.remove_file(&item.name),
+        };
+        match removed {
+            Ok(()) => self.deleted(item),
+            Err(error) if error.is_missing() => {}
+            Err(error) if item.is_directory() && error.is_existing() => {
+                let shown = above.path_of(&item.name);
+                let reason = format!("{shown}: is not empty; something came into it while it was deleted");
+                self.report_failure(&item.path, reason.into());
+                return false;
+            }
+            Err(error) => {
+                self.report_failure(&item.path, failure::of_tree(&error));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Counts an item that is gone, and reports it.
+    pub(super) fn deleted(&mut self, item: &Item) {
+        let (path, is_directory) = (item.path.clone(), item.is_directory());
+        self.left -= 1;
+        self.shared.notify(Notification::Deleted { path: path.clone(), is_directory });
+        self.reported += path.len();
+        self.report.push(DeletedItem { path, is_directory });
+        if self.report.len() >= MAX_DELETED || self.reported >= REPORTED_BYTES {
+            self.report();
+        }
+    }
+
+    /// Reports an item that cannot be deleted; the path is empty for the destination itself.
+    pub(super) fn report_failure(&mut self, path: &[u8], failure: Failure) {
+        self.report();
+        let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
+        let reason = failure.into_reason();
+        self.shared.notify(Notification::Failed { path: path.clone(), size: ByteCount::ZERO, reason: reason.clone() });
+        self.shared.reply(Message::Deletion(Deletion::Failed { path, reason: clip(reason) }));
+    }
+
+    /// Reports the items that are deleted to the sender.
+    pub(super) fn report(&mut self) {
+        let report = std::mem::take(&mut self.report);
+        self.reported = 0;
+        if !report.is_empty() {
+            self.shared.reply(Message::Deletion(Deletion::Deleted(report)));
+        }
+    }
+}
+
+impl Visitor for Deleter<'_> {
+    fn enter(&mut self, directory: &Directory) -> Result<(), TreeError> {
+        if self.shared.options.dry_run { Ok(()) } else { let_owner_in(directory) }
+    }
+
+    fn visit(&mut self, above: &Directory, item: &Item) -> Result<bool, Failure> {
+        Ok(!self.is_over() && self.remove(above, item))
+    }
+
+    fn failed(&mut self, path: &[u8], failure: Failure) -> Result<(), Failure> {
+        self.report_failure(path, failure);
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.shared.has_failed()
+    }
+}
+
+/// Deletes everything in an item, and not the item itself.
+pub(super) struct Emptier<'a, 'b> {
+    pub(super) deleter: &'a mut Deleter<'b>,
+    /// Path of the item below the destination.
+    pub(super) top: &'a [u8],
+}
+
+impl Visitor for Emptier<'_, '_> {
+    fn enter(&mut self, directory: &Directory) -> Result<(), TreeError> {
+        self.deleter.enter(directory)
+    }
+
+    fn visit(&mut self, above: &Directory, item: &Item) -> Result<bool, Failure> {
+        if item.path == self.top { Ok(true) } else { self.deleter.visit(above, item) }
+    }
+
+    fn failed(&mut self, path: &[u8], failure: Failure) -> Result<(), Failure> {
+        self.deleter.failed(path, failure)
+    }
+
+    fn is_over(&self) -> bool {
+        self.deleter.is_over()
+    }
+}

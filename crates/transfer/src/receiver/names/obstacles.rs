@@ -1,0 +1,136 @@
+//! Obstacles in a mirror: items of another kind that have the names of announced ones. What
+//! replaces an obstacle is completed beside it, and both change places when the obstacle is deleted.
+
+use icdc_disk::tree::{Directory, Kind, Name, Stat};
+use icdc_protocol::message::EntryId;
+use icdc_session::receiver::book::action::{Extra, NewDirectory};
+use icdc_session::receiver::book::item::{DirectoryPlace, ModificationTime};
+
+use super::super::failure::{self, Failure};
+use super::super::placement::place_of;
+use super::super::publishing::Staged;
+use super::super::spellings::Spelling;
+use super::FileExecutor;
+
+impl FileExecutor<'_> {
+    /// Whether something has the name of an item that cannot be replaced by a rename, and that is
+    /// deleted with the extra items.
+    pub(super) fn is_item_obstructed(&mut self, id: EntryId) -> bool {
+        let place = self.item(id).and_then(|item| {
+            let (directory, name) = self.place(item)?;
+            Ok((directory.clone(), name, item.place.directory))
+        });
+        let Ok((directory, name, place)) = place else { return false };
+        let is_obstacle = |kind| matches!(kind, Kind::Directory | Kind::Other(_));
+        self.is_obstructed(id, Spelling { directory: &directory, place, name: &name }, is_obstacle)
+    }
+
+    /// Whether something that is no directory has the name of a directory, and is deleted with the
+    /// extra items.
+    pub(super) fn is_directory_obstructed(&mut self, new: &NewDirectory) -> bool {
+        let (Some(name), Ok(parent)) = (&new.name, self.directories.get(new.parent)) else { return false };
+        let (Ok(name), Ok(place), parent) = (Name::new(name), place_of(parent), parent.clone()) else { return false };
+        let spelling = Spelling { directory: &parent, place, name: &name };
+        self.is_obstructed(new.id, spelling, |kind| kind != Kind::Directory)
+    }
+
+    fn is_obstructed(&mut self, id: EntryId, name: Spelling<'_>, is_obstacle: impl Fn(Kind) -> bool) -> bool {
+        if self.shared.options.delete.is_none() || self.shared.only_new() {
+            return false;
+        }
+        let Ok(stat) = name.directory.stat(name.name) else { return false };
+        if !is_obstacle(stat.kind) || self.spellings.may_be_another(name, &stat).unwrap_or(true) {
+            return false;
+        }
+        if !self.book.on_obstacle(id, name.place, extra(name.name, &stat)) {
+            return false;
+        }
+        self.reached.insert(name.place, name.directory.whereabouts());
+        true
+    }
+
+    /// Makes a directory under a staging name, beside what has its name.
+    pub(super) fn make_aside(&mut self, new: &NewDirectory) -> Result<DirectoryPlace, Failure> {
+        let (restore_mode, whose) = (self.shared.options.preserve.mode, self.shared.whose());
+        let aside = self.directories.make_aside(new, restore_mode, whose)?;
+        let place = aside.place;
+        self.aside.insert(new.id, aside);
+        Ok(place)
+    }
+
+    /// The failure of a directory whose name something else has.
+    pub(super) fn cannot_be_made(&self, new: &NewDirectory, failure: Failure) -> Failure {
+        let (Some(name), Ok(parent)) = (&new.name, self.directories.get(new.parent)) else { return failure };
+        let Ok(name) = Name::new(name) else { return failure };
+        match parent.stat(&name) {
+            Ok(Stat { kind, .. }) if kind != Kind::Directory && self.shared.options.delete.is_none() => {
+                let (shown, found) = (parent.path_of(&name), kind.described());
+                format!(
+                    "{shown}: is {found}, not a directory; remove it, or copy with --delete, which replaces it at the end"
+                )
+                .into()
+            }
+            _ => failure,
+        }
+    }
+
+    /// Gives what is complete beside an obstacle its name, and removes the obstacle, an empty
+    /// directory or a file. Returns the modification time of what has the name then, if it is a file.
+    pub(super) fn replace(
+        &mut self,
+        id: EntryId,
+        directory: &Directory,
+        (name, obstacle): (&Name, &Stat),
+    ) -> Result<Option<ModificationTime>, Failure> {
+        let staged = self.staged.get(&id);
+        let staging = match (staged, self.aside.get(&id)) {
+            (Some(staged), _) => staged.own_name()?,
+            (None, Some(aside)) if has_inode(directory, &aside.staging, (aside.place.device, aside.place.inode)) => {
+                &aside.staging
+            }
+            (None, Some(_)) => return Err("was replaced or removed by another program".into()),
+            (None, None) => return Err("it is not staged".into()),
+        };
+        exchange(directory, staging, (name, obstacle))?;
+        let shown = staged.and_then(Staged::identity).map(|file| file.modified());
+        if staged.is_some_and(|staged| !staged.is_durable()) {
+            self.staged.remove(&id);
+        }
+        self.aside.remove(&id);
+        Ok(shown.map(|time| ModificationTime { seconds: time.seconds, nanos: time.nanos }))
+    }
+}
+
+/// Lets what has a staging name and an obstacle change places, and removes the obstacle. There is
+/// always one of them under the name, where the file system can exchange names and the obstacle is
+/// no device or pipe.
+fn exchange(directory: &Directory, staging: &Name, (name, obstacle): (&Name, &Stat)) -> Result<(), Failure> {
+    let of_tree = |error| failure::of_tree(&error);
+    let remove = |name: &Name| match obstacle.kind {
+        Kind::Directory => directory.remove_directory(name),
+        _ => directory.remove_file(name),
+    };
+    // What confines the session (Landlock) does not let it give names to devices and pipes.
+    let is_special = matches!(obstacle.kind, Kind::Other(_));
+    if is_special || !directory.exchange(staging, name).map_err(of_tree)? {
+        remove(name).map_err(of_tree)?;
+        return directory.rename_new(staging, directory, name).map_err(of_tree);
+    }
+    let removed = match has_inode(directory, staging, (obstacle.dev, obstacle.ino)) {
+        true => remove(staging).map_err(of_tree),
+        false => Err(format!("{}: was replaced meanwhile; run the same command again", directory.path_of(name)).into()),
+    };
+    removed.inspect_err(|_| {
+        let _ = directory.exchange(staging, name);
+    })
+}
+
+fn has_inode(directory: &Directory, name: &Name, inode: (u64, u64)) -> bool {
+    directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == inode)
+}
+
+/// The item `name` of a directory as an extra item.
+pub(super) fn extra(name: &Name, stat: &Stat) -> Extra {
+    let is_directory = stat.kind == Kind::Directory;
+    Extra { name: name.as_bytes().to_vec(), device: stat.dev, inode: stat.ino, is_directory, replaced_by: None }
+}
