@@ -139,6 +139,7 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
         buffered: arguments.buffered,
         diskless: None,
         mirrored: arguments.delete,
+        moves: arguments.moves,
     }
 }
 

@@ -152,6 +152,8 @@ pub struct SendOptions {
     /// Whether the receiver deletes extra items: it is told of what is left out, and its deletion
     /// is awaited.
     pub mirrored: bool,
+    /// Whether each item is removed at the source once the receiver has published it durably.
+    pub moves: bool,
 }
 
 /// Options of the receiving end.

@@ -128,6 +128,12 @@ pub(crate) struct CopyArguments {
     #[arg(long, requires = "delete", help_heading = "What to copy and how")]
     pub(crate) yes_empty: bool,
 
+    /// Move: remove each file and link at the source once the destination has it durably, and directories
+    /// that become empty by that. What has changed meanwhile stays, and so does what is equal by
+    /// --skip-equal and --update
+    #[arg(long = "move", conflicts_with_all = ["delete", "plan"], help_heading = "What to copy and how")]
+    pub(crate) moves: bool,
+
     /// List what would be sent; send nothing
     #[arg(long, short_alias = 'n', conflicts_with = "report", help_heading = "What to copy and how")]
     pub(crate) dry_run: bool,

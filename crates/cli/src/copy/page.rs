@@ -54,6 +54,7 @@ impl Recording {
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Not replaced, newer there", (summary.kept_newer > 0).then(|| counted(summary.kept_newer, "file"))),
             ("Deleted at the destination", (summary.deleted > 0).then(|| counted(summary.deleted, "item"))),
+            ("Removed at the source", (summary.removed > 0).then(|| counted(summary.removed, "item"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
         facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));

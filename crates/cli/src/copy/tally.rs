@@ -17,6 +17,8 @@ pub(crate) struct Tally {
     pub(crate) kept_newer: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
     pub(crate) deleted: u64,
+    /// Items that were removed at the source, or would be by a run without `--dry-run`.
+    pub(crate) removed: u64,
     pub(crate) failed: u64,
     /// Notices of items that have not failed, by kind.
     pub(crate) notices: Vec<Noticed>,
@@ -57,6 +59,7 @@ impl Tally {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Deleted { .. } => self.deleted += 1,
+            Event::Removed { .. } => self.removed += 1,
             Event::DeletionRefused { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
@@ -125,6 +128,7 @@ impl Tally {
             skipped: self.skipped,
             kept_newer: self.kept_newer,
             deleted: self.deleted,
+            removed: self.removed,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,
             ..Summary::default()

@@ -19,6 +19,7 @@ mod hosts;
 mod inodes;
 mod itself;
 mod misstated;
+mod moving;
 mod noticed;
 mod old_kernel;
 mod options;

@@ -61,6 +61,8 @@ pub(crate) enum Mutation {
     AllTravelInParts,
     /// Names that the source has are taken for extra ones, which a mirror deletes.
     SourceNamesAreForgotten,
+    /// A move removes a file at the source when it is sent.
+    SourceGoesWhenSent,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -162,4 +164,9 @@ fn held_blocks_that_nobody_compares_are_found() {
 #[test]
 fn a_mirror_that_deletes_what_the_source_has_is_found() {
     finds(Mutation::SourceNamesAreForgotten, &["was copied and is", "is not what was announced", "is gone"]);
+}
+
+#[test]
+fn a_move_that_removes_what_is_not_durable_is_found() {
+    finds(Mutation::SourceGoesWhenSent, &["is not durable at the destination"]);
 }

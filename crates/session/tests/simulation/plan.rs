@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) destination_exists: bool,
     /// The receiver deletes what the source does not have; a destination that exists has some of that.
     pub(crate) deletes: bool,
+    /// The sender removes what it has moved; nobody else writes to the same names.
+    pub(crate) moves: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
     pub(crate) has_registry: bool,
     pub(crate) faults: DiskFaults,
@@ -105,8 +107,10 @@ impl Plan {
                 incidents.push((when, Incident::Forge(towards)));
             }
         }
+        let deletes = random.once_in(3);
         Self {
             resends: source.roots.len() > 1,
+            moves: !deletes && source.roots.len() == 1 && random.once_in(2),
             source,
             mode,
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
@@ -116,7 +120,7 @@ impl Plan {
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),
-            deletes: random.once_in(3),
+            deletes,
             has_registry: random.once_in(2),
             faults: faults(random),
             incidents,
@@ -157,6 +161,7 @@ impl Plan {
             window: Window::default(),
             destination_exists: false,
             deletes: false,
+            moves: false,
             has_registry: true,
             faults: DiskFaults::default(),
             incidents: Vec::new(),
