@@ -97,7 +97,11 @@ const COPY: &[Habit] = &[
         &["--delete-before", "--delete-during", "--del", "--mirror"],
         "write --delete: what the sources do not have is deleted at the destination, always after everything else",
     ),
-    (&["--remove-source-files", "--move"], "nothing is ever removed at the source: remove it after exit code 0"),
+    (
+        &["--remove-source-files"],
+        "write --move: what the destination has durably is removed at the source, and directories that become empty by that; what \
+         was only found equal by size and time stays",
+    ),
     (
         &["--resume", "--continue", "--restart"],
         "not needed: the same command goes on where it stopped; --no-resume begins anew",

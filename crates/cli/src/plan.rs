@@ -152,6 +152,7 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
             (true, false) => Mirrored::KeepingExcluded,
             (true, true) => Mirrored::WithExcluded,
         },
+        moves: arguments.moves,
     }
 }
 

@@ -72,6 +72,19 @@ impl Files {
         self.with_path(path, Self::read)
     }
 
+    /// Adds the right to remove names of files and directories beneath this directory.
+    #[must_use]
+    pub fn remove(self, place: &impl AsFd) -> Self {
+        self.allow(place.as_fd(), AccessFs::RemoveFile | AccessFs::RemoveDir)
+    }
+
+    /// Adds the rights of [`read`](Self::read) and [`remove`](Self::remove) by a path; one that
+    /// cannot be opened is left out.
+    #[must_use]
+    pub fn read_and_remove_path(self, path: &Path) -> Self {
+        self.with_path(path, |files, place| files.read(place).remove(place))
+    }
+
     /// Adds the right to read and to change everything beneath this directory: no devices, sockets
     /// or pipes are made there, and nothing is executed.
     #[must_use]

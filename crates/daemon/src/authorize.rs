@@ -1,7 +1,7 @@
 //! Whether a request is allowed by what its key was granted.
 
 use icdc_protocol::message::{Job, Missing, Refusal, RefusalKind, Request, Transfer};
-use icdc_session_process::diskless;
+use icdc_session_process::{MAY_NOT_REMOVE, diskless};
 
 use crate::granted::{Granted, Scope};
 
@@ -49,6 +49,7 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         _ if job.diskless().is_some() => Ok(()),
         Transfer::Receive { .. } if !granted.rights.access.writes() => Err(no_rights(transfer_name(job))),
         Transfer::Send { .. } if !granted.rights.access.reads() => Err(no_rights(transfer_name(job))),
+        Transfer::Send { options, .. } if options.moves && !granted.rights.access.writes() => refused(MAY_NOT_REMOVE),
         Transfer::Receive { options, .. } if options.preserve.owner && !granted.owners => refused(
             "this key may not set owners; leave owner out of --preserve, or ask for owner=keep in authorized_keys there",
         ),

@@ -55,6 +55,7 @@ mod notice;
 mod outcome;
 mod ports;
 pub mod relay;
+mod removal;
 mod request;
 pub mod run_journal;
 mod running;

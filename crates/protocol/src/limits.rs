@@ -81,7 +81,7 @@ pub const MAX_STAGES: usize = 64;
 pub const MAX_REMEMBERED: usize = 1_000_000;
 /// Most bytes of directory paths that are read back from a run's journal.
 pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
-/// Most names and paths in one message about what is left out or deleted.
+/// Most names and paths in one message about what is left out, deleted or removed.
 pub const MAX_DELETED: usize = 2048;
 /// Most bytes of the names or paths in such a message.
 pub const MAX_DELETED_BYTES: usize = MAX_HEAD - (64 << 10);

@@ -3,7 +3,7 @@
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
-//!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory)
+//!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
@@ -27,6 +27,7 @@ pub use crate::listing::{
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+pub use crate::removal::RemovedItem;
 pub use crate::request::{
     Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
     SendOptions, Transfer,
@@ -183,6 +184,9 @@ pub enum Message {
 
     /// A message of a listing ([`Job::List`]).
     List(ListMessage),
+    /// Items that the sender has removed at the source because the receiver has published them; in a
+    /// dry run, those that it would remove.
+    Removed(Vec<RemovedItem>),
 }
 
 impl Message {
@@ -238,6 +242,7 @@ impl Message {
             Self::LeftOut { .. } => "LeftOut",
             Self::Deletion(_) => "Deletion",
             Self::List(_) => "List",
+            Self::Removed(_) => "Removed",
         }
     }
 }

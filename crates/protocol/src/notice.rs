@@ -32,4 +32,6 @@ pub enum NoticeKind {
     ModeNotKept,
     /// An earlier run has published the item, and it was altered since: it is replaced.
     Altered,
+    /// A file of a move is equal at the receiver by size and time alone, and stays at the source.
+    KeptAtSource,
 }

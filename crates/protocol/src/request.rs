@@ -151,6 +151,8 @@ pub struct SendOptions {
     pub diskless: Option<Diskless>,
     /// What the receiver deletes of what is not announced.
     pub mirrored: Mirrored,
+    /// Whether each item is removed at the source once the receiver has published it durably.
+    pub moves: bool,
 }
 
 /// Options of the receiving end.

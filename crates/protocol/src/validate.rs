@@ -100,6 +100,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::LeftOut { what, .. } => ("LeftOut", deletion::left_out(what)),
         Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
         Message::List(message) => ("List", listing::message(message)),
+        Message::Removed(items) => ("Removed", deletion::removed(items)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }

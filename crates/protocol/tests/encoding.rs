@@ -26,6 +26,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("FileEnd", "1b4b3a62"),
         ("LeftOut", "29d2571d"),
         ("DirEnd", "bb4eb28f"),
+        ("Removed", "289916ea"),
         ("Problem", "0e14541a"),
         ("Totals", "997468ec"),
         ("End", "53f4dc09"),
@@ -142,6 +143,7 @@ fn requests() -> Vec<Message> {
         buffered: false,
         diskless: None,
         mirrored: Mirrored::KeepingExcluded,
+        moves: false,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -277,6 +279,7 @@ fn from_sender() -> Vec<Message> {
         Message::LeftOut { directory: 200, what: LeftOut::Names(vec![b"x.tmp".to_vec()]) },
         Message::LeftOut { directory: 200, what: LeftOut::Unread },
         Message::DirEnd { id: 200 },
+        Message::Removed(vec![RemovedItem { path: b"run7/x".to_vec(), is_directory: false }]),
         Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
         Message::Totals(Totals { entries: 300, files: 200, bytes: 1 << 33, complete: true }),
         Message::End,

@@ -18,7 +18,14 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
             (true, icdc_client::scratch_places().iter().fold(Files::of_end(), |files, place| files.change_path(place)))
         }
         Job::Transfer(Transfer::Receive { .. }) => (true, of_root(rights, Files::change_path)),
+        Job::Transfer(Transfer::Send { options, .. }) if options.moves => {
+            (true, of_root(rights, Files::read_and_remove_path))
+        }
         Job::Transfer(Transfer::Send { .. }) | Job::List(_) => (true, of_root(rights, Files::read_path)),
+        // Whether the order is one to move, it tells later.
+        Job::Drive(_) | Job::DriveKey if rights.access.writes() => {
+            (false, of_root(rights, Files::read_and_remove_path).with_names())
+        }
         Job::Drive(_) | Job::DriveKey => (false, of_root(rights, Files::read_path).with_names()),
         Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
     };

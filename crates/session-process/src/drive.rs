@@ -22,7 +22,7 @@ use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
 
 use crate::ended::Ended;
-use crate::rights::Rights;
+use crate::rights::{MAY_NOT_REMOVE, Rights};
 use crate::sessions::Registered;
 use crate::work::Work;
 
@@ -103,6 +103,15 @@ struct WorkOrder {
     drive: Box<Drive>,
 }
 
+/// Reason for refusing an order; `None` if it is carried out.
+fn obstacle(order: &Drive, rights: &Rights, is_daemon: bool) -> Option<&'static str> {
+    // A daemon opens no port that a client names.
+    if is_daemon && order.route != DriveRoute::Direct {
+        return Some("a daemon connects directly only, and opens no port for others to connect back to");
+    }
+    (order.send.moves && !rights.access.writes()).then_some(MAY_NOT_REMOVE)
+}
+
 /// Events on the link to the client.
 enum Incoming {
     /// A work order has arrived.
@@ -134,14 +143,9 @@ impl ClientLink {
     fn serve(self, rights: &Rights, identity: &Identity, transfer: Option<TransferId>, work: &Work) -> Ended {
         let (result, ended) = match self.incoming.recv() {
             Ok(Incoming::Order(order)) if transfer.is_none_or(|transfer| transfer == order.transfer) => {
-                // A daemon opens no port that a client names.
-                let is_daemon = transfer.is_some();
-                if is_daemon && order.drive.route != DriveRoute::Direct {
-                    let reason =
-                        "a daemon connects directly only, and opens no port for others to connect back to".to_owned();
-                    self.writer
-                        .send(Message::Refused(Refusal { kind: RefusalKind::NotAllowed, reason: reason.clone() }));
-                    return self.farewell(Ended::Refused(reason));
+                if let Some(reason) = obstacle(&order.drive, rights, transfer.is_some()) {
+                    self.writer.send(Message::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
+                    return self.farewell(Ended::Refused(reason.to_owned()));
                 }
                 self.writer.send(Message::Accepted(Features::OURS));
                 work.concerns(&order.drive.sources);

@@ -36,7 +36,7 @@ mod work;
 pub use drive::{conclude, drive_once};
 pub use ended::Ended;
 pub use process::{SessionProcessError, session_process};
-pub use rights::{AllowedCongestion, Rights};
+pub use rights::{AllowedCongestion, MAY_NOT_REMOVE, Rights};
 pub use root::Root;
 pub use run::{RunningSession, diskless, refuse, run_session};
 pub use sessions::{Part, Registered, Sessions};

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::root::Root;
 
+/// Reason for refusing a move to a key that may only read.
+pub const MAY_NOT_REMOVE: &str =
+    "this key may not remove what it reads; leave --move out, or ask for rights=rw in authorized_keys there";
+
 /// Rights of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rights {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, Running};
+use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, RemovedItem, Running};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -138,6 +138,16 @@ pub enum Event {
         /// Whether this is a dry run, which deletes nothing.
         dry_run: bool,
     },
+    /// An item is removed at the source because the destination has it durably (`--move`), or would
+    /// be in a dry run.
+    Removed {
+        /// Path from the source's parent; bytes that are not UTF-8 are replaced.
+        path: String,
+        /// Whether the item is a directory.
+        is_directory: bool,
+        /// Whether this is a dry run, which removes nothing.
+        dry_run: bool,
+    },
     /// Nothing is deleted at the destination, though items are there that the source does not have.
     DeletionRefused {
         /// Reason, a sentence for the user.
@@ -191,6 +201,11 @@ impl Event {
     /// Event for an item that is deleted, or would be in a dry run.
     pub(crate) fn deleted(path: &[u8], is_directory: bool, dry_run: bool) -> Self {
         Self::Deleted { path: path_text(path), is_directory, dry_run }
+    }
+
+    /// Event for an item that is removed at the source, or would be in a dry run.
+    pub(crate) fn removed(item: &RemovedItem, dry_run: bool) -> Self {
+        Self::Removed { path: path_text(&item.path), is_directory: item.is_directory, dry_run }
     }
 
     /// Notice that a connection after the first, `number`, has ended early.
@@ -527,6 +542,9 @@ pub struct Summary {
     /// (`--delete`), or would be in a dry run.
     #[serde(default)]
     pub deleted: u64,
+    /// Number of items that were removed at the source (`--move`), or would be in a dry run.
+    #[serde(default)]
+    pub removed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
     /// Number of files that an earlier run had published and whose contents were not read in this

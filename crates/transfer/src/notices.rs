@@ -103,6 +103,12 @@ impl Noticed {
                 if one { "was" } else { "were" },
                 if one { "was" } else { "were" }
             ),
+            NoticeKind::KeptAtSource => format!(
+                "{} at the source, though equal at the destination by size and time: the contents were not compared; copy \
+                 without --skip-equal and --update to have {} moved",
+                if one { "file stays" } else { "files stay" },
+                if one { "it" } else { "them" }
+            ),
             NoticeKind::AttributesLeftOut => format!(
                 "{items} {} extended attributes that were left out: only user.*, ACLs and capabilities are copied",
                 if one { "has" } else { "have" }

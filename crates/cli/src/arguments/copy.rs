@@ -156,6 +156,11 @@ pub(crate) struct CopyArguments {
     /// is not absolute lies beside DST. May be given up to 20 times; with --verify, files are sent
     #[arg(long, value_name = "DIR", action = ArgAction::Append, help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
     pub(crate) link_dest: Vec<OsString>,
+    /// Move: remove each file and link at the source once the destination has it durably, and directories
+    /// that become empty by that. What has changed meanwhile stays, and so does what is equal by
+    /// --skip-equal and --update
+    #[arg(long = "move", conflicts_with_all = ["delete", "plan"], help_heading = "What to copy and how")]
+    pub(crate) moves: bool,
 
     /// List what would be sent; send nothing
     #[arg(long, short_alias = 'n', conflicts_with = "report", help_heading = "What to copy and how")]

@@ -6,7 +6,10 @@ use clap::Command;
 /// Headings, and the ids of the options under each, in their order. An option that is not listed
 /// keeps its place and its heading.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("What to copy and how", &["preserve", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"]),
+    (
+        "What to copy and how",
+        &["preserve", "moves", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"],
+    ),
     (
         "Choosing what is copied",
         &[

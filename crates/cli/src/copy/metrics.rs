@@ -36,6 +36,9 @@ fn counted(reading: &mut Reading, tally: &Tally) {
     let deleted = told.deleted.max(seen.deleted);
     let help = "Items that the source has not and that were deleted at the destination";
     reading.counter("icdc_copy_deleted", help, [((), deleted.into())]);
+    let removed = told.removed.max(seen.removed);
+    let help = "Items that were moved, and removed at the source";
+    reading.counter("icdc_copy_removed", help, [((), removed.into())]);
     let errors = if tally.ended.is_some() { told.errors.max(tally.failed) } else { tally.failed };
     reading.counter("icdc_copy_errors", "Items that failed, and what ended the run", [((), errors.into())]);
     let sent = told.bytes_sent.max(seen.bytes_sent);

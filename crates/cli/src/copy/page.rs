@@ -57,6 +57,7 @@ impl Recording {
             ("Not replaced, exists there", some_items(summary.kept_existing)),
             ("Not made, not there", some_items(summary.not_made)),
             ("Deleted at the destination", (summary.deleted > 0).then(|| counted(summary.deleted, "item"))),
+            ("Removed at the source", (summary.removed > 0).then(|| counted(summary.removed, "item"))),
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
         facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));

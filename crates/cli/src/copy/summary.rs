@@ -53,6 +53,9 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.deleted > 0 {
         parts.push(format!("{} deleted at the destination", counted(summary.deleted, "item")));
     }
+    if summary.removed > 0 {
+        parts.push(format!("{} removed at the source", counted(summary.removed, "item")));
+    }
     if summary.seconds >= BRIEF
         && let Some(limits) = limits(&summary.limited_by, summary.max_rate_bps)
     {
@@ -108,14 +111,15 @@ pub(crate) fn contents(summary: &Summary) -> String {
 }
 
 /// Text of the result of a dry run, with the number of items and bytes that would be sent, and
-/// the number of items that would be deleted.
-pub(crate) fn dry_run(items: u64, bytes: u64, deleted: u64) -> String {
-    let sent = format!("{}, {} would be sent", counted(items, "item"), size(bytes));
-    if deleted == 0 {
-        sent
-    } else {
-        format!("{sent}; {} would be deleted at the destination", counted(deleted, "item"))
+/// the numbers of items that would be deleted at the destination and removed at the source.
+pub(crate) fn dry_run(items: u64, bytes: u64, deleted: u64, removed: u64) -> String {
+    let mut text = format!("{}, {} would be sent", counted(items, "item"), size(bytes));
+    for (number, what) in [(deleted, "deleted at the destination"), (removed, "removed at the source")] {
+        if number > 0 {
+            text.push_str(&format!("; {} would be {what}", counted(number, "item")));
+        }
     }
+    text
 }
 
 /// The stages that limited the run for a noticeable time, the largest share first.

@@ -117,7 +117,7 @@ impl Surface {
             // What one that failed would have found is not known.
             if ending.reason.is_none() {
                 let (items, bytes) = state.tally.would_send;
-                self.console.result(&summary::dry_run(items, bytes, state.tally.deleted));
+                self.console.result(&summary::dry_run(items, bytes, state.tally.deleted, state.tally.removed));
             }
         } else if self.summary && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0) {
             for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
@@ -179,6 +179,14 @@ impl Surface {
                     _ => {}
                 }
             }
+            Event::Removed { path, is_directory, dry_run } => {
+                let kind = if *is_directory { "/" } else { "" };
+                match dry_run {
+                    true if !self.json => self.console.result(&format!("remove {path}{kind} at the source")),
+                    false if self.verbose => self.console.complain(&format!("removed {path}{kind} at the source")),
+                    _ => {}
+                }
+            }
             Event::DeletionRefused { reason } => {
                 self.console.complain(&format!("nothing was deleted at the destination: {reason}"));
             }
@@ -233,7 +241,13 @@ impl Surface {
         let line = serde_json::to_string(event).expect("events are plain data with text as keys");
         self.console.json(&line);
         // Items come by the thousand; they go out with the next event of another kind.
-        if !matches!(event, Event::Item { .. } | Event::WouldSend { .. } | Event::Deleted { .. }) {
+        let is_of_item = |event: &Event| {
+            matches!(
+                event,
+                Event::Item { .. } | Event::WouldSend { .. } | Event::Deleted { .. } | Event::Removed { .. }
+            )
+        };
+        if !is_of_item(event) {
             self.console.flush();
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) not_made: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
     pub(crate) deleted: u64,
+    /// Items that were removed at the source, or would be by a run without `--dry-run`.
+    pub(crate) removed: u64,
     pub(crate) failed: u64,
     /// Notices of items that have not failed, by kind.
     pub(crate) notices: Vec<Noticed>,
@@ -61,6 +63,7 @@ impl Tally {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Deleted { .. } => self.deleted += 1,
+            Event::Removed { .. } => self.removed += 1,
             Event::DeletionRefused { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
@@ -135,6 +138,7 @@ impl Tally {
             kept_existing: self.kept_existing,
             not_made: self.not_made,
             deleted: self.deleted,
+            removed: self.removed,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,
             ..Summary::default()

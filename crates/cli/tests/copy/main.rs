@@ -21,6 +21,7 @@ mod itself;
 mod kept;
 mod link_dest;
 mod misstated;
+mod moving;
 mod noticed;
 mod obstacles;
 mod old_kernel;

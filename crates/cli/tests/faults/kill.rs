@@ -2,18 +2,20 @@
 //! no more than ARCHITECTURE.md says: the ring, and at the receiver what was written since the last checkpoint.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::kill_process;
 use serde_json::Value;
 
+use crate::support::compare::differences;
 use crate::support::network::Pair;
 use crate::support::process::eventually;
 use crate::support::{
     BLOCK, Ended, HERE, KIB, MIB, Noise, Run, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, bytes_done,
-    data, leftovers,
+    data, leftovers, succeed,
 };
 
 const RING: u64 = 64 * MIB;
@@ -49,8 +51,13 @@ impl Course {
     }
 
     fn start(&self, rate: &str) -> Run {
+        self.start_with(&["--rate", rate])
+    }
+
+    fn start_with(&self, options: &[&str]) -> Run {
         let ssh = self.pair.as_ref().map_or_else(|| self.site.ssh(), |pair| self.site.ssh_to(&pair.far));
-        let mut command = self.site.copy(&["--ring", "64MiB", "--rate", rate, "--ssh", &ssh]);
+        let mut command = self.site.copy(&["--ring", "64MiB", "--ssh", &ssh]);
+        command.args(options);
         command.args(&self.words);
         self.on_near(command).start()
     }
@@ -263,4 +270,75 @@ fn short_copies_of_a_file_survive_kills() {
 #[test]
 fn short_copies_of_a_tree_survive_kills() {
     short_copies(Some(&Shape { small: 800, largest_small: 10 * KIB, large: vec![13 * MIB, 5 * MIB], oddities: true }));
+}
+
+/// Everything that a tree had before it was moved is whole at the source or at the destination. At the source it is
+/// looked for first: what has gone there has been at the destination before.
+fn assert_nothing_is_lost(before: &Path, source: &Path, copy: &Path) {
+    for entry in fs::read_dir(before).unwrap() {
+        let before = entry.unwrap().path();
+        let [source, copy] = [source, copy].map(|place| place.join(before.file_name().unwrap()));
+        if before.is_symlink() {
+            let target = fs::read_link(&before).unwrap();
+            let has = |path| fs::read_link(path).is_ok_and(|found| found == target);
+            assert!(has(&source) || has(&copy), "{} is lost", before.display());
+        } else if before.is_dir() {
+            assert_nothing_is_lost(&before, &source, &copy);
+        } else {
+            let contents = fs::read(&before).unwrap();
+            let has = |path| fs::read(path).is_ok_and(|found| found == contents);
+            assert!(has(&source) || has(&copy), "{} is lost", before.display());
+        }
+    }
+}
+
+/// Moves a tree while one side or the other is killed; what is not at the source any more is at the destination.
+fn torment_a_move(direction: Direction, seed: u64) {
+    let mut noise = Noise::logged("a move");
+    let shape = Shape { small: 3000, largest_small: 20 * KIB, large: vec![9 * MIB + 1, 24 * MIB], oddities: true };
+    let course = Course::new(direction, |path| data::tree(&path, seed, &shape));
+    let before = course.site.path("before");
+    succeed(Command::new("cp").arg("-a").arg(&course.source).arg(&before));
+    let is_told = |event: &Value| is_progress(event) || event["type"] == "removed";
+    for kill in 1..=12 {
+        let run = course.start_with(&["--move", "--rate", "160mbit"]);
+        let moment = 1 + noise.below(if kill % 2 == 0 { 8 } else { 600 });
+        if !run.wait_for_more(0, moment as usize, is_told) {
+            drop(run.finish());
+        } else if noise.below(2) == 0 {
+            drop(run.kill());
+        } else {
+            if let Some(far) = run.far_end() {
+                kill_process(far, Signal::KILL).unwrap();
+                assert_nothing_is_lost(&before, &course.source, &course.copy);
+                run.wait_for_more(run.events().len(), 2, is_told);
+            }
+            drop(run.kill());
+        }
+        assert_nothing_is_lost(&before, &course.source, &course.copy);
+    }
+    // It may have come to its end, or have been killed just before it.
+    if course.source.exists() {
+        course.start_with(&["--move"]).finish().expect_code(0);
+        assert_no_leftovers(&course.copy);
+    }
+    assert!(!course.source.exists());
+    // A kill may cost the time of the directory in which something was just removed.
+    let is_time_of_directory = |difference: &String| {
+        let path = difference.split(": has time").next().map(Path::new);
+        difference.contains(": has time") && path.is_some_and(Path::is_dir)
+    };
+    let differences: Vec<String> =
+        differences(&before, &course.copy).into_iter().filter(|what| !is_time_of_directory(what)).collect();
+    assert_eq!(differences, Vec::<String>::new());
+}
+
+#[test]
+fn a_move_by_push_survives_kills_and_loses_nothing() {
+    torment_a_move(Direction::Push, 31);
+}
+
+#[test]
+fn a_move_by_pull_survives_kills_and_loses_nothing() {
+    torment_a_move(Direction::Pull, 32);
 }

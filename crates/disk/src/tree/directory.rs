@@ -361,6 +361,19 @@ impl Directory {
             .map_err(|errno| self.failed("unlinkat", name, errno))
     }
 
+    /// Makes a change of the directory's names, and gives it the modification time back that it had
+    /// before, where that is permitted: what is left of a directory that is being moved keeps its
+    /// time for a later run.
+    pub fn keeping_time<T>(&self, change: impl FnOnce() -> T) -> T {
+        let before = rustix::fs::fstat(self);
+        let outcome = change();
+        if let Ok(before) = before {
+            let times = metadata::timestamps(Stat::from(before).mtime);
+            let _ = rustix::fs::utimensat(self, c".", &times, AtFlags::empty());
+        }
+        outcome
+    }
+
     /// Restores metadata of the open file `file`, in the right order and without needless system
     /// calls. All data must be written before. `name` is for the message only.
     ///

@@ -488,7 +488,7 @@ pub(super) fn permissions(mode: u16) -> Mode {
     Mode::from_raw_mode(u32::from(mode) & 0o7777)
 }
 
-fn timestamps(mtime: FileTime) -> Timestamps {
+pub(super) fn timestamps(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() },

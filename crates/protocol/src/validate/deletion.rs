@@ -1,9 +1,9 @@
-//! Rules of messages about the deletion of extra items.
+//! Rules of messages about the deletion of extra items, and about items that are removed at the source.
 
 use super::names::is_component;
 use super::rules::{Checked, require, text};
 use crate::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_SHOWN_PATH};
-use crate::message::{DeletedItem, Deletion, LeftOut};
+use crate::message::{DeletedItem, Deletion, LeftOut, RemovedItem};
 
 pub(super) fn left_out(what: &LeftOut) -> Checked {
     match what {
@@ -28,6 +28,11 @@ pub(super) fn deletion(news: &Deletion) -> Checked {
         Deletion::Refused(reason) => text(reason),
         Deletion::Ended => Ok(()),
     }
+}
+
+pub(super) fn removed(items: &[RemovedItem]) -> Checked {
+    bounded(items.iter().map(|item| item.path.len()))?;
+    items.iter().try_for_each(|item| shown(&item.path))
 }
 
 fn shown(path: &[u8]) -> Checked {

@@ -73,6 +73,7 @@ fn send_options(options: &SendOptions) -> Checked {
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
+    require(!(options.moves && options.mirrored != Mirrored::No), "a move that deletes what the source does not have")?;
     if let Some(diskless) = options.diskless {
         self::diskless(diskless)?;
         let own = SendOptions {

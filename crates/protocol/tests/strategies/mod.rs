@@ -47,6 +47,10 @@ fn from_sender() -> impl Strategy<Value = Message> {
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
         (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
+        vec((path(), any::<bool>()), 1..50).prop_map(|items| {
+            let item = |(path, is_directory)| RemovedItem { path, is_directory };
+            Message::Removed(items.into_iter().map(item).collect())
+        }),
         totals().prop_map(Message::Totals),
         problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
@@ -313,9 +317,9 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> impl Strategy<Value = SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 2]>(), mirrored()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 3]>(), mirrored()));
     let usual = (choice(), preserve(), rest()).prop_map(
-        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered], mirrored)))| SendOptions {
+        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered, moves], mirrored)))| SendOptions {
             choice,
             preserve,
             rate,
@@ -325,6 +329,7 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
             buffered,
             diskless: None,
             mirrored,
+            moves: moves && !mirrored,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {

@@ -27,6 +27,8 @@ pub struct Tally {
     pub kept: KeptCounts,
     /// Number of items that were deleted because the source does not have them.
     pub deleted: u64,
+    /// Number of items that the sender has removed at the source, or would remove in a dry run.
+    pub removed: u64,
     /// Number of items that failed.
     pub failed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
@@ -72,6 +74,11 @@ impl Tally {
     /// Counts an item that the sender could not send.
     pub fn on_problem(&mut self) {
         self.failed += 1;
+    }
+
+    /// Counts items that the sender has removed at the source.
+    pub fn on_removed(&mut self, items: u64) {
+        self.removed = self.removed.saturating_add(items);
     }
 
     /// Counts bytes that have been made durable.

@@ -1,7 +1,7 @@
 //! Actions that the sending end's state machine requests of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, Running};
+use icdc_protocol::message::{Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -49,6 +49,8 @@ pub enum Action {
     },
     /// The receiver could not finish a directory.
     DirectoryFailed {
+        /// Id of the directory.
+        id: EntryId,
         /// Path of the item from the source's parent.
         path: Vec<u8>,
         /// The reason, as a sentence for the user.
@@ -58,6 +60,34 @@ pub enum Action {
     Problem(Problem),
     /// Notify the user of what the receiver has deleted, or could not.
     Deletion(Deletion),
+    /// Remove an item at the source, unless it has changed since it was announced:
+    /// [`on_removed`](super::Sender::on_removed).
+    Remove {
+        /// Id of the item.
+        id: EntryId,
+    },
+    /// Remove a directory at the source if it is empty:
+    /// [`on_directory_removed`](super::Sender::on_directory_removed), or, if it may become so,
+    /// [`on_directory_kept`](super::Sender::on_directory_kept).
+    RemoveDirectory {
+        /// Id of the directory.
+        id: EntryId,
+        /// Path of the directory from the source's parent.
+        path: Vec<u8>,
+    },
+    /// Keep an item or a directory for [`RemoveRest`](Self::RemoveRest).
+    RemoveAtEnd {
+        /// Id of the item.
+        id: EntryId,
+        /// Path of the item from the source's parent.
+        path: Vec<u8>,
+    },
+    /// Remove what was kept at the source, the items before the directories, unless it has changed:
+    /// [`on_removed_at_end`](super::Sender::on_removed_at_end) for each, and
+    /// [`on_rest_removed`](super::Sender::on_rest_removed).
+    RemoveRest,
+    /// Notify the user of an item that is removed at the source, or would be in a dry run.
+    Removed(RemovedItem),
     /// Report how many items have met this event at the receiver so far.
     Noticed(Notice),
     /// Another process writes what the receiver is to write; `None` when it is not waited for any

@@ -12,6 +12,8 @@ use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
 use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Kept, Parent, Totals};
 use icdc_units::ByteCount;
 
+use super::action::Fate;
+use super::removal::Removal;
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, KeptCounts};
 
@@ -64,6 +66,8 @@ pub struct Item {
     pub first: Option<Digest>,
     /// Bytes of its contents that are kept in memory until it is settled.
     pub held: usize,
+    /// When it is removed at the source.
+    pub removal: Removal,
 }
 
 impl Item {
@@ -117,6 +121,8 @@ pub struct Counts {
     pub failed: u64,
     /// Number of items that the receiver has deleted because the source does not have them.
     pub deleted: u64,
+    /// Number of items that were removed at the source, or would be in a dry run.
+    pub removed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
     /// Number of files that an earlier run had published and that were not read in this one.
@@ -162,6 +168,16 @@ enum ItemStage {
     Packed(Digest),
     /// A large file whose last block has been read, or that could not be read to its end.
     Read { blocks: u32, outcome: Result<FileDigest, GivenUp> },
+    /// The receiver has the item durably, which settles it once it is removed at the source.
+    Leaving(Settlement, Fate),
+}
+
+/// An announced directory whose children are not all done.
+struct OpenDirectory {
+    path: Vec<u8>,
+    removal: Removal,
+    /// Whether the receiver has finished it and it is being removed at the source.
+    is_leaving: bool,
 }
 
 /// Error: the receiver had already answered for the item, or the item has ended.
@@ -198,8 +214,8 @@ pub(super) struct Ledger {
     pending: usize,
     /// Bytes of paths, attributes and held contents of the pending items.
     weight: usize,
-    /// Announced directories whose children are not all done, with their paths.
-    directories: ById<Vec<u8>>,
+    /// Announced directories whose children are not all done, or that are being removed.
+    directories: ById<OpenDirectory>,
     /// Directories that must stay open, each with the number of pending items in it, plus one while
     /// the scan is there.
     open: ById<usize, Parent>,
@@ -262,11 +278,11 @@ impl Ledger {
     /// [leaves](Self::leave_directory) it.
     pub(super) fn announce_directory(&mut self, directory: Item) {
         let digest = directory.digest(None);
-        let Item { entry, path, .. } = directory;
+        let Item { entry, path, removal, .. } = directory;
         debug_assert_eq!(entry.id, self.next_id(), "ids are consecutive");
         self.counts.totals.entries += 1;
         self.slots.push_back(Slot::Settled(Some(digest)));
-        self.directories.insert(entry.id, path);
+        self.directories.insert(entry.id, OpenDirectory { path, removal, is_leaving: false });
         *self.open.entry(Parent::Directory(entry.id)).or_default() += 1;
         self.slide();
     }
@@ -278,14 +294,45 @@ impl Ledger {
 
     /// Ends a directory; returns its path, or `None` if it had ended before.
     pub(super) fn directory_done(&mut self, id: EntryId, failed: bool) -> Option<Vec<u8>> {
-        let path = self.directories.remove(&id)?;
+        let OpenDirectory { path, .. } = self.directories.remove(&id)?;
         self.counts.failed += u64::from(failed);
         Some(path)
     }
 
-    /// The item of this id; `None` unless it is announced and not settled.
+    /// When a directory that has not ended is removed at the source, and its path.
+    pub(super) fn directory_removal(&self, id: EntryId) -> Option<(Removal, &[u8])> {
+        self.directories.get(&id).map(|directory| (directory.removal, directory.path.as_slice()))
+    }
+
+    /// Records that a directory is being removed at the source; false if it was before.
+    pub(super) fn leave_finished_directory(&mut self, id: EntryId) -> bool {
+        self.directories.get_mut(&id).is_some_and(|directory| !std::mem::replace(&mut directory.is_leaving, true))
+    }
+
+    /// The item of this id; `None` unless it is announced, and neither settled nor being removed at
+    /// the source.
     pub(super) fn pending(&self, id: EntryId) -> Option<&Item> {
         self.open(id).map(|open| &open.item)
+    }
+
+    /// Records that the receiver has an item durably, which is now being removed at the source.
+    pub(super) fn leave(&mut self, id: EntryId, how: Settlement, fate: Fate) {
+        if let Some(open) = self.open_mut(id) {
+            open.stage = ItemStage::Leaving(how, fate);
+        }
+    }
+
+    /// Outcome of an item that is being removed at the source; `None` for any other.
+    pub(super) fn take_leaving(&mut self, id: EntryId) -> Option<(Settlement, Fate)> {
+        let position = self.position(id)?;
+        let Slot::Pending(open) = self.slots.get_mut(position)? else { return None };
+        match std::mem::replace(&mut open.stage, ItemStage::Asked) {
+            ItemStage::Leaving(how, fate) => Some((how, fate)),
+            other => {
+                open.stage = other;
+                None
+            }
+        }
     }
 
     /// Records that the receiver has answered for an item; returns the blocks that the receiver
@@ -440,6 +487,11 @@ impl Ledger {
         self.counts.deleted += items;
     }
 
+    /// Counts an item that is removed at the source.
+    pub(super) fn count_removed(&mut self) {
+        self.counts.removed += 1;
+    }
+
     /// Records that the scan is complete, so that the totals are final.
     pub(super) fn scan_complete(&mut self) {
         self.counts.totals.complete = true;
@@ -485,9 +537,10 @@ impl Ledger {
         Some(id.checked_sub(self.first)? as usize)
     }
 
-    /// The item of this id, if it is not settled.
+    /// The item of this id, if it is neither settled nor being removed at the source.
     fn open(&self, id: EntryId) -> Option<&Open> {
         match self.slots.get(self.position(id)?)? {
+            Slot::Pending(open) if matches!(open.stage, ItemStage::Leaving(..)) => None,
             Slot::Pending(open) => Some(open),
             Slot::Settled(_) => None,
         }
@@ -496,6 +549,7 @@ impl Ledger {
     fn open_mut(&mut self, id: EntryId) -> Option<&mut Open> {
         let position = self.position(id)?;
         match self.slots.get_mut(position)? {
+            Slot::Pending(open) if matches!(open.stage, ItemStage::Leaving(..)) => None,
             Slot::Pending(open) => Some(open),
             Slot::Settled(_) => None,
         }

@@ -1,6 +1,7 @@
 //! The machine of the sending end.
 
 mod answers;
+mod removal;
 mod retransmission;
 
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement, Window};
 use super::opening;
 use super::packs::Packs;
+use super::removal::{Removal, Removals};
 use crate::error::SessionError;
 use crate::weight::Pending;
 
@@ -66,6 +68,8 @@ pub struct Found {
     pub first: Option<Digest>,
     /// Bytes of contents kept in memory: see [`Item::held`].
     pub held: usize,
+    /// When it is removed at the source.
+    pub removal: Removal,
 }
 
 /// Purpose for which the scan requests room.
@@ -108,6 +112,7 @@ pub struct Sender {
     awaits_deletion: bool,
     /// Whether the receiver has begun: before that, it takes an end for a lost connection.
     receiver_has_begun: bool,
+    removals: Removals,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -131,6 +136,7 @@ impl Sender {
             has_answered: false,
             awaits_deletion: settings.awaits_deletion,
             receiver_has_begun: false,
+            removals: Removals::default(),
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -177,12 +183,12 @@ impl Sender {
     /// Announces an entry, once there is [room](Self::request); returns its id. A directory is to
     /// be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
-        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held } = found;
+        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held, removal } = found;
         let id = self.ledger.next_id();
         let (mtime_seconds, mtime_nanos) = mtime;
         let entry = Entry { id, parent, name, kind, mode, mtime_seconds, mtime_nanos, owner, xattrs };
         let is_directory = entry.kind == EntryKind::Directory;
-        let item = Item { entry: entry.clone(), path, first, held };
+        let item = Item { entry: entry.clone(), path, first, held, removal };
         if is_directory {
             self.ledger.announce_directory(item);
         } else {
@@ -290,12 +296,18 @@ impl Sender {
 
     /// Handles that nothing more arrives on the first connection, for the reason `error`.
     pub fn on_receive_ended(&mut self, now: Time, error: SessionError) {
+        if self.removes_rest() {
+            return;
+        }
         let step = self.ending.receive_ended(now, error);
         self.take(step);
     }
 
     /// Handles that nothing more can be sent on the first connection, for the reason `error`.
     pub fn on_send_failed(&mut self, now: Time, error: SessionError) {
+        if self.removes_rest() {
+            return;
+        }
         let step = self.ending.send_failed(now, error);
         self.take(step);
     }
@@ -391,7 +403,7 @@ impl Sender {
     }
 
     /// Whether everything is announced, every item has ended, and the receiver has deleted what it
-    /// was to delete.
+    /// was to delete. Items may still have to be removed at the source.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.ledger.is_settled() && !self.awaits_deletion
@@ -439,7 +451,7 @@ impl Sender {
     /// Ends the session if everything is settled, and grants the scan's request if there is room
     /// now.
     fn proceed(&mut self, now: Time) {
-        if self.receiver_has_begun && self.is_settled() {
+        if self.receiver_has_begun && !self.is_over() && self.is_settled() && self.has_removed_all() {
             let step = self.ending.complete(now, self.settings.keeps_journal);
             self.take(step);
         }

@@ -65,6 +65,8 @@ pub(crate) enum Mutation {
     OlderCopyIsAmended,
     /// What replaces something of another kind at the end is not flushed.
     ReplacementsAreNotFlushed,
+    /// A move removes a file at the source when it is sent.
+    SourceGoesWhenSent,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -176,4 +178,9 @@ fn a_mirror_that_deletes_what_the_source_has_is_found() {
 #[test]
 fn an_older_copy_that_is_changed_is_found() {
     finds(Mutation::OlderCopyIsAmended, &["the older copy was changed"]);
+}
+
+#[test]
+fn a_move_that_removes_what_is_not_durable_is_found() {
+    finds(Mutation::SourceGoesWhenSent, &["is not durable at the destination"]);
 }

@@ -76,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) deletes: bool,
     /// There is an older copy of some files, from which they are made.
     pub(crate) references: bool,
+    /// The sender removes what it has moved; nobody else writes to the same names.
+    pub(crate) moves: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
     pub(crate) has_registry: bool,
     pub(crate) faults: DiskFaults,
@@ -107,8 +109,10 @@ impl Plan {
                 incidents.push((when, Incident::Forge(towards)));
             }
         }
+        let deletes = random.once_in(3);
         Self {
             resends: source.roots.len() > 1,
+            moves: !deletes && source.roots.len() == 1 && random.once_in(2),
             source,
             mode,
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
@@ -118,7 +122,7 @@ impl Plan {
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),
-            deletes: random.once_in(3),
+            deletes,
             references: random.once_in(4),
             has_registry: random.once_in(2),
             faults: faults(random),
@@ -161,6 +165,7 @@ impl Plan {
             destination_exists: false,
             deletes: false,
             references: false,
+            moves: false,
             has_registry: true,
             faults: DiskFaults::default(),
             incidents: Vec::new(),

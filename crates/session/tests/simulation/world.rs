@@ -2,6 +2,7 @@
 
 mod checks;
 mod incidents;
+mod moving;
 
 use icdc_protocol::message::{Delete, ReceiveOptions, Refusal, RefusalKind, SourceKind};
 use icdc_session::SessionError;
@@ -233,6 +234,7 @@ impl World {
                 if found.still_sends() {
                     found.sender.step(task, &mut self.env, &mut found.connections, &self.source);
                 }
+                self.remove_moved(session);
                 self.check_memory(session);
                 self.look_after(session);
             }
@@ -331,7 +333,7 @@ impl World {
         let delete = self.plan.deletes.then(|| Delete { allow_empty_source: true, ..Delete::default() });
         let options =
             ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, delete, ..ReceiveOptions::default() };
-        let runs = Runs { is_dry, deletes: self.plan.deletes };
+        let runs = Runs { is_dry, deletes: self.plan.deletes, moves: self.plan.moves };
         let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, runs);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);

@@ -156,6 +156,11 @@ impl Intake<'_> {
                     return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
                 }
             }
+            Message::Removed(items) => {
+                self.shared.tally().on_removed(items.len() as u64);
+                let dry_run = self.shared.options.dry_run;
+                items.iter().for_each(|item| (self.shared.events)(Event::removed(item, dry_run)));
+            }
             Message::Notice(notice) => {
                 self.shared.noticed.lock().expect("no panic while notices are noted").replace(notice);
             }

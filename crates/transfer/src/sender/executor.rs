@@ -19,7 +19,7 @@ use icdc_protocol::message::{
     self, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
-use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Sender};
+use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Removed, Sender};
 use icdc_session::{ById, SessionError};
 use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
@@ -27,6 +27,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
 use super::misstated::Held;
+use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
@@ -75,6 +76,8 @@ pub(super) struct Place {
     pub(super) device: u64,
     /// Contents of the file if they were read before it was announced.
     pub(super) held: Option<Held>,
+    /// The item as it is to be removed at the source; `None` if it stays.
+    pub(super) leaving: Option<Box<Leaving>>,
 }
 
 /// Queues of the reading threads for large files.
@@ -104,6 +107,8 @@ struct SessionState {
     places: ById<Place>,
     /// Queues of the reading threads; `None` when the session is over.
     jobs: Option<Jobs>,
+    /// What is to be removed at the source.
+    removals: Removals,
     /// Reasons of the connections that have ended early at this end, by number.
     early_ends: BTreeMap<u8, EarlyEnd>,
     /// Notices from the receiver.
@@ -179,6 +184,8 @@ pub(super) struct Work {
     pub(super) packs: Queue<Vec<EntryId>>,
     /// Jobs for the first reading thread of large files.
     pub(super) reads: Queue<ReadJob>,
+    /// What is to be removed at the source.
+    pub(super) removals: Queue<RemovalJob>,
 }
 
 /// What the connections send.
@@ -203,6 +210,7 @@ impl<'a> Executor<'a> {
         let FirstConnection { control: link, tuned, peer, privileges } = first;
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
+        let (to_remover, removals) = unbounded();
         // Many threads that hash must not wait for each other's blocks to be taken.
         let (to_connections, data) = bounded(DATA_QUEUE.max(hashers()));
         let (in_parts, parts) = bounded(DATA_QUEUE);
@@ -211,6 +219,7 @@ impl<'a> Executor<'a> {
             machine,
             places: ById::default(),
             jobs: Some(Jobs { packs: to_packers, reads: vec![to_reader], devices: Vec::new() }),
+            removals: Removals::by(to_remover),
             early_ends: BTreeMap::new(),
             noticed: Notices::default(),
             granted: false,
@@ -241,7 +250,7 @@ impl<'a> Executor<'a> {
             diskless: options.diskless,
             announced: Mutex::default(),
         };
-        (executor, Queues { work: Work { packs, reads }, outgoing: Outgoing { data, parts, wake } })
+        (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
 
     /// Reports the receiver's notices to the user as events.
@@ -303,7 +312,15 @@ impl<'a> Executor<'a> {
                 outside.left.extend(state.places.remove(&id));
                 outside.events.extend(settled(&path, bytes.as_u64(), fate));
             }
-            Action::DirectoryFailed { path, reason } => outside.events.push(failed(&path, reason)),
+            Action::DirectoryFailed { id, path, reason } => {
+                state.removals.directories.remove(&id);
+                outside.events.push(failed(&path, reason));
+            }
+            Action::Remove { id } => state.removals.queue(RemovalJob::Item(id)),
+            Action::RemoveDirectory { id, path } => state.removals.queue(RemovalJob::Directory(id, path)),
+            Action::RemoveAtEnd { id, path } => remove_at_end(state, id, path),
+            Action::RemoveRest => state.removals.queue(RemovalJob::Rest),
+            Action::Removed(item) => outside.events.push(Event::removed(&item, self.dry_run)),
             Action::Problem(problem) if problem.error => {
                 outside.events.push(failed(&problem.path, problem.reason));
             }
@@ -325,6 +342,7 @@ impl<'a> Executor<'a> {
             Action::StopData => self.data_stopped.store(true, Ordering::Relaxed),
             Action::Leave => {
                 state.jobs = None;
+                state.removals.close();
                 outside.over = true;
                 self.ended.notify_all();
             }
@@ -402,6 +420,51 @@ impl<'a> Executor<'a> {
             state.places.insert(id, place);
             id
         })
+    }
+
+    /// Announces a directory; returns its entry id. `leaving`: the directory as it is to be removed
+    /// at the source.
+    pub(super) fn announce_directory(&self, found: Found, leaving: Option<Leaving>) -> EntryId {
+        self.with_state(|state| {
+            let id = state.machine.announce(found);
+            state.removals.directories.extend(leaving.map(|leaving| (id, leaving)));
+            id
+        })
+    }
+
+    /// Takes an item that is to be removed at the source, with its directory; `None` if the session
+    /// is over.
+    pub(super) fn take_leaving(&self, id: EntryId) -> Option<(Directory, Box<Leaving>)> {
+        let mut state = self.lock();
+        if state.removals.is_closed() {
+            return None;
+        }
+        let place = state.places.get_mut(&id)?;
+        Some((place.directory.clone(), place.leaving.take()?))
+    }
+
+    /// Takes a directory that is to be removed at the source; `None` if the session is over.
+    pub(super) fn take_leaving_directory(&self, id: EntryId) -> Option<Leaving> {
+        let mut state = self.lock();
+        if state.removals.is_closed() { None } else { state.removals.directories.remove(&id) }
+    }
+
+    /// Keeps a directory for the end if it could not be removed and may be empty then; otherwise
+    /// gives the outcome back.
+    pub(super) fn keep_for_the_end(&self, id: EntryId, last: Last, outcome: Removed) -> Option<Removed> {
+        self.with_state(|state| {
+            let may_be_empty = outcome == Removed::Stays && state.removals.keeps_any();
+            if !may_be_empty || state.removals.keep(last).is_some() {
+                return Some(outcome);
+            }
+            state.machine.on_directory_kept(clock::now(), id);
+            None
+        })
+    }
+
+    /// Takes what was kept for the end.
+    pub(super) fn take_last(&self) -> Vec<Last> {
+        self.lock().removals.take_last()
     }
 
     /// Location of the contents of a file; `None` if it is not pending.
@@ -554,6 +617,16 @@ fn until_deadline(machine: &Sender) -> Option<Span> {
 fn read(state: &mut SessionState, id: EntryId, job: ReadJob) {
     if let (Some(jobs), Some(place)) = (&mut state.jobs, state.places.get(&id)) {
         jobs.read(place.device, job);
+    }
+}
+
+/// Keeps an item or a directory that is removed at the source after everything else.
+fn remove_at_end(state: &mut SessionState, id: EntryId, path: Vec<u8>) {
+    let of_item = |state: &mut SessionState| state.places.get_mut(&id)?.leaving.take().map(|leaving| *leaving);
+    let leaving = state.removals.directories.remove(&id).or_else(|| of_item(state));
+    let Some(leaving) = leaving else { return };
+    if let Some(Last { path, .. }) = state.removals.keep(Last { path, leaving }) {
+        state.machine.on_removed_at_end(path, false, Removed::Failed(TOO_MANY.to_owned()));
     }
 }
 

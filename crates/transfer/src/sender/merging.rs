@@ -54,6 +54,17 @@ impl Merging {
         (self.equal <= REPORTED).then(|| Problem { path: path.to_vec(), reason, error: false })
     }
 
+    /// Reason for which a move leaves an item at its source: it would replace one of an earlier
+    /// source that is removed there, or that cannot be told. `None` if there is none.
+    pub(super) fn obstacle(&mut self, path: &[u8]) -> Option<&'static str> {
+        let seen = self.seen.as_mut()?;
+        if seen.len() >= MOST_NAMES {
+            return Some("too many names of several sources come together; move the sources one after the other");
+        }
+        let is_new = seen.insert(self.hasher.hash_one(path.get(self.prefix..)?));
+        (!is_new).then_some("an earlier source has the same name, which this one would replace; it stays at the source")
+    }
+
     /// Problem that sums up the equal names that were not reported one by one.
     pub(super) fn summary(&mut self) -> Option<Problem> {
         let more = self.equal.checked_sub(REPORTED).filter(|more| *more > 0)?;

@@ -23,7 +23,9 @@ mod last_blocks;
 mod linked;
 mod merging;
 mod misstated;
+mod moved;
 mod progress;
+mod removing;
 mod scan;
 pub mod selection;
 mod sending_link;
@@ -110,7 +112,7 @@ pub fn run(
     options: &SendOptions,
     run: Run<'_>,
 ) -> Result<Sent, SessionError> {
-    let files = sources.files();
+    let files = sources.files(options);
     let files = match first.tuned.as_ref().and_then(Tuned::remembers_in) {
         Some(directory) => files.change_path(&directory),
         None => files,
@@ -195,17 +197,24 @@ fn run_threads(
     connections: &Connections<'_>,
     watch: &Watch<'_>,
     (mut outlet, inlet): (Box<dyn Outlet>, Box<dyn Inlet>),
-    Work { packs, reads }: Work,
+    Work { packs, reads, removals }: Work,
     found: FoundSources<'_>,
 ) -> Result<(), SessionError> {
     let (executor, hashers) = (connections.executor, hashers());
     let (steps, steps_queue) = bounded(hashers.max(2));
     std::thread::scope(|scope| {
+        let remove = match found.options.moves.then(|| all_of(scope, ["remove"])).transpose() {
+            Ok(remove) => remove,
+            Err(error) => return Err(break_off(&mut *outlet, error)),
+        };
         let stages = all_of(scope, ["intake", "send", "steer", "pack", "read", "hash", "scan"]);
         let [intake, send, steer, pack, read, hash, scan] = match stages {
             Ok(stages) => stages,
             Err(error) => return Err(break_off(&mut *outlet, error)),
         };
+        if let Some([remove]) = remove {
+            remove.run(move || removing::run(executor, &removals));
+        }
         intake.run(move || intake::run(executor, &connections.steering, inlet));
         send.run(move || connections.run_first(outlet));
         steer.run(move || connections.steer());

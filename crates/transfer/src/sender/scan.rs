@@ -14,7 +14,7 @@ use icdc_protocol::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_NAME, MAX_XATTR_
 use icdc_protocol::message::{
     Choice, EntryId, EntryKind, LeftOut, Mirrored, NoticeKind, Parent, Preserve, Problem, SendOptions,
 };
-use icdc_session::sender::{Found, Need};
+use icdc_session::sender::{Found, Need, Removal};
 use icdc_session::{ById, SessionError};
 
 use super::chosen::{Chosen, Left};
@@ -23,6 +23,7 @@ use super::executor::{Contents, Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
 use super::merging::Merging;
 use super::misstated::{Held, Misstated};
+use super::moved::Leaving;
 use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
 use crate::clock;
@@ -32,6 +33,11 @@ use crate::notices::{Noticed, Notices};
 /// Most names that are left out in one message.
 const NAMES_LEFT_OUT: usize = 1024;
 const _: () = assert!(NAMES_LEFT_OUT <= MAX_DELETED && NAMES_LEFT_OUT * MAX_NAME <= MAX_DELETED_BYTES);
+
+/// What is said of an item that was listed and is gone. A session of a move that has not noticed yet
+/// that its connection is lost may still remove what is at the destination, which is no failure of
+/// the next one.
+const VANISHED: &str = "vanished while the directory was read";
 
 /// Walk of the sources that announces what it finds.
 pub(super) struct Scan<'a> {
@@ -57,6 +63,16 @@ pub(super) struct Scan<'a> {
     left_out: Option<ById<Vec<Vec<u8>>>>,
     /// Whether the receiver deletes what rules exclude, too.
     deletes_excluded: bool,
+    /// What removes items at the source; `None` if they stay.
+    moving: Option<Moving>,
+}
+
+/// A move: where the present source begins.
+#[derive(Default)]
+struct Moving {
+    /// Directory of the source and its name there; `None` of the name for the contents of a
+    /// directory, and of both before the first source.
+    root: Option<(Directory, Option<Name>)>,
 }
 
 /// A directory being walked.
@@ -123,6 +139,7 @@ impl<'a> Scan<'a> {
             depth: 0,
             left_out: (options.mirrored != Mirrored::No).then(ById::default),
             deletes_excluded: options.mirrored == Mirrored::WithExcluded,
+            moving: options.moves.then(Moving::default),
         })
     }
 
@@ -131,6 +148,9 @@ impl<'a> Scan<'a> {
         self.merging = Merging::of(&roots);
         for (number, root) in roots {
             self.merging.enter(&root);
+            if let Some(moving) = &mut self.moving {
+                moving.root = Some((root.directory.clone(), root.name.clone()));
+            }
             (self.above_root, self.device) = (root.above_transfer_root(), root.stat.dev);
             // The contents of a directory are copied whatever its name.
             if root.name.is_some() && self.chosen.leaves_out(&root.source.name, &root.stat, None).is_some() {
@@ -267,7 +287,11 @@ impl<'a> Scan<'a> {
             Ok(xattrs) => xattrs,
             Err(error) => return self.fail(path, error.to_string()),
         };
-        if let Some(problem) = self.merging.note(&path) {
+        if self.moving.is_some() {
+            if let Some(reason) = self.merging.obstacle(&path) {
+                return self.fail(path, reason.to_owned());
+            }
+        } else if let Some(problem) = self.merging.note(&path) {
             self.report(problem)?;
         }
         if self.linked.name_of(file) == NameOf::OneTooMany
@@ -281,8 +305,12 @@ impl<'a> Scan<'a> {
             found.first = Some(name);
         }
         found.held = held.as_ref().map_or(0, |held| held.len());
+        let (removal, leaving) = self.removal(directory, &name, parent, stat);
+        found.removal = removal;
         self.await_room()?;
-        let id = self.executor.announce(found, Place { directory: directory.clone(), name, device: stat.dev, held });
+        let leaving = leaving.map(Box::new);
+        let place = Place { directory: directory.clone(), name, device: stat.dev, held, leaving };
+        let id = self.executor.announce(found, place);
         if let Some((file, path)) = first {
             self.linked.announced(file, id, &path);
         }
@@ -367,6 +395,7 @@ impl<'a> Scan<'a> {
         let stat = match directory.stat(&name) {
             Ok(stat) => stat,
             Err(_) if self.chosen.excludes_any(from_root) => return Some(()),
+            Err(error) if self.moving.is_some() && error.is_missing() => return self.leave_out(path, VANISHED.into()),
             Err(error) => return self.fail(path, extent.reason_of(&error)),
         };
         if let Some(left) = self.chosen.leaves_out(from_root, &stat, hint) {
@@ -385,6 +414,7 @@ impl<'a> Scan<'a> {
         }
         match directory.open_directory(&name) {
             Ok(inner) => self.push_level(levels, inner, parent, raw, path, &stat, extent),
+            Err(error) if self.moving.is_some() && error.is_missing() => self.leave_out(path, VANISHED.into()),
             Err(error) => self.fail(path, error.to_string()),
         }
     }
@@ -427,8 +457,14 @@ impl<'a> Scan<'a> {
             // Other runs may still be at work in it.
             found.mode |= 0o700;
         }
+        let leaving = self.leaving_directory(levels.last(), &directory, &found.name);
+        found.removal = match &leaving {
+            None => Removal::Never,
+            Some(_) if levels.is_empty() => Removal::AtEnd,
+            Some(_) => Removal::WhenPublished,
+        };
         self.await_room()?;
-        let id = self.executor.with(|machine| machine.announce(found));
+        let id = self.executor.announce_directory(found, leaving);
         self.note(&extent, id);
         levels.push(Level { directory, id, path, paths, children });
         Some(())
@@ -454,7 +490,31 @@ impl<'a> Scan<'a> {
             path,
             first: None,
             held: 0,
+            removal: Removal::Never,
         }
+    }
+
+    /// When an item that is no directory is removed at the source, and how it is found then.
+    fn removal(&self, directory: &Directory, name: &Name, parent: Parent, stat: &Stat) -> (Removal, Option<Leaving>) {
+        let Some(Moving { root: Some((root, _)) }) = &self.moving else { return (Removal::Never, None) };
+        let (root, directory) = (root.clone(), directory.whereabouts());
+        let is_inner = matches!(parent, Parent::Directory(_));
+        let leaving = Leaving { root, directory, name: name.clone(), stat: *stat, is_inner };
+        let is_last = !is_inner || stat.nlink > 1;
+        (if is_last { Removal::AtEnd } else { Removal::WhenPublished }, Some(leaving))
+    }
+
+    /// How a directory is found that is to be removed at the source, `name` in the directory
+    /// `above`; `None` if it stays.
+    fn leaving_directory(&self, above: Option<&Level>, directory: &Directory, name: &[u8]) -> Option<Leaving> {
+        let Some(Moving { root: Some((root, named)) }) = &self.moving else { return None };
+        let is_inner = above.is_some();
+        let (above, name) = match above {
+            Some(level) => (&level.directory, Name::new(name).ok()?),
+            None => (root, named.clone()?),
+        };
+        let stat = directory.own_stat().ok()?;
+        Some(Leaving { root: root.clone(), directory: above.whereabouts(), name, stat, is_inner })
     }
 
     /// Waits until an item may be announced. `None` when the session is over.
@@ -502,7 +562,7 @@ impl Extent {
     /// Text of the reason why a name cannot be examined, in the terms of this extent.
     fn reason_of(&self, error: &TreeError) -> String {
         match self {
-            Self::All if error.is_missing() => "vanished while the directory was read".into(),
+            Self::All if error.is_missing() => VANISHED.into(),
             Self::Selected { .. } if error.is_missing() => "is gone since it was planned".into(),
             _ => error.to_string(),
         }

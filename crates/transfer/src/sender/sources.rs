@@ -78,11 +78,12 @@ impl Sources {
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath
-    /// it, and each file. With more than [`ONE_BY_ONE`] sources, their siblings may be read, too.
-    pub(crate) fn files(&self) -> Files {
+    /// it, and each file. With more than [`ONE_BY_ONE`] sources, their siblings may be read, too. A
+    /// move may also remove names in the directories of its sources, and beneath.
+    pub(crate) fn files(&self, options: &SendOptions) -> Files {
         let is_long = self.roots.len() > ONE_BY_ONE;
         let mut seen = HashSet::new();
-        self.roots.iter().fold(Files::of_end(), |files, (_, root)| match &root.name {
+        let files = self.roots.iter().fold(Files::of_end(), |files, (_, root)| match &root.name {
             Some(_) if is_long => match root.directory.own_stat() {
                 Ok(stat) if seen.insert((stat.dev, stat.ino)) => files.read(&root.directory),
                 Ok(_) | Err(_) => files,
@@ -93,6 +94,14 @@ impl Sources {
                 Err(_) => files,
             },
             None => files.read(&root.directory),
+        });
+        if !options.moves {
+            return files;
+        }
+        let mut seen = HashSet::new();
+        self.roots.iter().fold(files, |files, (_, root)| match root.directory.own_stat() {
+            Ok(stat) if seen.insert((stat.dev, stat.ino)) => files.remove(&root.directory),
+            Ok(_) | Err(_) => files,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Completion and failure of items, directories and the run.
 
+use std::cmp::Reverse;
+
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, Message};
 use icdc_units::{ByteCount, Time};
@@ -138,7 +140,8 @@ impl<P> Book<P> {
             Some((finishing.finished.take()?, flushed))
         });
         let mut through: Vec<_> = through.collect();
-        through.sort_by_key(|(entry, _)| entry.id);
+        // The inner ones first: a sender that moves removes them in this order.
+        through.sort_by_key(|(entry, _)| Reverse(entry.id));
         for (entry, outcome) in through {
             self.end_directory(&entry, outcome);
         }

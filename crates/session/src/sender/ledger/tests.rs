@@ -24,7 +24,7 @@ fn announce(ledger: &mut Ledger, path: usize, attributes: usize) -> EntryId {
     let id = ledger.next_id();
     let entry = entry(id, Parent::Source(0), file(1));
     let entry = Entry { xattrs: vec![(b"user.a".to_vec(), vec![0; attributes])], ..entry };
-    ledger.announce(Item { entry, path: vec![b'p'; path], first: None, held: 0 });
+    ledger.announce(Item { entry, path: vec![b'p'; path], first: None, held: 0, removal: Removal::Never });
     id
 }
 
@@ -45,6 +45,7 @@ fn announce_directory(ledger: &mut Ledger, parent: Parent) -> EntryId {
         path: b"d".to_vec(),
         first: None,
         held: 0,
+        removal: Removal::Never,
     });
     id
 }
@@ -105,7 +106,7 @@ fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() 
         for _ in 0..2 {
             let id = ledger.next_id();
             let entry = entry(id, Parent::Directory(directory), file(1));
-            ledger.announce(Item { entry, path: Vec::new(), first: None, held: 0 });
+            ledger.announce(Item { entry, path: Vec::new(), first: None, held: 0, removal: Removal::Never });
             items.push(id);
         }
         ledger.leave_directory(directory);
@@ -148,7 +149,13 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
     let mut ledger = Ledger::new(Window::default(), true);
     let id = ledger.next_id();
     let size = 3 * icdc_protocol::limits::BLOCK_SIZE as u64;
-    ledger.announce(Item { entry: entry(id, Parent::Source(0), file(size)), path: Vec::new(), first: None, held: 0 });
+    ledger.announce(Item {
+        entry: entry(id, Parent::Source(0), file(size)),
+        path: Vec::new(),
+        first: None,
+        held: 0,
+        removal: Removal::Never,
+    });
     assert!(ledger.hold(id, 0, &[[1; 32]]) && ledger.hold(id, 2, &[[3; 32]]));
     assert!(!ledger.hold(id, 2, &[[3; 32], [4; 32]]), "there is no such block");
     assert!(!ledger.hold(id, u32::MAX, &[[3; 32], [4; 32]]));

@@ -111,7 +111,7 @@ impl Sender {
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
         match want {
             Want::All | Want::Rest if self.settings.dry_run => {
-                self.settle(id, &Settlement::Published(None), Fate::WouldSend);
+                self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
             }
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
             Want::All | Want::Rest if is_file => {
@@ -121,15 +121,15 @@ impl Sender {
             Want::All | Want::Rest | Want::Failed | Want::Contents => {}
             Want::Have(digest) => {
                 self.ledger.resumed(size);
-                self.settle(id, &Settlement::Published(Some(digest)), Fate::Kept);
+                self.settle_durable(id, Settlement::Published(Some(digest)), Fate::Kept);
             }
             Want::TakenOver(digest) => {
                 self.ledger.resumed(size);
-                self.settle(id, &Settlement::TakenOver(digest), Fate::Kept);
+                self.settle_durable(id, Settlement::TakenOver(digest), Fate::Kept);
             }
-            Want::Skip => self.settle(id, &Settlement::Skipped, Fate::Skipped),
+            Want::Skip => self.settle_alike(id, Settlement::Skipped, Fate::Skipped),
             Want::Keep(why) => self.settle(id, &Settlement::Kept(why), Fate::Unwanted(why)),
-            Want::Linked => self.settle(id, &Settlement::Linked, Fate::Linked),
+            Want::Linked => self.settle_alike(id, Settlement::Linked, Fate::Linked),
         }
         Ok(())
     }
@@ -152,10 +152,13 @@ impl Sender {
     fn done(&mut self, done: Done) -> Result<(), SessionError> {
         let Done { id, outcome } = done;
         let Some(item) = self.ledger.pending(id) else {
-            if let Some(path) = self.ledger.directory_done(id, outcome.is_err())
-                && let Err(reason) = outcome
-            {
-                self.actions.push_back(Action::DirectoryFailed { path, reason });
+            match outcome {
+                Ok(_) => self.end_directory(id),
+                Err(reason) => {
+                    if let Some(path) = self.ledger.directory_done(id, true) {
+                        self.actions.push_back(Action::DirectoryFailed { id, path, reason });
+                    }
+                }
             }
             return Ok(());
         };
@@ -165,7 +168,7 @@ impl Sender {
                 Err(SessionError::Protocol(format!("the receiver published {path} with another digest than was sent")))
             }
             Ok(digest) => {
-                self.settle(id, &Settlement::Published(digest), Fate::Published(digest));
+                self.settle_durable(id, Settlement::Published(digest), Fate::Published(digest));
                 Ok(())
             }
             Err(reason) => {

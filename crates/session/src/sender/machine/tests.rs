@@ -4,12 +4,14 @@
 
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{DeletedItem, Deletion, Done, Held, Ready, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{
+    DeletedItem, Deletion, Done, Held, NoticeKind, Ready, Refusal, RefusalKind, RemovedItem, Want, Wants,
+};
 
 use icdc_units::ByteCount;
 
 use super::super::packs::Packs;
-use super::super::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE};
+use super::super::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE, Removed};
 use super::*;
 
 const NOW: Time = Time::from_nanos(7_000_000_000);
@@ -36,7 +38,19 @@ fn sender() -> Sender {
 
 fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
     let (name, owner, xattrs) = (path.to_vec(), None, Vec::new());
-    Found { parent, name, kind, mode: 0o644, mtime: (1, 2), owner, xattrs, path: path.to_vec(), first: None, held: 0 }
+    Found {
+        parent,
+        name,
+        kind,
+        mode: 0o644,
+        mtime: (1, 2),
+        owner,
+        xattrs,
+        path: path.to_vec(),
+        first: None,
+        held: 0,
+        removal: Removal::Never,
+    }
 }
 
 fn file(size: u64) -> Found {
@@ -298,7 +312,7 @@ fn a_directory_is_done_behind_its_items() {
     sender.on_message(NOW, done(inner, Ok(None)));
     assert!(!sender.is_over());
     sender.on_message(NOW, done(directory, Err("full")));
-    let failed = Action::DirectoryFailed { path: b"d".to_vec(), reason: "full".into() };
+    let failed = Action::DirectoryFailed { id: 0, path: b"d".to_vec(), reason: "full".into() };
     assert_eq!(actions(&mut sender), [Action::Answered, failed, Action::Leave]);
     assert_eq!(sender.counts().failed, 1);
 }
@@ -557,6 +571,131 @@ fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
     sender.on_message(NOW, Message::Deletion(Deletion::Ended));
     assert!(sender.is_over());
     assert_eq!((sender.counts().deleted, sender.counts().failed), (1, 1));
+}
+
+/// An item that a move removes at the source.
+fn moved(found: Found, removal: Removal) -> Found {
+    Found { removal, ..found }
+}
+
+fn link(path: &[u8]) -> Found {
+    found(Parent::Source(0), EntryKind::Symlink { target: b"t".to_vec() }, path)
+}
+
+fn told_removed(messages: &[Message]) -> Vec<Vec<u8>> {
+    let items = messages.iter().filter_map(|message| match message {
+        Message::Removed(items) => Some(items.iter().map(|item| item.path.clone())),
+        _ => None,
+    });
+    items.flatten().collect()
+}
+
+#[test]
+fn an_item_is_removed_when_the_receiver_has_it_durably_and_settled_behind_that() {
+    let mut sender = sender();
+    let ids = [
+        sender.announce(moved(file(SMALL), Removal::WhenPublished)),
+        sender.announce(moved(file(LARGE), Removal::WhenPublished)),
+        sender.announce(moved(link(b"link"), Removal::WhenPublished)),
+    ];
+    sender.on_scanned(NOW);
+    let digest = FileDigest::Blake3([1; 32]);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::TakenOver(digest), Want::All]));
+    sender.on_packed(&[PackItem { id: ids[0], length: SMALL as u32, digest: [1; 32] }]);
+    assert_eq!(actions(&mut sender), [Action::Answered, Action::Remove { id: ids[1] }, Action::Pack(vec![ids[0]])]);
+    sender.on_message(NOW, done(ids[0], Ok(Some(digest))));
+    sender.on_message(NOW, done(ids[2], Err("full")));
+    // A pack that is read again comes too late.
+    sender.on_packed(&[PackItem { id: ids[0], length: SMALL as u32, digest: [2; 32] }]);
+    assert!(sender.item(ids[0]).is_none() && !sender.is_settled());
+    assert!(matches!(&actions(&mut sender)[..], [Action::Remove { id: 0 }, Action::Settled { id: 2, .. }]));
+    sender.on_removed(NOW, ids[0], Removed::Gone);
+    let removed = RemovedItem { path: b"file".to_vec(), is_directory: false };
+    let ended = actions(&mut sender);
+    assert_eq!(ended, [settled(ids[0], SMALL, Fate::Published(Some(digest))), Action::Removed(removed)]);
+    sender.on_removed(NOW, ids[0], Removed::Gone);
+    assert!(actions(&mut sender).is_empty(), "once only");
+    sender.on_removed(NOW, ids[1], Removed::Failed("has changed".into()));
+    let last = messages(&mut sender);
+    assert_eq!(told_removed(&last), [b"file"]);
+    assert!(matches!(last.last(), Some(Message::Goodbye(goodbye)) if goodbye.failed == 2), "{last:?}");
+    assert_eq!((sender.counts().removed, sender.counts().failed), (1, 2));
+}
+
+#[test]
+fn what_was_not_compared_stays_at_the_source_but_for_links() {
+    let mut sender = sender();
+    sender.announce(moved(file(SMALL), Removal::WhenPublished));
+    sender.announce(moved(file(SMALL), Removal::WhenPublished));
+    let link = sender.announce(moved(link(b"link"), Removal::WhenPublished));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(0, vec![Want::Skip, Want::Keep, Want::Skip]));
+    let asked = actions(&mut sender);
+    let is_removal = |action: &&Action| matches!(action, Action::Remove { .. });
+    assert_eq!(asked.iter().filter(is_removal).collect::<Vec<_>>(), [&Action::Remove { id: link }]);
+    sender.on_removed(NOW, link, Removed::Gone);
+    let last = messages(&mut sender);
+    let kept = last.iter().find_map(|message| match message {
+        Message::Notice(notice) => Some((notice.kind, notice.count)),
+        _ => None,
+    });
+    assert_eq!(kept, Some((NoticeKind::KeptAtSource, 1)));
+    assert_eq!(told_removed(&last), [b"link"]);
+}
+
+#[test]
+fn named_sources_go_last_and_a_receiver_that_is_gone_by_then_does_not_matter() {
+    let mut sender = sender();
+    let directory = found(Parent::Source(0), EntryKind::Directory, b"d");
+    let directory = sender.announce(moved(directory, Removal::AtEnd));
+    let inner = found(Parent::Directory(directory), EntryKind::Directory, b"d/e");
+    let inner = sender.announce(moved(inner, Removal::WhenPublished));
+    sender.leave_directory(inner);
+    sender.leave_directory(directory);
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::All]));
+    sender.on_message(NOW, done(inner, Ok(None)));
+    sender.on_message(NOW, done(inner, Ok(None)));
+    sender.on_message(NOW, done(directory, Ok(None)));
+    let asked = actions(&mut sender);
+    let remove = Action::RemoveDirectory { id: inner, path: b"d/e".to_vec() };
+    let keep = Action::RemoveAtEnd { id: directory, path: b"d".to_vec() };
+    assert_eq!(asked, [Action::Answered, remove, keep]);
+    sender.on_directory_removed(NOW, inner, Removed::Gone);
+    assert!(actions(&mut sender).ends_with(&[Action::RemoveRest]));
+    sender.on_receive_ended(NOW, SessionError::Cut("gone".into()));
+    sender.on_send_failed(NOW, SessionError::Cut("gone".into()));
+    assert!(!sender.is_over());
+    sender.on_removed_at_end(b"d".to_vec(), true, Removed::Gone);
+    sender.on_rest_removed(NOW);
+    assert!(sender.is_over());
+    assert_eq!(told_removed(&messages(&mut sender)), [b"d/e".to_vec(), b"d".to_vec()]);
+    sender.on_sent(NOW);
+    assert!(actions(&mut sender).ends_with(&[Action::End(Ok(()))]));
+}
+
+#[test]
+fn a_dry_run_of_a_move_tells_what_would_go() {
+    let settings = Settings {
+        dry_run: true,
+        keeps_journal: false,
+        window: Window::default(),
+        keeps_digests: false,
+        needs: Features::NONE,
+        awaits_deletion: false,
+    };
+    let mut sender = Sender::new(settings, begin());
+    let directory = found(Parent::Source(0), EntryKind::Directory, b"d");
+    let directory = sender.announce(moved(directory, Removal::AtEnd));
+    sender.leave_directory(directory);
+    sender.announce(moved(file(SMALL), Removal::AtEnd));
+    sender.announce(moved(link(b"link"), Removal::WhenPublished));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, wants(0, vec![Want::All, Want::All, Want::All]));
+    assert_eq!(told_removed(&messages(&mut sender)), [b"file", b"link"]);
+    let asked = actions(&mut sender);
+    assert!(!asked.iter().any(|action| matches!(action, Action::Remove { .. } | Action::RemoveAtEnd { .. })));
+    assert!(sender.is_over() && sender.counts().removed == 2, "{asked:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The executor of the sending end: its threads are tasks that take turns as chance has it.
 
-mod reader;
+pub(crate) mod reader;
 pub(crate) mod scan;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, VecDeque};
 use icdc_protocol::Features;
 use icdc_protocol::message::{Begin, BlockHeader, EntryId, Message, PackItem, Source as Named};
 use icdc_session::SessionError;
-use icdc_session::sender::{Action, Grant, Need, Sender, Settings, Window};
+use icdc_session::sender::{Action, Grant, Need, Removed, Sender, Settings, Window};
 use icdc_units::Time;
 
 use self::reader::{Read, Reading, changed, look};
-use self::scan::{Next, Scan};
+use self::scan::{Next, Scan, What};
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
 use crate::mutations::Mutation;
@@ -41,6 +41,17 @@ enum Job {
     Again { id: EntryId, index: u32 },
 }
 
+/// Something that is to be removed at the source.
+#[derive(Debug)]
+pub(crate) enum Removing {
+    Item(EntryId),
+    Directory(EntryId),
+    AtEnd(EntryId, Vec<u8>),
+    Rest,
+    /// Removed by a bug, of which the machine does not know.
+    Untold(EntryId),
+}
+
 /// What the sending end of a session has come to.
 pub(crate) type Outcome = Result<(), SessionError>;
 
@@ -53,6 +64,10 @@ pub(crate) struct SenderEnd {
     scanned: bool,
     packs: VecDeque<Vec<EntryId>>,
     jobs: VecDeque<Job>,
+    /// What is to be removed at the source, for the world to do.
+    pub(crate) removals: VecDeque<Removing>,
+    /// Paths of what is to be removed at the end.
+    at_end: Vec<Vec<u8>>,
     data: VecDeque<Frame>,
     /// Those of blocks that travel in parts.
     parts: VecDeque<Frame>,
@@ -76,6 +91,8 @@ pub(crate) struct Runs {
     pub(crate) is_dry: bool,
     /// The receiver deletes what the source does not have.
     pub(crate) deletes: bool,
+    /// The sender removes what it has moved.
+    pub(crate) moves: bool,
 }
 
 impl SenderEnd {
@@ -85,7 +102,7 @@ impl SenderEnd {
         job: [u8; 32],
         window: Window,
         ring: usize,
-        Runs { is_dry, deletes }: Runs,
+        Runs { is_dry, deletes, moves }: Runs,
     ) -> Self {
         let named = source
             .roots
@@ -104,11 +121,13 @@ impl SenderEnd {
         Self {
             session,
             machine: Sender::new(settings, Begin { job, sources: named }),
-            scan: Scan::of(source),
+            scan: Scan::of(source, moves),
             scan_waits: false,
             scanned: false,
             packs: VecDeque::new(),
             jobs: VecDeque::new(),
+            removals: VecDeque::new(),
+            at_end: Vec::new(),
             data: VecDeque::new(),
             parts: VecDeque::new(),
             divided: BTreeSet::new(),
@@ -182,6 +201,10 @@ impl SenderEnd {
                 Action::ReadAgain { id, index }
                     if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
                 Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
+                Action::Remove { id } => self.removals.push_back(Removing::Item(id)),
+                Action::RemoveDirectory { id, .. } => self.removals.push_back(Removing::Directory(id)),
+                Action::RemoveAtEnd { id, path } => self.at_end(id, path),
+                Action::RemoveRest => self.removals.push_back(Removing::Rest),
                 Action::Granted => self.scan_waits = false,
                 Action::StopData => self.data_stopped = true,
                 Action::Leave => {
@@ -204,6 +227,7 @@ impl SenderEnd {
                 | Action::DirectoryFailed { .. }
                 | Action::Deletion(_)
                 | Action::Noticed(_)
+                | Action::Removed(_)
                 | Action::Running(_)
                 | Action::Placed(_)
                 | Action::Problem(_) => {}
@@ -217,6 +241,42 @@ impl SenderEnd {
             }
         }
         self.wake(env, connections);
+    }
+
+    /// Something is kept for the end; a directory as such.
+    fn at_end(&mut self, id: EntryId, path: Vec<u8>) {
+        match self.scan.announced[&id].what {
+            What::Directory { .. } => self.at_end.push(path),
+            _ => self.removals.push_back(Removing::AtEnd(id, path)),
+        }
+    }
+
+    /// Something was removed at the source, or stays.
+    pub(crate) fn removed(
+        &mut self,
+        what: Removing,
+        outcome: Removed,
+        env: &mut Environment,
+        connections: &mut Connections,
+    ) {
+        let now = env.agenda.now();
+        match what {
+            Removing::Item(id) => self.machine.on_removed(now, id, outcome),
+            Removing::Directory(id) if env.random.once_in(4) => {
+                self.at_end.push(b"kept".to_vec());
+                self.machine.on_directory_kept(now, id);
+            }
+            Removing::Directory(id) => self.machine.on_directory_removed(now, id, outcome),
+            Removing::AtEnd(_, path) => self.machine.on_removed_at_end(path, false, outcome),
+            Removing::Rest => {
+                for path in std::mem::take(&mut self.at_end) {
+                    self.machine.on_removed_at_end(path, true, Removed::Gone);
+                }
+                self.machine.on_rest_removed(now);
+            }
+            Removing::Untold(_) => {}
+        }
+        self.settle(env, connections);
     }
 
     fn wake(&mut self, env: &mut Environment, connections: &mut Connections) {
@@ -363,10 +423,14 @@ impl SenderEnd {
                     }
                     Read::End { blocks, outcome } => {
                         self.jobs.pop_front();
+                        let is_read = outcome.is_ok();
                         if let Some(end) = self.machine.on_read(id, blocks, outcome)
                             && !env.has(Mutation::FileEndIsLost)
                         {
                             self.data.push_back(Message::FileEnd(end).into());
+                            if env.has(Mutation::SourceGoesWhenSent) && is_read {
+                                self.removals.push_back(Removing::Untold(id));
+                            }
                         }
                     }
                 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use icdc_protocol::message::SourceKind;
 use icdc_protocol::message::{EntryId, EntryKind, Parent};
-use icdc_session::sender::Found;
+use icdc_session::sender::{Found, Removal};
 
 use crate::source::{File, Node, Source};
 
@@ -46,6 +47,8 @@ pub(crate) struct Scan {
     directories: BTreeMap<Place, EntryId>,
     files: BTreeMap<u64, EntryId>,
     pub(crate) announced: BTreeMap<EntryId, Announced>,
+    /// Whether items are removed at the source.
+    moves: bool,
 }
 
 /// What a step of the scan comes to.
@@ -56,12 +59,13 @@ pub(crate) enum Next {
 }
 
 impl Scan {
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &Source, moves: bool) -> Self {
         let mut steps = Vec::new();
         for (root, found) in source.roots.iter().enumerate() {
             list(Place { root, path: Vec::new() }, &found.node, &mut steps);
         }
-        Self { steps: steps.into(), directories: BTreeMap::new(), files: BTreeMap::new(), announced: BTreeMap::new() }
+        let (directories, files, announced) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { steps: steps.into(), directories, files, announced, moves }
     }
 
     /// What is next; it stays next until [`announced`](Self::announced) or [`left`](Self::left).
@@ -107,6 +111,17 @@ impl Scan {
             path,
             first: None,
             held: 0,
+            removal: self.removal(place, node, source),
+        }
+    }
+
+    fn removal(&self, place: &Place, node: &Node, source: &Source) -> Removal {
+        let is_root = place.path.is_empty();
+        let has_several_names = matches!(node, Node::Link { .. } | Node::File(File { linked: true, .. }));
+        match (self.moves, is_root && source.roots[place.root].kind == SourceKind::Contents) {
+            (false, _) | (true, true) => Removal::Never,
+            (true, false) if is_root || has_several_names => Removal::AtEnd,
+            (true, false) => Removal::WhenPublished,
         }
     }
 

@@ -201,7 +201,7 @@ pub(super) fn left_in_mind(session: &Session, outcome: &Result<(), SessionError>
     (session.is_dry && told != items as u64).then(|| format!("of {items} items a dry run tells {told}"))
 }
 
-fn look_up(disk: &Disk, path: &Path) -> Option<Inode> {
+pub(super) fn look_up(disk: &Disk, path: &Path) -> Option<Inode> {
     path.iter().try_fold(disk.root(), |directory, name| disk.find(directory, name))
 }
 

@@ -14,7 +14,7 @@ use icdc_link::{Link, Parcel, memory_pair};
 use icdc_protocol::Features;
 use icdc_protocol::limits::{BLOCK_SIZE, PART_SIZE};
 use icdc_protocol::message::{Begin, EntryKind, Message, Parent, Part, SendOptions, Source, SourceKind, Want, Wants};
-use icdc_session::sender::{Found, Sender, Settings, Window};
+use icdc_session::sender::{Found, Removal, Sender, Settings, Window};
 use icdc_tcp::Privileges;
 
 use super::*;
@@ -78,8 +78,9 @@ impl Sending {
             path: b"source".to_vec(),
             first: None,
             held: 0,
+            removal: Removal::Never,
         };
-        let place = Place { directory: tree.root().clone(), name, device: 0, held: None };
+        let place = Place { directory: tree.root().clone(), name, device: 0, held: None, leaving: None };
         let id = executor.announce(found, place);
         let wants = Message::Wants(Wants { first: id, answers: vec![Want::All] });
         executor.with(|machine| machine.on_message(crate::clock::now(), wants));

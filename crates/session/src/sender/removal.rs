@@ -1,0 +1,108 @@
+//! What a move removes at the source, and when.
+
+use icdc_protocol::limits::MAX_NOTICED;
+use icdc_protocol::message::{Notice, NoticeKind, RemovedItem};
+
+/// Most removed items in one message.
+const MOST: usize = 256;
+/// Bytes of paths after which a message is sent, though it has room for more items.
+const BYTES: usize = 128 << 10;
+
+/// When an item is removed at the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Removal {
+    /// The item stays.
+    #[default]
+    Never,
+    /// The item is removed once the receiver has published it durably.
+    WhenPublished,
+    /// The item is removed likewise, and after everything else: a session that follows a lost
+    /// connection has to find the sources that were named, and a name of a file with several cannot
+    /// be removed without changing the file under its other names.
+    AtEnd,
+}
+
+/// Result of removing an item at the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// The item is removed.
+    Gone,
+    /// The item stays, which is no failure: a directory that is not empty, or a name that somebody
+    /// else has removed.
+    Stays,
+    /// The item stays, for this reason, as a sentence for the user.
+    Failed(String),
+}
+
+/// Progress of the items that are removed after all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum AtEnd {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// They wait for the others.
+    Waiting,
+    /// They are being removed.
+    UnderWay,
+    /// They are removed.
+    Through,
+}
+
+/// Progress of the removal at the source, and what is to be reported of it.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    pub(super) at_end: AtEnd,
+    /// Removed items that the receiver has not been told of.
+    told_next: Vec<RemovedItem>,
+    /// Bytes of their paths.
+    bytes: usize,
+    /// Files that stay because their contents were not compared; `None` if there are none.
+    kept: Option<Notice>,
+}
+
+impl Removals {
+    /// Records a removed item; returns those to be told in one message, if they are enough.
+    pub(super) fn push(&mut self, item: RemovedItem) -> Option<Vec<RemovedItem>> {
+        let full = if self.bytes + item.path.len() > BYTES { self.take() } else { None };
+        self.bytes += item.path.len();
+        self.told_next.push(item);
+        if self.told_next.len() >= MOST { self.take() } else { full }
+    }
+
+    /// Takes the removed items that the receiver has not been told of; `None` if there are none.
+    pub(super) fn take(&mut self) -> Option<Vec<RemovedItem>> {
+        self.bytes = 0;
+        Some(std::mem::take(&mut self.told_next)).filter(|items| !items.is_empty())
+    }
+
+    /// Records a file that is equal at the receiver by size and time alone.
+    pub(super) fn keep(&mut self, path: &[u8]) {
+        let new = || Notice { kind: NoticeKind::KeptAtSource, count: 0, first: Vec::new() };
+        let kept = self.kept.get_or_insert_with(new);
+        kept.count += 1;
+        if kept.first.len() < MAX_NOTICED {
+            kept.first.push(path.to_vec());
+        }
+    }
+
+    /// Takes the notice about files that stay.
+    pub(super) fn take_kept(&mut self) -> Option<Notice> {
+        self.kept.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_about_removed_items_are_bounded() {
+        let item = |length| RemovedItem { path: vec![b'x'; length], is_directory: false };
+        let mut removals = Removals::default();
+        assert!((1..MOST).all(|_| removals.push(item(1)).is_none()));
+        assert_eq!(removals.push(item(1)).map(|items| items.len()), Some(MOST));
+        assert!(removals.take().is_none() && removals.push(item(BYTES)).is_none());
+        assert_eq!(removals.push(item(1)).map(|items| items.len()), Some(1), "the long one goes alone");
+        assert_eq!(removals.take().map(|items| items.len()), Some(1));
+    }
+}
