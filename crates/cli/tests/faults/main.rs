@@ -17,6 +17,7 @@ mod kill;
 mod limits;
 mod network;
 mod progress;
+mod races;
 #[path = "../support/mod.rs"]
 mod support;
 mod waits;

@@ -123,7 +123,7 @@ impl Component {
                 true
             }
             Swap::Remake(target, kind) => {
-                let directory = if to_link { matches!(kind, Remade::Directory) } else { false };
+                let directory = to_link && matches!(kind, Remade::Directory);
                 let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
                 let _ = rustix::fs::unlinkat(above, name, flags);
                 let mode = Mode::RUSR | Mode::WUSR | Mode::XUSR;
