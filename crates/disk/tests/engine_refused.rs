@@ -2,32 +2,19 @@
 //!
 //! A filter holds for the thread that installs it, so each case runs in a thread of its own.
 
+mod seccomp;
+
 use std::fs::File;
 use std::sync::Arc;
 use std::thread;
 
 use icdc_disk::{BlockPool, DiskFile, Engine, EngineError, EngineKind, Job, open_engine};
 
+use crate::seccomp::forbid;
+
 /// `io_uring_setup` and `io_uring_enter`: the same numbers on all architectures.
 const SETUP: u32 = libc::SYS_io_uring_setup as u32;
 const ENTER: u32 = libc::SYS_io_uring_enter as u32;
-
-/// Makes a system call fail with `errno` in this thread from now on.
-fn forbid(call: u32, errno: i32) {
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let load_number = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0);
-    let skip_unless_equal = libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call) };
-    let refuse = statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32);
-    let allow = statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW);
-    let mut filter = [load_number, skip_unless_equal, refuse, allow];
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: takes no pointer.
-    let outcome = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    assert_eq!(outcome, 0);
-    // SAFETY: the kernel copies the program, which is valid for the whole call.
-    let outcome = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
-    assert_eq!(outcome, 0, "seccomp: {}", std::io::Error::last_os_error());
-}
 
 /// Runs a case in a thread of its own.
 fn apart(case: impl FnOnce() + Send + 'static) {

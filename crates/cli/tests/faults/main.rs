@@ -17,6 +17,7 @@ mod kill;
 mod limits;
 mod network;
 mod progress;
+mod races;
 mod references;
 #[path = "../support/mod.rs"]
 mod support;
