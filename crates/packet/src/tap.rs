@@ -34,8 +34,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the
-    /// Ethernet header.
+    /// Maximum length of a packet that is read, in bytes: the [`Offload`] header, the Ethernet
+    /// header (14), a VLAN tag (4), and an IP packet of the maximum length (65,535).
     pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
 
     /// Makes the device `name` in this thread's network namespace. There must be none of that name.

@@ -22,7 +22,7 @@ pub struct Status {
     pub connections: Vec<ConnectionStatus>,
 }
 
-/// Status of one listener.
+/// Listener in the status of a relay: its kind, address, and fixed destination.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
     /// The listener's kind: `forward`, `socks5`, `peer` or `transparent`.

@@ -48,7 +48,8 @@ const MOST_SHARED: u8 = 8;
 /// Maximum length of a far end's answer in bytes: that of a refusal.
 const MAX_ANSWER: usize = MAX_TEXT + 64;
 
-/// Logins that the session is going to need, as estimated from the first one.
+/// Plan for the logins of a session: the number of connections, requested by the user or estimated
+/// from the login that started the far end, and whether that login needed no answer by hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedLogins {
     /// Number of connections.

@@ -25,7 +25,7 @@ use crate::pool::{BLOCK_SIZE, Block};
 /// signal or the end of a kernel worker interrupts once; a thousand mean that it will never stop.
 const MAX_RETRIES: u32 = 1000;
 
-/// A job in flight.
+/// Disk job (read, write or sync) that the engine carries out, with its progress.
 #[derive(Debug)]
 pub(super) struct Work {
     tag: u64,

@@ -195,7 +195,8 @@ impl Shared<'_> {
         self.writes.busy()
     }
 
-    /// Payload bytes that have arrived, those of blocks which are not complete yet included.
+    /// Payload bytes that have arrived in this session over all connections: blocks that are not
+    /// complete yet are included, and blocks that arrive again count again.
     pub(super) fn arrived(&self) -> ByteCount {
         self.further.received() + self.link.received()
     }
