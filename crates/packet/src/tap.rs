@@ -73,10 +73,15 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next packet that was sent into the device, behind its [`Offload`], without
-    /// waiting; returns the length of both, `None` if there is none or the device is not up yet. It
-    /// fills one buffer after the other; bytes beyond all of them are cut off. No packet is longer
-    /// than [`Tap::MOST`].
+    /// Reads the next packet that the host has sent into the device, without waiting. The
+    /// buffers are filled one after the other, by the [`Offload`] and then the packet.
+    /// Returns the number of bytes read, both included; `None` if there is no packet, or the
+    /// device is not up yet. If the buffers are shorter than [`Tap::MOST`] in all, a longer
+    /// packet is cut off unnoticed.
+    ///
+    /// # Errors
+    /// The read fails: the device was removed, or the buffers have no room for the
+    /// [`Offload`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {

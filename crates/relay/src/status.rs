@@ -112,7 +112,8 @@ pub struct FlowStatus {
     pub ended: bool,
 }
 
-/// Status of one leg, by its TCP_INFO.
+/// Status of one leg, a relay's TCP connection to a neighbour, at one time: the
+/// neighbour's address and key, and the state of the socket, most of it from `TCP_INFO`.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
     /// Address of the leg's other end.

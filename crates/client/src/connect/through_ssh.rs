@@ -251,8 +251,8 @@ impl Opener {
     }
 }
 
-/// Window of an ssh channel that goes through `logins` chained logins; more than one means a jump
-/// host.
+/// Window to assume for a channel of OpenSSH through `logins` chained logins. With two or
+/// more, there is a jump host in between, and the window is smaller.
 pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }
