@@ -12,7 +12,8 @@ pub(crate) fn utc_now() -> String {
     utc(seconds_since_1970())
 }
 
-/// The date, for reports and the age of what is remembered.
+/// Wall-clock time in whole seconds since 1970 (Unix time); 0 if the clock stands before
+/// that. For dates that are shown or stored, and for ages.
 pub(crate) fn seconds_since_1970() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "it is told; nothing is decided by it")]
     let now = SystemTime::now();

@@ -26,7 +26,7 @@ pub enum ProxyKind {
 }
 
 impl Proxy {
-    /// Route through this proxy.
+    /// Kind of route that data takes through this proxy: by SOCKS 5, or by a relay.
     pub(crate) fn route(&self) -> Route {
         match self.kind {
             ProxyKind::Socks5(_) => Route::Socks5,

@@ -13,7 +13,8 @@ pub enum Form {
     Patterns(Effect),
 }
 
-/// A line or an option that holds rules, read.
+/// Result of reading one line of a file of rules, or one option that gives a rule. An
+/// option is never [`Line::Nothing`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The line is empty or a comment.

@@ -17,7 +17,8 @@ use crate::error::LabError;
 /// Time limit for a process to end when it is asked to.
 const PATIENCE: Span = Span::from_secs(3);
 
-/// A process that cannot be mistaken for a later one of the same number.
+/// Identity of a process: its PID and start time, which a later process with the same PID does not
+/// have. The value owns nothing: the process may have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id (PID).

@@ -133,7 +133,8 @@ impl fmt::Debug for LinkControl {
     }
 }
 
-/// Implementation of [`LinkControl`] by a carrier.
+/// Operations behind [`LinkControl`], which each carrier implements. The defaults are for carriers
+/// that do not have the property.
 pub(crate) trait Control: Send + Sync {
     fn shutdown(&self);
 

@@ -122,7 +122,11 @@ impl ControlLink {
         }
     }
 
-    /// Waits for the next message up to `patience`; `awaited` names it in the error.
+    /// Waits for the next message, whichever it is, or for an event in its place: the end of the
+    /// link and a request to stop are also returned as [`Incoming`].
+    ///
+    /// # Errors
+    /// Nothing came within `patience`; `awaited` names the expected message in the text.
     pub(super) fn receive(&self, awaited: &str, patience: Span) -> Result<Incoming, SessionError> {
         self.receive_since(awaited, patience, clock::now())
     }

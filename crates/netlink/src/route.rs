@@ -31,7 +31,8 @@ pub struct NextHop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route(RouteMessage);
 
-/// Position of a route among those with the same prefix and metric.
+/// Position at which [`Route::add`] puts a route among those with the same prefix and
+/// metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutePosition {
     /// The route comes before the others.

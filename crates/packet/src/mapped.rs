@@ -127,8 +127,8 @@ impl MappedRing {
         Some(Filled { index, header })
     }
 
-    /// Up to `length` bytes of a taken slot, from offset `start` on, bounded by the end of the
-    /// slot.
+    /// The bytes of the taken slot `index` from `start` on, in bytes from the slot's beginning: at
+    /// most `length`, fewer at the end of the slot, none beyond it.
     pub(crate) fn bytes(&self, index: usize, start: usize, length: usize) -> &[u8] {
         let start = start.min(self.layout.slot);
         let length = length.min(self.layout.slot - start);

@@ -29,7 +29,7 @@ pub(crate) enum Segmentation {
 pub struct Offload([u8; LENGTH]);
 
 impl Offload {
-    /// Length of the header before each frame, in bytes.
+    /// Length of this header (`struct virtio_net_hdr`), which precedes each frame, in bytes.
     pub const LENGTH: usize = 10;
 
     /// Parses the header with which `bytes` begin; `None` if they are too short.

@@ -34,8 +34,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// The longest packet that is read, its header included: a VLAN tag, and 64 KiB behind the
-    /// Ethernet header.
+    /// Maximum length of a packet that is read, in bytes: the [`Offload`] header, the Ethernet
+    /// header (14), a VLAN tag (4), and an IP packet of the maximum length (65,535).
     pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
 
     /// Makes the device `name` in this thread's network namespace. There must be none of that name.
@@ -73,10 +73,15 @@ impl Tap {
         &self.name
     }
 
-    /// Reads the next packet that was sent into the device, behind its [`Offload`], without
-    /// waiting; returns the length of both, `None` if there is none or the device is not up yet. It
-    /// fills one buffer after the other; bytes beyond all of them are cut off. No packet is longer
-    /// than [`Tap::MOST`].
+    /// Reads the next packet that the host has sent into the device, without waiting. The
+    /// buffers are filled one after the other, by the [`Offload`] and then the packet.
+    /// Returns the number of bytes read, both included; `None` if there is no packet, or the
+    /// device is not up yet. If the buffers are shorter than [`Tap::MOST`] in all, a longer
+    /// packet is cut off unnoticed.
+    ///
+    /// # Errors
+    /// The read fails: the device was removed, or the buffers have no room for the
+    /// [`Offload`].
     pub fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, PacketError> {
         loop {
             match (&self.file).read_vectored(buffers) {

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use icdc_units::Time;
 
-/// A queue of packets of type `P`. Deliveries of one [`Direction`](crate::Direction) never
-/// decrease, so the first packet is always the next one due.
+/// Queue of the packets of type `P` that are in transit in one direction, each with its
+/// delivery time, first in, first out. They must be added in the order of their delivery
+/// times, as one [`Direction`](crate::Direction) gives them; only debug builds check
+/// this.
 #[derive(Clone, Debug)]
 pub struct DelayLine<P> {
     waiting: VecDeque<(Time, P)>,

@@ -2,7 +2,8 @@
 
 use crate::message::Refusal;
 
-/// Reason for which a link carries no more, as far as it matters to the session over it.
+/// Reason for which a link has ended, in the kinds that the session over it
+/// distinguishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkFailure {
     /// The connection is gone, for this reason; another one may do.

@@ -207,7 +207,8 @@ pub(crate) fn ceiling(rate: Option<Rate>) -> Checked {
     require(rate != Some(Rate::ZERO), "a rate of nothing")
 }
 
-/// Checks the name of a congestion control that is asked for, if there is one.
+/// Checks the form of a congestion control's name in a request (its length and characters), not
+/// whether there is such an algorithm. No name is allowed, an empty one is not.
 pub(crate) fn asked_congestion(name: Option<&str>) -> Checked {
     require(name != Some(""), "a congestion control without a name")?;
     congestion(name.unwrap_or_default())

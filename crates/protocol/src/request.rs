@@ -95,7 +95,8 @@ impl Transfer {
     }
 }
 
-/// Which of two far ends connects to the other.
+/// Direction of connections between two far ends, one of which (the driving one) sends to the
+/// other: who connects to whom, or either if one way does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriveRoute {
     /// The driving end connects to the other, or, if that does not work, the other to it.

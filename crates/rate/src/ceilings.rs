@@ -24,7 +24,10 @@ pub struct Limit {
     pub limiter: Limiter,
 }
 
-/// Ceilings by owner; `None` where there is none.
+/// Ceilings of a transfer's rate, for all its connections together: one for each
+/// [`Limiter`], and a second one for the user, a share of a ceiling for several
+/// transfers. `None` means that there is no such ceiling. The [lowest](Self::lowest)
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceilings {
     /// Ceiling of the user's key at the daemon, as in [`Limiter::Key`].

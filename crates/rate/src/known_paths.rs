@@ -68,7 +68,8 @@ impl KnownPath {
         now.saturating_sub(self.seen) <= OLDEST.as_secs()
     }
 
-    /// Handshake times of new connections that count as on the same path.
+    /// Range of handshake times for which a new connection counts as being on this path:
+    /// about the remembered round-trip time, which a handshake takes once.
     #[must_use]
     pub fn round_trips(&self) -> RangeInclusive<Span> {
         let difference = self.round_trip * ROUND_TRIP_TOLERANCE + ROUND_TRIP_SLACK;

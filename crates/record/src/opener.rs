@@ -95,10 +95,11 @@ impl Opener {
         &mut self.buffer[self.unopened.end..]
     }
 
-    /// Takes in `count` bytes, which were written to the front of the room.
+    /// Records that `count` bytes have been written to the front of [`room`](Self::room). It
+    /// decrypts nothing; [`open`](Self::open) does.
     ///
     /// # Panics
-    /// If there was less room.
+    /// If `count` is greater than the length of the room.
     pub fn arrived(&mut self, count: usize) {
         assert!(count <= self.buffer.len() - self.unopened.end, "no more arrives than there is room for");
         self.unopened.end += count;

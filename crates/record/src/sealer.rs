@@ -80,7 +80,8 @@ impl Sealer {
         self.key.records()
     }
 
-    /// Whether so much is ready that it must be written before more is sealed.
+    /// Whether the sealed records that wait are as long as 16 full ones or longer. They must
+    /// be written before more is sealed: until [`written`](Self::written), sealing panics.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.filled >= WRITE

@@ -27,10 +27,11 @@ pub(crate) struct Flow {
     pub(crate) moved: u64,
     /// Bytes that [`Flow::take_uncounted`] has already reported.
     counted: u64,
-    pub(crate) waits: Waits,
+    waits: Waits,
 }
 
-/// Time that a direction has waited for each of its legs.
+/// Time for which one direction has waited for its source to give bytes and for its sink to take
+/// them. All time counts as either.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     pub(crate) source: Span,
@@ -83,6 +84,16 @@ impl Flow {
         self.moved - std::mem::replace(&mut self.counted, self.moved)
     }
 
+    /// Times waited for either leg until `now`, the present wait included, or until the flow
+    /// finished.
+    pub(crate) fn waits(&self, now: Time) -> Waits {
+        let mut waits = self.waits;
+        if !self.finished {
+            waits.note(now, waits.now_for_sink);
+        }
+        waits
+    }
+
     /// Bytes read from the source and not yet written to the sink.
     pub(crate) fn buffered(&self) -> usize {
         self.buffer.len() + self.in_pipe
@@ -105,7 +116,8 @@ impl Flow {
         {
             pipes.give_back(pipe);
         }
-        let for_sink = self.buffered() > 0 || self.source_ended;
+        // What may not be read is not read because too much waits for the sink.
+        let for_sink = self.buffered() > 0 || self.source_ended || !may_read;
         self.waits.note(now, for_sink);
         self.finished = matches!(turn, Ok(Progress::Finished));
         turn

@@ -35,7 +35,10 @@ const SHRINK_PARTS: u64 = 8;
 /// (socket(7)).
 const MEMORY_PER_BYTE: u64 = 2;
 
-/// Memory for the receive buffers of a whole relay.
+/// Budget for the receive buffers of a relay's legs to other relays, in bytes of kernel
+/// memory, of which a buffer takes twice its size: half of the configured `memory`. Each
+/// leg reserves a part. Not counted are the minimum of a leg without a reservation, and
+/// all other legs.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBudget {
     total: AtomicU64,

@@ -22,7 +22,7 @@ pub struct Status {
     pub connections: Vec<ConnectionStatus>,
 }
 
-/// Status of one listener.
+/// Listener in the status of a relay: its kind, address, and fixed destination.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
     /// The listener's kind: `forward`, `socks5`, `peer` or `transparent`.
@@ -112,7 +112,8 @@ pub struct FlowStatus {
     pub ended: bool,
 }
 
-/// Status of one leg, by its TCP_INFO.
+/// Status of one leg, a relay's TCP connection to a neighbour, at one time: the
+/// neighbour's address and key, and the state of the socket, most of it from `TCP_INFO`.
 #[derive(Clone, Debug, Serialize)]
 pub struct LegStatus {
     /// Address of the leg's other end.

@@ -160,7 +160,9 @@ impl<Packet> Scheduler<Packet> {
         ByteCount::new(self.position)
     }
 
-    /// Reports that this many bytes have passed on the line without a frame of this scheduler.
+    /// Moves the position on by bytes that have passed on the line and are not a frame of
+    /// [`Step::Send`], which moves it itself: a gap, idle time, or frames that bypass the
+    /// classes.
     pub fn advance(&mut self, bytes: ByteCount) {
         self.position += bytes.as_u64();
     }

@@ -32,9 +32,9 @@ impl Rights {
     }
 }
 
-/// Congestion control that the other end may ask for by name, beside what the kernel has itself:
-/// icdc's own ones are eBPF, which is loaded for it. What is chosen without a name is this end's
-/// own business.
+/// Algorithms of icdc that the other end may request by name. They are eBPF programs, which this
+/// end loads for such a request. The default one, `icdc`, is always allowed; algorithms of the
+/// kernel are not limited by this, nor is this end's choice for a request without a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllowedCongestion {
     /// Any algorithm: the other end has a login here, and could load it by itself.

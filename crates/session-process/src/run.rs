@@ -189,7 +189,8 @@ fn open_tree(job: &Transfer, rights: &Rights) -> Result<(Tree, Option<Scratch>),
     Ok((scratch.tree().clone(), Some(scratch)))
 }
 
-/// Length and digests of a job that copies without disks; `None` for any other job.
+/// Parameters of a job that copies without disks: the length of the data, and whether blocks are
+/// digested; `None` for any other job.
 pub fn diskless(job: &Job) -> Option<Diskless> {
     match job {
         Job::Transfer(transfer) => transfer.diskless(),

@@ -38,8 +38,9 @@ struct Registry {
     changed: Condvar,
 }
 
-/// Part of a session in its transfer. A copy from a daemon to itself has one session of each part
-/// there, for different keys.
+/// Role of a session in its transfer. Sessions are registered by transfer and role, because a
+/// daemon that copies to itself runs two sessions of one transfer: one drives, for the client's
+/// key, the other moves the data, for the key that was made for this transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The session connects to another far end on behalf of a client.

@@ -27,7 +27,8 @@ pub struct List {
     pub items: Vec<Selected>,
 }
 
-/// Reason for which a list cannot be used.
+/// Reason for which the file of a shard's items is refused: it is damaged, or belongs to another
+/// plan or shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// The list is damaged, or the file is no list.

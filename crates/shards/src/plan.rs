@@ -87,8 +87,8 @@ pub struct PlanText {
     pub left_out: u64,
     directories: ListText,
     shards: Vec<ListText>,
-    /// Number of leading shards that were joined once: their failed items are in later shards, or
-    /// gone.
+    /// Number of leading shards whose failed items are settled: they are in later shards, or gone,
+    /// or accepted as missing.
     replanned: u32,
 }
 
@@ -539,10 +539,12 @@ impl Plan {
         Ok(left)
     }
 
-    /// Stops waiting for the items of the present shards that are not done.
+    /// Accepts that items of the existing shards have failed or are gone: each of these
+    /// shards counts as done once it has a result, now and in later runs. Shards without a
+    /// result still have to be copied. Writes the plan.
     ///
     /// # Errors
-    /// [`PlanError::File`].
+    /// [`PlanError::File`] if the plan cannot be written.
     pub fn accept_missing(&mut self) -> Result<(), PlanError> {
         self.text.replanned = self.shards();
         self.write()

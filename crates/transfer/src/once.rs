@@ -15,7 +15,8 @@ pub(crate) struct Running {
 /// Receiver of the signal that something has ended; it can be waited for.
 pub(crate) struct Ended(Receiver<Infallible>);
 
-/// A guard for something that runs, and the receiver of the signal of its end.
+/// Makes a guard for something that runs, and a receiver that is told of its end: the drop of the
+/// guard, also by a panic. The receiver can be waited for, or selected on.
 pub(crate) fn watched() -> (Running, Ended) {
     let (open, ended) = bounded(0);
     (Running { _open: open }, Ended(ended))

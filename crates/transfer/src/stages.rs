@@ -2,7 +2,7 @@
 //!
 //! A pipeline `source disk → hash → encrypt → network → destination disk` runs at the rate of its
 //! slowest stage, and that stage is the one that is busy while the one behind it starves. Every
-//! [`TICK`] the sender's state is read and the whole tick is charged to one stage:
+//! [`TICK`] the sender's state is read and the tick is charged to the stages that limited it:
 //!
 //! * the outlet waits for a block: `hash` if a hasher is busy, `source_disk` if a read is in
 //!   flight, else what the phase is: `start` until the receiver first answers, `scan` while the
@@ -80,9 +80,11 @@ struct Sampled {
 }
 
 impl StageClock {
-    /// Charges the time since the last call to the stage that limited the rate. `idle` is the
-    /// stage to charge while nothing is at work, `limit` the cap on the connection's rate, if
-    /// there is one.
+    /// Charges the time since the last call to the stages that limited the rate; the first call
+    /// charges nothing. While data is sent, the time is split by the link's own times. Otherwise it
+    /// is charged to hashing or reading, if that is at work, or to `idle`. `limit` is the cap on
+    /// the rate, if there is one: its owner is charged instead of the network while the rate is at
+    /// it.
     pub(crate) fn sample(&self, now: Time, link: &LinkControl, idle: Stage, limit: Option<Limit>) {
         let times = link.send_times();
         let tcp = link.tcp_info();

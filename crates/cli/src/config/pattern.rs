@@ -31,8 +31,9 @@ impl Pattern {
         self.matcher.is_match(host)
     }
 
-    /// Orders patterns, the most specific first: those without wildcards, then by the number of
-    /// characters that stand for themselves.
+    /// Key to sort patterns by, the most specific first: those without wildcards, then those with
+    /// more literal characters; characters in brackets or braces do not count. Two patterns may
+    /// have equal keys.
     pub(super) fn rank(&self) -> impl Ord + use<> {
         let (mut depth, mut plain, mut wild) = (0_usize, 0_usize, false);
         for letter in self.text.chars() {

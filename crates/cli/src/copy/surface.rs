@@ -32,7 +32,8 @@ fn describe(pid: Option<u32>, age_s: Option<u64>) -> String {
     if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
 }
 
-/// Everything that listens to the events of one run.
+/// Output of one run: takes its events, shows them as progress, messages or JSON lines,
+/// and collects them for the summary, the metrics and the report.
 pub(crate) struct Surface {
     console: Console,
     json: bool,

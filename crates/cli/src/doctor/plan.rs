@@ -17,7 +17,7 @@ pub(super) struct DoctorPlan {
     pub(super) task: Task,
 }
 
-/// What an `icdc doctor` command has to do.
+/// Task of an `icdc doctor` command; each command has exactly one.
 pub(super) enum Task {
     /// Examine the host, and a path if one is named.
     Examine(Box<ExaminationRequest>),

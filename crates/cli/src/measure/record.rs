@@ -27,7 +27,9 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Takes samples that come at `now`; those of one look at all connections have the same time.
+    /// Adds samples that arrived at `now`, from which the sender's start is estimated. Samples with
+    /// one `at_nanos` belong to one look at all connections. Once there are [`MOST`] samples, every
+    /// second look is dropped, and fewer of those that follow are kept.
     pub(crate) fn add(&mut self, now: Time, samples: Vec<Sample>) {
         if let Some(first) = samples.first() {
             // Those that were least held up on their way tell best when the sender began.

@@ -129,6 +129,27 @@ fn a_destination_that_refuses_resets_the_client() {
 }
 
 #[test]
+fn a_wait_counts_while_it_lasts() {
+    let site = Site::new();
+    let server = listener();
+    let relay = forward(&site, server.local_addr().unwrap(), &["--memory-per-connection", "1MiB"]);
+    let mut client = connect(relay.address("forward"));
+    let mut served = accept(&server);
+    client.write_all(b"x").unwrap();
+    served.read_exact(&mut [0]).unwrap();
+    let up = |field: &str| relay.status()["connections"][0]["up"][field].clone();
+    // The client says nothing for a while, ...
+    let for_source = || up("waited_for_source").as_u64().unwrap();
+    assert!(eventually(|| for_source() > 300_000_000), "{}", relay.status());
+    assert_eq!(up("limited_by"), "near");
+    // ... and then says more than the server takes.
+    client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let piece = [7; 256 << 10];
+    while client.write(&piece).is_ok() {}
+    assert!(eventually(|| up("limited_by") == "far"), "{}", relay.status());
+}
+
+#[test]
 fn who_does_not_read_stops_who_writes() {
     let site = Site::new();
     let server = listener();

@@ -95,8 +95,11 @@ impl Far {
         Box::new(move |number, stop| Ok(further(number, stop)?.to_host(&name)))
     }
 
-    /// Route to the far end that [`Far::link`] has reached, and a function that makes one further
-    /// connection to its port by it.
+    /// Returns the route by which [`Far::link`] has reached the far end, and a function that
+    /// makes one further connection to the far end's port by this route with each call.
+    ///
+    /// # Panics
+    /// If ssh starts the far end, and the last [`Far::link`] has not succeeded.
     pub(crate) fn dial(&self) -> (Route, Dial) {
         match &self.kind {
             Kind::Ssh(far) => far.dial(),

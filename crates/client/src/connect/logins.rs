@@ -16,7 +16,8 @@ const MAX_LOGINS: usize = 9;
 /// Maximum number of dropped logins of one session that are tried again.
 const MAX_DROPS: u32 = 24;
 
-/// Limiter of concurrent ssh logins, which remembers the outcome of earlier ones.
+/// Limiter of concurrent ssh logins to one server. It halves its limit when the server drops a
+/// login, fails all that wait after a permanent failure, and remembers which kind of login works.
 pub(super) struct Logins {
     state: Mutex<LoginState>,
     freed: Condvar,

@@ -48,8 +48,9 @@ pub(super) fn send(processes: &[Process], signal: Signal) {
     }
 }
 
-/// Opens a descriptor of a process (pidfd); `None` if there is no such process, or the kernel has
-/// none.
+/// Opens a process descriptor (pidfd) for the process with this PID; `None` if that
+/// fails: there is no such process, the kernel has no pidfds (before Linux 5.3), or no
+/// descriptor is free.
 pub(super) fn pidfd(process: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()

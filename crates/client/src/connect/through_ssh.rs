@@ -48,7 +48,8 @@ const MOST_SHARED: u8 = 8;
 /// Maximum length of a far end's answer in bytes: that of a refusal.
 const MAX_ANSWER: usize = MAX_TEXT + 64;
 
-/// Logins that the session is going to need, as estimated from the first one.
+/// Plan for the logins of a session: the number of connections, requested by the user or estimated
+/// from the login that started the far end, and whether that login needed no answer by hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedLogins {
     /// Number of connections.
@@ -250,8 +251,8 @@ impl Opener {
     }
 }
 
-/// Window of an ssh channel that goes through `logins` chained logins; more than one means a jump
-/// host.
+/// Window to assume for a channel of OpenSSH through `logins` chained logins. With two or
+/// more, there is a jump host in between, and the window is smaller.
 pub(super) fn channel(logins: u64) -> Window {
     if logins > 1 { SSH_CHANNEL_BY_JUMP_HOST } else { SSH_CHANNEL }
 }

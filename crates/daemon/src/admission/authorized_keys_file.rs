@@ -154,8 +154,11 @@ fn warn_of_missing(path: &Path, keys: &AuthorizedKeys) {
     }
 }
 
-/// Reason for which this daemon does not serve a line; `None` if it does. Files that it writes
-/// would be root's without anybody having said so.
+/// Checks a line of the authorized keys for one reason to refuse its key: this daemon is
+/// run by root, and the line permits writing without naming a user, so that new files
+/// would belong to root. Returns the reason as text for log and refusal, `None` if it
+/// does not apply. Whether the line's user exists, or the line has expired, is not
+/// checked.
 pub(super) fn unserved(grant: &Grant) -> Option<String> {
     let writes_as_root = grant.access.writes() && grant.user.is_none() && rustix::process::geteuid().is_root();
     writes_as_root.then(|| {

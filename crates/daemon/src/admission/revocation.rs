@@ -73,7 +73,10 @@ struct Connection {
 }
 
 impl Connections {
-    /// Adds a connection; `stop` is requested when its grant is gone. Returns its number.
+    /// Registers a connection that was admitted by `grant`, the line of the standing key
+    /// `owner`; returns a number that no other connection of this daemon has had. `stop` is
+    /// requested when the line is removed, changes or expires, or the bytes that it allows
+    /// are used up. A connection that does not end soon after that is shut down by `control`.
     pub(super) fn enter(&self, owner: PublicKey, grant: Grant, control: LinkControl, stop: StopSignal) -> u64 {
         let mut state = self.state();
         let number = state.next;

@@ -71,7 +71,9 @@ impl UsageFile {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `act` with the usage under its lock.
+    /// Calls `act` with the usage of all keys in memory, which is locked meanwhile, and
+    /// returns its result. `act` must not call this function again. The file is not written;
+    /// see [`store`](Self::store).
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Usage) -> T) -> T {
         act(&mut self.usage.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -25,7 +25,7 @@ use crate::pool::{BLOCK_SIZE, Block};
 /// signal or the end of a kernel worker interrupts once; a thousand mean that it will never stop.
 const MAX_RETRIES: u32 = 1000;
 
-/// A job in flight.
+/// Disk job (read, write or sync) that the engine carries out, with its progress.
 #[derive(Debug)]
 pub(super) struct Work {
     tag: u64,
@@ -110,8 +110,10 @@ impl Work {
         self.kind == JobKind::Read && self.file.may_read_short()
     }
 
-    /// Returns the next system call of the job. Its buffer stays where it is until the call is
-    /// over.
+    /// Returns the system call that the job needs now: a read, a write or a sync. It remains
+    /// the same until [`advance`](Self::advance) takes its outcome; there is none after the
+    /// job's result. The buffer's memory does not move when this value does, and must be kept
+    /// until the call is over.
     pub(super) fn step(&mut self) -> Step<'_> {
         let descriptor = self.file.descriptor(self.direct);
         let Some((block, segment)) = self.block.as_mut().zip(self.segments.front()) else {

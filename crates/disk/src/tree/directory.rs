@@ -383,13 +383,14 @@ impl Directory {
         metadata::apply(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Sets those `wanted` attributes that the existing regular file `name`, opened as `file`,
-    /// lacks. If extended attributes are wanted (`Some`), those
-    /// that would be copied and are not among them are removed: capabilities only if an owner is
-    /// wanted, too, and the ACL only if a mode is. Returns whether something was changed.
+    /// Sets the `wanted` attributes of the existing regular file `file` where one of them is missing
+    /// or different. `name` is for the error only. If extended attributes are wanted (`Some`),
+    /// existing ones of the kinds that are copied are removed unless they are wanted: capabilities
+    /// only if an owner is wanted, too, and the ACL only if a mode is. Returns whether something was
+    /// changed.
     ///
     /// # Errors
-    /// As [`set_metadata`](Self::set_metadata); some may be set by then.
+    /// As [`set_metadata`](Self::set_metadata); some may be set or removed by then.
     pub fn amend(&self, name: &Name, file: &File, wanted: &Metadata<'_>) -> Result<bool> {
         metadata::amend(file, wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
@@ -419,11 +420,12 @@ impl Directory {
         metadata::apply_to_link(self, name.as_c_str(), wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Extended attributes of the open file `file` that are copied, sorted by name, and whether it
-    /// has others; none on a file system without attributes.
+    /// Extended attributes of the open file `file`: those that are copied, sorted by name, and
+    /// whether there are others. No attributes on a file system that has none; one that is removed
+    /// meanwhile is left out. `name` is for the error only.
     ///
     /// # Errors
-    /// Errors of `flistxattr` and `fgetxattr`.
+    /// Other errors of `flistxattr` and `fgetxattr`.
     pub fn xattrs(&self, name: &Name, file: &File) -> Result<FoundXattrs> {
         metadata::found_xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
     }

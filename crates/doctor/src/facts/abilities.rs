@@ -29,7 +29,8 @@ pub struct Ability {
 }
 
 impl Abilities {
-    /// Probes the kernel for these features.
+    /// Probes the running kernel for io_uring and eBPF, as far as this process may use them.
+    /// A failed probe gives the feature as unavailable, with the error as the obstacle.
     #[must_use]
     pub fn find() -> Self {
         Self { io_uring: io_uring(), ebpf: ebpf() }

@@ -28,7 +28,7 @@ pub use outcome::{Applied, Set, Undone};
 
 use crate::sysctl::{self, numbers};
 use crate::{Reading, System};
-use note::{Note, Remembered};
+use note::Note;
 
 /// File that sets the changed settings at every start of the system.
 const DROP_IN: &str = "/etc/sysctl.d/90-icdc.conf";
@@ -61,26 +61,26 @@ pub fn apply(system: &System, changes: &[Change]) -> Result<Applied, RemedyError
     let mut note = Note::load(&system.path(NOTE))?;
     check_drop_in(system)?;
     let mut applied = Applied::default();
+    let mut earlier = Vec::new();
     for change in changes {
         let Some((before, now)) = wanted(system, change) else { continue };
-        note.entries
-            .entry(change.name)
-            .and_modify(|entry| entry.set.clone_from(&now))
-            .or_insert_with(|| Remembered { before: before.clone(), set: now.clone() });
-        applied.set.push(Set { name: change.name, before, now });
+        let set = Set { name: change.name, before, now };
+        earlier.push(note.record(&set));
+        applied.set.push(set);
     }
     if applied.set.is_empty() {
         return Ok(applied);
     }
     save(system, &note)?;
     let mut refused = Vec::new();
-    applied.set.retain(|set| match write(system, set.name, &set.now) {
-        Ok(()) => true,
-        Err(error) => {
-            note.withdraw(set);
-            refused.push(error);
-            false
-        }
+    let mut earlier = earlier.into_iter();
+    applied.set.retain(|set| {
+        let earlier = earlier.next().flatten();
+        let written = write(system, set.name, &set.now);
+        let Err(error) = written else { return true };
+        note.withdraw(set.name, earlier);
+        refused.push(error);
+        false
     });
     applied.refused = refused;
     if !applied.refused.is_empty() {
@@ -309,6 +309,21 @@ mod tests {
         assert_eq!((applied.set.len(), applied.refused.len()), (2, 1), "{applied:?}");
         assert!(!fs::read_to_string(tree.system.path(DROP_IN)).unwrap().contains("slow_start"));
         assert_eq!(undo(&tree.system).unwrap().restored.len(), 2);
+    }
+
+    #[test]
+    fn a_refused_change_leaves_the_record_of_the_one_before() {
+        let tree = Tree::new();
+        apply(&tree.system, &changes(7_000_000)).unwrap();
+        // Somebody changes the setting, to a number that no user may write.
+        fs::remove_file(tree.system.path(RECEIVE)).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/random/entropy_avail", tree.system.path(RECEIVE)).unwrap();
+        let theirs = tree.text(RECEIVE);
+        let more = [Change { name: "net.core.rmem_max", to: Setting::AtLeast(vec![9_000_000]) }];
+        assert_eq!(apply(&tree.system, &more).unwrap().refused.len(), 1);
+        let undone = undo(&tree.system).unwrap();
+        let left = Set { name: "net.core.rmem_max", before: "7000000".into(), now: theirs };
+        assert_eq!((undone.left, undone.restored.len()), (vec![left], 2));
     }
 
     #[test]

@@ -70,14 +70,21 @@ impl Note {
         text + "\n"
     }
 
-    /// Takes back the record of the change `set`, which was not made: the setting's earlier record
-    /// remains, if it had one.
-    pub(super) fn withdraw(&mut self, set: &Set) {
-        let Some(entry) = self.entries.get_mut(set.name) else { return };
-        if entry.before == set.before {
-            self.entries.remove(set.name);
-        } else {
-            entry.set.clone_from(&set.before);
-        }
+    /// Records a change that is about to be made; the value before the first change stays. Returns
+    /// the setting's earlier record, if it had one.
+    pub(super) fn record(&mut self, set: &Set) -> Option<Remembered> {
+        let earlier = self.entries.get(set.name).cloned();
+        let before = earlier.as_ref().map_or(&set.before, |earlier| &earlier.before).clone();
+        self.entries.insert(set.name, Remembered { before, set: set.now.clone() });
+        earlier
+    }
+
+    /// Puts the `earlier` record of a setting in the place of that of a change that was not made;
+    /// the setting is not recorded any more if it had none.
+    pub(super) fn withdraw(&mut self, name: &'static str, earlier: Option<Remembered>) {
+        match earlier {
+            Some(earlier) => self.entries.insert(name, earlier),
+            None => self.entries.remove(name),
+        };
     }
 }

@@ -31,7 +31,8 @@ pub(crate) fn others(share: u64) -> CrossTraffic {
     CrossTraffic { rate: RATE.scaled(share, 100), quiet: QUIET, half_period: HALF_PERIOD }
 }
 
-/// A phase, and the rate that the cross-traffic left in it.
+/// Phase of the cross-traffic, in the receiver's time since its first byte, and the payload rate
+/// that the path has free in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidualPhase {
     pub(crate) from: Span,

@@ -210,7 +210,9 @@ impl Peer {
         PEERS.iter().map(|peer| peer.name).filter(|name| found.iter().all(|peer| peer.name != *name)).collect()
     }
 
-    /// The command line that copies `source` from host a.
+    /// The command line, program included, that copies `source` to the destination directory
+    /// on host b. It is to be run in host a; `load` tells whether `source` is a file or a
+    /// directory.
     pub(crate) fn copy(&self, place: &Place, load: Load, source: &Path) -> Vec<String> {
         (self.copy)(place, load, &source.display().to_string())
     }

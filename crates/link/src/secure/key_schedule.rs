@@ -153,7 +153,8 @@ fn lock(secret: &Mutex<TrafficSecret>) -> MutexGuard<'_, TrafficSecret> {
     secret.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Key log that receives the first traffic secrets of one handshake.
+/// Key log of one TLS handshake, which keeps the first application traffic secret of each direction
+/// (`CLIENT_TRAFFIC_SECRET_0`, `SERVER_TRAFFIC_SECRET_0`) and ignores all others.
 #[derive(Default)]
 pub(super) struct FirstSecrets(Mutex<Heard>);
 

@@ -28,10 +28,11 @@ impl WirePacer {
         Ok(Self { pump, _detour: detour })
     }
 
-    /// Paces until `control` requests the end.
+    /// Paces in the calling thread, at raised priority, until `control` requests the end; packets
+    /// that wait then stay queued.
     ///
     /// # Errors
-    /// The device was removed, or the kernel refuses to continue.
+    /// The device was removed, or reading or sending packets fails.
     pub fn run(&mut self, control: &Control) -> Result<(), WireError> {
         self.pump.run(control)
     }

@@ -67,7 +67,8 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// The encoded header.
+    /// Encodes the header: the bytes that a relay sends to the next one before the data.
+    /// Their number varies; with no more than [`MAX_HOPS`] hops it is [`MAX_HEADER`] at most.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = vec![if self.public_only { PUBLIC_ONLY } else { 0 }];

@@ -11,7 +11,7 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Choice, Diskless, Drive, Job, MaxDelete, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer,
+    Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer,
 };
 
 pub(super) fn job(job: &Job) -> Checked {

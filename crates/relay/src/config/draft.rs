@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
-/// The whole file. Quantities are text with units, as on command lines.
+/// A relay's configuration as typed and not checked yet: the whole file, with the options
+/// of the command line added. Rates, sizes and times are text with units, as on command
+/// lines.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Draft {

@@ -68,8 +68,10 @@ impl Rules {
         (listener.kind.is_open() && !is_by_list) || client.to_canonical().is_loopback()
     }
 
-    /// Decides whether a client may reach an address. `public_only` is the request of an earlier
-    /// relay.
+    /// Decides whether a client may reach an address: by the first rule that matches, or else by
+    /// the default of the listener's kind. Private addresses are closed to clients of SOCKS, and if
+    /// `public_only`, which an earlier relay requests for such a client: only a rule that names
+    /// destinations or ports allows them.
     #[must_use]
     pub fn judge(&self, kind: &ListenerKind, client: IpAddr, destination: SocketAddr, public_only: bool) -> Decision {
         let is_restricted = (public_only || kind.is_socks()) && is_private(destination.ip());

@@ -94,10 +94,10 @@ impl Channel {
         counters.bytes_down.fetch_add(self.down.take_uncounted(), Relaxed);
     }
 
-    /// Adds the time for which the flows have waited for either leg to the relay's counters. Once,
-    /// at the end.
-    pub(super) fn count_waits(&self, counters: &Counters) {
-        let (up, down) = (&self.up.waits, &self.down.waits);
+    /// Adds the time for which the flows have waited for either leg, until `now`, to the relay's
+    /// counters. Once, at the end.
+    pub(super) fn count_waits(&self, now: Time, counters: &Counters) {
+        let (up, down) = (self.up.waits(now), self.down.waits(now));
         counters.nanos_for_far.fetch_add((up.sink + down.source).as_nanos(), Relaxed);
         counters.nanos_for_near.fetch_add((up.source + down.sink).as_nanos(), Relaxed);
     }

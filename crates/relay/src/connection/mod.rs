@@ -188,7 +188,7 @@ impl Connection {
         let counters = &context.relay.counters;
         if let Some(channel) = stage.channel_mut() {
             channel.count_bytes(counters);
-            channel.count_waits(counters);
+            channel.count_waits(context.now, counters);
         }
         self.log(&stage, &end);
         count(match end {
@@ -260,7 +260,7 @@ impl Connection {
         let elapsed = context.now - self.inbound.began;
         let channel = self.stage.channel();
         let flow =
-            |flow: Option<&Flow>, sides| flow.map_or_else(FlowStatus::idle, |flow| status_of(flow, elapsed, sides));
+            |flow: Option<&Flow>, sides| flow.map_or_else(FlowStatus::idle, |flow| status_of(flow, (context.now, elapsed), sides));
         ConnectionStatus {
             listener: self.inbound.listener.kind.name(),
             client: self.inbound.client,
@@ -278,8 +278,8 @@ impl Connection {
     }
 }
 
-fn status_of(flow: &Flow, elapsed: Span, (source, sink): (&'static str, &'static str)) -> FlowStatus {
-    let waits = &flow.waits;
+fn status_of(flow: &Flow, (now, elapsed): (Time, Span), (source, sink): (&'static str, &'static str)) -> FlowStatus {
+    let waits = flow.waits(now);
     let limited_by = match flow.moved {
         0 => None,
         _ if waits.sink > waits.source => Some(sink),

@@ -13,7 +13,8 @@ use crate::axis::{self, Scale};
 use crate::escape::escaped;
 use crate::{Series, Stroke, Values};
 
-/// Script of the page that draws a plot anew for the range that the reader selects.
+/// JavaScript of the page: draws all plots anew for the time range that the reader selects, and for
+/// the width of the page.
 pub(crate) const ZOOM: &str = include_str!("zoom.js");
 
 /// Number of lines that have a colour of their own in the style sheet.

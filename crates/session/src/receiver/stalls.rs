@@ -11,7 +11,8 @@ use icdc_units::{Span, Time};
 /// Silence after which a connection is given up while others carry on. TCP retransmits a lost
 /// segment three times within it, even at a round-trip time of half a second.
 pub const STALLED: Span = Span::from_secs(5);
-/// Silence of the first connection after which the path may be down for all.
+/// Silence of the first connection from which an outage of the whole path is assumed: the silence
+/// of other connections counts as a stall only if it began after the last such gap.
 pub const GAP: Span = Span::from_secs(2);
 
 /// How long the first connection has been silent.

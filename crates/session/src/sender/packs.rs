@@ -20,7 +20,8 @@ const SHARE: u64 = 32;
 /// Size of the smallest packs: a connection's initial window takes a quarter of it.
 const LEAST: ByteCount = ByteCount::from_kib(64);
 
-/// Splits a session's small files into packs.
+/// Groups a session's small files into packs, each of which travels in one frame. Packs
+/// begin small and grow with the bytes that were packed before.
 #[derive(Debug, Default)]
 pub(super) struct Packs {
     /// Number of bytes that were split into packs so far.

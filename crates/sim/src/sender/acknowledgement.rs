@@ -214,7 +214,9 @@ impl Sender {
         self.counters.recoveries += 1;
     }
 
-    /// Begins to reduce the window to the new threshold, which the algorithm gives.
+    /// Begins a reduction of the congestion window: sets the slow-start threshold that the
+    /// congestion control algorithm returns. The window itself changes with the acknowledgements
+    /// that follow.
     pub(super) fn begin_reduction(&mut self) {
         self.high = self.board.next();
         self.probing.high = None;

@@ -73,7 +73,7 @@ pub struct SenderCounters {
     pub probes: u64,
 }
 
-/// The state of a sender at one time.
+/// Snapshot of a sender at one time: window, packets in flight, round-trip time, pacing, recovery.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SenderState {
     /// Congestion window, in packets.

@@ -39,7 +39,9 @@ impl RoundTrip {
         Self { srtt: micros << 3, mdev: micros * 2, mdev_max: rttvar, rttvar, end: 0, backoff: 0, least: first }
     }
 
-    /// Updates the estimates by a measured round-trip time; `una` and `next` are the sender's.
+    /// Updates smoothed round-trip time, deviation and timeout with the measured one, and ends the
+    /// backoff. `una` (first unacknowledged) and `next` (next to be sent) are numbers of packets
+    /// after the acknowledgement, by which a round trip is told from the one before.
     pub(super) fn measure(&mut self, measured: Span, una: u64, next: u64) {
         let mut error = measured.as_micros() as i64 - (self.srtt >> 3);
         self.srtt = (self.srtt + error).max(1);

@@ -175,7 +175,8 @@ impl Scoreboard {
         Some(before)
     }
 
-    /// Removes the first packet, which is cumulatively acknowledged; returns its state before.
+    /// Removes the first packet, which has been cumulatively acknowledged, and returns its
+    /// state before that. There must be an outstanding packet; this is not checked.
     pub(super) fn acknowledge_first(&mut self) -> Packet {
         let before = *self.packet(self.una);
         self.leave(before.flags);

@@ -72,7 +72,8 @@ pub(super) fn take(fd: &impl AsFd, algorithm: &'static Algorithm, hints: &PathHi
 /// Algorithms that this process has loaded and that are still held.
 static LOADED: Mutex<Vec<(&'static str, Weak<Loaded>)>> = Mutex::new(Vec::new());
 
-/// Hold on the algorithm if this process has loaded it and still holds it; `None` otherwise.
+/// Returns one more hold on `algorithm` if this process has loaded it and a hold on it is
+/// left; `None` otherwise. Loads nothing.
 pub(super) fn held(algorithm: &Algorithm) -> Option<Hold> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = loaded.iter().filter(|(name, _)| *name == algorithm.name).filter_map(|(_, weak)| weak.upgrade());

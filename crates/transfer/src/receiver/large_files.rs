@@ -14,7 +14,8 @@ use icdc_units::ByteCount;
 
 use super::parts::put;
 
-/// Large files of one session, as its threads share them.
+/// Table of the large files, those received block by block, that one session has under
+/// way. It is shared by the session's threads and locked by each call.
 #[derive(Default)]
 pub(super) struct LargeFiles(Mutex<Table>);
 

@@ -41,7 +41,8 @@ pub(super) struct Placement {
     destination: Destination,
 }
 
-/// What is done about missing directories above the destination.
+/// Treatment of missing directories on the way to the destination; the destination itself
+/// is not one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parents {
     /// The directories must exist.

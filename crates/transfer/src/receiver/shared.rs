@@ -122,7 +122,9 @@ impl Shared<'_> {
         self.tally.lock().expect("no panic while items are counted")
     }
 
-    /// Limit that a daemon sets to the rate of the key in use; `None` where it sets none.
+    /// Locks the rate limit of this end's key, as the daemon at the other end has told it; it
+    /// is only shown. `None` if none was told. The limit that this end imposes, as a daemon,
+    /// is not here but in `throttle`.
     pub(super) fn max_rate(&self) -> MutexGuard<'_, Option<Rate>> {
         self.max_rate.lock().expect("no panic while a limit is noted")
     }
@@ -195,7 +197,8 @@ impl Shared<'_> {
         self.writes.busy()
     }
 
-    /// Payload bytes that have arrived, those of blocks which are not complete yet included.
+    /// Payload bytes that have arrived in this session over all connections: blocks that are not
+    /// complete yet are included, and blocks that arrive again count again.
     pub(super) fn arrived(&self) -> ByteCount {
         self.further.received() + self.link.received()
     }

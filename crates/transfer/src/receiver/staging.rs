@@ -38,7 +38,8 @@ impl Whose {
 }
 
 impl Purpose {
-    /// Purpose: the unfinished item with this final name.
+    /// Makes the purpose of the staging files of an unfinished item from the item's final
+    /// name and the owner of the files. No file is made.
     pub(super) fn item(name: &Name, whose: Whose) -> Self {
         let mut hasher = whose.hasher("icdc staging name 1");
         hasher.update(name.as_bytes());

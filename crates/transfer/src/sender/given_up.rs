@@ -8,7 +8,7 @@ use icdc_protocol::message::GivenUp;
 /// Reason for giving up a file that is not in the announced version any more.
 const CHANGED: &str = "changed while it was read; copy it again when it is at rest";
 
-/// Why the item is given up: it is no longer what was announced.
+/// Makes the reason for giving up an item that is no longer in the announced version.
 pub(super) fn changed() -> GivenUp {
     GivenUp { reason: CHANGED.to_owned(), same_version: false }
 }

@@ -40,8 +40,12 @@ pub(crate) struct TrafficPhase {
 }
 
 impl CrossTraffic {
-    /// Sends from host a to host b until `over`; moves the calling thread to host a. Returns the
-    /// phases.
+    /// Sends datagrams from host a to host b, on and off in turns, until `over`; blocks until then.
+    /// Returns all phases, those without traffic included, with the rate that was sent. The calling
+    /// thread stays in host a.
+    ///
+    /// # Errors
+    /// The host cannot be entered, or a socket fails.
     pub(crate) fn send(&self, lab: &Lab, over: &AtomicBool) -> Result<Vec<TrafficPhase>, ExperimentError> {
         let failed = |error| ExperimentError::io("send cross traffic", error);
         // The socket is never read; without it, each datagram would cause an ICMP error.

@@ -135,7 +135,8 @@ impl Levels {
         Ok(ChildPosition { path, depth, state: level.state.clone() })
     }
 
-    /// Number of the source that an entry is part of.
+    /// Number of the source that `entry` belongs to: its own, or that of its parent directory; 0 if
+    /// that directory is not open.
     pub(super) fn source_of(&self, entry: &Entry) -> u32 {
         match entry.parent {
             Parent::Source(number) => number,

@@ -59,8 +59,9 @@ impl<P> Book<P> {
         Ok(())
     }
 
-    /// Handles the outcomes of staging small files: the number of bytes of each that are not
-    /// durable.
+    /// Handles the outcomes of staging small files. Success gives the file's length: its bytes are
+    /// written, and not durable yet. A failure fails that item; contents that do not match their
+    /// digest end the session.
     pub fn on_staged(&mut self, staged: Vec<(EntryId, Result<ByteCount, NotStaged>)>) {
         self.answered(Answer::Staged);
         let mut outcome = Ok(());

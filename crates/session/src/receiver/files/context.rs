@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use super::action::Action;
 
-/// State shared by the large files of a session: actions to carry out, and what is known of the
-/// sender.
+/// State shared by the large files of a session: the actions that the executor is to carry out,
+/// whether blocks are verified, and the answers of the sender to questions whether it is connected.
+/// `B` is the type of a block's contents.
 #[derive(Debug)]
 pub(super) struct Context<B> {
     pub(super) actions: VecDeque<Action<B>>,

@@ -345,7 +345,9 @@ impl<B> File<B> {
         Some(Read { id: self.id, index, contents })
     }
 
-    /// Takes the next step that the present phase allows.
+    /// Takes the next step that the file's phase, its pending operations and the link allow;
+    /// does nothing if there is none. The results, failures included, are actions added to
+    /// `context`.
     pub(super) fn advance(&mut self, context: &mut Context<B>) {
         let is_idle = self.pending == 0;
         match &mut self.phase {
