@@ -225,7 +225,7 @@ const COPY: &[Habit] = &[
         &["--stop-after", "--stop-at", "--max-duration"],
         "write timeout 2h icdc copy ...: the same command goes on where it stopped",
     ),
-    (&["--list-only"], "write --dry-run to see what would be copied"),
+    (&["--list-only"], "write icdc ls [HOST:]PATH; --dry-run shows what would be copied"),
     (
         &["--sync-level", "--checksum-choice", "--checksum-seed", "--verify-checksum"],
         "not needed: every block and file is checked by BLAKE3; --skip-equal skips equal size and modification time, --verify also \
@@ -284,6 +284,7 @@ const COMMANDS: &[Habit] = &[
     ),
     (&["login"], "write icdc keygen: it makes the key by which daemons know you; ssh needs nothing"),
     (&["mv", "move"], "write icdc copy, and remove the source after exit code 0"),
+    (&["check", "diff", "cmp"], "write icdc verify A B: it compares two trees by digests, at both ends"),
     (&["bisync"], "there is none: icdc sync goes one way; run it once for each direction with --update"),
     (&["resume", "continue"], "not needed: the same command goes on where it stopped"),
 ];

@@ -15,10 +15,11 @@ pub(crate) fn rsync() -> Command {
         )
         .after_long_help(concat!(
             "Taken:\n",
-            "  -a -r -l -p -t -o -g -H -A -X -S -u -n -x -z -P -v -q -i -h -4 -6 -e -f, --delete and its times, --max-delete,\n",
-            "  --exclude, --include and their files, --filter, --max-size, --min-size, --bwlimit, --timeout, --rsh, --progress,\n",
-            "  --partial, --stats, --info, --numeric-ids, --mkpath, --no-OPTION, and others that change nothing here;\n",
-            "  besides them --remote-icdc and --send-self of icdc\n\n",
+            "  -a -r -l -p -t -o -g -H -A -X -S -u -n -x -z -P -v -q -i -h -4 -6 -e -f, --no-OPTION,\n",
+            "  --delete and its times, --max-delete, --exclude, --include, --filter, --exclude-from,\n",
+            "  --include-from, --max-size, --min-size, --bwlimit, --timeout, --progress, --partial,\n",
+            "  --stats, --info, --numeric-ids, --mkpath, and others that change nothing here;\n",
+            "  of icdc's own options --remote-icdc and --send-self\n\n",
             "Exit codes: as of icdc copy; 2 if the command line cannot be translated\n\n",
             "Environment:\n",
             "  RSYNC_RSH               the remote shell, if -e is not given\n\n",
@@ -26,6 +27,8 @@ pub(crate) fn rsync() -> Command {
             "  icdc rsync -avz --delete results/ far.example.org:results/\n",
             "  icdc rsync -aP -e 'ssh -p 2222' --bwlimit=10m far.example.org:run7 .\n",
         ))
+        // Beside sync.
+        .display_order(1)
         .override_usage("icdc rsync [OPTION]... <SRC>... <DST>")
         .arg(
             Arg::new("words")

@@ -192,7 +192,7 @@ const OPTIONS: &[RsyncOption] = &[
         &["-d", "--dirs", "--old-dirs", "--old-d"],
         Refused("there is none: directories are copied whole with -r; leave what is in them out by --exclude='*/*'"),
     ),
-    option(&["--list-only"], Refused("it lists, and icdc rsync copies")),
+    option(&["--list-only"], Refused("write icdc ls [HOST:]PATH, or with -l -R")),
     option(&["--version", "-V"], Refused("icdc --version has it")),
 ];
 

@@ -39,7 +39,7 @@ impl Places {
         if places.is_empty() {
             let place = destination.to_string_lossy();
             return Err(format!(
-                "{place}: rsync lists what is named alone, and icdc rsync copies: name where to as well"
+                "{place}: rsync lists what is named alone: write icdc ls {place}, or name where to as well"
             ));
         }
         on_one_host(&mut places);
