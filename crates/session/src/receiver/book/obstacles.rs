@@ -90,10 +90,11 @@ impl<P> Book<P> {
         if !self.extras.obstacles.contains_key(&id) {
             return false;
         }
-        let Some(Tracked { item, state: ItemState::Staged { digest, bytes, .. } }) = self.items.get(&id) else {
+        let Some(Tracked { item, state: ItemState::Staged { origin, bytes, .. } }) = self.items.get(&id) else {
             return false;
         };
-        let replacement = Replacement::Item { item: item.clone(), digest: *digest, bytes: *bytes };
+        let Origin::Sender(digest) = *origin else { return false };
+        let replacement = Replacement::Item { item: item.clone(), digest, bytes: *bytes };
         self.leave(id, Progress::Published);
         self.completed(id, replacement);
         true
