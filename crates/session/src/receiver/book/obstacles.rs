@@ -16,7 +16,7 @@ use super::action::{Action, DirectoryExtras, Extra, Notification, PublishedFile}
 use super::extras::{Obstacle, Replacement};
 use super::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
 use super::links::Progress;
-use super::state::{ItemState, Tracked};
+use super::state::{ItemState, Origin, Tracked};
 use crate::Failure;
 
 /// Most obstacles of a run: what replaces them stays open until the end.
