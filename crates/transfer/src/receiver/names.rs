@@ -35,10 +35,10 @@ use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDiges
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
     Action, Apart, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication,
-    Stored, Target,
+    Reference, Stored, Target,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
-use icdc_session::receiver::book::resume::{Reference, Verdict};
+use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;

@@ -12,7 +12,6 @@ use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
 use super::item::{DirectoryId, DirectoryPlace};
-use super::resume::Reference;
 use super::source_names::SourceNames;
 use crate::Failure;
 use crate::SessionError;
@@ -336,6 +335,24 @@ pub enum Question {
     Anything,
     /// Which contents are wanted of an item that is not published as it should be.
     Contents,
+}
+
+/// A counterpart of an item in a reference directory, of equal size and modification time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// Number of the reference directory, from 0.
+    pub number: usize,
+    /// How the item is made from it.
+    pub method: Method,
+}
+
+/// How an item is made from a counterpart in a reference directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The item becomes a further name (hard link) of it: all attributes are equal.
+    Link,
+    /// The item becomes a copy with attributes of its own.
+    Copy,
 }
 
 /// A small file in a payload.

@@ -10,9 +10,8 @@ use icdc_protocol::message::{EntryId, Want};
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Examination, Notification, Question};
+use super::action::{Action, Examination, Notification, Question, Reference};
 use super::links::Progress;
-use super::resume::Reference;
 use super::state::{ItemState, Tracked};
 use crate::Failure;
 

@@ -9,7 +9,7 @@ use icdc_protocol::message::{EntryKind, Equality, Existing, FileDigest, Kept, Mi
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
-use super::action::Question;
+use super::action::{Method, Question, Reference};
 use super::item::{Item, ModificationTime, Restored};
 use crate::Failure;
 
@@ -141,24 +141,6 @@ pub enum Verdict {
         /// The blocks held; `None` if there are none.
         held: Option<BlockMap>,
     },
-}
-
-/// A counterpart of an item in a reference directory, of equal size and modification time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference {
-    /// Number of the reference directory, from 0.
-    pub number: usize,
-    /// How the item is made from it.
-    pub method: Method,
-}
-
-/// How an item is made from a counterpart in a reference directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// The item becomes a further name (hard link) of it: all attributes are equal.
-    Link,
-    /// The item becomes a copy with attributes of its own.
-    Copy,
 }
 
 /// Parameters of the decision about an item.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use icdc_disk::tree::Directory;
 use icdc_protocol::message::{EntryId, NoticeKind};
-use icdc_session::receiver::book::action::Apart;
+use icdc_session::receiver::book::action::{Apart, Method, Reference};
 use icdc_session::receiver::book::item::DirectoryId;
-use icdc_session::receiver::book::resume::{Method, Reference};
 use icdc_units::ByteCount;
 
 use super::super::failure::Failure;

@@ -3,9 +3,10 @@
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Message};
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{Extra, Names as NamesToFlush, NotStaged, Piece, Publication};
+use icdc_session::receiver::book::action::{
+    Extra, Method, Names as NamesToFlush, NotStaged, Piece, Publication, Reference,
+};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
-use icdc_session::receiver::book::resume::{Method, Reference};
 use icdc_units::ByteCount;
 
 use super::extras::delete;
