@@ -315,7 +315,7 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
     prop_oneof![Just(Mirrored::No), Just(Mirrored::KeepingExcluded), Just(Mirrored::WithExcluded)]
 }
 
-fn send_options() -> impl Strategy<Value = SendOptions> {
+fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
     let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 3]>(), mirrored()));
     let usual = (choice(), preserve(), rest()).prop_map(
@@ -340,7 +340,8 @@ fn send_options() -> impl Strategy<Value = SendOptions> {
         preserve: Preserve::NOTHING,
         ..SendOptions::default()
     });
-    prop_oneof![3 => usual, 1 => without_disks]
+    // On the heap: by value, the strategies of all messages together take a test's whole stack.
+    prop_oneof![3 => usual, 1 => without_disks].boxed()
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
