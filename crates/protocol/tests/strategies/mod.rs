@@ -329,7 +329,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             buffered,
             diskless: None,
             mirrored,
-            moves: moves && !mirrored,
+            moves: moves && mirrored == Mirrored::No,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
@@ -554,7 +554,7 @@ fn want() -> impl Strategy<Value = Want> {
         Just(Want::Skip),
         Just(Want::Failed),
         Just(Want::Contents),
-        prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep)
+        prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep),
         Just(Want::Linked)
     ]
 }

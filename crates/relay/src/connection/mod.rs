@@ -259,8 +259,9 @@ impl Connection {
         self.measure();
         let elapsed = context.now - self.inbound.began;
         let channel = self.stage.channel();
-        let flow =
-            |flow: Option<&Flow>, sides| flow.map_or_else(FlowStatus::idle, |flow| status_of(flow, (context.now, elapsed), sides));
+        let flow = |flow: Option<&Flow>, sides| {
+            flow.map_or_else(FlowStatus::idle, |flow| status_of(flow, (context.now, elapsed), sides))
+        };
         ConnectionStatus {
             listener: self.inbound.listener.kind.name(),
             client: self.inbound.client,

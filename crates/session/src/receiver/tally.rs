@@ -160,7 +160,13 @@ mod tests {
         tally.on_problem();
         assert_eq!(
             tally,
-            Tally { skipped: 1, linked: 1, kept: KeptCounts { newer: 1, ..KeptCounts::default() }, failed: 2, ..Tally::default() }
+            Tally {
+                skipped: 1,
+                linked: 1,
+                kept: KeptCounts { newer: 1, ..KeptCounts::default() },
+                failed: 2,
+                ..Tally::default()
+            }
         );
     }
 }

@@ -93,8 +93,11 @@ impl<P> Book<P> {
         let Some(Tracked { item, state: ItemState::Staged { origin, bytes, .. } }) = self.items.get(&id) else {
             return false;
         };
-        let Origin::Sender(digest) = *origin else { return false };
-        let replacement = Replacement::Item { item: item.clone(), digest, bytes: *bytes };
+        if *origin == Origin::Reference {
+            // The sender would have to be told a digest, which is not known.
+            return false;
+        }
+        let replacement = Replacement::Item { item: item.clone(), digest: origin.digest(), bytes: *bytes };
         self.leave(id, Progress::Published);
         self.completed(id, replacement);
         true

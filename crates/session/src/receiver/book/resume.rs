@@ -5,7 +5,7 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{EntryKind, Equality, Existing, FileDigest, Kept, Missing, Preserve, ReceiveOptions};
+use icdc_protocol::message::{EntryKind, Equality, Existing, FileDigest, Kept, Missing, ReceiveOptions};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -406,7 +406,7 @@ fn whole_digest(held: &BlockMap) -> Option<FileDigest> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-    use icdc_protocol::message::{Entry, Parent};
+    use icdc_protocol::message::{Entry, Parent, Preserve};
 
     use super::super::item::{DirectoryId, DirectoryPlace, Place};
     use super::*;

@@ -5,7 +5,7 @@
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    DeletedItem, Deletion, Done, Held, NoticeKind, Ready, Refusal, RefusalKind, RemovedItem, Want, Wants,
+    DeletedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind, RemovedItem, Want, Wants,
 };
 
 use icdc_units::ByteCount;
@@ -629,7 +629,7 @@ fn what_was_not_compared_stays_at_the_source_but_for_links() {
     sender.announce(moved(file(SMALL), Removal::WhenPublished));
     let link = sender.announce(moved(link(b"link"), Removal::WhenPublished));
     sender.on_scanned(NOW);
-    sender.on_message(NOW, wants(0, vec![Want::Skip, Want::Keep, Want::Skip]));
+    sender.on_message(NOW, wants(0, vec![Want::Skip, Want::Keep(Kept::Newer), Want::Skip]));
     let asked = actions(&mut sender);
     let is_removal = |action: &&Action| matches!(action, Action::Remove { .. });
     assert_eq!(asked.iter().filter(is_removal).collect::<Vec<_>>(), [&Action::Remove { id: link }]);

@@ -248,7 +248,10 @@ impl Names {
             }
             Action::Notify(Notification::Failed { .. }) => self.failed += 1,
             Action::Notify(
-                Notification::WouldReceive { .. } | Notification::Skipped { .. } | Notification::Linked { .. } | Notification::Kept { .. },
+                Notification::WouldReceive { .. }
+                | Notification::Skipped { .. }
+                | Notification::Linked { .. }
+                | Notification::Kept { .. },
             ) => self.looked_at += 1,
             Action::Notify(_) => {}
             Action::Complete => reports.push(Report::Complete),
