@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "7c636ce9"),
+        ("Request", "59acbf43"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -36,7 +36,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "5a682999"),
+        ("Wants", "d205370a"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
