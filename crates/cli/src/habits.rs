@@ -202,7 +202,7 @@ const COPY: &[Habit] = &[
         &["--ignore-errors"],
         "there is none: nothing is deleted after an error, because what could not be read would count as gone",
     ),
-    (&["--force"], "there is none: a directory is never replaced by a file; remove it first"),
+    (&["--force"], "write --delete: what has the name of something of another kind is then replaced, last of all"),
     (
         &["--ignore-missing-args", "--delete-missing-args"],
         "there is none: a source that is missing is named, the others are copied, and the exit code is 1",
@@ -257,7 +257,7 @@ const COPY: &[Habit] = &[
         "not needed: nothing is written outside of the destination, and no devices are made",
     ),
     (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
-    (&["--from0", "-0"], "see --files-from"),
+    (&["--from0", "-0"], "there is none: name the sources on the command line"),
     (&["--reflink"], "there is none: data is read and written, so that it can be checked"),
 ];
 

@@ -46,13 +46,20 @@ fn site() -> Site {
 
 /// Runs lines by a shell, with this host for all others; each must succeed.
 fn run(site: &Site, lines: &str) {
-    let lines =
-        ["host:", "one:", "two:"].iter().fold(lines.to_owned(), |lines, host| lines.replace(host, "127.0.0.1:"));
+    let hosts = ["host:", "one:", "two:"];
+    let lines = hosts.iter().fold(without_ssh(lines), |lines, host| lines.replace(host, "127.0.0.1:"));
     let path = format!("{}:{}", site.path("bin").display(), std::env::var("PATH").unwrap());
     let mut command = site.settle(Command::new("sh"));
     command.args(["-ec", &lines]).env("PATH", path).env("ICDC_CONFIG", site.path("home/config.toml"));
     let output = command.env("ICDC_SYSTEM_CONFIG", "").output().unwrap();
     assert!(output.status.success(), "{lines}: {output:?}");
+}
+
+/// The lines without their `--ssh '…'`, instead of which the settings name an ssh.
+fn without_ssh(lines: &str) -> String {
+    let mut parts = lines.split("--ssh '");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |lines, part| lines + part.split_once("' ").unwrap().1)
 }
 
 /// The blocks of commands on the page, by the headings above them.
