@@ -321,7 +321,8 @@ fn something_else_is_where_an_item_belongs() {
         fs::create_dir_all(copy.join(path)).unwrap();
     }
     fs::write(copy.join("d001"), "a file").unwrap();
-    let ended = site.copy(&["--ssh", &site.ssh()]).arg(site.path("source/")).arg(site.by_ssh("copy")).run();
+    let ended =
+        site.copy(&["--verbose", "--ssh", &site.ssh()]).arg(site.path("source/")).arg(site.by_ssh("copy")).run();
     assert_eq!(ended.code, Some(1), "{ended}");
     let in_the_way = ["large0", "large1", "d000/f00003", "link", "d001"].map(|name| format!("source/{name}"));
     let failures = ended.failures();
