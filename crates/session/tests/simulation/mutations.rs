@@ -167,7 +167,8 @@ fn held_blocks_that_nobody_compares_are_found() {
 
 #[test]
 fn replacements_that_are_not_durable_are_found() {
-    finds(Mutation::ReplacementsAreNotFlushed, &["was copied and is gone", "is not what was announced", "gone back"]);
+    let undone = ["was copied and is gone", "is not what was announced", "gone back", "was not deleted"];
+    finds(Mutation::ReplacementsAreNotFlushed, &undone);
 }
 
 #[test]
