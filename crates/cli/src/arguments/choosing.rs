@@ -16,9 +16,9 @@ use crate::instant::instant;
 use crate::rules::{RuleArgument, filter_rule, pattern_rule};
 
 /// Heading of these options in the help.
-const HEADING: &str = "Choosing what is copied";
+pub(super) const HEADING: &str = "Choosing what is copied";
 
-/// Ids of all these options, for those that exclude them.
+/// Ids of all these options, in the order of the help.
 pub(crate) const CHOOSING: [&str; 12] = [
     "include",
     "exclude",

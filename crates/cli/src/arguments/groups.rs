@@ -3,6 +3,8 @@
 
 use clap::Command;
 
+use super::choosing;
+
 /// Headings, and the ids of the options under each, in their order. An option that is not listed
 /// keeps its place and its heading.
 const GROUPS: [(&str, &[&str]); 7] = [
@@ -10,23 +12,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "What to copy and how",
         &["preserve", "moves", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"],
     ),
-    (
-        "Choosing what is copied",
-        &[
-            "include",
-            "exclude",
-            "filter",
-            "filter_from",
-            "include_from",
-            "exclude_from",
-            "min_size",
-            "max_size",
-            "newer_than",
-            "older_than",
-            "one_file_system",
-            "exclude_caches",
-        ],
-    ),
+    (choosing::HEADING, &choosing::CHOOSING),
     (
         "Mirroring",
         &[
