@@ -144,10 +144,6 @@ const COPY: &[Habit] = &[
         &["-j", "--jobs", "--parallel", "--threads", "--transfers", "--checkers", "--multi-thread-streams"],
         "rarely needed: files are sent side by side anyway; --streams N sets the number of connections",
     ),
-    (
-        &["--files-from"],
-        "there is none: name the sources on the command line, such as icdc copy $(cat LIST) DST for names without blanks",
-    ),
     (&["--cvs-exclude"], "write the patterns to a file and name it with --exclude-from FILE"),
     (
         &["--prune-empty-dirs", "-m"],
@@ -257,7 +253,7 @@ const COPY: &[Habit] = &[
         "not needed: nothing is written outside of the destination, and no devices are made",
     ),
     (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
-    (&["--from0", "-0"], "there is none: name the sources on the command line"),
+    (&["--from0", "-0"], "write --files-from0 FILE for a list whose names end in NULs"),
     (&["--reflink"], "there is none: data is read and written, so that it can be checked"),
 ];
 

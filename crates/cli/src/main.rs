@@ -52,6 +52,7 @@ mod instant;
 mod keygen;
 mod lab;
 mod leftovers;
+mod listed;
 mod logs;
 mod looking;
 mod measure;

@@ -15,6 +15,7 @@ use icdc_protocol::message::{
     Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions,
 };
 use icdc_tcp::{Egresses, Family};
+use icdc_transfer::NameList;
 use icdc_trust::Paths;
 use icdc_units::Span;
 
@@ -25,6 +26,7 @@ use crate::arguments::{
 use crate::choosing;
 use crate::config::settings::concern;
 use crate::keygen::file_or_default;
+use crate::listed;
 use crate::reporting;
 use crate::route::Route;
 
@@ -74,7 +76,7 @@ impl CopyPlan {
         let is_of_plan = arguments.plan.is_some() || arguments.shard.0.is_none();
         ensure!(is_of_plan, "--shard is a part of a plan, and none is named: give --plan DIR as well");
         let (last, first) = arguments.places.split_last().context("name what to copy, and where to")?;
-        let sources = first.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
+        let mut sources = first.iter().map(|source| Location::parse(source)).collect::<Result<Vec<_>, _>>()?;
         let destination = Location::parse(last)?;
         refuse_forgotten_colon(&destination)?;
         ensure!(
@@ -104,10 +106,11 @@ impl CopyPlan {
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
+        let listed = listed::chosen(&arguments, &mut sources)?;
         let receive = receiving(&arguments, &choice.rules);
-        let send = sending(&arguments, choice);
+        let send = SendOptions { listed: listed.as_ref().map(NameList::digest), ..sending(&arguments, choice) };
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
-        (options.send, options.receive) = (send, receive);
+        (options.send, options.receive, options.listed) = (send, receive, listed);
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
         let output = Output {
@@ -153,6 +156,7 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
             (true, true) => Mirrored::WithExcluded,
         },
         moves: arguments.moves,
+        listed: None,
     }
 }
 

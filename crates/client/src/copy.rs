@@ -15,7 +15,7 @@ use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
 use crate::options::CopyOptions;
-use crate::runs::{PullRequest, PushRequest, pull_over, push_over};
+use crate::runs::{PullRequest, PushRequest, PushedNames, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
 
@@ -47,6 +47,7 @@ pub fn copy(
                 tree: &tree,
                 paths: &paths,
                 selection: options.selection.as_ref(),
+                listed: options.listed.as_ref().map_or(PushedNames::All, PushedNames::Listed),
                 send: &options.send,
                 privileges: &Privileges::own(),
                 destination: far.path().to_vec(),
@@ -68,6 +69,7 @@ pub fn copy(
                 transfer: new_transfer().map_err(CopyError::Failed)?,
                 tree: &here()?,
                 sources: &paths,
+                listed: options.listed.as_ref(),
                 send: &options.send,
                 destination: destination.as_os_str().as_bytes(),
                 receive: &options.receive,
@@ -112,6 +114,7 @@ fn copy_here(
         tree: &here()?,
         paths,
         selection: options.selection.as_ref(),
+        listed: options.listed.as_ref(),
         destination: destination.as_os_str().as_bytes(),
         send: &options.send,
         receive: &options.receive,

@@ -49,5 +49,5 @@ pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
 pub use pipeline::{Pipeline, PipelineOptions, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
-pub use runs::{PushRequest, push_over};
+pub use runs::{PushRequest, PushedNames, push_over};
 pub use scratch::{Scratch, places as scratch_places};

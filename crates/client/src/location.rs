@@ -10,9 +10,9 @@
 //! (`SCHEME://…`) are refused rather than taken for hosts. A colon in a local name is written
 //! `./a:b`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -86,6 +86,22 @@ pub enum LocationError {
 }
 
 impl Location {
+    /// This location with a slash at its end: the contents of a directory.
+    #[must_use]
+    pub fn contents(self) -> Self {
+        let slashed = |mut path: Vec<u8>| {
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path
+        };
+        match self {
+            Self::Local(path) => Self::Local(OsString::from_vec(slashed(path.into_os_string().into_vec())).into()),
+            Self::Ssh { host, path } => Self::Ssh { host, path: slashed(path) },
+            Self::Daemon { host, port, path } => Self::Daemon { host, port, path: slashed(path) },
+        }
+    }
+
     /// Path on another host; `None` for a local location.
     #[must_use]
     pub fn path_there(&self) -> Option<&[u8]> {

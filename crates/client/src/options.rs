@@ -8,6 +8,7 @@ use icdc_protocol::message::{ReceiveOptions, SendOptions};
 use icdc_scitags::Marker;
 use icdc_session::retry::RETRY_FOR;
 use icdc_tcp::{Egresses, Family};
+use icdc_transfer::NameList;
 use icdc_transfer::sender::selection::Selection;
 use icdc_units::Span;
 
@@ -66,6 +67,9 @@ pub struct CopyOptions {
     pub retry_for: Span,
     /// Part of the sources that is copied; `None` for everything. Requires local sources.
     pub selection: Option<Arc<Selection>>,
+    /// Names below the only source that are copied; `None` for everything. `send.listed` is their
+    /// digest.
+    pub listed: Option<NameList>,
     /// Marks the data connections of this host for the networks (SciTags).
     pub marker: Option<Arc<Marker>>,
 }
@@ -94,6 +98,7 @@ impl CopyOptions {
             confirm_host: None,
             retry_for: RETRY_FOR,
             selection: None,
+            listed: None,
             marker: None,
         }
     }
@@ -117,6 +122,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("confirm_host", &self.confirm_host.is_some())
             .field("retry_for", &self.retry_for)
             .field("selection", &self.selection.is_some())
+            .field("listed", &self.listed.is_some())
             .field("marker", &self.marker)
             .finish()
     }

@@ -13,7 +13,7 @@ use crate::connect::{Far, Need};
 use crate::error::CopyError;
 use crate::location::Location;
 use crate::options::CopyOptions;
-use crate::runs::{PullRequest, PushRequest, pull_over, push_over};
+use crate::runs::{PullRequest, PushRequest, PushedNames, pull_over, push_over};
 use crate::scratch::Scratch;
 use crate::transfer_id::new_transfer;
 
@@ -94,7 +94,8 @@ pub fn measure_pipeline(
     let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
     let outcome = if order.reverse {
         let (sources, send, receive) = (sent, &send, &receive);
-        let order = PullRequest { transfer, tree, sources, send, destination, receive, retry_for, account };
+        let order =
+            PullRequest { transfer, tree, sources, listed: None, send, destination, receive, retry_for, account };
         pull_over(&mut far, &order, &events, &over)
     } else {
         let (paths, send, destination) = (sent, &send, destination.to_vec());
@@ -104,6 +105,7 @@ pub fn measure_pipeline(
             tree,
             paths,
             selection: None,
+            listed: PushedNames::All,
             send,
             privileges,
             destination,

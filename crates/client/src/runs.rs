@@ -14,8 +14,10 @@ use icdc_session::retry::Retry;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
 use icdc_transfer::sender::selection::Selection;
-use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, Event, EventSink, FurtherLink, Joining, Run, Sample, Stage, Summary, receiver, summary};
+use icdc_transfer::sender::{self, AskedList, SendingLink, Sources};
+use icdc_transfer::{
+    Account, Event, EventSink, FurtherLink, Joining, NameList, Run, Sample, Stage, Summary, receiver, summary,
+};
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Ratio, Span};
 
@@ -40,6 +42,8 @@ pub struct PushRequest<'a> {
     pub paths: &'a [Vec<u8>],
     /// Part of the sources that is pushed; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
+    /// Which names below the only source are pushed.
+    pub listed: PushedNames<'a>,
     /// Options of this end, which sends.
     pub send: &'a SendOptions,
     /// Privileges for tuning the sockets.
@@ -52,6 +56,28 @@ pub struct PushRequest<'a> {
     pub retry_for: Span,
     /// Totals of the run, over all its sessions.
     pub account: &'a Account,
+}
+
+/// Names below the source of a push that are sent.
+#[derive(Clone, Copy)]
+pub enum PushedNames<'a> {
+    /// Everything is sent.
+    All,
+    /// Only the names of this list are sent.
+    Listed(&'a NameList),
+    /// Only the names of a list at another end are sent, which is asked for anew in each session.
+    Asked(&'a dyn Fn() -> AskedList<'static>),
+}
+
+impl PushedNames<'_> {
+    /// The sources limited to these names.
+    fn limit(self, sources: Sources) -> Sources {
+        match self {
+            Self::All => sources,
+            Self::Listed(list) => sources.listed(Some(list.clone())),
+            Self::Asked(ask) => sources.asked_for(Some(ask())),
+        }
+    }
 }
 
 /// Pushes local files over links made by `connect`, with a new session after each cut, until
@@ -88,7 +114,7 @@ pub fn push_over(
         let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
-            sender::run(link, joining, found, order.send, run)
+            sender::run(link, joining, order.listed.limit(found), order.send, run)
         })
     })?;
     Ok(summary::of_sent(&sent, account, &order.receive))
@@ -99,6 +125,8 @@ pub(crate) struct PullRequest<'a> {
     pub(crate) transfer: TransferId,
     pub(crate) tree: &'a Tree,
     pub(crate) sources: &'a [Vec<u8>],
+    /// Names below the only source that are pulled; `None` for everything.
+    pub(crate) listed: Option<&'a NameList>,
     pub(crate) send: &'a SendOptions,
     pub(crate) destination: &'a [u8],
     pub(crate) receive: &'a ReceiveOptions,
@@ -133,6 +161,7 @@ pub(crate) fn pull_over(
                 tree: order.tree,
                 destination: order.destination,
                 asked: Some(sources),
+                listed: order.listed,
                 options: &receive,
                 allowed: receiver::Allowed::default(),
             };

@@ -48,6 +48,7 @@ pub mod digest;
 pub mod frame;
 pub mod limits;
 mod link_failure;
+pub mod listed;
 mod listing;
 pub mod measure;
 pub mod message;

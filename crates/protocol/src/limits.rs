@@ -85,6 +85,10 @@ pub const MAX_REMEMBERED_PATHS: usize = 16 << 20;
 pub const MAX_DELETED: usize = 2048;
 /// Most bytes of the names or paths in such a message.
 pub const MAX_DELETED_BYTES: usize = MAX_HEAD - (64 << 10);
+/// Most names in one part of a list of names to be copied.
+pub const MAX_NAMES_IN_PART: usize = 8192;
+/// Most bytes of the names in such a part.
+pub const MAX_NAME_BYTES_IN_PART: usize = 256 << 10;
 /// Most names of open directories, and most extra items, that a receiver remembers for a deletion.
 pub const MAX_EXTRAS: usize = 16 << 20;
 /// Most records in one message of a listing.

@@ -3,8 +3,10 @@
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
-//!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move)
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror)
+//!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
+//!                   NamesWanted* (of listed names)
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror),
+//!                   Names* (for a NamesWanted)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a measurement  Measure (see [`crate::measure`])
@@ -21,6 +23,7 @@ pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::choice::{Choice, TimeStamp};
 pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete, Mirrored};
 use crate::limits::PART_SIZE;
+pub use crate::listed::ListedNames;
 pub use crate::listing::{
     ListDetail, ListDigest, ListMessage, ListReach, ListRequest, Listed, ListedItem, ListedKind, ListedMetadata,
 };
@@ -187,6 +190,14 @@ pub enum Message {
     /// Items that the sender has removed at the source because the receiver has published them; in a
     /// dry run, those that it would remove.
     Removed(Vec<RemovedItem>),
+    /// The sender asks for the next part of the list of names that it is to send
+    /// ([`SendOptions::listed`]), which the asking end has.
+    NamesWanted {
+        /// The pass through the list; another number than before begins anew.
+        pass: u32,
+    },
+    /// The part of the list that a `NamesWanted` has asked for.
+    Names(ListedNames),
 }
 
 impl Message {
@@ -243,6 +254,8 @@ impl Message {
             Self::Deletion(_) => "Deletion",
             Self::List(_) => "List",
             Self::Removed(_) => "Removed",
+            Self::NamesWanted { .. } => "NamesWanted",
+            Self::Names(_) => "Names",
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::choice::Choice;
 use crate::deletion::{Delete, Mirrored};
 use crate::listing::ListRequest;
 use crate::measure;
-use crate::message::TransferId;
+use crate::message::{Digest, TransferId};
 use crate::ports::Ports;
 use crate::running::IfRunning;
 use crate::version::Features;
@@ -154,6 +154,9 @@ pub struct SendOptions {
     pub mirrored: Mirrored,
     /// Whether each item is removed at the source once the receiver has published it durably.
     pub moves: bool,
+    /// Digest of the list of the names that are sent, which are below the only source; `None` to
+    /// send everything.
+    pub listed: Option<Digest>,
 }
 
 /// Options of the receiving end.

@@ -6,6 +6,7 @@
 
 mod deletion;
 mod job;
+mod listed;
 mod listing;
 mod names;
 mod rules;
@@ -101,6 +102,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
         Message::List(message) => ("List", listing::message(message)),
         Message::Removed(items) => ("Removed", deletion::removed(items)),
+        Message::NamesWanted { .. } => ("NamesWanted", Ok(())),
+        Message::Names(part) => ("Names", listed::names(part)),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }

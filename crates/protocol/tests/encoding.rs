@@ -144,6 +144,7 @@ fn requests() -> Vec<Message> {
         diskless: None,
         mirrored: Mirrored::KeepingExcluded,
         moves: false,
+        listed: None,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -178,6 +179,7 @@ fn requests() -> Vec<Message> {
         receive: receive.clone(),
     };
     let diskless = Some(Diskless { length: ByteCount::new(1 << 40), hashed: true });
+    let chosen = SendOptions { mirrored: Mirrored::No, listed: Some([2; 32]), ..send.clone() };
     let sent = SendOptions { diskless, preserve: Preserve::NOTHING, ..SendOptions::default() };
     let received = ReceiveOptions { diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     let order = MeasureRequest {
@@ -200,6 +202,7 @@ fn requests() -> Vec<Message> {
         Job::Measure(order),
         Job::Transfer(Transfer::Receive { destination: b"arrived".to_vec(), options: received }),
         Job::Transfer(Transfer::Send { sources: vec![b"zeros".to_vec()], options: sent }),
+        Job::Transfer(Transfer::Send { sources: vec![b"one/".to_vec()], options: chosen }),
         list(ListReach::Directory, ListDetail::Names),
         list(ListReach::Tree, ListDetail::Metadata),
         list(ListReach::Tree, ListDetail::Digests(ListDigest::Comparison)),
@@ -278,6 +281,7 @@ fn from_sender() -> Vec<Message> {
         end(Err(given_up)),
         Message::LeftOut { directory: 200, what: LeftOut::Names(vec![b"x.tmp".to_vec()]) },
         Message::LeftOut { directory: 200, what: LeftOut::Unread },
+        Message::NamesWanted { pass: 3 },
         Message::DirEnd { id: 200 },
         Message::Removed(vec![RemovedItem { path: b"run7/x".to_vec(), is_directory: false }]),
         Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
@@ -355,6 +359,7 @@ fn from_receiver() -> Vec<Message> {
         Message::Deletion(Deletion::Failed { path: b"old".to_vec(), reason: "not empty".into() }),
         Message::Deletion(Deletion::Refused("an item failed".into())),
         Message::Deletion(Deletion::Ended),
+        Message::Names(ListedNames { pass: 3, names: vec![b"a/b".to_vec(), b"c".to_vec()], ended: true }),
     ]
 }
 

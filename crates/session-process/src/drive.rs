@@ -2,21 +2,24 @@
 //! else has a part.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use icdc_client::between::outcome;
 use icdc_client::connect::back::{Back, Expected};
 use icdc_client::connect::{Connect, ConnectError, Further, pinned, reach};
-use icdc_client::{CopyError, PushRequest, push_over};
+use icdc_client::{CopyError, PushRequest, PushedNames, push_over};
 use icdc_limits::thread::{start, start_scoped};
 use icdc_link::{Inlet, Link, LinkControl, LinkError, MessageWriter, Outlet, WriterGuard, receive};
-use icdc_protocol::message::{Drive, DriveRoute, Job, Listening, Refusal, RefusalKind, Request, SendOptions};
+use icdc_protocol::message::{
+    Drive, DriveRoute, Job, ListedNames, Listening, Refusal, RefusalKind, Request, SendOptions,
+};
 use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, Privileges, clock};
+use icdc_transfer::sender::{AskedList, ListAnswers};
 use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
@@ -92,6 +95,8 @@ struct ClientLink {
     control: LinkControl,
     /// Connections that the other far end has been asked to make.
     expected: Arc<Expected>,
+    /// Takes the names that this session has asked the client for.
+    names: Arc<Mutex<Option<ListAnswers>>>,
     /// Privileges with which the sockets to the other far end are tuned.
     privileges: Privileges,
     stop: StopSignal,
@@ -133,9 +138,10 @@ impl ClientLink {
         });
         let stop_too = stop.clone();
         let expected = Arc::<Expected>::default();
-        let answers = Arc::clone(&expected);
-        start("listener", move || listen(inlet, &tell, &answers, &stop_too))?;
-        Ok(Self { writer, end, incoming, control, expected, privileges, stop })
+        let names = Arc::default();
+        let awaited = Awaited { expected: Arc::clone(&expected), names: Arc::clone(&names) };
+        start("listener", move || listen(inlet, &tell, &awaited, &stop_too))?;
+        Ok(Self { writer, end, incoming, control, expected, names, privileges, stop })
     }
 
     /// Waits for the work order and carries it out; `transfer`: the only one that it may be for.
@@ -197,11 +203,18 @@ impl ClientLink {
             tracing::info!(peer = self.control.peer(), "{reason}");
         }
         let send = SendOptions { congestion: congestion.map(str::to_owned), ..drive.send.clone() };
+        let ask = || {
+            let writer = self.writer.clone();
+            let (list, answers) = AskedList::new(move |pass| writer.send(Message::NamesWanted { pass }));
+            *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Some(answers);
+            list
+        };
         let order = PushRequest {
             transfer,
             tree: &tree,
             paths: &drive.sources,
             selection: None,
+            listed: if send.listed.is_some() { PushedNames::Asked(&ask) } else { PushedNames::All },
             send: &send,
             privileges: &self.privileges,
             destination: drive.destination.clone(),
@@ -221,15 +234,36 @@ impl ClientLink {
     }
 }
 
+/// What the client is asked for.
+struct Awaited {
+    expected: Arc<Expected>,
+    names: Arc<Mutex<Option<ListAnswers>>>,
+}
+
+impl Awaited {
+    /// Takes listed names.
+    fn take(&self, part: ListedNames) -> Result<(), LinkError> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let unasked = || LinkError::Protocol("listed names that nobody has asked for".to_owned());
+        let answers = names.as_ref().ok_or_else(unasked)?;
+        answers.take(part).map_err(|error| LinkError::Protocol(error.to_string()))
+    }
+}
+
 /// Reads messages of the client until the link ends.
-fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, expected: &Expected, stop: &StopSignal) {
+fn listen(mut inlet: Box<dyn Inlet>, tell: &Sender<Incoming>, awaited: &Awaited, stop: &StopSignal) {
     let reason = loop {
         match receive(inlet.as_mut()) {
             Ok(Message::Request(Request { transfer, job: Job::Drive(drive), .. })) => {
                 // Nobody waits for a second order.
                 let _ = tell.send(Incoming::Order(WorkOrder { transfer, drive }));
             }
-            Ok(Message::NotConnected { number, reason }) => expected.fail(number, reason),
+            Ok(Message::NotConnected { number, reason }) => awaited.expected.fail(number, reason),
+            Ok(Message::Names(part)) => {
+                if let Err(error) = awaited.take(part) {
+                    break error;
+                }
+            }
             Ok(Message::Interrupt) => stop.request(),
             Ok(Message::Ping) => {}
             Ok(other) => {

@@ -128,8 +128,15 @@ fn receive(
     RunningSession { rights, registered, work }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     let transfer = registered.transfer;
-    let order =
-        receiver::ReceiveRequest { transfer, tree, destination, asked: None, options, allowed: rights.allowed() };
+    let order = receiver::ReceiveRequest {
+        transfer,
+        tree,
+        destination,
+        asked: None,
+        listed: None,
+        options,
+        allowed: rights.allowed(),
+    };
     let account: &Account = &work.account;
     let run = Run { account, events: &silent(), stop: &registered.stop };
     let received = receiver::run(link, registered.joining(), &order, run)?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sender`], [`receiver`] | the two ends: they carry out what the machines of `icdc-session` decide |
 //! | [`WithinHost`] | a copy within one host, both ends in this process |
+//! | [`NameList`] | names that a user lists one by one, of any number |
 //! | [`event`] | what happens, for the user, JSON and reports |
 //! | [`unfinished`] | what runs of any kind have left below a directory |
 //! | [`summary`] | the result of a run, whose costs over all sessions an [`Account`] keeps |
@@ -21,6 +22,7 @@ pub mod diskless;
 pub mod event;
 mod further_links;
 mod identity;
+mod name_list;
 mod notices;
 mod once;
 mod processors;
@@ -40,6 +42,7 @@ pub use allowance::Allowance;
 pub use event::{Event, EventSink, Outcome, Sample, Stage, Summary, Via};
 pub use further_links::{FurtherLink, Joining};
 pub use icdc_protocol::message::IfRunning;
+pub use name_list::{ListServer, NameList, Names, NewNameList};
 pub use notices::Noticed;
 pub use rate_share::RateShare;
 pub use run::Run;

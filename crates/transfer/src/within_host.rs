@@ -14,6 +14,7 @@ use icdc_tcp::Privileges;
 use crate::account::Account;
 use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
+use crate::name_list::NameList;
 use crate::run::Run;
 use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
@@ -30,6 +31,8 @@ pub struct WithinHost<'a> {
     pub paths: &'a [Vec<u8>],
     /// Part of the sources that is copied; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
+    /// Names below the only source that are copied; `None` for everything.
+    pub listed: Option<&'a NameList>,
     /// The destination, as the user wrote it.
     pub destination: &'a [u8],
     /// Options of the sending end.
@@ -50,12 +53,13 @@ impl WithinHost<'_> {
         let nobody = Joining { joined: &nobody, wanted: None };
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, selection, destination, send, receive } = self;
+        let &Self { transfer, tree, paths, selection, listed, destination, send, receive } = self;
         let order = receiver::ReceiveRequest {
             transfer,
             tree,
             destination,
             asked: None,
+            listed: None,
             options: receive,
             allowed: receiver::Allowed::default(),
         };
@@ -65,7 +69,7 @@ impl WithinHost<'_> {
         let received = Run { account: &receiving, events: &silent, stop: &never_asked };
         let sent = std::thread::scope(|scope| {
             try_start(scope, "receiver", || receiver::run(far, nobody, &order, received)).map_err(local)?;
-            let found = sender::find_sources(tree, paths, send).selected(selection.cloned());
+            let found = sender::find_sources(tree, paths, send).selected(selection.cloned()).listed(listed.cloned());
             let link = SendingLink { link: near, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
             sender::run(link, nobody, found, send, Run { account: &account, events, stop })
         })?;

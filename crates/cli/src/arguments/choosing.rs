@@ -4,6 +4,7 @@
 //! line counts, across all of them.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::builder::TypedValueParser as _;
 use clap::builder::{OsStringValueParser, PathBufValueParser, ValueParser};
@@ -71,6 +72,13 @@ pub(crate) struct ChoosingArguments {
 /// Options that give rules, in the order in which they were typed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleArguments(pub(crate) Vec<RuleArgument>);
+
+impl RuleArguments {
+    /// Whether one of the options reads standard input.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.0.iter().any(|rule| matches!(rule, RuleArgument::File { path, .. } if path == Path::new("-")))
+    }
+}
 
 const IDS: [&str; 6] = ["include", "exclude", "filter", "filter_from", "include_from", "exclude_from"];
 

@@ -169,6 +169,16 @@ pub(crate) struct CopyArguments {
     #[command(flatten)]
     pub(crate) choosing: ChoosingArguments,
 
+    /// Copy only the names that this file lists, one on each line, as they are: paths below SRC, of
+    /// which there is one and which may lack its slash. A listed directory is copied with everything in
+    /// it. - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "files_from0", help_heading = "Choosing what is copied", value_hint = ValueHint::FilePath)]
+    pub(crate) files_from: Option<PathBuf>,
+
+    /// As --files-from, for names that each end in a NUL, as find -print0 writes them
+    #[arg(long, value_name = "FILE", help_heading = "Choosing what is copied", value_hint = ValueHint::FilePath)]
+    pub(crate) files_from0: Option<PathBuf>,
+
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
@@ -177,7 +187,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "delete", "link_dest", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "delete", "link_dest", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

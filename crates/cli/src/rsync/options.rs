@@ -134,6 +134,8 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--exclude-from"], PassValue("--exclude-from")),
     option(&["--include-from"], PassValue("--include-from")),
     option(&["-f", "--filter"], Value(Valued::Filter)),
+    option(&["--files-from"], PassValue("--files-from"))
+        .but("names are taken as they are, also with # or ; at the start, and a listed directory is copied with everything in it"),
     option(&["--link-dest"], Value(Valued::LinkDest)),
     option(&["--max-size"], Value(Valued::Size("--max-size"))),
     option(&["--min-size"], Value(Valued::Size("--min-size"))),
@@ -191,6 +193,10 @@ const OPTIONS: &[RsyncOption] = &[
     option(
         &["-d", "--dirs", "--old-dirs", "--old-d"],
         Refused("there is none: directories are copied whole with -r; leave what is in them out by --exclude='*/*'"),
+    ),
+    option(
+        &["-0", "--from0"],
+        Refused("write icdc sync --files-from0 FILE; rules are one on each line"),
     ),
     option(&["--list-only"], Refused("write icdc ls [HOST:]PATH, or with -l -R")),
     option(&["--version", "-V"], Refused("icdc --version has it")),

@@ -75,6 +75,8 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "-u, --update",
         "--size-only",
         "--existing",
+        "--files-from",
+        "--files-from0",
         "--ignore-existing",
         "--dry-run",
         "--exclude",

@@ -20,6 +20,7 @@ mod inodes;
 mod itself;
 mod kept;
 mod link_dest;
+mod listed;
 mod misstated;
 mod moving;
 mod noticed;

@@ -32,7 +32,7 @@ use icdc_protocol::limits::{MAX_ADDRESSES, MAX_NOTICED, MAX_STREAMS};
 use icdc_protocol::message::{ConnectBack, Drive, DriveRoute, Job, Listening, Request, Transfer, TransferId};
 use icdc_stop::{Listening as StopListening, StopSignal};
 use icdc_tcp::{Patience, clock};
-use icdc_transfer::{Event, EventSink, Summary};
+use icdc_transfer::{Event, EventSink, ListServer, Summary};
 use icdc_trust::PublicKey;
 use icdc_units::{Span, Time};
 
@@ -106,6 +106,7 @@ pub(crate) fn copy_between(
         control: source.control.clone(),
         known: None,
         allowance: Allowance::default(),
+        listed: options.listed.clone().map(ListServer::new),
         stop,
     };
     follow(source.inlet.as_mut(), &mut connector, &names, events, stop)
@@ -139,6 +140,7 @@ fn follow(
                     tracing::debug!("{from} sent an event that this release does not know: {error}")
                 }
             },
+            Ok(Message::NamesWanted { pass }) => connector.tell_names(pass).map_err(CopyError::Failed)?,
             Ok(Message::ConnectBack(request)) => connector.connect(request).map_err(CopyError::Failed)?,
             Ok(Message::Accepted(_) | Message::Ping) => {}
             Ok(Message::Refused(refusal) | Message::Abort(refusal)) => {
@@ -294,6 +296,8 @@ struct BackConnector<'a> {
     /// Addresses of the driving end; `None` until they are looked up at the first request.
     known: Option<DrivingAddresses>,
     allowance: Allowance,
+    /// Names that the driving end asks for, if only listed names are copied.
+    listed: Option<ListServer>,
     stop: &'a StopSignal,
 }
 
@@ -368,6 +372,19 @@ fn is_link_scoped(address: &IpAddr) -> bool {
 }
 
 impl BackConnector<'_> {
+    /// Gives the driving end the next names of the list.
+    fn tell_names(&mut self, pass: u32) -> Result<(), String> {
+        let Some(listed) = &mut self.listed else {
+            return Err(format!("{} broke the protocol: it asks for names, and there is no list", self.host));
+        };
+        let part = listed.answer(pass).map_err(|error| format!("the list of names cannot be read: {error}"))?;
+        if self.answers.send_within(Message::Names(part), Span::ZERO) {
+            return Ok(());
+        }
+        self.control.shutdown();
+        Err(format!("{} broke the protocol: it asks for names and takes none", self.host))
+    }
+
     /// Asks the listening end to connect to the driving one, also by the addresses that this host
     /// has resolved. Fails if the driving end exceeds the limit or does not read the answers.
     fn connect(&mut self, request: ConnectBack) -> Result<(), String> {

@@ -34,6 +34,7 @@ fn transfer(transfer: &Transfer) -> Checked {
         }
         Transfer::Send { sources, options } => {
             source_paths(sources)?;
+            listed_beneath(sources, options)?;
             send_options(options)
         }
     }
@@ -49,6 +50,7 @@ fn drive(drive: &Drive) -> Checked {
     require(drive.port != 0, "port 0")?;
     require(drive.ports.is_valid(), "a port range that is none")?;
     source_paths(&drive.sources)?;
+    listed_beneath(&drive.sources, &drive.send)?;
     require(drive.send.diskless.is_none() && drive.receive.diskless.is_none(), "a drive without disks")?;
     send_options(&drive.send)?;
     path(&drive.destination)?;
@@ -68,12 +70,18 @@ fn source_paths(sources: &[Vec<u8>]) -> Checked {
     sources.iter().try_for_each(|source| path(source))
 }
 
+fn listed_beneath(sources: &[Vec<u8>], options: &SendOptions) -> Checked {
+    require(options.listed.is_none() || sources.len() == 1, "listed names below several sources")
+}
+
 fn send_options(options: &SendOptions) -> Checked {
     choice(&options.choice)?;
     let streams = options.streams.unwrap_or(1);
     require((1..=MAX_STREAMS).contains(&streams), "no connection, or too many")?;
     measure::ceiling(options.rate)?;
     require(!(options.moves && options.mirrored != Mirrored::No), "a move that deletes what the source does not have")?;
+    require(options.listed.is_none() || options.mirrored == Mirrored::No, "a mirror of listed names")?;
+    require(options.listed.is_none() || !options.moves, "a move of listed names")?;
     if let Some(diskless) = options.diskless {
         self::diskless(diskless)?;
         let own = SendOptions {

@@ -46,6 +46,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         entries().prop_map(Message::Entries),
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
+        any::<u32>().prop_map(|pass| Message::NamesWanted { pass }),
         (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
         vec((path(), any::<bool>()), 1..50).prop_map(|items| {
             let item = |(path, is_directory)| RemovedItem { path, is_directory };
@@ -62,6 +63,11 @@ fn from_sender() -> impl Strategy<Value = Message> {
 
 fn left_out() -> impl Strategy<Value = LeftOut> {
     prop_oneof![vec(component(), 1..50).prop_map(LeftOut::Names), Just(LeftOut::Unread)]
+}
+
+fn listed_names() -> impl Strategy<Value = ListedNames> {
+    let name = vec(component(), 1..4).prop_map(|components| components.join(&b'/'));
+    (any::<u32>(), vec(name, 1..50), any::<bool>()).prop_map(|(pass, names, ended)| ListedNames { pass, names, ended })
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
@@ -99,6 +105,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         option::of(running()).prop_map(Message::Running),
         place().prop_map(Message::Placed),
         deletion().prop_map(Message::Deletion),
+        listed_names().prop_map(Message::Names),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -300,7 +307,11 @@ fn measure_control() -> impl Strategy<Value = measure::ControlMessage> {
 
 fn transfer() -> impl Strategy<Value = Transfer> {
     let receive = (path(), receive_options());
-    let send = (vec(path(), 1..5), send_options());
+    // The names of a list are below one source.
+    let send = (vec(path(), 1..5), send_options()).prop_map(|(mut sources, options)| {
+        sources.truncate(if options.listed.is_some() { 1 } else { sources.len() });
+        (sources, options)
+    });
     prop_oneof![
         receive.prop_map(|(destination, options)| Transfer::Receive { destination, options }),
         send.prop_map(|(sources, options)| Transfer::Send { sources, options }),
@@ -318,8 +329,8 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
     let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 3]>(), mirrored()));
-    let usual = (choice(), preserve(), rest()).prop_map(
-        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered, moves], mirrored)))| SendOptions {
+    let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
+        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered, moves], mirrored)), listed)| SendOptions {
             choice,
             preserve,
             rate,
@@ -330,6 +341,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             diskless: None,
             mirrored,
             moves: moves && mirrored == Mirrored::No,
+            listed: listed.filter(|_| !moves && mirrored == Mirrored::No),
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {

@@ -225,6 +225,11 @@ impl Sender {
         self.queue(Message::LeftOut { directory, what });
     }
 
+    /// Asks the other end for the next part of its list of names, in this pass.
+    pub fn on_names_wanted(&mut self, pass: u32) {
+        self.queue(Message::NamesWanted { pass });
+    }
+
     /// Tells the other end of an event that items have met at this end and its user should know.
     pub fn on_noticed(&mut self, notice: Notice) {
         self.queue(Message::Notice(notice));

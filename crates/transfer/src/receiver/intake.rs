@@ -14,7 +14,7 @@ use icdc_units::{ByteCount, Rate};
 
 use super::disk_rate::Arrived;
 use super::jobs::{HashJob, NameJob};
-use super::shared::Shared;
+use super::shared::{Reply, Shared};
 use crate::account::Account;
 use crate::event::{EarlyEnd, Event, Outcome};
 use crate::{clock, path_text};
@@ -164,6 +164,7 @@ impl Intake<'_> {
             Message::Notice(notice) => {
                 self.shared.noticed.lock().expect("no panic while notices are noted").replace(notice);
             }
+            Message::NamesWanted { pass } => self.names_wanted(pass)?,
             Message::Ping => {}
             Message::Connections { wanted } => {
                 if let Some(makes) = self.shared.wanted {
@@ -185,6 +186,16 @@ impl Intake<'_> {
             }
         }
         Ok(Flow::Continue)
+    }
+
+    /// Has the next names of the list sent.
+    fn names_wanted(&self, pass: u32) -> Result<(), SessionError> {
+        if self.shared.order.listed.is_none() {
+            return Err(SessionError::Protocol("asks for a list of names, and there is none".into()));
+        }
+        // They are read when they are sent: a sender that only asks fills no memory.
+        let _ = self.shared.replies.send(Reply::Names { pass });
+        Ok(())
     }
 
     /// Adds a part to its block; returns the block with its header once it is complete.

@@ -70,6 +70,7 @@ use crate::account::Account;
 use crate::clock;
 use crate::confined::confined;
 use crate::further_links::{FurtherControls, Joining};
+use crate::name_list::ListServer;
 use crate::once::{Once, Running, watched};
 use crate::processors::hashers;
 use crate::resources;
@@ -269,6 +270,7 @@ pub fn most_connections(options: &ReceiveOptions) -> u8 {
 fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<Reply>) {
     let mut broken = false;
     let mut next_feedback = clock::now();
+    let mut list = shared.order.listed.cloned().map(ListServer::new);
     loop {
         let message = match replies.try_recv() {
             Ok(message) => Ok(message),
@@ -288,6 +290,14 @@ fn run_outlet(shared: &Shared<'_>, mut outlet: Box<dyn Outlet>, replies: &Queue<
                 None
             }
             Ok(Reply::Message(message)) => (!broken).then(|| outlet.send((*message).into())),
+            Ok(Reply::Names { pass }) => match list.as_mut().map(|list| list.answer(pass)) {
+                Some(Ok(part)) => (!broken).then(|| outlet.send(Message::Names(part).into())),
+                Some(Err(error)) => {
+                    shared.fail(SessionError::Local(format!("the list of names cannot be read: {error}")));
+                    None
+                }
+                None => None,
+            },
             Err(RecvTimeoutError::Timeout) => None,
         };
         if let Some(Err(error)) = sent {

@@ -22,6 +22,7 @@ use super::throttle::Throttle;
 use crate::clock;
 use crate::event::{Event, EventSink};
 use crate::further_links::FurtherControls;
+use crate::name_list::NameList;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
 use crate::stages::{Activity, Busy};
@@ -44,6 +45,9 @@ pub struct ReceiveRequest<'a> {
     /// Paths that were requested of the sender, as the user wrote them; `None` where the sender
     /// chooses.
     pub asked: Option<&'a [Vec<u8>]>,
+    /// Names that the sender is to send, and asks for; `None` where it has them, or sends
+    /// everything.
+    pub listed: Option<&'a NameList>,
     /// Options of the receiving end.
     pub options: &'a ReceiveOptions,
     /// Limits on what the other end may do.
@@ -66,6 +70,8 @@ pub struct Allowed {
 pub(super) enum Reply {
     /// Send this message.
     Message(Box<Message>),
+    /// Send the next part of the list of names, in this pass.
+    Names { pass: u32 },
     /// Flush everything so far to the carrier, then drop this.
     Flush(Running),
     /// Send nothing more.

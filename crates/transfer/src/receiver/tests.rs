@@ -60,6 +60,7 @@ impl<'scope> Session<'scope> {
                 tree: &tree,
                 destination: b"copy",
                 asked: None,
+                listed: None,
                 options: &options,
                 allowed: Allowed::default(),
             };

@@ -16,7 +16,7 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, Message, SendOptions,
+    self, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message, SendOptions,
 };
 use icdc_rate::bundle::Number;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Removed, Sender};
@@ -26,6 +26,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
+use super::listed::ListAnswers;
 use super::misstated::Held;
 use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
 use super::selection::Selection;
@@ -170,6 +171,8 @@ pub(super) struct Executor<'a> {
     /// Announced items of the selection: entry id and place in the selection, once all are
     /// announced.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
+    /// Takes the names that the scan has asked the other end for.
+    list_answers: OnceLock<ListAnswers>,
 }
 
 /// Receiving ends of the queues that the executor fills.
@@ -249,6 +252,7 @@ impl<'a> Executor<'a> {
             buffered: options.buffered,
             diskless: options.diskless,
             announced: Mutex::default(),
+            list_answers: OnceLock::new(),
         };
         (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
@@ -385,6 +389,25 @@ impl<'a> Executor<'a> {
             self.pool.close();
             self.over.signal();
         }
+    }
+
+    /// Takes parts of a list of names from now on.
+    pub(super) fn expect_names(&self, answers: ListAnswers) {
+        let _ = self.list_answers.set(answers);
+    }
+
+    /// Handles a part of a list of names.
+    pub(super) fn on_names(&self, part: ListedNames) {
+        let unasked = || SessionError::Protocol("listed names came that were not asked for".into());
+        let taken = self.list_answers.get().ok_or_else(unasked).and_then(|answers| answers.take(part));
+        if let Err(error) = taken {
+            self.fail(error);
+        }
+    }
+
+    /// Whether the session is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().machine.is_over()
     }
 
     /// Ends the session because of a failure after which it cannot continue.

@@ -26,7 +26,10 @@ pub(super) fn run(executor: &Executor<'_>, steering: &Steering<'_>, mut inlet: B
                 if let Message::MaxRate { bytes_per_second } = parcel.message {
                     steering.lower_key_ceiling(Rate::from_bytes_per_second(bytes_per_second));
                 }
-                executor.with(|machine| machine.on_message(clock::now(), parcel.message));
+                match parcel.message {
+                    Message::Names(part) => executor.on_names(part),
+                    message => executor.with(|machine| machine.on_message(clock::now(), message)),
+                }
             }
             Err(error) => {
                 let now = clock::now();

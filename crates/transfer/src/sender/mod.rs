@@ -21,6 +21,7 @@ mod intake;
 mod large;
 mod last_blocks;
 mod linked;
+mod listed;
 mod merging;
 mod misstated;
 mod moved;
@@ -58,6 +59,8 @@ use self::chosen::Chosen;
 use self::connections::Connections;
 use self::executor::{Executor, Queues, READERS, Work};
 use self::hashing::Step;
+pub use self::listed::{AskedList, ListAnswers};
+use self::listed::{ListSource, Listed};
 use self::progress::Progress;
 use self::selection::Selection;
 use self::sending_link::FirstConnection;
@@ -142,7 +145,7 @@ fn send(
         }
     };
     let machine = machine(&sources, options);
-    let Sources { roots, problems, selection, .. } = sources;
+    let Sources { roots, problems, selection, listed, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let first = FirstConnection { control, tuned, peer, privileges };
     let (executor, queues) = Executor::new(first, machine, options, pool, events);
@@ -150,7 +153,7 @@ fn send(
     let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
-    let found = FoundSources { roots, problems, options, selection: selection.clone() };
+    let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };
     let outcome = run_threads(&connections, &watch, (outlet, inlet), work, found);
     executor.tell_noticed();
     if let Some(limit) = connections.steering.key_ceiling() {
@@ -308,6 +311,7 @@ struct FoundSources<'a> {
     problems: Vec<Problem>,
     options: &'a SendOptions,
     selection: Option<Arc<Selection>>,
+    listed: Option<ListSource<'static>>,
 }
 
 impl FoundSources<'_> {
@@ -319,7 +323,16 @@ impl FoundSources<'_> {
             }
             executor.with(|machine| machine.on_problem(problem));
         }
-        match scan::Scan::new(executor, self.options, self.selection) {
+        let listed = match self.listed {
+            None if self.options.listed.is_some() => {
+                let ask = |pass| executor.with(|machine| machine.on_names_wanted(pass));
+                let (list, answers) = AskedList::new(ask);
+                executor.expect_names(answers);
+                Some(Listed::new(ListSource::Asked(list)))
+            }
+            own => own.map(Listed::new),
+        };
+        match scan::Scan::new(executor, self.options, self.selection, listed) {
             Ok(scan) => scan.run(self.roots),
             Err(error) => executor.fail(error),
         }

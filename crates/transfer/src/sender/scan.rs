@@ -4,6 +4,8 @@
 //! byte order, so that two runs over the same tree announce the same sequence. Of a selection only
 //! its items are examined.
 
+mod listed;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use super::chosen::{Chosen, Left};
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::executor::{Contents, Executor, Place};
 use super::linked::{Linked, NameOf, names_of};
+use super::listed::Listed;
 use super::merging::Merging;
 use super::misstated::{Held, Misstated};
 use super::moved::Leaving;
@@ -65,6 +68,8 @@ pub(super) struct Scan<'a> {
     deletes_excluded: bool,
     /// What removes items at the source; `None` if they stay.
     moving: Option<Moving>,
+    /// Names below the only source that are copied; `None` for everything.
+    listed: Option<Listed<'a>>,
 }
 
 /// A move: where the present source begins.
@@ -94,6 +99,8 @@ enum Children {
     /// Items of the selection at these places, which are beneath a path of `above` bytes (its
     /// slash included).
     Selected { places: Range<usize>, above: usize },
+    /// Names of the list that begin with this path below the source, its slash included.
+    Named { above: Vec<u8> },
 }
 
 /// An entry of a directory, to be visited.
@@ -113,6 +120,8 @@ enum Extent {
     /// Only selected items: the one at this place of the selection, if the name is one itself, and
     /// those at the places beneath it.
     Selected { place: Option<usize>, beneath: Range<usize> },
+    /// Only what the list names beneath the name.
+    Listed,
 }
 
 impl<'a> Scan<'a> {
@@ -120,6 +129,7 @@ impl<'a> Scan<'a> {
         executor: &'a Executor<'a>,
         options: &SendOptions,
         selection: Option<Arc<Selection>>,
+        listed: Option<Listed<'a>>,
     ) -> Result<Self, SessionError> {
         // A selection was chosen when it was made.
         let choice = if selection.is_some() { &Choice::default() } else { &options.choice };
@@ -140,6 +150,7 @@ impl<'a> Scan<'a> {
             left_out: (options.mirrored != Mirrored::No).then(ById::default),
             deletes_excluded: options.mirrored == Mirrored::WithExcluded,
             moving: options.moves.then(Moving::default),
+            listed,
         })
     }
 
@@ -222,7 +233,9 @@ impl<'a> Scan<'a> {
 
     /// How much is announced of a source; `None` for nothing.
     fn extent_of(&self, source: u32) -> Option<Extent> {
-        let Some(selection) = &self.selection else { return Some(Extent::All) };
+        let Some(selection) = &self.selection else {
+            return Some(if self.listed.is_some() { Extent::Listed } else { Extent::All });
+        };
         let places = selection.of_source(source);
         let first = selection.items().get(places.clone())?.first()?;
         let place = first.path.is_empty().then_some(places.start);
@@ -361,7 +374,15 @@ impl<'a> Scan<'a> {
         loop {
             self.depth = levels.len();
             let Some(level) = levels.last_mut() else { break };
-            match level.children.next(selection.as_deref()) {
+            let child = match &level.children {
+                Children::Named { above } => {
+                    let above = above.clone();
+                    self.next_listed(&above)?
+                }
+                _ => level.children.next(selection.as_deref()),
+            };
+            match child {
+                Some(child) if matches!(child.extent, Extent::Listed) => self.enter_listed(&mut levels, child.name)?,
                 Some(child) => self.visit_child(&mut levels, child)?,
                 None => {
                     let level = levels.pop().expect("a level was just seen");
@@ -396,6 +417,9 @@ impl<'a> Scan<'a> {
             Ok(stat) => stat,
             Err(_) if self.chosen.excludes_any(from_root) => return Some(()),
             Err(error) if self.moving.is_some() && error.is_missing() => return self.leave_out(path, VANISHED.into()),
+            Err(error) if matches!(level.children, Children::Named { .. }) => {
+                return self.fail(path, error.to_string());
+            }
             Err(error) => return self.fail(path, extent.reason_of(&error)),
         };
         if let Some(left) = self.chosen.leaves_out(from_root, &stat, hint) {
@@ -413,7 +437,10 @@ impl<'a> Scan<'a> {
             return self.fail(path, reason);
         }
         match directory.open_directory(&name) {
-            Ok(inner) => self.push_level(levels, inner, parent, raw, path, &stat, extent),
+            Ok(inner) => {
+                self.pass_over_listed(&level.children, &raw)?;
+                self.push_level(levels, inner, parent, raw, path, &stat, extent)
+            }
             Err(error) if self.moving.is_some() && error.is_missing() => self.leave_out(path, VANISHED.into()),
             Err(error) => self.fail(path, error.to_string()),
         }
@@ -430,15 +457,21 @@ impl<'a> Scan<'a> {
         stat: &Stat,
         extent: Extent,
     ) -> Option<()> {
-        let children = match &extent {
-            Extent::All => match self.chosen.leaves_contents_out(&directory, self.device) {
-                Some(left) => Children::Kept(left.kept()),
-                None => match directory.entries() {
-                    Ok(names) => Children::Listed { names, next: 0 },
-                    Err(error) => return self.fail(path, error.to_string()),
-                },
+        let left = match &extent {
+            Extent::All | Extent::Listed => self.chosen.leaves_contents_out(&directory, self.device),
+            Extent::Selected { .. } => None,
+        };
+        let children = match (&extent, left) {
+            (_, Some(left)) => Children::Kept(left.kept()),
+            (Extent::All, None) => match directory.entries() {
+                Ok(names) => Children::Listed { names, next: 0 },
+                Err(error) => return self.fail(path, error.to_string()),
             },
-            Extent::Selected { beneath, .. } => {
+            (Extent::Listed, None) => {
+                let above = levels.last().map_or_else(Vec::new, |above| above.children.path_to(&wire_name));
+                Children::Named { above }
+            }
+            (Extent::Selected { beneath, .. }, None) => {
                 let above = levels.last().map_or(0, |above| above.children.above() + wire_name.len() + 1);
                 Children::Selected { places: beneath.clone(), above }
             }
@@ -562,7 +595,7 @@ impl Extent {
     /// Text of the reason why a name cannot be examined, in the terms of this extent.
     fn reason_of(&self, error: &TreeError) -> String {
         match self {
-            Self::All if error.is_missing() => VANISHED.into(),
+            Self::All | Self::Listed if error.is_missing() => VANISHED.into(),
             Self::Selected { .. } if error.is_missing() => "is gone since it was planned".into(),
             _ => error.to_string(),
         }
@@ -578,6 +611,8 @@ impl Children {
                 *next += 1;
                 Some(Named { name: entry.name.to_vec(), hint: entry.hint, extent: Extent::All })
             }
+            // The scan reads the list.
+            Self::Named { .. } => None,
             Self::Kept(name) => Some(Named { name: name.take()?.to_vec(), hint: None, extent: Extent::All }),
             Self::Selected { places, above } => {
                 let Child { name, place, beneath } = selection?.first_child(places.clone(), *above)?;
@@ -590,7 +625,7 @@ impl Children {
     /// Length in bytes of the path from the source down to these entries, with its slash.
     fn above(&self) -> usize {
         match self {
-            Self::Listed { .. } | Self::Kept(_) => 0,
+            Self::Listed { .. } | Self::Kept(_) | Self::Named { .. } => 0,
             Self::Selected { above, .. } => *above,
         }
     }

@@ -7,8 +7,10 @@ use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
 
+use super::listed::{AskedList, ListSource};
 use super::selection::Selection;
 use crate::identity::Identities;
+use crate::name_list::NameList;
 use crate::path_text;
 
 /// Advice for the user about a pattern that no shell has expanded.
@@ -60,6 +62,9 @@ pub struct Sources {
     pub(crate) unseen: Option<String>,
     /// Part of the sources that is copied; `None` for everything.
     pub(crate) selection: Option<Arc<Selection>>,
+    /// Where the names below the only source that are copied come from; `None` where the other end
+    /// has the list, or for everything.
+    pub(crate) listed: Option<ListSource<'static>>,
 }
 
 impl Sources {
@@ -75,6 +80,18 @@ impl Sources {
         }
         self.selection = selection;
         self
+    }
+
+    /// Limits the sources to the names of a list in this process.
+    #[must_use]
+    pub fn listed(self, list: Option<NameList>) -> Self {
+        Self { listed: list.map(ListSource::Own), ..self }
+    }
+
+    /// Limits the sources to the names of a list at another end, which is not the receiver.
+    #[must_use]
+    pub fn asked_for(self, list: Option<AskedList<'static>>) -> Self {
+        Self { listed: list.map(ListSource::Asked), ..self }
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath
@@ -128,6 +145,9 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let mut job = blake3::Hasher::new_derive_key("icdc job 1");
     job.update(&host());
     job.update(&[options.preserve.links.into(), options.preserve.sparse.into()]);
+    if let Some(list) = &options.listed {
+        job.update(list);
+    }
     let mut named = Vec::new();
     let mut roots = Vec::new();
     let mut problems = Vec::new();
@@ -171,7 +191,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
             }
         }
     }
-    Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None }
+    Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None, listed: None }
 }
 
 /// Whether a symbolic link refers to an open file of a process: `/dev/stdin`, `/dev/fd/63`.

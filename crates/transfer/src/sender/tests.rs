@@ -52,6 +52,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         tree: &tree,
         destination: b"copy",
         asked: None,
+        listed: None,
         options: &receive,
         allowed: receiver::Allowed::default(),
     };
