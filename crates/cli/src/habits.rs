@@ -146,10 +146,6 @@ const COPY: &[Habit] = &[
     ),
     (&["--cvs-exclude"], "write the patterns to a file and name it with --exclude-from FILE"),
     (
-        &["--prune-empty-dirs", "-m"],
-        "there is none: directories are copied also if nothing in them is chosen; leave them out by --exclude DIR/",
-    ),
-    (
         &["--compare-dest", "--copy-dest"],
         "write --link-dest DIR: what is unchanged in DIR is linked from there, and what has other attributes is copied there",
     ),

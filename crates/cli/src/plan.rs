@@ -157,6 +157,7 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
         },
         moves: arguments.moves,
         listed: None,
+        prune_empty_dirs: arguments.prune_empty_dirs,
     }
 }
 

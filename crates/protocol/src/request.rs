@@ -157,6 +157,8 @@ pub struct SendOptions {
     /// Digest of the list of the names that are sent, which are below the only source; `None` to
     /// send everything.
     pub listed: Option<Digest>,
+    /// Whether directories are left out in which nothing is sent but directories.
+    pub prune_empty_dirs: bool,
 }
 
 /// Options of the receiving end.

@@ -145,6 +145,7 @@ fn requests() -> Vec<Message> {
         mirrored: Mirrored::KeepingExcluded,
         moves: false,
         listed: None,
+        prune_empty_dirs: true,
     };
     let receive = ReceiveOptions {
         verify: true,

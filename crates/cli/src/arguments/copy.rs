@@ -179,6 +179,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "FILE", help_heading = "Choosing what is copied", value_hint = ValueHint::FilePath)]
     pub(crate) files_from0: Option<PathBuf>,
 
+    /// Leave out directories in which nothing is copied but directories
+    #[arg(short = 'm', long, help_heading = "Choosing what is copied")]
+    pub(crate) prune_empty_dirs: bool,
+
     /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
@@ -187,7 +191,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "delete", "link_dest", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

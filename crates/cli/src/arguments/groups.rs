@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         &["preserve", "moves", "dry_run", "verify", "mkpath", "no_resume", "if_running", "plan", "shard"],
     ),
     (choosing::HEADING, &choosing::CHOOSING),
-    (choosing::HEADING, &["files_from", "files_from0"]),
+    (choosing::HEADING, &["files_from", "files_from0", "prune_empty_dirs"]),
     (
         "Mirroring",
         &[

@@ -133,6 +133,7 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--include"], PassValue("--include")),
     option(&["--exclude-from"], PassValue("--exclude-from")),
     option(&["--include-from"], PassValue("--include-from")),
+    option(&["-m", "--prune-empty-dirs"], Pass("--prune-empty-dirs")),
     option(&["-f", "--filter"], Value(Valued::Filter)),
     option(&["--files-from"], PassValue("--files-from"))
         .but("names are taken as they are, also with # or ; at the start, and a listed directory is copied with everything in it"),

@@ -77,6 +77,7 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--existing",
         "--files-from",
         "--files-from0",
+        "-m, --prune-empty-dirs",
         "--ignore-existing",
         "--dry-run",
         "--exclude",

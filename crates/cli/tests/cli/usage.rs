@@ -128,7 +128,6 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("-c", "files are not chosen by their contents"),
         ("--inplace", "there is none"),
         ("--append", "there is none"),
-        ("-m", "--exclude DIR/"),
         ("--copy-dest=old", "write --link-dest DIR"),
     ] {
         let directory = tempfile::tempdir().unwrap();

@@ -167,7 +167,10 @@ fn rules_choose_what_rsync_copies() {
         let site = Site::new();
         tree(&mut noise, &site.path("tree"), 0);
         let rules = rules(&mut noise);
-        let [of_rsync, of_icdc] = options(&mut noise, &site, &rules);
+        let [mut of_rsync, mut of_icdc] = options(&mut noise, &site, &rules);
+        if noise.below(3) == 0 {
+            [&mut of_rsync, &mut of_icdc].into_iter().for_each(|options| options.push("-m".into()));
+        }
         for source in ["tree", "tree/"] {
             let shown = || {
                 let rules = rules.iter().map(|(sign, pattern)| format!("{} {}", *sign as char, pattern.escape_ascii()));
@@ -304,6 +307,9 @@ fn a_mirror_is_the_one_that_rsync_makes() {
         if noise.below(3) == 0 {
             of_rsync.push("--delete-excluded".into());
             of_icdc.extend(["--delete-excluded".into(), "--yes".into()]);
+        }
+        if noise.below(3) == 0 {
+            [&mut of_rsync, &mut of_icdc].into_iter().for_each(|options| options.push("-m".into()));
         }
         for (source, destination) in [("tree", ""), ("tree/", "/tree")] {
             let [theirs, ours] = ["theirs", "ours"].map(|name| site.path(name));

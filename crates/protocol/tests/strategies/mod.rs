@@ -328,9 +328,14 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 3]>(), mirrored()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 4]>(), mirrored()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
-        |(choice, preserve, (rate, congestion, streams, ([dry_run, buffered, moves], mirrored)), listed)| SendOptions {
+        |(
+            choice,
+            preserve,
+            (rate, congestion, streams, ([dry_run, buffered, moves, prune_empty_dirs], mirrored)),
+            listed,
+        )| SendOptions {
             choice,
             preserve,
             rate,
@@ -342,6 +347,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             mirrored,
             moves: moves && mirrored == Mirrored::No,
             listed: listed.filter(|_| !moves && mirrored == Mirrored::No),
+            prune_empty_dirs,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {

@@ -5,6 +5,7 @@
 //! its items are examined.
 
 mod listed;
+mod pruning;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use icdc_protocol::message::{
 use icdc_session::sender::{Found, Need, Removal};
 use icdc_session::{ById, SessionError};
 
+use self::pruning::{Entered, Waiting};
 use super::chosen::{Chosen, Left};
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::executor::{Contents, Executor, Place};
@@ -51,6 +53,12 @@ pub(super) struct Scan<'a> {
     above_root: usize,
     /// Device of the present source.
     device: u64,
+    /// Number of the present source.
+    source: u32,
+    /// Whether only the contents of the present source are copied, into a directory that is there.
+    source_is_contents: bool,
+    /// Whether a directory is announced only with something in it that is none.
+    prunes: bool,
     linked: Linked,
     merging: Merging,
     /// Notices about metadata that are left out, which many items may share.
@@ -83,7 +91,7 @@ struct Moving {
 /// A directory being walked.
 struct Level {
     directory: Directory,
-    id: EntryId,
+    entered: Entered,
     path: Vec<u8>,
     /// Total length in bytes of the paths from the source down to this directory.
     paths: usize,
@@ -140,6 +148,9 @@ impl<'a> Scan<'a> {
             chosen,
             above_root: 0,
             device: 0,
+            source: 0,
+            source_is_contents: false,
+            prunes: options.prune_empty_dirs,
             linked: Linked::default(),
             merging: Merging::default(),
             misstated: Misstated::default(),
@@ -162,19 +173,20 @@ impl<'a> Scan<'a> {
             if let Some(moving) = &mut self.moving {
                 moving.root = Some((root.directory.clone(), root.name.clone()));
             }
-            (self.above_root, self.device) = (root.above_transfer_root(), root.stat.dev);
+            (self.above_root, self.device, self.source) = (root.above_transfer_root(), root.stat.dev, number);
             // The contents of a directory are copied whatever its name.
             if root.name.is_some() && self.chosen.leaves_out(&root.source.name, &root.stat, None).is_some() {
                 continue;
             }
+            self.source_is_contents = root.name.is_none();
             let Some(extent) = self.extent_of(number) else { continue };
             let parent = Parent::Source(number);
             let path = root.source.name.clone();
             let done = match (root.name, root.stat.kind) {
                 // The contents of a directory.
-                (None, _) => self.enter(root.directory, parent, path, &root.stat, extent),
+                (None, _) => self.enter(root.directory, path, &root.stat, extent),
                 (Some(name), Kind::Directory) => match root.directory.open_directory(&name) {
-                    Ok(inner) => self.enter(inner, parent, path, &root.stat, extent),
+                    Ok(inner) => self.enter(inner, path, &root.stat, extent),
                     Err(error) => self.fail(path, error.to_string()),
                 },
                 (Some(name), _) => self.visit(&root.directory, name, parent, path, &root.stat, &extent),
@@ -196,10 +208,14 @@ impl<'a> Scan<'a> {
         self.executor.with(|machine| machine.on_scanned(clock::now()));
     }
 
-    /// Records that this name exists and is not announced, because a rule excludes it.
-    fn note_excluded(&mut self, parent: Parent, name: &[u8]) {
-        if !self.deletes_excluded {
-            self.note_left_out(parent, name);
+    /// Records that this name in the last of `levels` exists and is not announced, because a rule
+    /// excludes it.
+    fn note_excluded(&mut self, levels: &mut [Level], name: &[u8]) {
+        let (Some(left_out), false) = (&mut self.left_out, self.deletes_excluded) else { return };
+        match levels.last_mut().map(|level| &mut level.entered) {
+            Some(Entered::Announced(id)) => left_out.entry(*id).or_default().push(name.to_vec()),
+            Some(Entered::Waiting(waiting)) => waiting.excluded.push(name.to_vec()),
+            None => {}
         }
     }
 
@@ -210,10 +226,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Tells the receiver what is left out of a directory, all of which has been announced. `None`
-    /// when the session is over.
-    fn tell_left_out(&mut self, level: &Level) -> Option<()> {
-        let directory = level.id;
+    /// Tells the receiver what is left out of a directory with the entry `directory`, all of which
+    /// has been announced. `None` when the session is over.
+    fn tell_left_out(&mut self, level: &Level, directory: EntryId) -> Option<()> {
         if self.left_out.is_some() && matches!(level.children, Children::Kept(_)) {
             self.await_need(Need::Problem)?;
             self.executor.with(|machine| machine.on_left_out(directory, LeftOut::Unread));
@@ -357,20 +372,13 @@ impl<'a> Scan<'a> {
 
     /// Announces a directory, and walks what is to be announced of its contents. `None` when the
     /// session is over.
-    fn enter(
-        &mut self,
-        directory: Directory,
-        parent: Parent,
-        path: Vec<u8>,
-        stat: &Stat,
-        extent: Extent,
-    ) -> Option<()> {
+    fn enter(&mut self, directory: Directory, path: Vec<u8>, stat: &Stat, extent: Extent) -> Option<()> {
         if let Some(reason) = self.differs(&extent, stat) {
             return self.fail(path, reason);
         }
         let selection = self.selection.clone();
         let mut levels = Vec::new();
-        self.push_level(&mut levels, directory, parent, Vec::new(), path, stat, extent)?;
+        self.push_level(&mut levels, directory, Vec::new(), path, stat, extent)?;
         loop {
             self.depth = levels.len();
             let Some(level) = levels.last_mut() else { break };
@@ -386,8 +394,11 @@ impl<'a> Scan<'a> {
                 Some(child) => self.visit_child(&mut levels, child)?,
                 None => {
                     let level = levels.pop().expect("a level was just seen");
-                    self.tell_left_out(&level)?;
-                    self.executor.with(|machine| machine.leave_directory(level.id));
+                    // Nothing is in it, if it has not been announced.
+                    if let Some(id) = level.id() {
+                        self.tell_left_out(&level, id)?;
+                        self.executor.with(|machine| machine.leave_directory(id));
+                    }
                 }
             }
         }
@@ -408,9 +419,9 @@ impl<'a> Scan<'a> {
             Ok(name) => name,
             Err(error) => return self.fail(path, error.to_string()),
         };
-        let (parent, directory) = (Parent::Directory(level.id), level.directory.clone());
+        let directory = level.directory.clone();
         if hint.is_some_and(|kind| self.chosen.excludes(from_root, kind == Kind::Directory)) {
-            self.note_excluded(parent, &raw);
+            self.note_excluded(levels, &raw);
             return Some(());
         }
         let stat = match directory.stat(&name) {
@@ -424,12 +435,18 @@ impl<'a> Scan<'a> {
         };
         if let Some(left) = self.chosen.leaves_out(from_root, &stat, hint) {
             match left {
-                Left::Rule => self.note_excluded(parent, &raw),
-                _ => self.note_left_out(parent, &raw),
+                Left::Rule => self.note_excluded(levels, &raw),
+                // A receiver that deletes must know of it, and so of the directory.
+                _ if self.left_out.is_some() => {
+                    let id = self.announce_waiting(levels)?;
+                    self.note_left_out(Parent::Directory(id), &raw);
+                }
+                _ => {}
             }
             return Some(());
         }
         if stat.kind != Kind::Directory {
+            let parent = Parent::Directory(self.announce_waiting(levels)?);
             return self.visit(&directory, name, parent, path, &stat, &extent);
         }
         let too_deep = || too_deep(levels.len(), level.paths, &path);
@@ -439,7 +456,7 @@ impl<'a> Scan<'a> {
         match directory.open_directory(&name) {
             Ok(inner) => {
                 self.pass_over_listed(&level.children, &raw)?;
-                self.push_level(levels, inner, parent, raw, path, &stat, extent)
+                self.push_level(levels, inner, raw, path, &stat, extent)
             }
             Err(error) if self.moving.is_some() && error.is_missing() => self.leave_out(path, VANISHED.into()),
             Err(error) => self.fail(path, error.to_string()),
@@ -451,7 +468,6 @@ impl<'a> Scan<'a> {
         &mut self,
         levels: &mut Vec<Level>,
         directory: Directory,
-        parent: Parent,
         wire_name: Vec<u8>,
         path: Vec<u8>,
         stat: &Stat,
@@ -485,6 +501,7 @@ impl<'a> Scan<'a> {
             Vec::new()
         };
         let paths = levels.last().map_or(0, |above| above.paths) + path.len();
+        let parent = Parent::Source(self.source);
         let mut found = self.found(parent, wire_name, EntryKind::Directory, stat, xattrs, path.clone());
         if matches!(extent, Extent::Selected { place: None, .. }) {
             // Other runs may still be at work in it.
@@ -496,10 +513,14 @@ impl<'a> Scan<'a> {
             Some(_) if levels.is_empty() => Removal::AtEnd,
             Some(_) => Removal::WhenPublished,
         };
-        self.await_room()?;
-        let id = self.executor.announce_directory(found, leaving);
-        self.note(&extent, id);
-        levels.push(Level { directory, id, path, paths, children });
+        let is_contents = levels.is_empty() && self.source_is_contents;
+        let has_left_out = self.left_out.is_some() && matches!(children, Children::Kept(_));
+        let entered = Entered::Waiting(Box::new(Waiting { found, leaving, excluded: Vec::new() }));
+        levels.push(Level { directory, entered, path, paths, children });
+        if !self.prunes || is_contents || has_left_out {
+            let id = self.announce_waiting(levels)?;
+            self.note(&extent, id);
+        }
         Some(())
     }
 

@@ -4,7 +4,6 @@
 //! The list is in scan order, so that what is beneath a directory comes right after its name.
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat, is_staging};
-use icdc_protocol::message::Parent;
 
 use super::{Children, Extent, Level, Named, Scan};
 use crate::sender::examination::{STAGED, beneath, too_deep};
@@ -72,8 +71,8 @@ impl Scan<'_> {
         };
         match opened {
             Ok((directory, stat)) => {
-                let (parent, depth) = (Parent::Directory(level.id), levels.len());
-                self.push_level(levels, directory, parent, name, path, &stat, Extent::Listed)?;
+                let depth = levels.len();
+                self.push_level(levels, directory, name, path, &stat, Extent::Listed)?;
                 let walked = levels.get(depth).map(|level| &level.children);
                 match walked {
                     Some(Children::Named { .. }) => Some(()),
