@@ -40,6 +40,7 @@
 //! | which part of a path a pattern is compared with | `pattern` |
 //! | wildcards, compared in time bounded by the product of both lengths | `wildcards` |
 //! | sets of bytes in brackets | `bytes` |
+//! | names in one directory, as in a shell | [`NamePattern`] |
 //! | files of rules | [`read_file`], [`parse_rule`] |
 
 #![forbid(unsafe_code)]
@@ -47,6 +48,7 @@
 mod bytes;
 mod fault;
 mod file;
+mod name_pattern;
 mod pattern;
 mod wildcards;
 
@@ -54,6 +56,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::fault::Fault;
 pub use self::file::{FileError, Form, Line, LineError, parse_rule, read_file};
+pub use self::name_pattern::NamePattern;
 use self::pattern::Pattern;
 
 /// What a rule does with the items that it matches.

@@ -19,7 +19,7 @@ use icdc_protocol::{Features, Message, TransferId};
 use icdc_session::retry::RETRY_FOR;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Beginning, Family, Privileges, clock};
-use icdc_transfer::sender::{AskedList, ListAnswers};
+use icdc_transfer::sender::{self, AskedList, ListAnswers};
 use icdc_transfer::{Account, Event, EventSink, Summary, Via as Route};
 use icdc_trust::{Identity, PublicKey};
 use icdc_units::Span;
@@ -203,6 +203,12 @@ impl ClientLink {
             tracing::info!(peer = self.control.peer(), "{reason}");
         }
         let send = SendOptions { congestion: congestion.map(str::to_owned), ..drive.send.clone() };
+        // Once for all connections; a list has its names below one source.
+        let paths = match send.listed {
+            Some(_) => drive.sources.clone(),
+            None => sender::expanded(&tree, &drive.sources)
+                .map_err(|reason| CopyError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)))?,
+        };
         let ask = || {
             let writer = self.writer.clone();
             let (list, answers) = AskedList::new(move |pass| writer.send(Message::NamesWanted { pass }));
@@ -212,7 +218,7 @@ impl ClientLink {
         let order = PushRequest {
             transfer,
             tree: &tree,
-            paths: &drive.sources,
+            paths: &paths,
             selection: None,
             listed: if send.listed.is_some() { PushedNames::Asked(&ask) } else { PushedNames::All },
             send: &send,

@@ -151,6 +151,18 @@ fn send(
     (sources, mut options, peer): (&[Vec<u8>], SendOptions, Features),
     RunningSession { rights, registered, work }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
+    // A list has its names below one source.
+    let sources = match options.listed {
+        Some(_) => sources.to_vec(),
+        None => match sender::expanded(tree, sources) {
+            Ok(sources) => sources,
+            Err(reason) => {
+                let refusal = Refusal::new(RefusalKind::NotAllowed, reason);
+                refuse(link, refusal.clone());
+                return Err(SessionError::Refused(refusal));
+            }
+        },
+    };
     let (congestion, refused) = rights.congestion.judge(options.congestion.as_deref());
     options.congestion = congestion.map(str::to_owned);
     let privileges = registered.privileges();
@@ -171,7 +183,7 @@ fn send(
     let mut link = SendingLink { link, tuned, peer, privileges: privileges.clone() };
     // The tree is known to the other end one round trip later.
     link.await_answer().map_err(SessionError::of_link)?;
-    let found = sender::find_sources(tree, sources, &options);
+    let found = sender::find_sources(tree, &sources, &options);
     let account: &Account = &work.account;
     let run = Run { account, events: &silent(), stop: &registered.stop };
     let sent = sender::run(link, registered.joining(), found, &options, run)?;

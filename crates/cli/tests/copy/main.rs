@@ -27,6 +27,7 @@ mod noticed;
 mod obstacles;
 mod old_kernel;
 mod options;
+mod patterns;
 mod pruning;
 mod replaced;
 mod rights;

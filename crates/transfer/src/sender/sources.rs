@@ -13,9 +13,9 @@ use crate::identity::Identities;
 use crate::name_list::NameList;
 use crate::path_text;
 
-/// Advice for the user about a pattern that no shell has expanded.
-const UNEXPANDED: &str = "; patterns are not expanded there: name the directory and choose by --include and --exclude, or \
-                          name each item";
+/// Advice for the user about what may have been meant as a pattern.
+const UNMATCHED: &str = "; if it is a pattern, nothing matches it there (on this host patterns are for the shell: leave the quotes \
+                         out)";
 
 /// Maximum number of sources that are confined one by one: each takes a descriptor.
 const ONE_BY_ONE: usize = 64;
@@ -182,7 +182,7 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
                     unseen.get_or_insert_with(|| error.to_string());
                 }
                 let pattern = error.is_missing() && path.iter().any(|byte| b"*?[".contains(byte));
-                let hint = if pattern { UNEXPANDED } else { "" };
+                let hint = if pattern { UNMATCHED } else { "" };
                 problems.push(Problem { path: path.clone(), reason: format!("{error}{hint}"), error: true });
                 let name = path.rsplit(|byte| *byte == b'/').find(|component| !component.is_empty());
                 if let Some(Ok(name)) = name.map(Name::new) {

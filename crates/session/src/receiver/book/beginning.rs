@@ -4,6 +4,7 @@
 //! newer run may have finished meanwhile: nothing is done until the sender has answered. What it
 //! has announced by then waits in one queue, in the order of its arrival.
 
+use icdc_filter::NamePattern;
 use icdc_protocol::limits::MAX_SOURCES;
 use icdc_protocol::message::{Begin, Message, Ready, Source, SourceKind};
 
@@ -155,9 +156,14 @@ impl<P> Book<P> {
 
 /// Fails if a source is not among the paths `asked` for: a sender that was asked for certain paths
 /// does not choose the names at the destination.
-fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionError> {
-    let mut asked = asked.iter();
-    match sources.iter().find(|source| !asked.any(|path| is_answer(source, path))) {
+fn refuse_unasked(sources: &[Source], mut asked: &[Vec<u8>]) -> Result<(), SessionError> {
+    let mut is_asked_for = |source: &Source| {
+        let Some(place) = asked.iter().position(|path| is_answer(source, path)) else { return false };
+        // A pattern may have several answers.
+        asked = &asked[place + usize::from(!is_pattern(&asked[place]))..];
+        true
+    };
+    match sources.iter().find(|source| !is_asked_for(source)) {
         None => Ok(()),
         Some(other) => {
             let name = String::from_utf8_lossy(&other.name).escape_debug().to_string();
@@ -166,14 +172,20 @@ fn refuse_unasked(sources: &[Source], asked: &[Vec<u8>]) -> Result<(), SessionEr
     }
 }
 
-/// Whether this source is what the requested `path` denotes.
+/// Whether a requested path is one that several names may match.
+fn is_pattern(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|component| NamePattern::parse(component).is_some())
+}
+
+/// Whether this source is what the requested `path` denotes, or one of what it matches.
 fn is_answer(source: &Source, path: &[u8]) -> bool {
     let trimmed = &path[..path.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
     let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let matches = || NamePattern::parse(last).is_some_and(|pattern| pattern.matches(&source.name));
     match source.kind {
         // Only the far end knows the name of its user's home directory.
         _ if trimmed == b"~" => true,
         SourceKind::Contents => trimmed.len() < path.len() || matches!(last, b"" | b"." | b".."),
-        SourceKind::Item | SourceKind::Directory => source.name == last,
+        SourceKind::Item | SourceKind::Directory => source.name == last || matches(),
     }
 }
