@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "59acbf43"),
+        ("Request", "ca54e89f"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -25,6 +25,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Pack", "5acc7aac"),
         ("FileEnd", "1b4b3a62"),
         ("LeftOut", "29d2571d"),
+        ("NamesWanted", "aa940156"),
         ("DirEnd", "bb4eb28f"),
         ("Removed", "289916ea"),
         ("Problem", "0e14541a"),
@@ -43,6 +44,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Running", "8752b460"),
         ("Placed", "1b92ab5a"),
         ("Deletion", "c41df21a"),
+        ("Names", "c0734cda"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
