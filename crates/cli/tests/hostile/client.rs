@@ -16,8 +16,8 @@ use icdc_protocol::limits::{
     BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES, PART_SIZE,
 };
 use icdc_protocol::message::{
-    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, PackItem, Parent, Part, ReceiveOptions, Request,
-    SourceKind, Transfer, Want, Wants,
+    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, PackItem, Parent, Part, ReceiveOptions,
+    Request, SendOptions, SourceKind, Transfer, Want, Wants,
 };
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 
@@ -156,6 +156,43 @@ fn names_cannot_escape() {
         peer.say(begin(&name, SourceKind::Item));
         scene.assert_refused(peer, "not one component");
     }
+    scene.assert_well();
+}
+
+#[test]
+fn lists_of_names_keep_to_their_rules() {
+    let scene = Scene::new();
+    scene.refused("asks for a list of names, and there is none", |peer| {
+        peer.say(Message::NamesWanted { pass: 0 });
+    });
+    let ask = |listed| {
+        let mut peer = Peer::connect(&scene.site, &scene.daemon);
+        let options = SendOptions { listed, ..SendOptions::default() };
+        peer.ask(transfer(), Transfer::Send { sources: vec![b"beside/".to_vec()], options });
+        peer
+    };
+    let lists: [(&str, u32, &[&str]); 5] = [
+        ("no path below a source", 1, &["../outside/precious"]),
+        ("no path below a source", 1, &["/etc/passwd"]),
+        ("no name, although the list goes on", 1, &[]),
+        ("in no order", 1, &["b", "a"]),
+        ("than were asked for", 100, &["a"]),
+    ];
+    for (words, parts, names) in lists {
+        let mut peer = ask(Some([1; 32]));
+        let pass = peer.hear_of(|message| match message {
+            Message::NamesWanted { pass } => Some(*pass),
+            _ => None,
+        });
+        let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        for _ in 0..parts {
+            peer.say(Message::Names(ListedNames { pass, names: names.clone(), ended: false }));
+        }
+        scene.assert_refused(peer, words);
+    }
+    let mut peer = ask(None);
+    peer.say(Message::Names(ListedNames { pass: 0, names: vec![b"a".to_vec()], ended: true }));
+    scene.assert_refused(peer, "listed names came that were not asked for");
     scene.assert_well();
 }
 

@@ -102,7 +102,10 @@ fn names_cannot_escape() {
 
 #[test]
 fn only_what_was_asked_for_is_made() {
-    let offers: [(&str, &[u8], SourceKind); 6] = [
+    let offers: [(&str, &[u8], SourceKind); 9] = [
+        ("*.nc", b"asked.sh", SourceKind::Item),
+        ("*", b".bashrc", SourceKind::Item),
+        ("*/asked", b"other", SourceKind::Item),
         ("asked", b".bashrc", SourceKind::Item),
         ("directory/asked", b"directory", SourceKind::Directory),
         ("asked", b"asked", SourceKind::Contents),
@@ -122,6 +125,17 @@ fn only_what_was_asked_for_is_made() {
         assert_failed(&ended, if name == b".." { "not one component" } else { "not asked for" });
         assert_untouched(&site);
     }
+}
+
+#[test]
+fn a_list_that_there_is_not_cannot_be_asked_for() {
+    let site = scene();
+    let ended = pull(&site, "top", |peer| {
+        peer.say(begin(b"top", SourceKind::Directory));
+        peer.say(Message::NamesWanted { pass: 0 });
+    });
+    assert_failed(&ended, "asks for a list of names, and there is none");
+    assert_untouched(&site);
 }
 
 #[test]

@@ -463,7 +463,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known of a directory comes from four places")]
+    /// Enters a directory, which is announced at once, or with the first item in it that is none.
+    /// `None` when the session is over.
     fn push_level(
         &mut self,
         levels: &mut Vec<Level>,

@@ -27,6 +27,9 @@ const UNFINISHED: &str = "its name is one that icdc keeps for unfinished files, 
 const DESCRIPTOR: &str = ": standard input and <(COMMAND) are open files of this process, which a copy does not read; \
                           write the data to a file and name that";
 
+/// Reason for not copying what is listed below a source.
+const NOT_ABOVE: &str = ": is no directory, and the names of --files-from are below one";
+
 /// A source, found and classified.
 #[derive(Clone)]
 pub(crate) struct Root {
@@ -154,27 +157,17 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     let (mut beside, mut unseen) = (None, None);
     for path in paths {
         match find_one(tree, path, &mut beside) {
-            Ok(root) if path.split(|byte| *byte == b'/').any(is_staging) => {
-                let reason = format!("{}: {UNFINISHED}", path_text(path));
-                problems.push(Problem { path: path.clone(), reason, error: true });
-                named.push(root.source);
-            }
-            // It would fail later, when something was made for it.
-            Ok(Root { stat: Stat { kind: Kind::Other(what), .. }, source, .. }) => {
-                let reason = format!("{}: {what} is not copied", path_text(path));
-                problems.push(Problem { path: path.clone(), reason, error: true });
-                named.push(source);
-            }
-            Ok(Root { stat: Stat { kind: Kind::Symlink, .. }, source, directory, name: Some(name) })
-                if is_descriptor(&directory, &name) =>
-            {
-                let reason = format!("{}{DESCRIPTOR}", path_text(path));
-                problems.push(Problem { path: path.clone(), reason, error: true });
-                named.push(source);
-            }
             Ok(root) => {
-                identify(&mut job, &root);
-                roots.push((named.len() as u32, root.clone()));
+                match obstacle(&root, path, options) {
+                    Some(reason) => {
+                        let reason = format!("{}{reason}", path_text(path));
+                        problems.push(Problem { path: path.clone(), reason, error: true });
+                    }
+                    None => {
+                        identify(&mut job, &root);
+                        roots.push((named.len() as u32, root.clone()));
+                    }
+                }
                 named.push(root.source);
             }
             Err(error) => {
@@ -192,6 +185,21 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
         }
     }
     Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None, listed: None }
+}
+
+/// Why a source that was found is not copied, behind its path; `None` if it is. It would fail later,
+/// when something was made for it.
+fn obstacle(root: &Root, path: &[u8], options: &SendOptions) -> Option<String> {
+    if path.split(|byte| *byte == b'/').any(is_staging) {
+        return Some(format!(": {UNFINISHED}"));
+    }
+    match (root.stat.kind, &root.name) {
+        (Kind::Other(what), _) => return Some(format!(": {what} is not copied")),
+        (Kind::Symlink, Some(name)) if is_descriptor(&root.directory, name) => return Some(DESCRIPTOR.into()),
+        _ => {}
+    }
+    let is_directory = root.source.kind == SourceKind::Contents;
+    (options.listed.is_some() && !is_directory).then(|| NOT_ABOVE.into())
 }
 
 /// Whether a symbolic link refers to an open file of a process: `/dev/stdin`, `/dev/fd/63`.
