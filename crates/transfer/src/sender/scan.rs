@@ -4,6 +4,7 @@
 //! byte order, so that two runs over the same tree announce the same sequence. Of a selection only
 //! its items are examined.
 
+mod entered;
 mod listed;
 mod pruning;
 
@@ -20,7 +21,7 @@ use icdc_protocol::message::{
 use icdc_session::sender::{Found, Need, Removal};
 use icdc_session::{ById, SessionError};
 
-use self::pruning::{Entered, Waiting};
+use self::entered::{Entered, Waiting};
 use super::chosen::{Chosen, Left};
 use super::examination::{Leaf, STAGED, beneath, leaf, too_deep};
 use super::executor::{Contents, Executor, Place};
@@ -395,7 +396,7 @@ impl<'a> Scan<'a> {
                 None => {
                     let level = levels.pop().expect("a level was just seen");
                     // Nothing is in it, if it has not been announced.
-                    if let Some(id) = level.id() {
+                    if let Some(id) = level.entered.id() {
                         self.tell_left_out(&level, id)?;
                         self.executor.with(|machine| machine.leave_directory(id));
                     }

@@ -5,43 +5,15 @@
 //! has all directories above it announced first.
 
 use icdc_protocol::message::{EntryId, Parent};
-use icdc_session::sender::Found;
 
+use super::entered::{Entered, Waiting};
 use super::{Level, Scan};
-use crate::sender::moved::Leaving;
-
-/// Whether a directory being walked is announced.
-pub(super) enum Entered {
-    /// It is, as this entry.
-    Announced(EntryId),
-    /// It waits for an item in it that is no directory.
-    Waiting(Box<Waiting>),
-}
-
-/// A directory that is not announced yet.
-pub(super) struct Waiting {
-    /// What is announced; the parent is that of a source's directory, and otherwise set when it is.
-    pub(super) found: Found,
-    pub(super) leaving: Option<Leaving>,
-    /// Names in it that rules exclude, noted for a receiver that deletes what the source has not.
-    pub(super) excluded: Vec<Vec<u8>>,
-}
-
-impl Level {
-    /// The entry of this directory; `None` if it is not announced.
-    pub(super) fn id(&self) -> Option<EntryId> {
-        match self.entered {
-            Entered::Announced(id) => Some(id),
-            Entered::Waiting(_) => None,
-        }
-    }
-}
 
 impl Scan<'_> {
     /// Announces those of the directories being walked that wait, and returns the entry of the
     /// innermost. `None` when the session is over.
     pub(super) fn announce_waiting(&mut self, levels: &mut [Level]) -> Option<EntryId> {
-        if let Some(id) = levels.last().and_then(Level::id) {
+        if let Some(id) = levels.last().and_then(|level| level.entered.id()) {
             return Some(id);
         }
         let mut above = None;
