@@ -111,6 +111,20 @@ fn rules_leave_out_of_what_is_listed() {
 }
 
 #[test]
+fn names_in_a_cache_are_left_out_with_it() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        tree(&routed.path("tree"));
+        fs::write(routed.path("tree/a/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55").unwrap();
+        fs::write(routed.path("list"), "a/b/z\na/whole\nd\ntop\n").unwrap();
+        let list = routed.path("list");
+        let options = ["--exclude-caches", "--max-size", "6", "--files-from", list.to_str().unwrap()];
+        let ended = routed.copy(&options, &["tree"], "copy").expect_code(0);
+        assert_eq!(found(&routed.path("copy")), ["a", "d", "d/ x ", "d/# y", "d/*", "top"], "{route:?}: {ended}");
+    }
+}
+
+#[test]
 fn names_may_come_from_standard_input_and_end_in_nuls() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
