@@ -113,8 +113,7 @@ fn the_same_command_line_makes_the_same_tree() {
         assert!(rsync.status.success(), "{words:?}: {rsync:?}");
         assert_eq!(icdc.status.code(), Some(0), "{words:?}: {icdc:?}");
         // Directories that got an item, and their time by that.
-        let is_filled =
-            words.contains(&"src/") && !words.contains(&"more/") && !words.contains(&"--files-from=names");
+        let is_filled = words.contains(&"src/") && !words.contains(&"more/") && !words.contains(&"--files-from=names");
         let filled = words.last().filter(|_| is_filled).map(|last| last.replace("DST", "ours"));
         let touched: Vec<String> = ["ours", "ours/new"]
             .into_iter()
