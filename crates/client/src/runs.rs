@@ -164,6 +164,7 @@ pub(crate) fn pull_over(
                 listed: order.listed,
                 options: &receive,
                 allowed: receiver::Allowed::default(),
+                peer: Features::NONE,
             };
             receiver::run(link, joining, &order, run)
         });

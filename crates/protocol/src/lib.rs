@@ -57,6 +57,7 @@ mod outcome;
 mod ports;
 pub mod relay;
 mod removal;
+mod renaming;
 mod request;
 pub mod run_journal;
 mod running;

@@ -91,6 +91,8 @@ pub const MAX_NAMES_IN_PART: usize = 8192;
 pub const MAX_NAME_BYTES_IN_PART: usize = 256 << 10;
 /// Most names of open directories, and most extra items, that a receiver remembers for a deletion.
 pub const MAX_EXTRAS: usize = 16 << 20;
+/// Most files of a mirror's receiver that are compared for one item; each has a bit of a number.
+pub const MAX_CANDIDATES: usize = 16;
 /// Most records in one message of a listing.
 pub const MAX_LISTED: usize = 2048;
 /// Most bytes that the records of such a message weigh.

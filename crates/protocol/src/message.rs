@@ -4,8 +4,8 @@
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
-//!                   NamesWanted* (of listed names)
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Deletion* (of a mirror),
+//!                   NamesWanted* (of listed names), CandidateAnswer* (of a mirror)
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
 //!                   Names* (for a NamesWanted)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
@@ -31,6 +31,7 @@ use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 pub use crate::removal::RemovedItem;
+pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
     Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
     SendOptions, Transfer,
@@ -198,6 +199,13 @@ pub enum Message {
     },
     /// The part of the list that a `NamesWanted` has asked for.
     Names(ListedNames),
+
+    /// Files of a mirror's receiver that may have become an announced item, for a sender that has
+    /// [`Features::RENAMES`]. The item is answered by [`Wants`](Self::Wants) after the sender has
+    /// told what the source has.
+    Candidates(Candidates),
+    /// The sender's answer to [`Candidates`](Self::Candidates).
+    CandidateAnswer(CandidateAnswer),
 }
 
 impl Message {
@@ -256,6 +264,8 @@ impl Message {
             Self::Removed(_) => "Removed",
             Self::NamesWanted { .. } => "NamesWanted",
             Self::Names(_) => "Names",
+            Self::Candidates(_) => "Candidates",
+            Self::CandidateAnswer(_) => "CandidateAnswer",
         }
     }
 }
@@ -515,6 +525,9 @@ pub enum Want {
     /// Nothing is wanted: a file that was equal in a [reference directory](ReceiveOptions::link_dest)
     /// has become this one, and is durable.
     Linked,
+    /// Nothing is wanted: one of the [`Candidates`] with this digest, the one that the sender has told, has
+    /// become this item, and is durable. `None` in a dry run: it would be compared.
+    Renamed(Option<FileDigest>),
 }
 
 /// Reason why the destination stays as it is at the name of an item that may differ.

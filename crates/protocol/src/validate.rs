@@ -12,13 +12,13 @@ mod names;
 mod rules;
 
 use crate::limits::{
-    BLOCK_SIZE, MAX_ADDRESSES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED, MAX_PACK_ITEMS, MAX_RANGES,
-    MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ADDRESSES, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED, MAX_PACK_ITEMS,
+    MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
-    BlockHeader, Bootstrap, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye, Held, Job, Message, Notice,
-    PackItem, Parent, Part, Problem, Refusal, Running, Source, SourceKind, Wants,
+    BlockHeader, Bootstrap, CandidatePlace, Candidates, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye,
+    Held, Job, Message, Notice, PackItem, Parent, Part, Problem, Refusal, Running, Source, SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -104,6 +104,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Removed(items) => ("Removed", deletion::removed(items)),
         Message::NamesWanted { .. } => ("NamesWanted", Ok(())),
         Message::Names(part) => ("Names", listed::names(part)),
+        Message::Candidates(candidates) => ("Candidates", self::candidates(candidates)),
+        Message::CandidateAnswer(_) => ("CandidateAnswer", Ok(())),
         Message::Connections { wanted } => {
             ("Connections", require((1..=MAX_STREAMS).contains(wanted), "no connection, or too many"))
         }
@@ -273,6 +275,16 @@ fn wants(wants: &Wants) -> Checked {
     require(wants.answers.len() <= MAX_ENTRIES, "too many answers")?;
     let last = u64::from(wants.first) + wants.answers.len() as u64 - 1;
     require(last <= u64::from(u32::MAX), "answers beyond the last id")
+}
+
+fn candidates(candidates: &Candidates) -> Checked {
+    require((1..=MAX_CANDIDATES).contains(&candidates.places.len()), "no candidates, or too many")?;
+    candidates.places.iter().try_for_each(|CandidatePlace { source, path }| {
+        require((*source as usize) < MAX_SOURCES, "a source number out of bounds")?;
+        require(path.len() <= MAX_SHOWN_PATH, "a path too long")?;
+        let mut components = path.split(|byte| *byte == b'/');
+        require(components.all(is_component), "a path with something that is no component of one")
+    })
 }
 
 fn bootstrap(bootstrap: &Bootstrap) -> Checked {

@@ -155,9 +155,13 @@ impl Features {
     pub const DELETION: Self = Self(1 << 3);
     /// The end lists what is there ([`ListRequest`](crate::message::ListRequest)).
     pub const LISTING: Self = Self(1 << 4);
+    /// As the sender of a mirror, the end compares files that may have been renamed
+    /// ([`Candidates`](crate::message::Candidates)).
+    pub const RENAMES: Self = Self(1 << 6);
     /// The features of this release.
-    pub const OURS: Self =
-        Self(Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0);
+    pub const OURS: Self = Self(
+        Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0 | Self::RENAMES.0,
+    );
 
     /// The set of these bits, whatever they mean.
     #[must_use]

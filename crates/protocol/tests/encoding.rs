@@ -28,6 +28,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("NamesWanted", "aa940156"),
         ("DirEnd", "bb4eb28f"),
         ("Removed", "289916ea"),
+        ("CandidateAnswer", "6fa63f14"),
         ("Problem", "0e14541a"),
         ("Totals", "997468ec"),
         ("End", "53f4dc09"),
@@ -37,7 +38,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "d205370a"),
+        ("Wants", "841f2f6f"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
@@ -45,6 +46,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Placed", "1b92ab5a"),
         ("Deletion", "c41df21a"),
         ("Names", "c0734cda"),
+        ("Candidates", "537adb66"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -287,6 +289,8 @@ fn from_sender() -> Vec<Message> {
         Message::NamesWanted { pass: 3 },
         Message::DirEnd { id: 200 },
         Message::Removed(vec![RemovedItem { path: b"run7/x".to_vec(), is_directory: false }]),
+        Message::CandidateAnswer(CandidateAnswer { id: 300, gone: 0, digest: None }),
+        Message::CandidateAnswer(CandidateAnswer { id: 300, gone: 300, digest: Some(FileDigest::Blake3([1; 32])) }),
         Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
         Message::Totals(Totals { entries: 300, files: 200, bytes: 1 << 33, complete: true }),
         Message::End,
@@ -337,6 +341,8 @@ fn from_receiver() -> Vec<Message> {
         Want::Keep(Kept::Existing),
         Want::Keep(Kept::Missing),
         Want::Linked,
+        Want::Renamed(Some(digest)),
+        Want::Renamed(None),
     ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {
@@ -363,6 +369,10 @@ fn from_receiver() -> Vec<Message> {
         Message::Deletion(Deletion::Refused("an item failed".into())),
         Message::Deletion(Deletion::Ended),
         Message::Names(ListedNames { pass: 3, names: vec![b"a/b".to_vec(), b"c".to_vec()], ended: true }),
+        Message::Candidates(Candidates {
+            id: 300,
+            places: vec![CandidatePlace { source: 1, path: b"old/x".to_vec() }],
+        }),
     ]
 }
 

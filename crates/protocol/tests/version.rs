@@ -95,7 +95,14 @@ fn unknown_features_mean_nothing() {
     assert!(theirs.lacking(Features::DISKLESS).unwrap().contains("cannot copy without its disks"));
     assert!(Features::NONE.lacking(Features::OURS).is_some());
     assert_eq!(Features::OURS.lacking(Features::OURS), None);
-    let known = [Features::DISKLESS, Features::PARTS, Features::MAX_RATE, Features::DELETION, Features::LISTING];
+    let known = [
+        Features::DISKLESS,
+        Features::PARTS,
+        Features::MAX_RATE,
+        Features::DELETION,
+        Features::LISTING,
+        Features::RENAMES,
+    ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
     let (send, receive) = (SendOptions::default(), ReceiveOptions::default());

@@ -158,7 +158,7 @@ impl ClientLink {
                 match self.drive(&order, rights, identity, &work.account) {
                     Ok(summary) => {
                         work.complete(&summary);
-                        (relay(&Event::Summary(summary)), Ended::Finished)
+                        (relay(&Event::Summary(Box::new(summary))), Ended::Finished)
                     }
                     Err(error) => failed(&error),
                 }

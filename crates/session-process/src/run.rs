@@ -115,7 +115,7 @@ fn run_transfer(
     }
     link.outlet.flush().map_err(SessionError::of_link)?;
     match job {
-        Transfer::Receive { destination, options } => receive(link, &tree, (&destination, &options), session),
+        Transfer::Receive { destination, options } => receive(link, &tree, (&destination, &options, features), session),
         Transfer::Send { sources, options } => send(link, &tree, (&sources, options, features), session),
     }
 }
@@ -124,7 +124,7 @@ fn run_transfer(
 fn receive(
     link: Link,
     tree: &Tree,
-    (destination, options): (&[u8], &ReceiveOptions),
+    (destination, options, peer): (&[u8], &ReceiveOptions, Features),
     RunningSession { rights, registered, work }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     let transfer = registered.transfer;
@@ -136,6 +136,7 @@ fn receive(
         listed: None,
         options,
         allowed: rights.allowed(),
+        peer,
     };
     let account: &Account = &work.account;
     let run = Run { account, events: &silent(), stop: &registered.stop };

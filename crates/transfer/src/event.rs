@@ -161,7 +161,7 @@ pub enum Event {
         exit_code: u8,
     },
     /// The run is over.
-    Summary(Summary),
+    Summary(Box<Summary>),
 }
 
 impl Event {
@@ -345,6 +345,9 @@ pub enum Outcome {
     KeptExisting,
     /// Nothing has the name, and nothing new is made (`--existing`).
     NotMade,
+    /// A file of the destination that had a name which the source has no longer (`--delete`) has
+    /// become this one, and nothing travelled.
+    Renamed,
 }
 
 impl Outcome {
@@ -542,6 +545,10 @@ pub struct Summary {
     /// (`--delete`), or would be in a dry run.
     #[serde(default)]
     pub deleted: u64,
+    /// Number of files that were made from files of the destination which had names that the source
+    /// has no longer (`--delete`), or may be in a dry run.
+    #[serde(default)]
+    pub renamed: u64,
     /// Number of items that were removed at the source (`--move`), or would be in a dry run.
     #[serde(default)]
     pub removed: u64,
@@ -565,7 +572,7 @@ mod tests {
 
     #[test]
     fn the_summary_has_the_documented_keys() {
-        let json = serde_json::to_value(Event::Summary(Summary::default())).unwrap();
+        let json = serde_json::to_value(Event::Summary(Box::default())).unwrap();
         let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         for key in [
             "type",
@@ -597,7 +604,10 @@ mod tests {
                 outcome: Outcome::Failed,
                 reason: Some("gone".into()),
             },
-            Event::Summary(Summary { limited_by: [("network".to_owned(), 0.5)].into(), ..Summary::default() }),
+            Event::Summary(Box::new(Summary {
+                limited_by: [("network".to_owned(), 0.5)].into(),
+                ..Summary::default()
+            })),
         ];
         for event in events {
             let text = serde_json::to_string(&event).unwrap();

@@ -62,6 +62,7 @@ impl WithinHost<'_> {
             listed: None,
             options: receive,
             allowed: receiver::Allowed::default(),
+            peer: Features::OURS,
         };
         let receiving = Account::new(account.start());
         // The sender handles the user's request to stop and informs the receiver.

@@ -28,6 +28,7 @@ fn counted(reading: &mut Reading, tally: &Tally) {
         ("copied", told.files.max(seen.files)),
         ("skipped", told.skipped.max(seen.skipped)),
         ("linked", told.linked.max(seen.linked)),
+        ("renamed", told.renamed.max(seen.renamed)),
         ("kept_newer", told.kept_newer.max(seen.kept_newer)),
         ("kept_existing", told.kept_existing.max(seen.kept_existing)),
     ];

@@ -53,6 +53,7 @@ impl Recording {
             ("Taken over unread", some_bytes(summary.taken_over_bytes)),
             ("Skipped", (summary.skipped > 0).then(|| counted(summary.skipped, "file"))),
             ("Linked there", (summary.linked > 0).then(|| counted(summary.linked, "file"))),
+            ("Renamed there", (summary.renamed > 0).then(|| counted(summary.renamed, "file"))),
             ("Not replaced, newer there", (summary.kept_newer > 0).then(|| counted(summary.kept_newer, "file"))),
             ("Not replaced, exists there", some_items(summary.kept_existing)),
             ("Not made, not there", some_items(summary.not_made)),

@@ -41,6 +41,9 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.linked > 0 {
         parts.push(format!("{} linked at the destination", counted(summary.linked, "file")));
     }
+    if summary.renamed > 0 {
+        parts.push(format!("{} renamed at the destination", counted(summary.renamed, "file")));
+    }
     if summary.kept_newer > 0 {
         parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
     }
@@ -111,9 +114,13 @@ pub(crate) fn contents(summary: &Summary) -> String {
 }
 
 /// Text of the result of a dry run, with the number of items and bytes that would be sent, and
-/// the numbers of items that would be deleted at the destination and removed at the source.
-pub(crate) fn dry_run(items: u64, bytes: u64, deleted: u64, removed: u64) -> String {
+/// the numbers of items that would be renamed and deleted at the destination and removed at the
+/// source.
+pub(crate) fn dry_run((items, bytes): (u64, u64), renamed: u64, deleted: u64, removed: u64) -> String {
     let mut text = format!("{}, {} would be sent", counted(items, "item"), size(bytes));
+    if renamed > 0 {
+        text.push_str(&format!("; {} may be renamed at the destination", counted(renamed, "file")));
+    }
     for (number, what) in [(deleted, "deleted at the destination"), (removed, "removed at the source")] {
         if number > 0 {
             text.push_str(&format!("; {} would be {what}", counted(number, "item")));
@@ -233,6 +240,7 @@ mod tests {
             bytes_sent: 250_000_000,
             skipped: 2,
             linked: 4,
+            renamed: 5,
             errors: 1,
             read_back: true,
             retransmitted_segments: 12,
@@ -245,6 +253,7 @@ mod tests {
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
             "4 files linked at the destination",
+            "5 files renamed at the destination",
             "12 segments retransmitted",
             "read back and compared",
             "1 item FAILED",

@@ -117,8 +117,8 @@ impl Surface {
         } else if self.dry_run {
             // What one that failed would have found is not known.
             if ending.reason.is_none() {
-                let (items, bytes) = state.tally.would_send;
-                self.console.result(&summary::dry_run(items, bytes, state.tally.deleted, state.tally.removed));
+                let Tally { would_send, renamed, deleted, removed, .. } = &state.tally;
+                self.console.result(&summary::dry_run(*would_send, *renamed, *deleted, *removed));
             }
         } else if self.summary && (ending.reason.is_none() || failed.is_some() && ending.summary.seconds > 0.0) {
             for line in summary::lines(&ending.summary, &self.destination, ending.reason.is_none()) {
@@ -165,6 +165,7 @@ impl Surface {
                 let outcome = match outcome {
                     Outcome::Skipped => "skipped",
                     Outcome::Linked => "linked",
+                    Outcome::Renamed => "renamed at the destination, to",
                     Outcome::KeptNewer => "not replaced, newer at the destination:",
                     Outcome::KeptExisting => "not replaced, at the destination already:",
                     Outcome::NotMade => "not made, not at the destination:",
@@ -233,7 +234,7 @@ impl Surface {
 
     /// The last event, which also tells the result of the run.
     fn summary_line(&self, summary: &Summary, result: RunResult) {
-        let line = SummaryLine { event: &Event::Summary(summary.clone()), result: result.word() };
+        let line = SummaryLine { event: &Event::Summary(Box::new(summary.clone())), result: result.word() };
         let line = serde_json::to_string(&line).expect("events are plain data with text as keys");
         self.console.json(&line);
     }

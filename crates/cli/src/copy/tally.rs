@@ -17,6 +17,8 @@ pub(crate) struct Tally {
     pub(crate) kept_newer: u64,
     /// Files that were made from a reference directory at the destination.
     pub(crate) linked: u64,
+    /// Files that were made from files of the destination which had other names.
+    pub(crate) renamed: u64,
     pub(crate) kept_existing: u64,
     pub(crate) not_made: u64,
     /// Items that were deleted at the destination, or would be by a run without `--dry-run`.
@@ -68,6 +70,7 @@ impl Tally {
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
             Event::Item { outcome: Outcome::Linked, .. } => self.linked += 1,
+            Event::Item { outcome: Outcome::Renamed, .. } => self.renamed += 1,
             Event::Item { outcome: Outcome::KeptExisting, .. } => self.kept_existing += 1,
             Event::Item { outcome: Outcome::NotMade, .. } => self.not_made += 1,
             // Links have neither digest nor size.
@@ -135,6 +138,7 @@ impl Tally {
             skipped: self.skipped,
             kept_newer: self.kept_newer,
             linked: self.linked,
+            renamed: self.renamed,
             kept_existing: self.kept_existing,
             not_made: self.not_made,
             deleted: self.deleted,

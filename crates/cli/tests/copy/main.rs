@@ -29,6 +29,7 @@ mod old_kernel;
 mod options;
 mod patterns;
 mod pruning;
+mod renames;
 mod replaced;
 mod rights;
 mod rsync;

@@ -130,7 +130,7 @@ fn follow(
     loop {
         match receive(inlet) {
             Ok(Message::Relay(json)) => match serde_json::from_slice(&json) {
-                Ok(Event::Summary(summary)) => return Ok(summary),
+                Ok(Event::Summary(summary)) => return Ok(*summary),
                 Ok(Event::Noticed(mut noticed)) => {
                     noticed.first.truncate(MAX_NOTICED);
                     events(attributed(Event::Noticed(noticed), from, to));

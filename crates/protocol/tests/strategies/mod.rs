@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::limits::{
-    MAX_BINS, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME, MAX_STREAMS,
-    MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
+    MAX_BINS, MAX_CANDIDATES, MAX_DISKLESS_BYTES, MAX_FILE_SIZE, MAX_LISTED_AHEAD, MAX_MEASURE_NANOS, MAX_NAME,
+    MAX_STREAMS, MAX_WINDOW, MIN_DISKLESS_BYTES, PACK_FILE_LIMIT, PART_SIZE,
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
@@ -48,10 +48,12 @@ fn from_sender() -> impl Strategy<Value = Message> {
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
         any::<u32>().prop_map(|pass| Message::NamesWanted { pass }),
         (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
-        vec((path(), any::<bool>()), 1..50).prop_map(|items| {
+        vec((item_path(), any::<bool>()), 1..50).prop_map(|items| {
             let item = |(path, is_directory)| RemovedItem { path, is_directory };
             Message::Removed(items.into_iter().map(item).collect())
         }),
+        (any::<(u32, u32)>(), option::of(digest()))
+            .prop_map(|((id, gone), digest)| Message::CandidateAnswer(CandidateAnswer { id, gone, digest })),
         totals().prop_map(Message::Totals),
         problem.prop_map(|(path, reason, error)| Message::Problem(Problem { path, reason, error })),
         Just(Message::End),
@@ -68,6 +70,12 @@ fn left_out() -> impl Strategy<Value = LeftOut> {
 fn listed_names() -> impl Strategy<Value = ListedNames> {
     let name = vec(component(), 1..4).prop_map(|components| components.join(&b'/'));
     (any::<u32>(), vec(name, 1..50), any::<bool>()).prop_map(|(pass, names, ended)| ListedNames { pass, names, ended })
+}
+
+fn candidates() -> impl Strategy<Value = Candidates> {
+    let place = (0_u32..4096, vec(component(), 1..5));
+    let place = place.prop_map(|(source, names)| CandidatePlace { source, path: names.join(&b'/') });
+    (any::<u32>(), vec(place, 1..=MAX_CANDIDATES)).prop_map(|(id, places)| Candidates { id, places })
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
@@ -106,6 +114,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         place().prop_map(Message::Placed),
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
+        candidates().prop_map(Message::Candidates),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -573,7 +582,8 @@ fn want() -> impl Strategy<Value = Want> {
         Just(Want::Failed),
         Just(Want::Contents),
         prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep),
-        Just(Want::Linked)
+        Just(Want::Linked),
+        proptest::option::of(digest()).prop_map(Want::Renamed)
     ]
 }
 
@@ -604,6 +614,11 @@ fn component() -> impl Strategy<Value = Vec<u8>> {
         name.iter_mut().filter(|byte| matches!(byte, b'/' | 0)).for_each(|byte| *byte = b'\n');
         if is_component(&name) { name } else { b"...".to_vec() }
     })
+}
+
+/// Path of an item, which is not empty.
+fn item_path() -> impl Strategy<Value = Vec<u8>> {
+    vec(1_u8..=255, 1..300)
 }
 
 fn path() -> impl Strategy<Value = Vec<u8>> {

@@ -23,6 +23,7 @@
 //! | `announced` | entries, until their directories are made |
 //! | `answers` | answers to items |
 //! | `referring` | items that are made from reference directories |
+//! | `renaming` | items of a mirror that the destination has under another name |
 //! | `publishing` | items that have arrived, until they have their final names |
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
@@ -44,6 +45,7 @@ mod links;
 pub mod obstacles;
 mod publishing;
 mod referring;
+mod renaming;
 pub mod resume;
 pub mod source_names;
 mod state;
@@ -121,6 +123,8 @@ pub struct Book<P> {
     phase: Phase,
     /// Items that a mirror has and its source has not.
     extras: Extras,
+    /// Whether the files of the destination were asked for that may have been renamed.
+    finds_candidates: bool,
     /// Path of the first item that has failed at either end.
     first_failed: Option<Vec<u8>>,
     /// Whether an item has failed for a reason that may be gone when the same command is run again.
@@ -153,6 +157,7 @@ impl<P> Book<P> {
             last: Time::default(),
             phase: Phase::Announcing,
             extras: Extras::default(),
+            finds_candidates: false,
             first_failed: None,
             has_passing_failure: false,
         }

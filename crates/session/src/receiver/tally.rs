@@ -23,6 +23,8 @@ pub struct Tally {
     pub skipped: u64,
     /// Number of files that were made from reference directories, and did not travel.
     pub linked: u64,
+    /// Number of files that were made from files that had other names, and did not travel.
+    pub renamed: u64,
     /// Items at whose names the destination stays as it was.
     pub kept: KeptCounts,
     /// Number of items that were deleted because the source does not have them.
@@ -64,6 +66,7 @@ impl Tally {
             Notification::Continued { held } => self.resumed += *held,
             Notification::Skipped { is_file, .. } => self.skipped += u64::from(*is_file),
             Notification::Linked { .. } => self.linked += 1,
+            Notification::Renamed { .. } => self.renamed += 1,
             Notification::Kept { why, .. } => self.kept.add(*why),
             Notification::Deleted { .. } => self.deleted += 1,
             Notification::Failed { .. } | Notification::DeletionRefused { .. } => self.failed += 1,

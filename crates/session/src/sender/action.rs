@@ -1,7 +1,9 @@
 //! Actions that the sending end's state machine requests of its executor.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running};
+use icdc_protocol::message::{
+    Candidates, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running,
+};
 use icdc_units::ByteCount;
 
 use crate::error::SessionError;
@@ -33,6 +35,10 @@ pub enum Action {
         /// The block's number in the file.
         index: u32,
     },
+    /// Look whether the source has anything at these places, and unless it has at all of them, read
+    /// the file for its digest (in a dry run it is not read):
+    /// [`on_compared`](super::Sender::on_compared).
+    Compare(Candidates),
     /// The scan's last [request](super::Sender::request) may be granted now: the scan has to repeat
     /// it.
     Granted,
@@ -123,6 +129,9 @@ pub enum Fate {
     Unwanted(Kept),
     /// The receiver made the file from a reference directory.
     Linked,
+    /// The receiver had the file under a name that the source has no longer; its digest, `None` in a
+    /// dry run.
+    Renamed(Option<FileDigest>),
     /// The item would be transferred if this were no dry run.
     WouldSend,
     /// The item failed at either end.

@@ -112,10 +112,12 @@ pub struct Counts {
     pub skipped: u64,
     /// Number of files that the receiver has made from its reference directories.
     pub linked: u64,
+    /// Number of files that the receiver has found under a name that the source has no longer.
+    pub renamed: u64,
     /// Items at whose names the receiver left everything as it was.
     pub kept: KeptCounts,
-    /// Sum of the sizes that the skipped and the kept files, and those made from reference directories,
-    /// have at the source.
+    /// Sum of the sizes that the skipped, the kept and the renamed files, and those made from
+    /// reference directories, have at the source.
     pub skipped_bytes: ByteCount,
     /// Number of items that failed at either end.
     pub failed: u64,
@@ -162,6 +164,8 @@ struct Open {
 enum ItemStage {
     /// The receiver has not requested anything of it.
     Announced { held: Option<BlockMap> },
+    /// The receiver has a file that may have become the item; digest of the item, once it is told.
+    Compared(Option<FileDigest>),
     /// The receiver has answered for it.
     Asked,
     /// A small file that is in a pack.
@@ -196,6 +200,8 @@ pub(super) enum Settlement {
     Kept(Kept),
     /// The receiver has made the file from a reference directory.
     Linked,
+    /// The receiver had the file under another name; its digest, `None` in a dry run.
+    Renamed(Option<FileDigest>),
     /// The item failed at either end.
     Failed,
 }
@@ -341,6 +347,7 @@ impl Ledger {
         let open = self.open_mut(id).ok_or(NotAwaited)?;
         match std::mem::replace(&mut open.stage, ItemStage::Asked) {
             ItemStage::Announced { held } => Ok(held),
+            ItemStage::Compared(_) => Ok(None),
             later => {
                 open.stage = later;
                 Err(NotAwaited)
@@ -369,11 +376,41 @@ impl Ledger {
         Some(known)
     }
 
+    /// Records that the receiver has a file that may have become an item. Returns `None` if the item
+    /// is settled; false unless it is a file that the receiver has not answered for, and nothing of
+    /// which it holds.
+    pub(super) fn compare(&mut self, id: EntryId) -> Option<bool> {
+        let open = self.open_mut(id)?;
+        let is_unanswered = open.item.is_file() && matches!(open.stage, ItemStage::Announced { held: None });
+        if is_unanswered {
+            open.stage = ItemStage::Compared(None);
+        }
+        Some(is_unanswered)
+    }
+
+    /// Records the digest of an item that is told to the receiver; false if the receiver has answered
+    /// for it meanwhile.
+    pub(super) fn told(&mut self, id: EntryId, digest: Option<FileDigest>) -> bool {
+        let Some(Open { stage: stage @ ItemStage::Compared(None), .. }) = self.open_mut(id) else { return false };
+        *stage = ItemStage::Compared(digest);
+        true
+    }
+
+    /// Digest of an item that was told to the receiver; `None` if none was, or it has answered.
+    pub(super) fn told_digest(&self, id: EntryId) -> Option<FileDigest> {
+        match self.open(id)?.stage {
+            ItemStage::Compared(digest) => digest,
+            _ => None,
+        }
+    }
+
     /// Records blocks that the receiver holds. False if the item or a block number is not known.
     pub(super) fn hold(&mut self, id: EntryId, first: u32, values: &[Digest]) -> bool {
-        let Some(Open { item, resendable, stage: ItemStage::Announced { held } }) = self.open_mut(id) else {
-            return false;
-        };
+        let Some(open) = self.open_mut(id) else { return false };
+        if matches!(open.stage, ItemStage::Compared(_)) {
+            open.stage = ItemStage::Announced { held: None };
+        }
+        let Open { item, resendable, stage: ItemStage::Announced { held } } = open else { return false };
         let map = held.get_or_insert_with(|| BlockMap::new(item.size().as_u64()));
         let all_known = (0..)
             .zip(values)
@@ -431,6 +468,7 @@ impl Ledger {
         *slot = Slot::Settled(match how {
             Settlement::Published(value) => published(value.as_ref()),
             Settlement::TakenOver(value) => published(Some(value)),
+            Settlement::Renamed(value) => value.as_ref().and_then(|value| published(Some(value))),
             Settlement::Skipped | Settlement::Kept(_) | Settlement::Linked | Settlement::Failed => None,
         });
         self.pending -= 1;
@@ -471,6 +509,10 @@ impl Ledger {
             }
             Settlement::Linked => {
                 counts.linked += 1;
+                counts.skipped_bytes += item.size();
+            }
+            Settlement::Renamed(_) => {
+                counts.renamed += 1;
                 counts.skipped_bytes += item.size();
             }
             Settlement::Failed => counts.failed += 1,

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Begin, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message, Notice,
-    PackItem, Parent, Problem,
+    Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message,
+    Notice, PackItem, Parent, Problem,
 };
 use icdc_units::Time;
 
@@ -267,6 +267,13 @@ impl Sender {
     /// blocks, or `None` if the other end has given the file up.
     pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         self.ledger.read(id, blocks, outcome)
+    }
+
+    /// Handles the outcome of [`Action::Compare`].
+    pub fn on_compared(&mut self, answer: CandidateAnswer) {
+        if self.ledger.told(answer.id, answer.digest) {
+            self.queue(Message::CandidateAnswer(answer));
+        }
     }
 
     /// Handles an item that cannot be read: this is reported to the receiver, and the item is

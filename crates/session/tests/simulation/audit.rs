@@ -28,6 +28,8 @@ pub(crate) struct Audit {
     promised: BTreeSet<Path>,
     /// The newest version of each file, by its first, that a user was told of as copied there.
     newest: BTreeMap<(Path, u64), u64>,
+    /// Versions that a user was told of as copied and that had other names at the source then.
+    renamed: BTreeSet<u64>,
     /// Blocks that are noted in the journal of an unfinished file.
     noted: BTreeMap<Unfinished, BTreeSet<u32>>,
 }
@@ -38,6 +40,16 @@ impl Audit {
         for root in &source.roots {
             self.learn_node(&root.node);
         }
+        let now = source.revisions();
+        self.renamed.retain(|revision| now.contains(revision));
+    }
+
+    /// Some files have other names at the source. Those that were copied must not be gone until they have these names at
+    /// the destination, too.
+    pub(crate) fn on_renamed(&mut self, source: &Source) {
+        let now = source.revisions();
+        self.promised.clear();
+        self.renamed = self.newest.values().copied().filter(|revision| now.contains(revision)).collect();
     }
 
     fn learn_node(&mut self, node: &Node) {
@@ -64,10 +76,21 @@ impl Audit {
     /// Everything that has a final name is whole, and no older than what a user was told of.
     pub(crate) fn check_tree(&self, disk: &Disk) -> Result<(), String> {
         let mut path = Vec::new();
-        self.check_directory(disk, disk.root(), &mut path)
+        let mut found = BTreeSet::new();
+        self.check_directory(disk, disk.root(), &mut path, &mut found)?;
+        match self.renamed.difference(&found).next() {
+            Some(lost) => Err(format!("version {lost} was renamed and is gone")),
+            None => Ok(()),
+        }
     }
 
-    fn check_directory(&self, disk: &Disk, directory: Inode, path: &mut Path) -> Result<(), String> {
+    fn check_directory(
+        &self,
+        disk: &Disk,
+        directory: Inode,
+        path: &mut Path,
+        all: &mut BTreeSet<u64>,
+    ) -> Result<(), String> {
         for (name, inode) in disk.names(directory) {
             // What was there before any copy is of no version.
             if staging::is_staging(name) || name.starts_with(STRAY) {
@@ -75,11 +98,12 @@ impl Audit {
             }
             path.push(name.to_vec());
             match disk.kind(inode) {
-                Kind::Directory => self.check_directory(disk, inode, path)?,
+                Kind::Directory => self.check_directory(disk, inode, path, all)?,
                 Kind::Symlink(_) => {}
                 Kind::File => {
                     let shown = show(path);
                     let found = self.revision_of(disk.contents(inode)).map_err(|what| format!("{shown} {what}"))?;
+                    all.insert(found);
                     if self.is_old(path, found) {
                         return Err(format!("{shown} has gone back to version {found}"));
                     }

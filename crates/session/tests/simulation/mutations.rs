@@ -67,6 +67,8 @@ pub(crate) enum Mutation {
     ReplacementsAreNotFlushed,
     /// A move removes a file at the source when it is sent.
     SourceGoesWhenSent,
+    /// A file that may have been renamed is not compared with the source.
+    CandidatesAreTrusted,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -179,6 +181,11 @@ fn a_mirror_that_deletes_what_the_source_has_is_found() {
 #[test]
 fn an_older_copy_that_is_changed_is_found() {
     finds(Mutation::OlderCopyIsAmended, &["the older copy was changed"]);
+}
+
+#[test]
+fn a_file_that_only_seems_to_be_renamed_is_found() {
+    finds(Mutation::CandidatesAreTrusted, &["is not what", "has the time", "goes back", "gone back"]);
 }
 
 #[test]

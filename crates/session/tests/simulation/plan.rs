@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) destination_exists: bool,
     /// The receiver deletes what the source does not have; a destination that exists has some of that.
     pub(crate) deletes: bool,
+    /// Files and directories have other names in the next version of the source.
+    pub(crate) renames: bool,
     /// There is an older copy of some files, from which they are made.
     pub(crate) references: bool,
     /// The sender removes what it has moved; nobody else writes to the same names.
@@ -123,6 +125,7 @@ impl Plan {
             window: window(random),
             destination_exists: random.once_in(3),
             deletes,
+            renames: deletes && random.once_in(2),
             references: random.once_in(4),
             has_registry: random.once_in(2),
             faults: faults(random),
@@ -164,6 +167,7 @@ impl Plan {
             window: Window::default(),
             destination_exists: false,
             deletes: false,
+            renames: false,
             references: false,
             moves: false,
             has_registry: true,

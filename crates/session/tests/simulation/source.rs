@@ -1,6 +1,6 @@
 //! What is copied: a small tree whose files are numbers, and how it changes from one run to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::BLOCK_SIZE;
@@ -274,6 +274,21 @@ impl Source {
         }
     }
 
+    /// Some files and directories get names that nothing has had before.
+    pub(crate) fn rename(&mut self, random: &mut Random) {
+        let Self { roots, revisions } = self;
+        for root in roots {
+            root.node.rename(revisions, random);
+        }
+    }
+
+    /// The versions of all files.
+    pub(crate) fn revisions(&self) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        self.roots.iter().for_each(|root| root.node.revisions(&mut found));
+        found
+    }
+
     /// Whether the receiver keeps a journal of the run.
     pub(crate) fn is_run(&self) -> bool {
         self.roots.len() > 1 || self.roots.iter().any(|root| root.kind != SourceKind::Item)
@@ -289,6 +304,32 @@ impl Source {
 }
 
 impl Node {
+    fn rename(&mut self, revisions: &mut u64, random: &mut Random) {
+        let Self::Directory { children, .. } = self else { return };
+        children.values_mut().for_each(|child| child.rename(revisions, random));
+        // Further names come behind the first.
+        let may = |node: &Self| matches!(node, Self::Directory { .. } | Self::File(File { linked: false, .. }));
+        let names: Vec<Vec<u8>> = children.iter().filter(|(_, node)| may(node)).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            if random.once_in(3)
+                && let Some(node) = children.remove(&name)
+            {
+                *revisions += 1;
+                // It comes before the others or behind them.
+                let first = if random.once_in(2) { "A" } else { "z" };
+                children.insert(format!("{first}{revisions}").into_bytes(), node);
+            }
+        }
+    }
+
+    fn revisions(&self, found: &mut BTreeSet<u64>) {
+        match self {
+            Self::File(file) => drop(found.insert(file.revision)),
+            Self::Directory { children, .. } => children.values().for_each(|child| child.revisions(found)),
+            Self::Symlink { .. } | Self::Link { .. } => {}
+        }
+    }
+
     fn change(&mut self, revisions: &mut u64, random: &mut Random) {
         match self {
             // The other names would have to change as well.

@@ -422,6 +422,10 @@ impl World {
                 self.tries = 0;
                 if self.copies_left > 0 {
                     self.source.change(&mut self.env.random);
+                    if self.plan.renames {
+                        self.source.rename(&mut self.env.random);
+                        self.env.audit.on_renamed(&self.source);
+                    }
                     self.env.audit.learn(&self.source);
                     self.again();
                 }

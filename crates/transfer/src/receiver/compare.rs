@@ -1,5 +1,6 @@
 //! Compares files that an earlier run has published with the digest under which it did so, and
-//! copies files from reference directories.
+//! copies files from reference directories. Finds the files of a mirror that may have been renamed,
+//! and compares and copies these.
 //!
 //! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the
 //! files are large, so it has a thread and blocks of its own: what is missing arrives meanwhile.
@@ -7,6 +8,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use icdc_disk::tree::Stat;
 use icdc_disk::{BlockPool, Completion, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
 use icdc_protocol::digest;
@@ -14,9 +16,9 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::FileDigest;
 use icdc_session::SessionError;
 use icdc_session::receiver::files::digest_like;
-use icdc_units::ByteCount;
+use icdc_units::{ByteCount, Span};
 
-use super::jobs::{CompareJob, DiskJob, NameJob};
+use super::jobs::{CompareJob, DiskJob, NameJob, Subject};
 use super::references;
 use super::shared::Shared;
 
@@ -33,6 +35,11 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<N
                 let copied = references::copy(shared, &job);
                 let made = copied.inspect_err(|failure| tracing::debug!(?failure, "a file travels after all")).ok();
                 let _ = names.send(NameJob::Referred { id: job.id, made });
+                continue;
+            }
+            DiskJob::Find(search) => {
+                let found = search.run(|| !shared.has_failed() && !shared.draining.wait(Span::ZERO));
+                let _ = names.send(NameJob::Candidates(found));
                 continue;
             }
         };
@@ -73,11 +80,20 @@ impl Reader {
     /// Reads a file from the medium and returns its digest; `None` if the session fails meanwhile.
     fn digest(&mut self, shared: &Shared<'_>, job: &CompareJob) -> Result<Option<FileDigest>, String> {
         let size = job.size.as_u64();
-        let (file, _) = job.directory.open_file(&job.name).map_err(|error| error.to_string())?;
+        let (Subject::Published(location) | Subject::Candidate { location, .. }) = &job.subject;
+        let (directory, name) = location.open().map_err(|error| error.to_string())?;
+        let (file, stat) = directory.open_file(&name).map_err(|error| error.to_string())?;
+        let before = match &job.subject {
+            Subject::Candidate { stat: found, .. } if !found.same_version(&stat) => return Ok(None),
+            Subject::Candidate { .. } => Some(stat),
+            Subject::Published(_) => None,
+        };
         let file = Arc::new(DiskFile::for_reading(file).map_err(|error| error.to_string())?);
-        // Only clean pages can be dropped.
-        file.as_file().sync_data().map_err(|error| error.to_string())?;
-        file.forget_cache();
+        if before.is_none() || shared.options.verify {
+            // Only clean pages can be dropped.
+            file.as_file().sync_data().map_err(|error| error.to_string())?;
+            file.forget_cache();
+        }
         let mut blocks = BlockMap::new(size);
         let mut outcome = Ok(());
         let mut next = 0;
@@ -100,6 +116,10 @@ impl Reader {
             outcome = outcome.and(self.take(&mut blocks));
         }
         outcome?;
+        let is_same = |before: Stat| Stat::of(file.as_file()).is_ok_and(|after| after.same_version(&before));
+        if before.is_some_and(|before| !is_same(before)) {
+            return Ok(None);
+        }
         Ok(if shared.has_failed() { None } else { digest_like(&job.digest, &blocks) })
     }
 

@@ -152,6 +152,7 @@ impl Intake<'_> {
                 }
             }
             Message::Accepted(theirs) => {
+                self.shared.peer.store(theirs.bits(), Ordering::Relaxed);
                 if let Some(reason) = theirs.lacking(self.shared.options.needs()) {
                     return Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason)));
                 }

@@ -1,10 +1,11 @@
 //! Jobs that the threads of a receiving session queue for each other.
 
-use icdc_disk::tree::{Directory, Name};
+use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, PackItem};
 use icdc_units::ByteCount;
 
+use super::candidates::{Candidates, Location, Search};
 use super::disk_rate::Arrived;
 use super::failure::Failure;
 use super::large_file::Plan;
@@ -27,6 +28,8 @@ pub(super) enum NameJob {
     },
     /// A file was copied from a reference directory; `None` if that was not possible.
     Referred { id: EntryId, made: Option<Made> },
+    /// The files of the destination that may have been renamed.
+    Candidates(Candidates),
     /// Receiving a large file was given up.
     Lost { id: EntryId, failure: Failure },
 }
@@ -57,16 +60,25 @@ pub(super) enum StoreJob {
 pub(super) enum DiskJob {
     /// A file is to be compared with a digest.
     Compare(CompareJob),
-    /// A file is to be copied from a reference directory.
+    /// A file is to be copied from a reference directory, or from one that had another name.
     Copy(Box<CopyJob>),
+    /// The files of the destination are to be found that may have been renamed.
+    Find(Search),
 }
 
 /// A file whose contents are to be compared with a digest.
 pub(super) struct CompareJob {
     pub(super) id: EntryId,
-    pub(super) directory: Directory,
-    pub(super) name: Name,
+    pub(super) subject: Subject,
     pub(super) size: ByteCount,
     /// Digest that the contents of the file should have.
     pub(super) digest: FileDigest,
+}
+
+/// File that is compared.
+pub(super) enum Subject {
+    /// The one that an earlier run has published, as the medium has it.
+    Published(Location),
+    /// One that may have become an item, if it is still as it was found.
+    Candidate { location: Location, stat: Stat },
 }

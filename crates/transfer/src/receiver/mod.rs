@@ -12,6 +12,7 @@
 //! for the disk. Every queue is drained when the connection ends, however it ends, so that what has
 //! arrived becomes durable and is not sent again.
 
+mod candidates;
 mod compare;
 mod confinement;
 mod disk_rate;
@@ -31,8 +32,10 @@ mod parts;
 mod pending;
 mod placement;
 mod progress;
+mod protection;
 mod publishing;
 mod references;
+mod renames;
 mod run_log;
 mod shared;
 mod side_by_side;
@@ -142,6 +145,7 @@ fn receive(
         link: control,
         further: FurtherControls::default(),
         connections: Mutex::default(),
+        peer: AtomicU64::new(request.peer.bits()),
         large_files: LargeFiles::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),

@@ -11,6 +11,7 @@
 //! | `extras` | items that the source has not: listed, counted, deleted |
 //! | `obstacles` | items of another kind that have the names of announced ones |
 //! | `referring` | items that are made from reference directories |
+//! | `renaming` | items that are made from files which had other names |
 //! | `reporting` | events and counts |
 
 mod directories;
@@ -18,6 +19,7 @@ mod examine;
 mod extras;
 mod obstacles;
 mod referring;
+mod renaming;
 mod reporting;
 
 use std::collections::HashMap;
@@ -43,10 +45,11 @@ use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
 
+use super::candidates::Location;
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
-use super::jobs::{CompareJob, DiskJob, NameJob, StoreJob};
+use super::jobs::{CompareJob, DiskJob, NameJob, StoreJob, Subject};
 use super::kept_times::{KeptTimes, is_far_off};
 use super::large_file::{Continued, Plan};
 use super::leftovers;
@@ -55,6 +58,7 @@ use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, Wanted, let_owner_in};
 use super::publishing::Staged;
 use super::references::{Counterpart, References};
+use super::renames::Renames;
 use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
@@ -89,6 +93,8 @@ pub(super) struct FileExecutor<'a> {
     references: Option<References>,
     /// Files in reference directories from which items are to be made.
     to_take: ById<Counterpart>,
+    /// Files of the destination that may have become new items.
+    renames: Renames,
     kept_times: KeptTimes,
     /// How the directories were reached that have items the source has not: they are reopened once
     /// everything else is done.
@@ -136,6 +142,7 @@ impl<'a> FileExecutor<'a> {
             to_amend: ById::default(),
             references: None,
             to_take: ById::default(),
+            renames: Renames::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
             reached: HashMap::new(),
             aside: ById::default(),
@@ -204,6 +211,7 @@ impl<'a> FileExecutor<'a> {
             }
             NameJob::Compared { id, same } => self.book.on_compared(now, id, same),
             NameJob::Referred { id, made } => self.on_reference_copied(id, made),
+            NameJob::Candidates(found) => self.on_candidates_found(found),
             NameJob::Lost { id, failure } => self.book.on_lost(now, id, failure),
         }
     }
@@ -238,6 +246,9 @@ impl<'a> FileExecutor<'a> {
             Action::Expect { id, held } => self.expect(id, held),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::TakeReference { id, reference } => self.take_reference(id, reference),
+            Action::FindCandidates(roots) => self.find_candidates(roots),
+            Action::CompareCandidate { id, number, digest } => self.compare_candidate(id, number, digest),
+            Action::TakeCandidate { id, number } => self.take_candidate(id, number),
             Action::Stage { pieces, payload } => {
                 let staged = self.stage(&pieces, payload);
                 self.book.on_staged(staged);
@@ -372,6 +383,7 @@ impl FileExecutor<'_> {
         }
         let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
         self.opening = None;
+        self.begin_renames();
         self.directories.land(landings).map_err(|error| local(error.to_string()))
     }
 
@@ -528,11 +540,20 @@ impl FileExecutor<'_> {
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
         let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
-        let mut examiner = examiner.with_references(&references);
+        let mut examiner = examiner.with_references(&references).with_renames(&self.renames);
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
+        let candidates = examiner.candidates;
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
-        let is_found = !matches!(verdict, Verdict::Contents { .. } | Verdict::Reference(_) | Verdict::Taken(_));
+        let is_found = !matches!(
+            verdict,
+            Verdict::Contents { .. }
+                | Verdict::Reference(_)
+                | Verdict::Undecided
+                | Verdict::Candidates(_)
+                | Verdict::Taken(_)
+        );
+        let counterpart_name = name.clone();
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
         if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
@@ -547,7 +568,12 @@ impl FileExecutor<'_> {
             && let Some(directory) = references[number].clone()
             && let Some((_, file)) = counterparts.into_iter().find(|(found, _)| *found == number)
         {
-            self.to_take.insert(examination.id, Counterpart { directory, file });
+            let location = Location::In(directory, counterpart_name);
+            self.to_take.insert(examination.id, Counterpart { location, file });
+        }
+        match verdict {
+            Verdict::Candidates(_) => self.renames.keep(examination.id, candidates.unwrap_or_default()),
+            _ => self.renames.forget(examination.id),
         }
         if let Some(claimed) = claimed {
             self.claimed.insert(examination.id, claimed);
@@ -601,7 +627,8 @@ impl FileExecutor<'_> {
     fn compare(&self, id: EntryId, digest: FileDigest) {
         let (Some(reads), Ok(item)) = (&self.reads, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
-        let job = CompareJob { id, directory: directory.clone(), name, size: item.size(), digest };
+        let subject = Subject::Published(Location::In(directory.clone(), name));
+        let job = CompareJob { id, subject, size: item.size(), digest };
         let _ = reads.send(DiskJob::Compare(job));
     }
 

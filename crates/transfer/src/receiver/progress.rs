@@ -52,7 +52,7 @@ impl Progress {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + tally.resumed.as_u64()).min(totals.bytes),
             bytes_total: totals.bytes,
-            files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked,
+            files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked + tally.renamed,
             rate_bps: rate.as_bits_per_second(),
             limited_by: if full { Stage::DestinationDisk } else { Stage::Network },
             ring_used: feedback.ring_used,

@@ -11,6 +11,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryId;
 use icdc_units::ByteCount;
 
+use super::candidates::Location;
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
@@ -113,10 +114,10 @@ fn missing(shown: &str, error: &dyn std::fmt::Display) -> SessionError {
     ))
 }
 
-/// A file in a reference directory, as it was when it was examined.
+/// A file in a reference directory, or one that had another name, as it was when it was examined.
 #[derive(Clone)]
 pub(super) struct Counterpart {
-    pub(super) directory: Directory,
+    pub(super) location: Location,
     pub(super) file: FileIdentity,
 }
 
@@ -133,7 +134,8 @@ pub(super) struct CopyJob {
 pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> {
     let CopyJob { directory, name, entry, counterpart, .. } = job;
     let tree = |error| failure::of_tree(&error);
-    let (from, stat) = counterpart.directory.open_file(name).map_err(tree)?;
+    let (above, counterpart_name) = counterpart.location.open().map_err(tree)?;
+    let (from, stat) = above.open_file(&counterpart_name).map_err(tree)?;
     let is_unchanged = |stat: &Stat| FileIdentity::of(stat) == counterpart.file;
     if !is_unchanged(&stat) {
         return Err("its counterpart is another file by now".into());

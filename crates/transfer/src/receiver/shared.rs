@@ -1,12 +1,13 @@
 //! State that the threads of a receiving session share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::Sender as Channel;
 use icdc_disk::BlockPool;
 use icdc_disk::tree::Tree;
 use icdc_link::LinkControl;
+use icdc_protocol::Features;
 use icdc_protocol::message::{Feedback, Message, NoticeKind, Place, ReceiveOptions, TransferId};
 use icdc_rate::disk_ceiling::Load;
 use icdc_session::SessionError;
@@ -52,6 +53,8 @@ pub struct ReceiveRequest<'a> {
     pub options: &'a ReceiveOptions,
     /// Limits on what the other end may do.
     pub allowed: Allowed,
+    /// Features of the sender, as far as they are known before it answers.
+    pub peer: Features,
 }
 
 /// Limits on what the other end of a session may do, whatever it requests. By default there are
@@ -106,6 +109,8 @@ pub(super) struct Shared<'a> {
     /// included.
     pub(super) received: AtomicU64,
     pub(super) max_rate: Mutex<Option<Rate>>,
+    /// Features of the sender, as bits.
+    pub(super) peer: AtomicU64,
     /// Notices collected by this end.
     pub(super) notices: Mutex<Notices>,
     /// Notices received from the sender's end.
@@ -116,6 +121,11 @@ pub(super) struct Shared<'a> {
 }
 
 impl Shared<'_> {
+    /// Features that the sender is known to have.
+    pub(super) fn peer(&self) -> Features {
+        Features::from_bits(self.peer.load(Ordering::Relaxed))
+    }
+
     pub(super) fn ending(&self) -> MutexGuard<'_, Ending> {
         self.ending.lock().expect("no panic while a session ends")
     }

@@ -63,6 +63,7 @@ impl<'scope> Session<'scope> {
                 listed: None,
                 options: &options,
                 allowed: Allowed::default(),
+                peer: icdc_protocol::Features::NONE,
             };
             let silent: EventSink = Arc::new(|_| {});
             let account = Account::new(clock::now());

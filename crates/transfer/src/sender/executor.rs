@@ -16,7 +16,8 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message, SendOptions,
+    self, Candidates, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message,
+    SendOptions,
 };
 use icdc_rate::bundle::Number;
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Removed, Sender};
@@ -25,6 +26,7 @@ use icdc_tcp::Privileges;
 use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
+use super::comparing::AskedAbout;
 use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
 use super::listed::ListAnswers;
 use super::misstated::Held;
@@ -52,6 +54,8 @@ pub(super) enum ReadJob {
     File(EntryId, Option<BlockMap>),
     /// Reads one block again for a retransmission.
     Again(EntryId, u32),
+    /// Reads a file for its digest, unless the source has something at all of these places.
+    Compare(Candidates),
 }
 
 /// Location and announced state of the contents of a pending file.
@@ -163,11 +167,13 @@ pub(super) struct Executor<'a> {
     /// Controls of the connections after the first.
     pub(super) further: FurtherControls,
     /// Whether this is a dry run.
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Whether files are read through the page cache.
     pub(super) buffered: bool,
     /// Settings of a session that reads no file; `None` for a usual session.
     pub(super) diskless: Option<Diskless>,
+    /// The sources, as far as a receiver may ask what they have.
+    pub(super) asked_about: AskedAbout,
     /// Announced items of the selection: entry id and place in the selection, once all are
     /// announced.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
@@ -251,6 +257,7 @@ impl<'a> Executor<'a> {
             dry_run: options.dry_run,
             buffered: options.buffered,
             diskless: options.diskless,
+            asked_about: AskedAbout::default(),
             announced: Mutex::default(),
             list_answers: OnceLock::new(),
         };
@@ -308,6 +315,7 @@ impl<'a> Executor<'a> {
                 read(state, id, ReadJob::File(id, held));
             }
             Action::ReadAgain { id, index } => read(state, id, ReadJob::Again(id, index)),
+            Action::Compare(candidates) => read(state, candidates.id, ReadJob::Compare(candidates)),
             Action::Granted => {
                 state.granted = true;
                 self.granted.notify_all();
@@ -672,10 +680,18 @@ fn settled(path: &[u8], bytes: u64, fate: Fate) -> Option<Event> {
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
         Fate::Linked => (Outcome::Linked, None, None),
+        Fate::Renamed(digest) => (Outcome::Renamed, blake3_text(digest), None),
         Fate::Unwanted(why) => (Outcome::kept(why), None, None),
         Fate::Failed { reason } => (Outcome::Failed, None, Some(reason)),
     };
     Some(Event::Item { path, bytes, digest, outcome, reason })
+}
+
+fn blake3_text(digest: Option<FileDigest>) -> Option<String> {
+    match digest? {
+        FileDigest::Blake3(digest) => Some(digest_text(&digest)),
+        FileDigest::SparseMap(_) => None,
+    }
 }
 
 fn failed(path: &[u8], reason: String) -> Event {

@@ -14,7 +14,7 @@ use icdc_link::Parcel;
 use icdc_protocol::block_map::block_offset;
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_protocol::message::{BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, Message};
 
 use super::executor::Executor;
 use crate::diskless;
@@ -33,6 +33,16 @@ pub(super) enum Step {
     End { file: Arc<Hashing>, steps: u32, outcome: Result<(), GivenUp> },
 }
 
+/// Purpose for which a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Its blocks are sent.
+    Send,
+    /// Only its digest is told: the receiver may have it under one of several names, of which these
+    /// are gone at the source.
+    Compare { gone: u32 },
+}
+
 /// State of a file that is being hashed.
 pub(super) struct Hashing {
     id: EntryId,
@@ -40,6 +50,7 @@ pub(super) struct Hashing {
     size: u64,
     /// Whether zeros between the file's data are hashed as any block.
     hash_holes: bool,
+    purpose: Purpose,
     state: Mutex<State>,
 }
 
@@ -89,6 +100,10 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             let value = file.hash_holes.then(|| digest::zero_block_value(block_offset(index), file.size));
             file.finish_step(executor, |state| state.note(index, value))
         }
+        Step::Data { file, index, block, length, .. } if file.purpose != Purpose::Send => {
+            let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
+            file.finish_step(executor, |state| state.note(index, Some(value)))
+        }
         Step::Data { file, index, ranges, block, length } => {
             let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
             let parcel = data(BlockHeader { id: file.id, index, value, ranges }, block, length);
@@ -120,10 +135,10 @@ fn data(header: BlockHeader, mut block: Block, length: usize) -> Parcel {
 impl Hashing {
     /// New state for a file of `size` bytes; `hash_holes` tells whether its zeros are hashed, or
     /// are too many for that.
-    pub(super) fn new(id: EntryId, size: u64, hash_holes: bool) -> Self {
+    pub(super) fn new(id: EntryId, size: u64, hash_holes: bool, purpose: Purpose) -> Self {
         let digest = if hash_holes { DigestState::Root(RootHasher::new(size)) } else { DigestState::Map(Vec::new()) };
         let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
-        Self { id, size, hash_holes, state: Mutex::new(state) }
+        Self { id, size, hash_holes, purpose, state: Mutex::new(state) }
     }
 
     /// Counts a step as done and updates the state by `note`. `None` when the session is over.
@@ -144,6 +159,11 @@ impl Hashing {
         let outcome = outcome.map(|()| state.finish(self.size));
         let sent = state.sent;
         drop(state);
+        if let Purpose::Compare { gone } = self.purpose {
+            let answer = CandidateAnswer { id: self.id, gone, digest: outcome.ok() };
+            executor.with(|machine| machine.on_compared(answer));
+            return Some(());
+        }
         match executor.with(|machine| machine.on_read(self.id, sent, outcome)) {
             Some(end) => executor.queue_data(Message::FileEnd(end).into()),
             None => Some(()),

@@ -13,12 +13,12 @@ use icdc_disk::{DiskFile, Engine, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::limits::MAX_HASHED_HOLES;
-use icdc_protocol::message::{EntryId, GivenUp};
+use icdc_protocol::message::{CandidateAnswer, Candidates, EntryId, GivenUp};
 use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
-use super::hashing::{Hashing, Step};
+use super::hashing::{Hashing, Purpose, Step};
 use super::misstated::{extends_beyond, misstated};
 use super::scan::{is_another, version};
 use crate::diskless;
@@ -117,6 +117,7 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         let outcome = match job {
             ReadJob::File(id, held) => reader.read_file(id, held),
             ReadJob::Again(id, index) => reader.read_again(id, index),
+            ReadJob::Compare(candidates) => reader.compare(&candidates),
         };
         if outcome.is_err() {
             return;
@@ -127,24 +128,49 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
 impl Reader<'_> {
     fn read_file(&mut self, id: EntryId, held: Option<BlockMap>) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
-        let Contents { size, sparse, .. } = contents;
-        let announced = match open(&contents, self.executor.buffered) {
-            Ok(announced) => announced,
+        match open(&contents, self.executor.buffered) {
+            Ok(announced) => self.read_blocks(&contents, &announced, held.as_ref(), Purpose::Send),
             Err(given_up) => {
                 self.executor.give_up(id, given_up);
-                return Ok(());
+                Ok(())
             }
-        };
+        }
+    }
+
+    /// Reads a file for its digest, unless the source still has something at the places of all the
+    /// receiver's candidates.
+    fn compare(&mut self, &Candidates { id, ref places }: &Candidates) -> Result<(), Over> {
+        let Some(contents) = self.executor.contents(id) else { return Ok(()) };
+        let gone = if contents.held.is_none() { self.executor.asked_about.gone(places) } else { 0 };
+        // One that cannot be opened is given up when its contents are asked for.
+        if gone != 0
+            && !self.executor.dry_run
+            && let Ok(announced) = open(&contents, self.executor.buffered)
+        {
+            return self.read_blocks(&contents, &announced, None, Purpose::Compare { gone });
+        }
+        self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: None }));
+        Ok(())
+    }
+
+    fn read_blocks(
+        &mut self,
+        contents: &Contents,
+        announced: &Announced,
+        held: Option<&BlockMap>,
+        purpose: Purpose,
+    ) -> Result<(), Over> {
+        let &Contents { id, size, sparse, .. } = contents;
         let map = if sparse { DataMap::of(&announced.file, size) } else { None };
         let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
-        let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES));
+        let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES, purpose));
         self.queue.push_back(Queued::Start);
         for index in 0..block_count(size) {
             if !self.executor.is_pending(id) {
                 // The receiver has given it up.
                 return self.push(Queued::Failed(hashing, unreadable(GIVEN_UP.to_owned())));
             }
-            if let Some(value) = held.as_ref().and_then(|held| held.get(index)) {
+            if let Some(value) = held.and_then(|held| held.get(index)) {
                 self.push(Queued::Ready(Step::Held { file: hashing.clone(), index, value }))?;
                 continue;
             }
@@ -161,7 +187,7 @@ impl Reader<'_> {
             let (file, announced) = (hashing.clone(), announced.clone());
             self.submit(index, Pending::Data { hashing: file, index, ranges, announced })?;
         }
-        self.queue.push_back(Queued::Check { hashing, announced });
+        self.queue.push_back(Queued::Check { hashing, announced: announced.clone() });
         Ok(())
     }
 

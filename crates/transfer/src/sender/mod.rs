@@ -12,6 +12,7 @@
 //! with what it requests, and the ledger bounds how far ahead the announcements may run.
 
 mod chosen;
+mod comparing;
 mod connections;
 mod examination;
 mod executor;
@@ -57,6 +58,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Time};
 
 use self::chosen::Chosen;
+use self::comparing::AskedAbout;
 use self::connections::Connections;
 use self::executor::{Executor, Queues, READERS, Work};
 use self::hashing::Step;
@@ -150,7 +152,8 @@ fn send(
     let Sources { roots, problems, selection, listed, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let first = FirstConnection { control, tuned, peer, privileges };
-    let (executor, queues) = Executor::new(first, machine, options, pool, events);
+    let (mut executor, queues) = Executor::new(first, machine, options, pool, events);
+    executor.asked_about = AskedAbout::of(&roots, options);
     let Queues { outgoing, work } = queues;
     let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());

@@ -55,6 +55,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         listed: None,
         options: &receive,
         allowed: receiver::Allowed::default(),
+        peer: Features::OURS,
     };
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, receiving).unwrap());

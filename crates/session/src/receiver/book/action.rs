@@ -2,7 +2,8 @@
 //!
 //! Actions are carried out in the order in which `Book::poll` gives them. One with an
 //! outcome is answered by the named method before the next action is carried out, except for
-//! those of large files (`Expect`, `Compare`, `TakeReference`), which are answered later.
+//! those that may take long (`Expect`, `Compare`, `TakeReference`, `FindCandidates`,
+//! `CompareCandidate`, `TakeCandidate`), which are answered later.
 
 use std::sync::Arc;
 
@@ -66,6 +67,26 @@ pub enum Action<P> {
         id: EntryId,
         /// The counterpart that was found in the item's examination.
         reference: Reference,
+    },
+    /// Find the files of these directories, with everything beneath them, for the examinations of new
+    /// items: `on_candidates_found`.
+    FindCandidates(Vec<CandidateRoot>),
+    /// Read a candidate that was found in an item's examination: `on_compared`.
+    CompareCandidate {
+        /// Id of the item.
+        id: EntryId,
+        /// Number of the candidate, of those that were found.
+        number: usize,
+        /// Digest of the item.
+        digest: FileDigest,
+    },
+    /// Make an item under its staging name from its candidate, unless that was changed since it was
+    /// compared: `on_reference_taken`. The candidate stays as it is.
+    TakeCandidate {
+        /// Id of the item.
+        id: EntryId,
+        /// Number of the candidate, of those that were found.
+        number: usize,
     },
     /// Check and write small files under their staging names: `on_staged`.
     Stage {
@@ -206,6 +227,9 @@ impl<P> Action<P> {
             Self::Expect { .. }
             | Self::Compare { .. }
             | Self::TakeReference { .. }
+            | Self::FindCandidates(_)
+            | Self::CompareCandidate { .. }
+            | Self::TakeCandidate { .. }
             | Self::NoteStaged { .. }
             | Self::NotePublished(_)
             | Self::RemoveJournals(_)
@@ -346,6 +370,19 @@ pub struct Reference {
     pub method: Method,
 }
 
+/// A directory of the destination in which files may have been renamed: the copy of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CandidateRoot {
+    /// Number of the source.
+    pub source: u32,
+    /// The directory that the source goes into.
+    pub directory: DirectoryId,
+    /// Name of the copy in it; `None` if it is the copy itself.
+    pub name: Option<Vec<u8>>,
+    /// Path of the source from the transfer root.
+    pub source_path: Vec<u8>,
+}
+
 /// How an item is made from a counterpart in a reference directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -464,6 +501,15 @@ pub enum Notification {
         path: Vec<u8>,
         /// Length of the file in bytes.
         size: ByteCount,
+    },
+    /// A file is made from one that the destination had under another name, or would be in a dry run.
+    Renamed {
+        /// Path of the item below the destination.
+        path: Vec<u8>,
+        /// Length of the file in bytes.
+        size: ByteCount,
+        /// Digest of the file; `None` in a dry run.
+        digest: Option<FileDigest>,
     },
     /// The destination stays as it is at the name of an item.
     Kept {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
+use icdc_protocol::limits::{BLOCK_SIZE, MAX_ENTRIES, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Kept, Message, Want, Wants};
 use icdc_units::{ByteCount, Time};
 
@@ -34,6 +34,7 @@ impl<P> Book<P> {
             .filter(|(_, outcome)| !is_dry && *outcome == Ok(Verdict::Skip { amend: true }))
             .map(|(id, _)| *id)
             .collect();
+        let mut alone = Vec::new();
         for (id, outcome) in examined {
             let Some(Tracked { state, .. }) = self.items.get(&id) else { continue };
             let by_itself = *state == ItemState::Examined;
@@ -43,13 +44,10 @@ impl<P> Book<P> {
                     announced.examined -= 1;
                     announced.answers[(id - announced.first) as usize] = answer;
                 }
-                _ => {
-                    if let Some(want) = answer {
-                        self.answer(id, vec![want]);
-                    }
-                }
+                _ => alone.extend(answer.map(|want| (id, want))),
             }
         }
+        self.answer_each(alone);
         if let Some(names) = self.names_of(&unflushed) {
             self.flush_names(NameFlush::Skipped(unflushed), names);
         }
@@ -87,6 +85,14 @@ impl<P> Book<P> {
                 None
             }
             Ok(Verdict::Reference(reference)) => self.refer(id, reference),
+            Ok(Verdict::Undecided) => {
+                self.await_candidates(id);
+                None
+            }
+            Ok(Verdict::Candidates(places)) => {
+                self.ask_about_candidates(id, places);
+                None
+            }
             Ok(Verdict::Contents { held }) => {
                 let want = if held.is_some() { Want::Rest } else { Want::All };
                 if self.settings.options.dry_run {
@@ -186,21 +192,12 @@ impl<P> Book<P> {
 
     /// Handles the flush of the names of items that are left alone: they are durable, or it failed.
     pub(super) fn on_skipped_flushed(&mut self, ids: Vec<EntryId>, outcome: &Result<(), Failure>) {
-        let mut answers: Option<(EntryId, Vec<Want>)> = None;
-        for id in ids {
-            let want = match outcome {
-                Ok(()) => self.skip(id),
-                Err(failure) => self.refuse_tracked(id, failure.clone().passing()),
-            };
-            match &mut answers {
-                Some((first, wants)) if *first + wants.len() as EntryId == id => wants.push(want),
-                _ => {
-                    let before = answers.replace((id, vec![want]));
-                    before.into_iter().for_each(|(first, wants)| self.answer(first, wants));
-                }
-            }
-        }
-        answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
+        let answer = |id| match outcome {
+            Ok(()) => (id, self.skip(id)),
+            Err(failure) => (id, self.refuse_tracked(id, failure.clone().passing())),
+        };
+        let answers = ids.into_iter().map(answer).collect();
+        self.answer_each(answers);
     }
 
     /// Ends an item of which nothing is wanted because it is published with this digest; `shown`:
@@ -284,18 +281,23 @@ impl<P> Book<P> {
         }
     }
 
-    /// Handles the comparison of the file that has an item's name; `same`: it has the expected
-    /// digest.
+    /// Handles the comparison of the file that has an item's name, or of its candidate; `same`: it has
+    /// the expected digest.
     pub fn on_compared(&mut self, now: Time, id: EntryId, same: bool) {
         self.last = now;
-        let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)
-        else {
-            return;
-        };
         if !self.phase.is_open() {
             // The answer is no longer needed.
             return;
         }
+        let state = self.items.get(&id).map(|tracked| tracked.state);
+        if let Some(ItemState::ComparingCandidate(number, comparison)) = state {
+            self.candidate_compared(id, number, comparison, same);
+            return self.proceed();
+        }
+        let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)
+        else {
+            return;
+        };
         let (digest, is_noted, shown) = (*digest, *is_noted, *shown);
         if same && is_noted {
             let want = self.have(id, digest, Some(shown));
@@ -336,6 +338,23 @@ impl<P> Book<P> {
         }
         self.leave(id, Progress::Failed);
         Want::Failed
+    }
+
+    /// Sends the answers to these entries, those to consecutive ones together.
+    pub(super) fn answer_each(&mut self, answers: Vec<(EntryId, Want)>) {
+        let mut run: Option<(EntryId, Vec<Want>)> = None;
+        for (id, want) in answers {
+            match &mut run {
+                Some((first, wants)) if *first + wants.len() as EntryId == id && wants.len() < MAX_ENTRIES => {
+                    wants.push(want);
+                }
+                _ => {
+                    let before = run.replace((id, vec![want]));
+                    before.into_iter().for_each(|(first, wants)| self.answer(first, wants));
+                }
+            }
+        }
+        run.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 
     /// Sends the answers to consecutive entries, from `first` on, if there are any.

@@ -23,6 +23,7 @@ impl<P> Book<P> {
                 self.confirmed();
                 return Ok(());
             }
+            Message::CandidateAnswer(answer) => return self.candidates_answered(answer),
             Message::Problem(problem) => {
                 self.first_failed.get_or_insert(problem.path);
                 return Ok(());

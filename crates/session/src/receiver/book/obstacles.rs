@@ -93,8 +93,8 @@ impl<P> Book<P> {
         let Some(Tracked { item, state: ItemState::Staged { origin, bytes, .. } }) = self.items.get(&id) else {
             return false;
         };
-        if *origin == Origin::Reference {
-            // The sender would have to be told a digest, which is not known.
+        if matches!(origin, Origin::Reference | Origin::Renamed(_)) {
+            // The sender would have to be told a digest that it has read, and that is not known.
             return false;
         }
         let replacement = Replacement::Item { item: item.clone(), digest: origin.digest(), bytes: *bytes };

@@ -151,6 +151,7 @@ impl<P> Book<P> {
         let origin = match state {
             ItemState::Staging(digest) => Origin::Sender(*digest),
             ItemState::Referencing => Origin::Reference,
+            ItemState::Renaming(digest) => Origin::Renamed(*digest),
             _ => Origin::Link,
         };
         *state = ItemState::Staged { origin, bytes, is_durable, shown: None };
@@ -215,8 +216,10 @@ impl<P> Book<P> {
     fn rename(&mut self) {
         let publications = self.batch.publishing().iter().filter_map(|id| {
             let ItemState::Staged { origin, is_durable, .. } = self.items.get(id)?.state else { return None };
+            // What was compared with the medium is not read again.
+            let digest = origin.digest().filter(|_| !matches!(origin, Origin::Renamed(_)));
             // A durable file has its own lock, a run that of its journal.
-            Some(Publication { id: *id, digest: origin.digest(), needs_sender: !is_durable && !self.is_journaled })
+            Some(Publication { id: *id, digest, needs_sender: !is_durable && !self.is_journaled })
         });
         let publications = publications.collect();
         self.ask(Action::Rename(publications));
@@ -322,15 +325,18 @@ impl<P> Book<P> {
     }
 
     fn report_done(&mut self, published: &[EntryId]) {
-        let (mut done, mut linked) = (Vec::new(), Vec::new());
+        let (mut done, mut answers) = (Vec::new(), Vec::new());
         for id in published {
             match self.state(*id) {
-                Some(ItemState::Staged { origin: Origin::Reference, .. }) => linked.push(*id),
+                Some(ItemState::Staged { origin: Origin::Reference, .. }) => answers.push((*id, Want::Linked)),
+                Some(ItemState::Staged { origin: Origin::Renamed(digest), .. }) => {
+                    answers.push((*id, Want::Renamed(Some(digest))));
+                }
                 Some(ItemState::Staged { origin, .. }) => done.push(Done { id: *id, outcome: Ok(origin.digest()) }),
                 _ => done.push(Done { id: *id, outcome: Ok(None) }),
             }
         }
-        self.answer_linked(linked);
+        self.answer_each(answers);
         for done in done.chunks(MAX_DONE) {
             self.reply(Message::Done(done.to_vec()));
         }
@@ -347,8 +353,10 @@ impl<P> Book<P> {
             Origin::Sender(digest) => published(Some(PublishedFile { size, digest, made_durable: *bytes })),
             Origin::Link => published(None),
             Origin::Reference => Notification::Linked { path, size },
+            Origin::Renamed(digest) => Notification::Renamed { path, size, digest: Some(digest) },
         };
-        let left = matches!(origin, Origin::Reference).then(|| (item.directory, item.place.name.clone()));
+        let left =
+            matches!(origin, Origin::Reference | Origin::Renamed(_)).then(|| (item.directory, item.place.name.clone()));
         self.notify(notification);
         if let Some((directory, name)) = left.filter(|_| size > ByteCount::from(BLOCK_SIZE)) {
             // An earlier session may have begun to receive it.

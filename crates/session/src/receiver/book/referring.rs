@@ -10,7 +10,7 @@ use icdc_protocol::message::{EntryId, Want};
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Examination, Notification, Question, Reference};
+use super::action::{Action, Notification, Reference};
 use super::links::Progress;
 use super::state::{ItemState, Tracked};
 use crate::Failure;
@@ -33,38 +33,23 @@ impl<P> Book<P> {
         None
     }
 
-    /// Handles the end of [`Action::TakeReference`]: the number of bytes that are not durable, or
+    /// Handles the end of [`Action::TakeReference`] or [`Action::TakeCandidate`]: the number of bytes that are not durable, or
     /// `None` if the item could not be made and its contents are wanted after all.
     pub fn on_reference_taken(&mut self, now: Time, id: EntryId, taken: Option<ByteCount>) {
         self.last = now;
-        match (self.items.get_mut(&id), taken) {
-            (Some(Tracked { state: ItemState::Referencing, .. }), Some(bytes)) => self.staged(id, bytes, false),
-            (Some(Tracked { state: state @ ItemState::Referencing, .. }), None) if self.phase.is_open() => {
-                *state = ItemState::Examined;
+        let state = self.items.get(&id).map(|tracked| tracked.state);
+        match (state, taken) {
+            (Some(ItemState::Referencing | ItemState::Renaming(_)), Some(bytes)) => self.staged(id, bytes, false),
+            (Some(ItemState::Referencing | ItemState::Renaming(_)), None) if self.phase.is_open() => {
                 self.wanted -= 1;
-                self.ask(Action::Examine(vec![Examination { id, question: Question::Contents }]));
+                self.want_after_all(id);
             }
-            (Some(Tracked { state: ItemState::Referencing, .. }), None) => {
+            (Some(ItemState::Referencing | ItemState::Renaming(_)), None) => {
                 self.fail(id, Failure::Passing("was not linked, and is to be sent".into()));
             }
             (_, Some(_)) => self.ask(Action::Discard(id)),
             (_, None) => {}
         }
         self.proceed();
-    }
-
-    /// Tells the sender of items that are linked and published.
-    pub(super) fn answer_linked(&mut self, linked: Vec<EntryId>) {
-        let mut answers: Option<(EntryId, Vec<Want>)> = None;
-        for id in linked {
-            match &mut answers {
-                Some((first, wants)) if *first + wants.len() as EntryId == id => wants.push(Want::Linked),
-                _ => {
-                    let before = answers.replace((id, vec![Want::Linked]));
-                    before.into_iter().for_each(|(first, wants)| self.answer(first, wants));
-                }
-            }
-        }
-        answers.into_iter().for_each(|(first, wants)| self.answer(first, wants));
     }
 }

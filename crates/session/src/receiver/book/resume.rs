@@ -5,7 +5,9 @@
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
-use icdc_protocol::message::{EntryKind, Equality, Existing, FileDigest, Kept, Missing, ReceiveOptions};
+use icdc_protocol::message::{
+    CandidatePlace, EntryKind, Equality, Existing, FileDigest, Kept, Missing, ReceiveOptions,
+};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -66,6 +68,21 @@ pub trait Facts {
 
     /// Numeric id of the user to whom new files belong.
     fn user(&self) -> u32;
+
+    /// Files of the destination with the item's size and modification time, which is rounded as the
+    /// file system does it; only for an item whose name nothing has.
+    fn candidates(&mut self) -> Lookup;
+}
+
+/// Outcome of looking for a file that may have become an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is not known yet which files the destination has.
+    Unknown,
+    /// There are none.
+    Nothing,
+    /// There are these, at most [`MAX_CANDIDATES`](icdc_protocol::limits::MAX_CANDIDATES).
+    Found(Vec<CandidatePlace>),
 }
 
 /// Attributes of a file.
@@ -133,6 +150,11 @@ pub enum Verdict {
     /// Nothing is wanted: it is made from its counterpart in a reference directory, which has its
     /// contents.
     Reference(Reference),
+    /// It is not known yet which files the destination has, from one of which it may be made.
+    Undecided,
+    /// The destination has files that may have become it, under names that the source may have no
+    /// longer.
+    Candidates(Vec<CandidatePlace>),
     /// The item cannot be made: only new names may be made, and the name exists.
     Taken(Failure),
     /// Its contents are wanted, except for blocks that an earlier run has left in the part that was
@@ -180,7 +202,24 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     {
         return Ok(Verdict::Reference(reference));
     }
-    contents(item, question, options, facts)
+    let verdict = contents(item, question, options, facts)?;
+    if question == Question::Anything
+        && verdict == (Verdict::Contents { held: None })
+        && may_be_renamed(item, options, facts)
+    {
+        return Ok(match facts.candidates() {
+            Lookup::Unknown => Verdict::Undecided,
+            Lookup::Nothing => verdict,
+            Lookup::Found(places) => Verdict::Candidates(places),
+        });
+    }
+    Ok(verdict)
+}
+
+/// Whether a mirror may have an item under another name: a file with contents that is new there.
+fn may_be_renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
+    let is_mirror = options.delete.is_some() && options.preserve.times;
+    is_mirror && item.size() > ByteCount::ZERO && facts.stat().is_none()
 }
 
 /// The failure of an item that would replace a device, a named pipe or a socket, described as
@@ -344,7 +383,9 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
     for number in 0..facts.references() {
         let found = facts.reference(number).filter(|stat| stat.kind == Kind::File && stat.size == item.size());
         let Some(stat) = found.filter(|stat| shows_time(item, options, stat, facts)) else { continue };
-        if is_linkable(item, options, &stat, facts) && (!options.preserve.xattr || facts.has_xattrs(Some(number))) {
+        if is_linkable(item, options, &stat, facts.user())
+            && (!options.preserve.xattr || facts.has_xattrs(Some(number)))
+        {
             return Some(Reference { number, method: Method::Link });
         }
         copied.get_or_insert(Reference { number, method: Method::Copy });
@@ -353,11 +394,13 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
 }
 
 /// Whether a file with these attributes can have the item's name as well: they are those that the
-/// item is to have, or where they are not preserved, those of a new file.
-fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> bool {
+/// item is to have, or where they are not preserved, those of a new file, which belongs to `user`.
+/// Extended attributes are not part of them.
+#[must_use]
+pub fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, user: u32) -> bool {
     let wanted = Restored::of(&item.entry, options.preserve);
     let has_mode = wanted.mode.map_or(stat.mode & 0o6000 == 0, |mode| mode == stat.mode);
-    has_mode && wanted.owner.map_or(stat.owner.0 == facts.user(), |owner| owner == stat.owner)
+    has_mode && wanted.owner.map_or(stat.owner.0 == user, |owner| owner == stat.owner)
 }
 
 /// Attributes of the file under the item's name, if it counts as equal to the item.
@@ -406,7 +449,7 @@ fn whole_digest(held: &BlockMap) -> Option<FileDigest> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-    use icdc_protocol::message::{Entry, Parent, Preserve};
+    use icdc_protocol::message::{Delete, Entry, Parent, Preserve};
 
     use super::super::item::{DirectoryId, DirectoryPlace, Place};
     use super::*;
@@ -430,6 +473,7 @@ mod tests {
         references: Vec<Option<Stat>>,
         /// Whether extended attributes differ.
         other_xattrs: bool,
+        candidates: Option<Lookup>,
     }
 
     impl Facts for Known {
@@ -467,6 +511,9 @@ mod tests {
         }
         fn has_xattrs(&mut self, _: Option<usize>) -> bool {
             !self.other_xattrs
+        }
+        fn candidates(&mut self) -> Lookup {
+            self.candidates.clone().unwrap_or(Lookup::Nothing)
         }
         fn user(&self) -> u32 {
             8
@@ -774,6 +821,30 @@ mod tests {
         assert_eq!(verdict(&[Some(other_mode)], &nothing), of(0, Method::Link), "no mode is preserved");
         let set_id = Stat { mode: 0o4600, ..same };
         assert_eq!(verdict(&[Some(set_id)], &nothing), of(0, Method::Copy), "no new file is set-user-id");
+    }
+
+    #[test]
+    fn only_a_mirror_looks_for_a_new_file_under_another_name() {
+        let mirror = ReceiveOptions { delete: Some(Delete::default()), ..options() };
+        let places = vec![CandidatePlace { source: 0, path: b"old".to_vec() }];
+        let contents = Verdict::Contents { held: None };
+        let known = |lookup: Lookup| Known { candidates: Some(lookup), ..Known::default() };
+        let found = || known(Lookup::Found(places.clone()));
+        for size in [9, LARGE] {
+            assert_eq!(anything(&file(size), &mirror, found()), Verdict::Candidates(places.clone()));
+            assert_eq!(anything(&file(size), &mirror, known(Lookup::Unknown)), Verdict::Undecided);
+            assert_eq!(anything(&file(size), &mirror, known(Lookup::Nothing)), contents);
+            assert_eq!(anything(&file(size), &options(), found()), contents, "no mirror");
+            let again = decide(&file(size), Question::Contents, terms(&mirror), &mut found());
+            assert_eq!(again, Ok(contents.clone()), "it was compared");
+        }
+        assert_eq!(anything(&file(0), &mirror, found()), contents);
+        let there = Known { stat: Some(stat(Kind::File, 8)), ..found() };
+        assert_eq!(anything(&file(9), &mirror, there), contents, "something has the name");
+        let preserve = Preserve { times: false, ..mirror.preserve };
+        assert_eq!(anything(&file(9), &ReceiveOptions { preserve, ..mirror.clone() }, found()), contents);
+        let part = Known { part: Some(blocks(LARGE, 1)), ..found() };
+        assert_eq!(anything(&file(LARGE), &mirror, part), Verdict::Contents { held: Some(blocks(LARGE, 1)) });
     }
 
     #[test]

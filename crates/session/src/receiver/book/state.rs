@@ -153,6 +153,14 @@ pub(super) enum ItemState {
     Comparing { digest: FileDigest, is_noted: bool, shown: ModificationTime },
     /// The item is being made from its counterpart in a reference directory.
     Referencing,
+    /// The item waits until it is known which files the destination has.
+    AwaitingCandidates,
+    /// The sender was asked whether one of some files of the destination has become the item.
+    Asked,
+    /// The file of this number is being read.
+    ComparingCandidate(usize, Comparison),
+    /// The item is being made from that file, which has this digest.
+    Renaming(FileDigest),
     /// The item is left alone; its name is being flushed.
     Skipping,
     /// The item is examined once more, to be answered by itself.
@@ -174,6 +182,15 @@ pub(super) enum ItemState {
     },
 }
 
+/// Comparison of an item with files of the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Comparison {
+    /// Digest of the item.
+    pub(super) digest: FileDigest,
+    /// Files that are left to compare, a bit for each.
+    pub(super) left: u32,
+}
+
 /// Origin of the contents of an item that is complete under its staging name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -181,6 +198,8 @@ pub(super) enum Origin {
     Sender(FileDigest),
     /// A reference directory: a regular file whose digest is not known.
     Reference,
+    /// A file of the destination that had another name, with this digest.
+    Renamed(FileDigest),
     /// The item is a link and has no contents.
     Link,
 }
@@ -189,7 +208,7 @@ impl Origin {
     /// Digest of the contents, if it is known.
     pub(super) fn digest(self) -> Option<FileDigest> {
         match self {
-            Self::Sender(digest) => Some(digest),
+            Self::Sender(digest) | Self::Renamed(digest) => Some(digest),
             Self::Reference | Self::Link => None,
         }
     }
@@ -198,7 +217,7 @@ impl Origin {
 impl ItemState {
     /// Whether the item is still to be given its final name.
     pub(super) fn is_wanted(self) -> bool {
-        matches!(self, Self::Referencing | Self::Wanted | Self::Staging(_) | Self::Staged { .. })
+        matches!(self, Self::Referencing | Self::Renaming(_) | Self::Wanted | Self::Staging(_) | Self::Staged { .. })
     }
 }
 

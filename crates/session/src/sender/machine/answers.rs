@@ -1,7 +1,7 @@
 //! Messages from the receiver, and their effects.
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{Deletion, Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{Candidates, Deletion, Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
@@ -25,6 +25,7 @@ impl Sender {
                 Err(SessionError::Protocol(format!("holds blocks of item {} that it does not have", held.id)))
             }
             Message::Wants(wants) => self.wants(wants),
+            Message::Candidates(candidates) => self.compare(candidates),
             Message::Resend { id, index } => match self.ledger.resend(id, index) {
                 Some(true) => {
                     self.actions.push_back(Action::ReadAgain { id, index });
@@ -82,6 +83,21 @@ impl Sender {
         self.actions.push_back(Action::Deletion(news));
     }
 
+    /// Handles files of a mirror's receiver that may have become an announced item.
+    fn compare(&mut self, candidates: Candidates) -> Result<(), SessionError> {
+        match self.ledger.compare(candidates.id) {
+            Some(true) if self.settings.awaits_deletion => {
+                self.actions.push_back(Action::Compare(candidates));
+                Ok(())
+            }
+            None => Ok(()),
+            Some(_) => {
+                let id = candidates.id;
+                Err(SessionError::Protocol(format!("compares item {id}, which is not to be compared")))
+            }
+        }
+    }
+
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
         self.receiver_has_begun = true;
         let mut small = Vec::new();
@@ -107,6 +123,7 @@ impl Sender {
             return self.link_as_file(id, small);
         }
         let (size, is_file) = (item.size(), item.is_file());
+        let told = self.ledger.told_digest(id);
         let held = self.ledger.ask(id);
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
         match want {
@@ -130,6 +147,12 @@ impl Sender {
             Want::Skip => self.settle_alike(id, Settlement::Skipped, Fate::Skipped),
             Want::Keep(why) => self.settle(id, &Settlement::Kept(why), Fate::Unwanted(why)),
             Want::Linked => self.settle_alike(id, Settlement::Linked, Fate::Linked),
+            Want::Renamed(digest) if digest == told && digest.is_none() == self.settings.dry_run => {
+                self.settle_durable(id, Settlement::Renamed(digest), Fate::Renamed(digest));
+            }
+            Want::Renamed(_) => {
+                return Err(SessionError::Protocol(format!("item {id} was renamed with another digest than it has")));
+            }
         }
         Ok(())
     }

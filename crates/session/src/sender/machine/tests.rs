@@ -5,7 +5,8 @@
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    DeletedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind, RemovedItem, Want, Wants,
+    CandidatePlace, Candidates, DeletedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind,
+    RemovedItem, Want, Wants,
 };
 
 use icdc_units::ByteCount;
@@ -707,4 +708,69 @@ fn a_receiver_that_was_not_asked_to_delete_breaks_the_protocol() {
         ended.iter().any(|action| matches!(action, Action::End(Err(SessionError::Protocol(_))) | Action::Leave)),
         "{ended:?}"
     );
+}
+
+#[test]
+fn a_file_that_the_receiver_has_under_another_name_is_read_once_and_settled_by_its_digest() {
+    let begun = |dry_run| {
+        let settings = Settings { awaits_deletion: true, dry_run, ..sender().settings };
+        let mut sender = Sender::new(settings, begin());
+        let id = sender.announce(file(LARGE));
+        sender.on_scanned(NOW);
+        messages(&mut sender);
+        (sender, id)
+    };
+    let candidates = |id| {
+        let place = CandidatePlace { source: 0, path: b"old".to_vec() };
+        Candidates { id, places: vec![place] }
+    };
+    let digest = FileDigest::Blake3([2; 32]);
+    let answer = |id| CandidateAnswer { id, gone: 1, digest: Some(digest) };
+    let asked = |dry_run| {
+        let (mut sender, id) = begun(dry_run);
+        sender.on_message(NOW, Message::Candidates(candidates(id)));
+        assert!(actions(&mut sender).contains(&Action::Compare(candidates(id))));
+        (sender, id)
+    };
+
+    let (mut renamed, id) = asked(false);
+    renamed.on_compared(answer(id));
+    assert_eq!(messages(&mut renamed), [Message::CandidateAnswer(answer(id))]);
+    renamed.on_message(NOW, wants(id, vec![Want::Renamed(Some(digest))]));
+    assert_eq!(actions(&mut renamed), [settled(id, LARGE, Fate::Renamed(Some(digest)))]);
+    assert_eq!((renamed.counts().renamed, renamed.counts().files_done), (1, 0));
+    assert_eq!(renamed.counts().to_send(), Some(ByteCount::ZERO));
+    assert_ne!(renamed.tree(), Sender::new(renamed.settings, begin()).tree(), "it is part of the tree");
+
+    // One that differs is wanted like any other, and the answer to a settled question is not sent.
+    let (mut wanted, id) = asked(false);
+    wanted.on_compared(answer(id));
+    wanted.on_message(NOW, wants(id, vec![Want::All]));
+    assert_eq!(actions(&mut wanted), [Action::Read { id, held: None }]);
+    let (mut early, id) = asked(false);
+    early.on_message(NOW, wants(id, vec![Want::All]));
+    early.on_compared(answer(id));
+    assert!(messages(&mut early).is_empty());
+
+    let (mut dry, id) = asked(true);
+    dry.on_compared(CandidateAnswer { digest: None, ..answer(id) });
+    dry.on_message(NOW, wants(id, vec![Want::Renamed(None)]));
+    assert_eq!(actions(&mut dry), [settled(id, LARGE, Fate::Renamed(None))]);
+
+    for wrong in [Some(FileDigest::Blake3([3; 32])), None] {
+        let (mut sender, id) = asked(false);
+        sender.on_compared(answer(id));
+        sender.on_message(NOW, wants(id, vec![Want::Renamed(wrong)]));
+        assert!(protocol_error(&actions(&mut sender)), "{wrong:?}");
+    }
+    let (mut unread, id) = asked(false);
+    unread.on_message(NOW, wants(id, vec![Want::Renamed(None)]));
+    assert!(protocol_error(&actions(&mut unread)), "nothing was compared");
+    let (mut twice, id) = asked(false);
+    twice.on_message(NOW, Message::Candidates(candidates(id)));
+    assert!(protocol_error(&actions(&mut twice)));
+    let mut no_mirror = sender();
+    let id = no_mirror.announce(file(LARGE));
+    no_mirror.on_message(NOW, Message::Candidates(candidates(id)));
+    assert!(protocol_error(&actions(&mut no_mirror)));
 }

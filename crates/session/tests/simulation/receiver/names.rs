@@ -5,6 +5,7 @@ mod extras;
 mod facts;
 mod making;
 mod placing;
+mod renaming;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -20,6 +21,7 @@ use icdc_session::receiver::book::item::DirectoryId;
 use icdc_session::receiver::files::Expected;
 use icdc_units::{ByteCount, Time};
 
+use self::renaming::Renames;
 use super::data::{Again, Claimed, LOCK_PATIENCE, Plan};
 use super::ring::Place as RingPlace;
 use super::run_log::RunLog;
@@ -60,6 +62,8 @@ pub(crate) enum Job {
         same: bool,
     },
     LinkEnded,
+    /// It is known which files the destination has.
+    CandidatesFound,
     /// Nothing more comes from anywhere.
     Settled,
     /// The session is over.
@@ -117,6 +121,7 @@ pub(crate) struct Names {
     restored: BTreeMap<EntryId, (Inode, (i64, u32))>,
     /// Directories that are filled under these staging names.
     aside: BTreeMap<EntryId, Vec<u8>>,
+    renames: Renames,
     put_away: bool,
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
@@ -149,6 +154,7 @@ impl Names {
             made: BTreeMap::new(),
             restored: BTreeMap::new(),
             aside: BTreeMap::new(),
+            renames: Renames::default(),
             put_away: false,
             failed: 0,
             looked_at: 0,
@@ -259,6 +265,7 @@ impl Names {
             }
             Job::Lost { id, failure } => self.book.on_lost(now, id, failure),
             Job::Compared { id, same } => self.book.on_compared(now, id, same),
+            Job::CandidatesFound => self.book.on_candidates_found(now),
             Job::LinkEnded => self.book.on_link_ended(),
             Job::Settled => self.book.on_settled(),
             Job::Over { is_agreed } => self.book.on_over(is_agreed),

@@ -6,12 +6,14 @@ pub(crate) mod scan;
 use std::collections::{BTreeSet, VecDeque};
 
 use icdc_protocol::Features;
-use icdc_protocol::message::{Begin, BlockHeader, EntryId, Message, PackItem, Source as Named};
+use icdc_protocol::message::{
+    Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, Message, PackItem, Source as Named,
+};
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, Removed, Sender, Settings, Window};
 use icdc_units::Time;
 
-use self::reader::{Read, Reading, changed, look};
+use self::reader::{Read, Reading, changed, digest_now, look};
 use self::scan::{Next, Scan, What};
 use crate::connections::Connections;
 use crate::environment::{Environment, Event, SessionId, Side};
@@ -38,7 +40,12 @@ pub(crate) enum Task {
 #[derive(Debug)]
 enum Job {
     File(Reading),
-    Again { id: EntryId, index: u32 },
+    Again {
+        id: EntryId,
+        index: u32,
+    },
+    /// A file is read for its digest unless the source has something at all of these places.
+    Compare(Candidates),
 }
 
 /// Something that is to be removed at the source.
@@ -58,6 +65,7 @@ pub(crate) type Outcome = Result<(), SessionError>;
 /// See the module's description.
 pub(crate) struct SenderEnd {
     session: SessionId,
+    is_dry: bool,
     machine: Sender,
     pub(crate) scan: Scan,
     scan_waits: bool,
@@ -120,6 +128,7 @@ impl SenderEnd {
         };
         Self {
             session,
+            is_dry,
             machine: Sender::new(settings, Begin { job, sources: named }),
             scan: Scan::of(source, moves),
             scan_waits: false,
@@ -201,6 +210,7 @@ impl SenderEnd {
                 Action::ReadAgain { id, index }
                     if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
                 Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
+                Action::Compare(candidates) => self.jobs.push_back(Job::Compare(candidates)),
                 Action::Remove { id } => self.removals.push_back(Removing::Item(id)),
                 Action::RemoveDirectory { id, .. } => self.removals.push_back(Removing::Directory(id)),
                 Action::RemoveAtEnd { id, path } => self.at_end(id, path),
@@ -394,6 +404,18 @@ impl SenderEnd {
                     Ok(frame) => self.data.push_back(frame),
                     Err(given_up) => self.machine.on_unreadable(now, id, given_up),
                 }
+            }
+            Some(Job::Compare(Candidates { id, places })) => {
+                let is_gone = |place: &CandidatePlace| {
+                    let path: Vec<Vec<u8>> = place.path.split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
+                    source.find(place.source as usize, &path).is_none()
+                };
+                let bits = places.iter().enumerate().filter(|(_, place)| is_gone(place));
+                let (id, gone) = (*id, bits.fold(0, |bits, (number, _)| bits | 1 << number));
+                self.jobs.pop_front();
+                let digest =
+                    if gone == 0 || self.is_dry { None } else { digest_now(&self.scan.announced[&id], source) };
+                self.machine.on_compared(CandidateAnswer { id, gone, digest });
             }
             Some(Job::File(reading)) => {
                 let id = reading.id;

@@ -49,6 +49,22 @@ pub(crate) fn look<'a>(source: &'a Source, announced: &Announced) -> Option<&'a 
     }
 }
 
+/// Digest of a file, unless it has changed since it was announced.
+pub(crate) fn digest_now(announced: &Announced, source: &Source) -> Option<FileDigest> {
+    let file = look(source, announced).filter(|now| Some(*now) == announced.file.as_ref())?;
+    Some(match &file.body {
+        Body::Small(bytes) => FileDigest::Blake3(*blake3::hash(bytes).as_bytes()),
+        Body::Blocks { size, sparse, blocks } if *sparse => {
+            digest_of(*size, true, &blocks.iter().map(|(index, number)| (*index, value_of(*number))).collect())
+        }
+        Body::Blocks { size, .. } => digest_of(
+            *size,
+            false,
+            &(0..block_count(*size)).map(|index| (index, value_of(block(file, index)))).collect(),
+        ),
+    })
+}
+
 fn block(file: &File, index: u32) -> Number {
     match &file.body {
         Body::Blocks { blocks, .. } => blocks.get(&index).copied().unwrap_or_default(),

@@ -6,14 +6,16 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, PublishedBy, Stat};
+use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, Lookup, PublishedBy, Stat};
 use icdc_units::ByteCount;
 
+use super::super::candidates::FoundFile;
 use super::super::failure::Failure;
 use super::super::file_identity::FileIdentity;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal};
+use super::super::renames::Renames;
 use super::super::run_log::RunLog;
 use super::super::staging::{Purpose, Whose};
 use super::super::waiting::WaitPolicy;
@@ -29,12 +31,16 @@ pub(super) struct Examiner<'a> {
     kept_times: &'a KeptTimes,
     /// Directories in which the item's counterparts may be.
     references: &'a [Option<Directory>],
+    /// Files that may have become the item; `None` where none is looked for.
+    renames: Option<&'a Renames>,
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
     /// Description of the item that has the name, if the file system was asked.
     pub(super) found: Option<Found>,
     /// Counterparts in reference directories, by the number of the directory.
     pub(super) counterparts: Vec<(usize, FileIdentity)>,
+    /// The files that may have become the item; `None` if they are not known.
+    pub(super) candidates: Option<Vec<FoundFile>>,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
@@ -56,10 +62,12 @@ impl<'a> Examiner<'a> {
             waits,
             kept_times,
             references: &[],
+            renames: None,
             ended: None,
             stat: None,
             found: None,
             counterparts: Vec::new(),
+            candidates: None,
             claimed: None,
         }
     }
@@ -68,10 +76,15 @@ impl<'a> Examiner<'a> {
     pub(super) fn with_references(self, references: &'a [Option<Directory>]) -> Self {
         Self { references, ..self }
     }
+
+    /// The same with the files that may have become the item.
+    pub(super) fn with_renames(self, renames: &'a Renames) -> Self {
+        Self { renames: Some(renames), ..self }
+    }
 }
 
 /// Attributes of a file on which it depends what becomes of an item.
-fn attributes(found: &Found) -> Stat {
+pub(super) fn attributes(found: &Found) -> Stat {
     let kind = match found.kind {
         Kind::File => StatKind::File,
         Kind::Directory => StatKind::Directory,
@@ -183,5 +196,14 @@ impl Facts for Examiner<'_> {
 
     fn user(&self) -> u32 {
         file_user()
+    }
+
+    fn candidates(&mut self) -> Lookup {
+        let Some(renames) = self.renames else { return Lookup::Nothing };
+        let wanted = ModificationTime::of(&self.item.entry);
+        let time = |ModificationTime { seconds, nanos }| FileTime { seconds, nanos };
+        let times = [wanted, self.shown_time(wanted)].map(time);
+        self.candidates = renames.find(self.name, self.item.size().as_u64(), times);
+        renames.lookup(self.candidates.as_deref())
     }
 }

@@ -21,10 +21,11 @@ use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras}
 use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
 use icdc_session::receiver::book::obstacles::Replaced;
 use icdc_session::receiver::book::source_names::SourceNames;
-use walk::{Item, Protection, Visitor, walk};
+use walk::{Visitor, walk};
 
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
+use super::super::protection::{Item, Protection};
 use super::super::spellings::Spelling;
 use super::FileExecutor;
 use super::obstacles::extra;
@@ -171,7 +172,7 @@ impl FileExecutor<'_> {
     }
 
     /// The rules by which names are never deleted, compiled once.
-    fn protecting_rules(&mut self) -> Result<Arc<Rules>, Failure> {
+    pub(super) fn protecting_rules(&mut self) -> Result<Arc<Rules>, Failure> {
         if let Some(rules) = &self.protecting {
             return Ok(Arc::clone(rules));
         }

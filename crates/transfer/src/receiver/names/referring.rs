@@ -8,7 +8,7 @@ use icdc_session::receiver::book::action::{Apart, Method, Reference};
 use icdc_session::receiver::book::item::DirectoryId;
 use icdc_units::ByteCount;
 
-use super::super::failure::Failure;
+use super::super::failure::{self, Failure};
 use super::super::jobs::DiskJob;
 use super::super::publishing::{Made, Staged};
 use super::super::references::{CopyJob, Counterpart};
@@ -50,12 +50,12 @@ impl FileExecutor<'_> {
 
     fn link_reference(&self, id: EntryId, counterpart: &Counterpart) -> Result<Result<Staged, Apart>, Failure> {
         let (directory, name) = self.place(self.item(id)?)?;
-        let from = (&counterpart.directory, &name.clone());
-        Staged::stage_hard_link(directory, name, from, counterpart.file, self.shared.whose())
+        let (above, from) = counterpart.location.open().map_err(|error| failure::of_tree(&error))?;
+        Staged::stage_hard_link(directory, name, (&above, &from), counterpart.file, self.shared.whose())
     }
 
-    /// Has the thread that reads files copy the counterpart.
-    fn copy_reference(&mut self, id: EntryId, counterpart: Counterpart) {
+    /// Has the thread that reads files copy the counterpart, or the candidate.
+    pub(super) fn copy_reference(&mut self, id: EntryId, counterpart: Counterpart) {
         let job = self.item(id).and_then(|item| {
             let (directory, name) = self.place(item)?;
             Ok(CopyJob { id, directory: directory.clone(), name, entry: item.entry.clone(), counterpart })

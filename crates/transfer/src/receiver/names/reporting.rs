@@ -20,6 +20,7 @@ impl Shared<'_> {
             Notification::Had { .. } | Notification::TakenOver { .. } | Notification::Continued { .. } => {}
             Notification::Skipped { path, size, .. } => (self.events)(item(&path, size, Fate::Skipped)),
             Notification::Linked { path, size } => (self.events)(item(&path, size, Fate::Linked)),
+            Notification::Renamed { path, size, digest } => (self.events)(item(&path, size, Fate::Renamed(digest))),
             Notification::Kept { path, size, why } => (self.events)(item(&path, size, Fate::Kept(why))),
             Notification::Failed { path, size, reason } => {
                 (self.events)(item(&path, size, Fate::Failed(reason)));
@@ -54,6 +55,8 @@ enum Fate {
     Skipped,
     /// It was made from a reference directory.
     Linked,
+    /// It was there under another name; its digest, `None` in a dry run.
+    Renamed(Option<FileDigest>),
     /// The destination stays as it was, for this reason.
     Kept(Kept),
     /// It is not there, for this reason.
@@ -67,6 +70,8 @@ fn item(path: &[u8], bytes: ByteCount, fate: Fate) -> Event {
         Fate::Published(_) => (Outcome::Published, None, None),
         Fate::Skipped => (Outcome::Skipped, None, None),
         Fate::Linked => (Outcome::Linked, None, None),
+        Fate::Renamed(Some(FileDigest::Blake3(digest))) => (Outcome::Renamed, Some(digest_text(&digest)), None),
+        Fate::Renamed(_) => (Outcome::Renamed, None, None),
         Fate::Kept(why) => (Outcome::kept(why), None, None),
         Fate::Failed(reason) => (Outcome::Failed, None, Some(reason)),
     };

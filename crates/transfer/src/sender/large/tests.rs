@@ -122,7 +122,7 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
     executor.with(|machine| machine.on_scanned(crate::clock::now()));
     let (id, length, size) = (*id, BLOCK_SIZE, u64::from(BLOCKS) * BLOCK_SIZE as u64);
     let block = || executor.pool.take().unwrap();
-    let file = Arc::new(Hashing::new(id, size, false));
+    let file = Arc::new(Hashing::new(id, size, false, Purpose::Send));
     let data = |index| Step::Data { file: file.clone(), index, ranges: Vec::new(), block: block(), length };
     let (steps, read) = unbounded();
     let send = |step| steps.send(step).unwrap();

@@ -440,6 +440,7 @@ fn want(want: &Want) -> &'static str {
         Want::Contents => "contents",
         Want::Keep(_) => "keep",
         Want::Linked => "linked",
+        Want::Renamed(_) => "renamed",
     }
 }
 
@@ -453,6 +454,7 @@ fn describe(notification: &Notification) -> String {
         Notification::Skipped { path, .. } => format!("skipped {}", shown(path)),
         Notification::Kept { path, .. } => format!("kept {}", shown(path)),
         Notification::Linked { path, .. } => format!("linked {}", shown(path)),
+        Notification::Renamed { path, .. } => format!("renamed {}", shown(path)),
         Notification::Failed { path, reason, .. } => format!("failed {}: {reason}", shown(path)),
         Notification::Unlinked { path, .. } => format!("unlinked {}", shown(path)),
         Notification::Altered { path } => format!("altered {}", shown(path)),

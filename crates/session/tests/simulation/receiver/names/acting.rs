@@ -6,6 +6,7 @@ use icdc_protocol::message::{EntryId, EntryKind};
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, Notification, Placed};
+use icdc_session::receiver::book::resume::Verdict;
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 
@@ -111,8 +112,12 @@ impl Names {
                 for item in &items {
                     let mut facts = self.facts(item.id, has_waited, env);
                     let verdict = self.book.decide(*item, &mut facts);
-                    if let Some(claimed) = facts.claimed {
+                    let (claimed, choices) = (facts.claimed, facts.choices.unwrap_or_default());
+                    if let Some(claimed) = claimed {
                         self.claimed.insert(item.id, claimed);
+                    }
+                    if let Ok(Verdict::Candidates(_)) = &verdict {
+                        self.renames.keep(item.id, choices);
                     }
                     verdicts.push((item.id, verdict));
                 }
@@ -139,6 +144,15 @@ impl Names {
             }
             Action::TakeReference { id, reference } => {
                 let taken = self.take_reference(id, reference, env);
+                self.book.on_reference_taken(now, id, taken);
+            }
+            Action::FindCandidates(roots) => self.find_candidates(roots, env),
+            Action::CompareCandidate { id, number, digest } => {
+                let report = self.compare_candidate((id, number), digest, env);
+                reports.extend(report);
+            }
+            Action::TakeCandidate { id, number } => {
+                let taken = self.take_candidate((id, number), env);
                 self.book.on_reference_taken(now, id, taken);
             }
             Action::Stage { pieces, payload } => {
@@ -251,6 +265,7 @@ impl Names {
                 Notification::WouldReceive { .. }
                 | Notification::Skipped { .. }
                 | Notification::Linked { .. }
+                | Notification::Renamed { .. }
                 | Notification::Kept { .. },
             ) => self.looked_at += 1,
             Action::Notify(_) => {}
@@ -276,6 +291,8 @@ impl Names {
         let counterpart = older::counterpart(&env.disk, &self.path_of(directory, &name));
         let run = self.run.clone();
         let forgets = env.has(Mutation::RenamedIsForgotten);
+        let size = item.as_ref().map_or(0, |item| item.size().as_u64());
+        let choices = self.renames.choices(&env.disk, size);
         Known {
             forgets,
             disk: &mut env.disk,
@@ -287,6 +304,7 @@ impl Names {
             run,
             has_waited,
             claimed: None,
+            choices,
         }
     }
 

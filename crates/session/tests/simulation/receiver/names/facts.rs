@@ -5,10 +5,10 @@ use icdc_protocol::message::FileDigest;
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::resume::{Facts, Kind as Found, PublishedBy, Stat};
+use icdc_session::receiver::book::resume::{Facts, Kind as Found, Lookup, PublishedBy, Stat};
 use icdc_units::ByteCount;
 
-use super::header_of;
+use super::{header_of, renaming};
 use crate::disk::{Disk, Holder, Inode, Kind, Write};
 use crate::older;
 use crate::receiver::data::Claimed;
@@ -30,6 +30,8 @@ pub(super) struct Known<'a> {
     pub(super) run: Option<RunLog>,
     pub(super) has_waited: bool,
     pub(super) claimed: Option<Claimed>,
+    /// Files that may have become the item, as far as it is known which there are.
+    pub(super) choices: Option<Vec<renaming::File>>,
 }
 
 impl Known<'_> {
@@ -118,5 +120,13 @@ impl Facts for Known<'_> {
 
     fn user(&self) -> u32 {
         0
+    }
+
+    fn candidates(&mut self) -> Lookup {
+        match self.choices.as_deref() {
+            None => Lookup::Unknown,
+            Some([]) => Lookup::Nothing,
+            Some(files) => Lookup::Found(files.iter().map(|file| file.place.clone()).collect()),
+        }
     }
 }

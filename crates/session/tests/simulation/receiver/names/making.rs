@@ -84,16 +84,27 @@ impl Names {
         reference: Reference,
         env: &mut Environment,
     ) -> Option<ByteCount> {
-        let item = self.book.item(id).cloned()?;
         let (directory, name) = self.place_of(id)?;
         let from = older::counterpart(&env.disk, &self.path_of(directory, &name))?;
-        if reference.method == Method::Link || env.has(Mutation::OlderCopyIsAmended) {
+        self.take(id, from, reference.method, env)
+    }
+
+    /// Makes an item from another file; the number of its bytes that are not durable, or `None` if that is not possible.
+    pub(super) fn take(
+        &mut self,
+        id: EntryId,
+        from: Inode,
+        method: Method,
+        env: &mut Environment,
+    ) -> Option<ByteCount> {
+        let item = self.book.item(id).cloned()?;
+        if method == Method::Link || env.has(Mutation::OlderCopyIsAmended) {
             let link = |disk: &mut Disk, directory, name: &[u8]| {
                 disk.link(directory, name, from).expect("the name is free");
                 from
             };
             self.make_part(id, env, link).ok()?;
-            if reference.method == Method::Copy {
+            if method == Method::Copy {
                 restore(&mut env.disk, from, &item.entry);
             }
             return Some(ByteCount::ZERO);

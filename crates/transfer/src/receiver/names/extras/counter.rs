@@ -3,7 +3,8 @@
 use icdc_disk::tree::{Directory, TreeError};
 
 use super::super::super::failure::{self, Failure};
-use super::walk::{Item, Visitor};
+use super::super::super::protection::Item;
+use super::walk::Visitor;
 
 /// Number of items that would be deleted. Fails at what cannot be read or deleted: its number is
 /// not known, and it would stay.

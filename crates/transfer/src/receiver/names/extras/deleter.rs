@@ -9,8 +9,9 @@ use icdc_units::ByteCount;
 
 use super::super::super::failure::{self, Failure};
 use super::super::super::placement::let_owner_in;
+use super::super::super::protection::Item;
 use super::super::super::shared::Shared;
-use super::walk::{Item, Visitor};
+use super::walk::Visitor;
 
 /// Bytes of paths after which deleted items are reported, though the message has room for more.
 const REPORTED_BYTES: usize = 256 << 10;

@@ -4,56 +4,11 @@
 //! A directory is entered only if it is the one that was looked at: not through a link, not across
 //! a mount point, and not one that took its name since.
 
-use icdc_disk::tree::{Directory, Kind, Listing, Name, Stat, TreeError, resembles_staging};
-use icdc_filter::{Effect, Rules};
+use icdc_disk::tree::{Directory, Listing, Name, TreeError, resembles_staging};
 use icdc_protocol::limits::MAX_DEPTH;
 
 use super::super::super::failure::{self, Failure};
-use super::super::super::onto_itself::SourcesHere;
-
-/// An item of the destination, as it was when it was looked at.
-#[derive(Clone)]
-pub(super) struct Item {
-    pub(super) name: Name,
-    pub(super) stat: Stat,
-    /// Path below the destination.
-    pub(super) path: Vec<u8>,
-    /// Path that it would have from the transfer root, for rules.
-    pub(super) source_path: Vec<u8>,
-}
-
-impl Item {
-    /// The item `name` of a directory that has these two paths.
-    pub(super) fn of(name: Name, stat: Stat, path: &[u8], source_path: &[u8]) -> Self {
-        let (path, source_path) = (beneath(path, &name), beneath(source_path, &name));
-        Self { name, stat, path, source_path }
-    }
-
-    pub(super) fn is_directory(&self) -> bool {
-        self.stat.kind == Kind::Directory
-    }
-}
-
-/// Items that are never deleted: what rules exclude, and the sources of this copy.
-pub(super) struct Protection<'a> {
-    pub(super) rules: &'a Rules,
-    pub(super) sources: Option<&'a SourcesHere>,
-}
-
-impl Protection<'_> {
-    /// Whether a rule excludes the item.
-    pub(super) fn keeps(&self, item: &Item) -> bool {
-        self.rules.decide(&item.source_path, item.is_directory()) == Effect::Exclude
-    }
-
-    /// Returns an error if the item, which `shown` names, is a source of this copy.
-    pub(super) fn refuse_source(&self, stat: &Stat, shown: &str) -> Result<(), Failure> {
-        if self.sources.is_none_or(|sources| !sources.has(stat)) {
-            return Ok(());
-        }
-        Err(format!("{shown}: is a source of this copy; choose a destination that has no source in it").into())
-    }
-}
+use super::super::super::protection::{Item, Protection};
 
 /// What is done with the items of a walk.
 pub(super) trait Visitor {
@@ -210,10 +165,6 @@ impl Level {
     }
 }
 
-fn beneath(above: &[u8], name: &Name) -> Vec<u8> {
-    if above.is_empty() { name.as_bytes().to_vec() } else { [above, name.as_bytes()].join(&b'/') }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
@@ -223,6 +174,7 @@ mod tests {
     use std::path::Path;
 
     use icdc_disk::tree::Tree;
+    use icdc_filter::Rules;
 
     use super::*;
 

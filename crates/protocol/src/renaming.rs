@@ -1,0 +1,45 @@
+//! Renames of a mirror: a file that is new at the source may be one that the destination has under
+//! a name that the source has no longer.
+//!
+//! ```text
+//! receiver                                              sender
+//! Candidates: files of equal size and time, their paths ─► nothing has one of them? read the item
+//! read these files, compare        ◄─ CandidateAnswer: which are gone, digest of the item
+//! equal: link or copy it, publish, Want::Renamed ─►
+//! not equal: Want::All, as of any other item     ─►
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::EntryId;
+use crate::outcome::FileDigest;
+
+/// Files of the destination that may have become an announced item: they have its size and
+/// modification time, under names that were not announced so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidates {
+    /// Id of the item.
+    pub id: EntryId,
+    /// Where the files are, the likeliest first.
+    pub places: Vec<CandidatePlace>,
+}
+
+/// Place of a file of the destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidatePlace {
+    /// Number of the source in whose copy the file is.
+    pub source: u32,
+    /// Path of the file from the directory of that source.
+    pub path: Vec<u8>,
+}
+
+/// Answer to [`Candidates`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidateAnswer {
+    /// Id of the item.
+    pub id: EntryId,
+    /// Bit `n` is set if the source has nothing at the `n`th place.
+    pub gone: u32,
+    /// Digest of the item; `None` if nothing is gone, in a dry run, and if it cannot be read.
+    pub digest: Option<FileDigest>,
+}

@@ -1,0 +1,129 @@
+//! Items of a mirror that are made from files which the destination has under other names.
+
+use icdc_disk::tree::{Name, Stat, file_user};
+use icdc_protocol::Features;
+use icdc_protocol::message::{EntryId, FileDigest};
+use icdc_session::receiver::book::action::{Apart, CandidateRoot};
+use icdc_session::receiver::book::item::Item;
+use icdc_session::receiver::book::resume::is_linkable;
+use icdc_units::ByteCount;
+
+use super::super::candidates::{Candidates, FoundFile, Location, Search};
+use super::super::failure::{self, Failure};
+use super::super::file_identity::FileIdentity;
+use super::super::jobs::{CompareJob, DiskJob, Subject};
+use super::super::publishing::Staged;
+use super::super::references::Counterpart;
+use super::FileExecutor;
+use super::examine::attributes;
+use crate::clock;
+
+impl FileExecutor<'_> {
+    /// Decides whether new items may be made from other files of the destination, once that is there.
+    pub(super) fn begin_renames(&mut self) {
+        if self.new_destination || !self.shared.peer().has(Features::RENAMES) {
+            self.renames.find_none();
+        }
+    }
+
+    /// Has the thread that reads files find those below the copies of sources.
+    pub(super) fn find_candidates(&mut self, roots: Vec<CandidateRoot>) {
+        let open = |root: CandidateRoot| {
+            let directory = self.directories.get(root.directory).ok()?;
+            let directory = match root.name {
+                Some(name) => directory.open_directory_on_mount(&Name::new(&name).ok()?).ok()?,
+                None => directory.clone(),
+            };
+            Some((root.source, directory, root.source_path))
+        };
+        let roots: Vec<_> = roots.into_iter().filter_map(open).collect();
+        match (self.protecting_rules(), &self.reads) {
+            (Ok(rules), Some(reads)) if !roots.is_empty() => {
+                let search = Search { roots, rules, sources: self.sources.clone() };
+                let _ = reads.send(DiskJob::Find(search));
+            }
+            _ => self.on_candidates_found(Candidates::default()),
+        }
+    }
+
+    /// Handles the end of the search.
+    pub(super) fn on_candidates_found(&mut self, found: Candidates) {
+        self.renames.know(found);
+        self.book.on_candidates_found(clock::now());
+    }
+
+    /// Has a candidate compared with the digest of its item.
+    pub(super) fn compare_candidate(&mut self, id: EntryId, number: usize, digest: FileDigest) {
+        let found = self.renames.of(id, number);
+        let location = found.and_then(|found| self.renames.location(found.position));
+        match (&self.reads, found, location, self.item(id)) {
+            (Some(reads), Some(FoundFile { stat, .. }), Some(location), Ok(item)) => {
+                let subject = Subject::Candidate { location, stat: *stat };
+                let _ = reads.send(DiskJob::Compare(CompareJob { id, subject, size: item.size(), digest }));
+            }
+            _ => self.book.on_compared(clock::now(), id, false),
+        }
+    }
+
+    /// Makes an item from its candidate: as a further name of it where all attributes are those that
+    /// the item is to have, otherwise as a copy.
+    pub(super) fn take_candidate(&mut self, id: EntryId, number: usize) {
+        let found = self.renames.take(id, number);
+        let taken = found.ok_or_else(|| Failure::from("its candidate is not known")).and_then(|found| {
+            let location = self.renames.location(found.position).ok_or("its candidate is not known")?;
+            self.link_candidate(id, &location, &found.stat).map(|linked| (location, found, linked))
+        });
+        match taken {
+            Ok((_, _, Some(staged))) => {
+                self.staged.insert(id, staged);
+                self.book.on_reference_taken(clock::now(), id, Some(ByteCount::ZERO));
+            }
+            // A copy would have to be read back.
+            Ok((location, found, None)) if !self.shared.options.verify => {
+                self.copy_reference(id, Counterpart { location, file: FileIdentity::of(&found.stat) });
+            }
+            Ok(_) => self.book.on_reference_taken(clock::now(), id, None),
+            Err(failure) => {
+                tracing::debug!(?failure, "a file that seems to be renamed is transmitted");
+                self.book.on_reference_taken(clock::now(), id, None);
+            }
+        }
+    }
+
+    /// Makes an item as a further name of its candidate; `None` if it has to be a copy. Fails if the
+    /// candidate was changed since it was found.
+    fn link_candidate(&self, id: EntryId, location: &Location, before: &Stat) -> Result<Option<Staged>, Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let (above, candidate) = location.open().map_err(|error| failure::of_tree(&error))?;
+        let stat = above.stat(&candidate).map_err(|error| failure::of_tree(&error))?;
+        if !stat.same_version(before) {
+            return Err("its candidate was changed meanwhile".into());
+        }
+        let has_attributes = is_linkable(item, self.shared.options, &attributes(&stat), file_user());
+        if !has_attributes || !self.has_xattrs(item, location) {
+            return Ok(None);
+        }
+        let from = (&above, &candidate);
+        match Staged::stage_hard_link(directory, name, from, FileIdentity::of(&stat), self.shared.whose())? {
+            Ok(staged) => Ok(Some(staged)),
+            Err(Apart::Refused) => Ok(None),
+            Err(_) => Err("its candidate was changed meanwhile".into()),
+        }
+    }
+
+    /// Whether a file has the extended attributes of an item and no others that are copied, if these
+    /// are.
+    fn has_xattrs(&self, item: &Item, location: &Location) -> bool {
+        if !self.shared.options.preserve.xattr {
+            return true;
+        }
+        let found = location.open().and_then(|(directory, name)| {
+            let (file, _) = directory.open_file(&name)?;
+            directory.xattrs(&name, &file)
+        });
+        let mut wanted = item.entry.xattrs.clone();
+        wanted.sort();
+        found.is_ok_and(|found| found.carried == wanted)
+    }
+}

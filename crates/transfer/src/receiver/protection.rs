@@ -1,0 +1,60 @@
+//! Items of the destination of a mirror, and what protects them from being deleted.
+
+use icdc_disk::tree::{Kind, Name, Stat};
+use icdc_filter::{Effect, Rules};
+
+use super::failure::Failure;
+use super::onto_itself::SourcesHere;
+
+/// An item of the destination, as it was when it was looked at.
+#[derive(Clone)]
+pub(super) struct Item {
+    pub(super) name: Name,
+    pub(super) stat: Stat,
+    /// Path below the destination.
+    pub(super) path: Vec<u8>,
+    /// Path that it would have from the transfer root, for rules.
+    pub(super) source_path: Vec<u8>,
+}
+
+impl Item {
+    /// The item `name` of a directory that has these two paths.
+    pub(super) fn of(name: Name, stat: Stat, path: &[u8], source_path: &[u8]) -> Self {
+        let (path, source_path) = (beneath(path, &name), beneath(source_path, &name));
+        Self { name, stat, path, source_path }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.stat.kind == Kind::Directory
+    }
+}
+
+/// Items that are never deleted: what rules exclude, and the sources of this copy.
+pub(super) struct Protection<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) sources: Option<&'a SourcesHere>,
+}
+
+impl Protection<'_> {
+    /// Whether a rule excludes the item.
+    pub(super) fn keeps(&self, item: &Item) -> bool {
+        self.excludes(&item.source_path, item.is_directory())
+    }
+
+    /// Whether a rule excludes what has this path from the transfer root.
+    pub(super) fn excludes(&self, source_path: &[u8], is_directory: bool) -> bool {
+        self.rules.decide(source_path, is_directory) == Effect::Exclude
+    }
+
+    /// Returns an error if the item, which `shown` names, is a source of this copy.
+    pub(super) fn refuse_source(&self, stat: &Stat, shown: &str) -> Result<(), Failure> {
+        if self.sources.is_none_or(|sources| !sources.has(stat)) {
+            return Ok(());
+        }
+        Err(format!("{shown}: is a source of this copy; choose a destination that has no source in it").into())
+    }
+}
+
+fn beneath(above: &[u8], name: &Name) -> Vec<u8> {
+    if above.is_empty() { name.as_bytes().to_vec() } else { [above, name.as_bytes()].join(&b'/') }
+}
