@@ -185,6 +185,7 @@ fn a_list_that_is_none_is_refused_before_anything_is_made() {
         ("/top\n", &[], "bad:1: /top: names are relative"),
         ("", &[], "has no name"),
         ("top\n", &["--delete"], "what is not in the list would count as gone"),
+        ("top\n", &["--move"], "a name that an earlier run has moved"),
         ("top\n", &["other"], "lists names below one source"),
     ] {
         fs::write(routed.path("bad"), list).unwrap();

@@ -15,6 +15,7 @@ mod items;
 mod journals;
 mod kill;
 mod limits;
+mod listed;
 mod network;
 mod progress;
 mod races;

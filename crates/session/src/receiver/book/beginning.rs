@@ -190,3 +190,25 @@ fn is_answer(source: &Source, path: &[u8]) -> bool {
         SourceKind::Item | SourceKind::Directory => source.name == last || matches(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pattern_does_not_match_was_not_asked_for() {
+        let offers = |asked: &[&str], names: &[&str]| {
+            let asked: Vec<Vec<u8>> = asked.iter().map(|path| path.as_bytes().to_vec()).collect();
+            let source =
+                |name: &&str| Source { name: name.as_bytes().to_vec(), kind: SourceKind::Item, identity: None };
+            refuse_unasked(&names.iter().map(source).collect::<Vec<_>>(), &asked).is_ok()
+        };
+        assert!(offers(&["d/*.nc"], &["a.nc", "b.nc"]) && offers(&["d/*.nc"], &["*.nc"]));
+        assert!(offers(&["x", "*.nc", "*", "y"], &["x", "a.nc", "b.nc", "b", "y"]));
+        assert!(offers(&["*/a"], &["a", "a"]) && !offers(&["d/a"], &["a", "a"]));
+        for name in ["a.sh", ".a.nc", ".nc"] {
+            assert!(!offers(&["d/*.nc"], &[name]) && !offers(&["d/*.nc"], &["a.nc", name]), "{name}");
+        }
+        assert!(!offers(&["*.nc", "y"], &["y", "a.nc"]), "in their order");
+    }
+}
