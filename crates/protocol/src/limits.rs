@@ -20,8 +20,9 @@ pub const PACK_FILE_LIMIT: u64 = 256 << 10;
 pub const MAX_PACK_ITEMS: usize = 2048;
 /// Most entries in one message.
 pub const MAX_ENTRIES: usize = 2048;
-/// Most entries that may be announced and not yet done, not counting directories that are open.
-pub const MAX_PENDING: usize = 32 << 10;
+/// Most entries that may be announced and not yet done, not counting directories that are open: of a
+/// tree that is equal, as many are compared in a round trip.
+pub const MAX_PENDING: usize = 128 << 10;
 /// Most bytes of paths and extended attributes of the entries that are pending.
 pub const MAX_PENDING_BYTES: usize = 256 << 20;
 /// Longest name of one path component, in bytes (`NAME_MAX`).

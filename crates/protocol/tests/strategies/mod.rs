@@ -79,11 +79,10 @@ fn candidates() -> impl Strategy<Value = Candidates> {
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
-    let path = || vec(1_u8..=255, 1..300);
-    let item = (path(), any::<bool>()).prop_map(|(path, is_directory)| DeletedItem { path, is_directory });
+    let item = (item_path(), any::<bool>()).prop_map(|(path, is_directory)| DeletedItem { path, is_directory });
     prop_oneof![
         vec(item, 1..50).prop_map(Deletion::Deleted),
-        (path(), text()).prop_map(|(path, reason)| Deletion::Failed { path, reason }),
+        (item_path(), text()).prop_map(|(path, reason)| Deletion::Failed { path, reason }),
         text().prop_map(Deletion::Refused),
         Just(Deletion::Ended),
     ]
@@ -623,6 +622,11 @@ fn item_path() -> impl Strategy<Value = Vec<u8>> {
 
 fn path() -> impl Strategy<Value = Vec<u8>> {
     vec(1_u8..=255, 0..300)
+}
+
+/// Path of an item that was deleted, which is never empty.
+fn item_path() -> impl Strategy<Value = Vec<u8>> {
+    vec(1_u8..=255, 1..300)
 }
 
 fn text() -> impl Strategy<Value = String> {

@@ -8,7 +8,7 @@ use super::*;
 
 /// Items.
 const LEVELS: usize = OPEN / 3 * 2;
-const WINDOW: usize = 24 << 10;
+const WINDOW: usize = 96 << 10;
 
 fn file(size: u64) -> EntryKind {
     EntryKind::File { size, version: [0; 16], sparse: false, linked: false }
@@ -174,11 +174,11 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
 }
 
 #[test]
-fn a_hundred_thousand_items_take_the_memory_of_one_window() {
+fn half_a_million_items_take_the_memory_of_one_window() {
     assert!(size_of::<Slot>() <= 40 && size_of::<Open>() <= 320, "besides path, name and attributes");
     let mut ledger = Ledger::new(Window::default(), true);
     let mut settled = 0;
-    while settled < 100_000 {
+    while settled < 500_000 {
         fill(&mut ledger, 10, 0);
         // The oldest is settled last: until then the window cannot slide.
         for id in (settled..ledger.next_id()).rev() {
