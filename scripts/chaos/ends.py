@@ -154,6 +154,7 @@ class Copy:
     destination: bytes
     options: list
     prefix: list
+    word: str
 
     def command(self):
         far = {"push": "to", "pull": "from", "to-daemon": "to", "from-daemon": "from"}.get(self.way)
@@ -165,7 +166,7 @@ class Copy:
         elif far == "to":
             destination = self.remote(destination)
         remote = ["--ssh", self.site.ssh, "--remote-icdc", self.site.program] if self.way in ("push", "pull") else []
-        return self.prefix + [self.site.program, "copy", "--json", *remote, *self.options, *sources, destination]
+        return self.prefix + [self.site.program, self.word, "--json", *remote, *self.options, *sources, destination]
 
     def remote(self, path):
         if self.way in ("push", "pull"):

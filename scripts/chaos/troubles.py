@@ -99,8 +99,8 @@ class SourceRaces(Trouble):
         super().__init__(seed, span, count)
         self.world = world
 
-    def act(self):
-        kind = self.rng.choice(SOURCE)
+    def act(self, kind=None):
+        kind = kind or self.rng.choice(SOURCE)
         source = self.rng.choice(self.world.sources)
         files = [path for path, found in below(source) if (found.st_mode & 0o170000) == 0o100000]
         if not files:
