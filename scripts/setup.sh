@@ -83,6 +83,7 @@ bench git      git             needed
 bench setpriv  util-linux      needed
 bench fio      fio             optional
 bench rsync    rsync           optional
+bench rclone   rclone          optional
 bench scp      openssh-client  optional
 bench sshd     openssh-server  optional
 bench xz       xz-utils        needed
