@@ -2,6 +2,7 @@
 are killed."""
 
 import os
+import re
 import stat
 
 import judge
@@ -194,3 +195,70 @@ class Move(Changing):
                 raise Fault(f"after exit code 0, {path!r} is not at the destination")
         if os.path.isdir(source) and (left := [path for path, _ in below(source)]):
             raise Fault(f"after exit code 0, the source still has {left[:5]!r}")
+
+
+class Snapshot(Changing):
+    """`sync --snapshot`: directories named by time, each of which is complete, and never changes."""
+
+    COMMAND = "sync"
+    OPTIONS = ["--snapshot", "--yes-empty"]
+    NAME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.made, self.before_round = {}, set()
+        self.due = {}
+        self.keeps_all = True
+
+    def options(self, way):
+        self.keeps_all = self.rng.random() < 0.5
+        # All are of one day or two.
+        keep = [] if self.keeps_all else ["--keep", "2d"]
+        return keep + [option for option in super().options(way) if option not in ("--skip-equal", "--verify")]
+
+    def prepare(self, number):
+        super().prepare(number)
+        os.makedirs(self.destination, exist_ok=True)
+        self.due = {path: self.described(full) for path, full in self.world.winners().items()}
+        self.before_round = set(self.made)
+
+    @staticmethod
+    def described(path):
+        found = os.lstat(path)
+        kind = stat.S_IFMT(found.st_mode)
+        if kind == stat.S_IFLNK:
+            return kind, os.readlink(path)
+        # The times of directories may be those of what was made in them.
+        return kind, stat.S_IMODE(found.st_mode), *((digest_of(path), found.st_mtime_ns) if kind == stat.S_IFREG else ())
+
+    def check_names(self):
+        for name in sorted(os.listdir(self.destination)):
+            path = os.path.join(self.destination, name)
+            if judge.is_unfinished(name) or name == b"latest":
+                continue
+            if not self.NAME.fullmatch(name):
+                raise Fault(f"{name!r} is at the destination")
+            now = {below_it: self.described(os.path.join(path, below_it)) for below_it, _ in below(path)}
+            wanted = self.made.setdefault(name, self.due)
+            if now != wanted:
+                changed = sorted(item for item in now.keys() | wanted.keys() if now.get(item) != wanted.get(item))
+                raise Fault(f"snapshot {name!r} is not what the sources were: {changed[:5]!r}")
+
+    def state(self):
+        return None
+
+    def check(self, before):
+        there = set(os.listdir(self.destination))
+        gone = self.made.keys() - there
+        if gone and (self.keeps_all or max(gone) > max(self.made.keys() & there, default=b"")):
+            raise Fault(f"older snapshots are gone: {sorted(gone)!r}")
+        if b"latest" in there and os.readlink(os.path.join(self.destination, b"latest")).rstrip(b"/") not in there:
+            raise Fault("`latest` leads nowhere")
+
+    def complete(self):
+        latest = os.readlink(os.path.join(self.destination, b"latest")).rstrip(b"/")
+        if latest in self.before_round or latest != max(self.made):
+            raise Fault(f"after exit code 0, `latest` is {latest!r} of {sorted(self.made)!r}")
+        there = sorted(filter(self.NAME.fullmatch, os.listdir(self.destination)))
+        if not self.keeps_all and len(there) > 2:
+            raise Fault(f"after exit code 0, there are {there!r}")
