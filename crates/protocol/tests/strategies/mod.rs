@@ -624,11 +624,6 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
     vec(1_u8..=255, 0..300)
 }
 
-/// Path of an item that was deleted, which is never empty.
-fn item_path() -> impl Strategy<Value = Vec<u8>> {
-    vec(1_u8..=255, 1..300)
-}
-
 fn text() -> impl Strategy<Value = String> {
     any::<String>()
 }
