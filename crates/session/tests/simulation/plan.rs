@@ -112,6 +112,8 @@ impl Plan {
             }
         }
         let deletes = random.once_in(3);
+        // Of two sources that go into one directory, one may have the name that the other has no longer.
+        let renames = deletes && source.roots.len() == 1 && random.once_in(2);
         Self {
             resends: source.roots.len() > 1,
             moves: !deletes && source.roots.len() == 1 && random.once_in(2),
@@ -125,7 +127,7 @@ impl Plan {
             window: window(random),
             destination_exists: random.once_in(3),
             deletes,
-            renames: deletes && random.once_in(2),
+            renames,
             references: random.once_in(4),
             has_registry: random.once_in(2),
             faults: faults(random),
