@@ -12,7 +12,8 @@ use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
 use icdc_protocol::message::{
-    Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions,
+    Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
+    SnapshotTime,
 };
 use icdc_tcp::{Egresses, Family};
 use icdc_transfer::NameList;
@@ -24,6 +25,7 @@ use crate::arguments::{
     AddressFamily, ConnectionArguments, CopyArguments, IfRunningMode, ProgressMode, ReportingArguments,
 };
 use crate::choosing;
+use crate::clock::seconds_since_1970;
 use crate::config::settings::concern;
 use crate::keygen::file_or_default;
 use crate::listed;
@@ -107,7 +109,10 @@ impl CopyPlan {
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
         let listed = listed::chosen(&arguments, &mut sources)?;
-        let receive = receiving(&arguments, &choice.rules);
+        let mut receive = receiving(&arguments, &choice.rules);
+        if arguments.snapshot {
+            receive.snapshot = Some(snapshot(&arguments)?);
+        }
         let send = SendOptions { listed: listed.as_ref().map(NameList::digest), ..sending(&arguments, choice) };
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
         (options.send, options.receive, options.listed) = (send, receive, listed);
@@ -151,6 +156,7 @@ fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions {
         buffered: arguments.buffered,
         diskless: None,
         mirrored: match (arguments.delete, arguments.delete_excluded) {
+            _ if arguments.snapshot => Mirrored::Snapshot,
             (false, _) => Mirrored::No,
             (true, false) => Mirrored::KeepingExcluded,
             (true, true) => Mirrored::WithExcluded,
@@ -180,14 +186,22 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
         diskless: None,
         place: None,
         keeps_name: false,
-        delete: arguments.delete.then(|| Delete {
-            rules: if arguments.delete_excluded { Vec::new() } else { rules.to_vec() },
+        // A snapshot has nothing of an interrupted run that is no longer at the source.
+        delete: (arguments.delete || arguments.snapshot && !arguments.dry_run).then(|| Delete {
+            rules: if arguments.delete_excluded || arguments.snapshot { Vec::new() } else { rules.to_vec() },
             max: arguments.max_delete,
             allow_empty_source: arguments.yes_empty,
         }),
         link_dest: arguments.link_dest.iter().map(|directory| directory.as_bytes().to_vec()).collect(),
         missing: if arguments.existing { Missing::LeaveOut } else { Missing::Make },
+        snapshot: None,
     }
+}
+
+/// The snapshot that is asked for, named by the present time.
+fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
+    let time = SnapshotTime::new(seconds_since_1970()).context("the clock is beyond the year 9999; set it")?;
+    Ok(Snapshot { time, keep: arguments.keep })
 }
 
 /// What is done about files that exist at the destination, from a copy's command line.

@@ -7,7 +7,7 @@ use icdc_client::location::DAEMON_PORT;
 use icdc_hooks::{Target, TargetFileError};
 use icdc_protocol::Ports;
 use icdc_protocol::limits::{MAX_CONGESTION_NAME, MAX_MEASURE_NANOS, MAX_RING_BYTES, MAX_STREAMS, MAX_WINDOW};
-use icdc_protocol::message::{MaxDelete, Preserve};
+use icdc_protocol::message::{Keep, MaxDelete, Preserve};
 use icdc_tcp::{Egress, Egresses};
 use icdc_units::{ByteCount, Prefix, Rate, Span};
 
@@ -237,6 +237,27 @@ pub(crate) fn max_delete(text: &str) -> Result<MaxDelete, String> {
     };
     limit.ok_or_else(|| "write a number of items, such as 1000, or a part of all, from 0% to 100%".into())
 }
+
+/// Parses the snapshots to be kept: numbers of days, weeks, months and years, such as `7d,4w,12m`.
+pub(crate) fn keep(text: &str) -> Result<Keep, String> {
+    let mut keep = Keep::default();
+    for part in text.split(',') {
+        let unit = part.chars().next_back();
+        let kept = match unit {
+            Some('d') => &mut keep.days,
+            Some('w') => &mut keep.weeks,
+            Some('m') => &mut keep.months,
+            Some('y') => &mut keep.years,
+            _ => return Err(format!("{part:?}: {KEEP}")),
+        };
+        let number = part[..part.len() - 1].parse().ok().filter(|number| *number > 0 && *kept == 0);
+        *kept = number.ok_or_else(|| format!("{part:?}: {KEEP}"))?;
+    }
+    Ok(keep)
+}
+
+const KEEP: &str =
+    "write numbers of days, weeks, months and years, each at most once and from 1 to 65535, such as 7d,4w,12m,5y";
 
 /// Parses a duration that is not zero.
 pub(crate) fn limit(text: &str) -> Result<Span, String> {

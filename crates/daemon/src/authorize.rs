@@ -56,6 +56,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
         Transfer::Receive { options, .. } if options.dry_run && granted.rights.access.drop_box().is_some() => {
             refused("a drop box does not tell what is there; leave --dry-run out")
         }
+        Transfer::Receive { options, .. }
+            if options.snapshot.is_some() && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("a drop box does not tell what is there; leave --snapshot out")
+        }
         Transfer::Receive { options, .. } if options.delete.is_some() && granted.rights.access.drop_box().is_some() => {
             refused("nothing is deleted from a drop box; leave --delete out")
         }

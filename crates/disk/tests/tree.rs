@@ -286,7 +286,7 @@ fn staging_names_are_recognised_and_nothing_else_is() {
     let id = [0, 1, 2, 0xab, 0xcd, 0xef, 0xfe, 0xff];
     let staging = StagingName::new(StagingKind::Blocks, id);
     assert_eq!(staging.name().as_bytes(), b".icdc-000102abcdeffeff.blocks");
-    for kind in [StagingKind::Part, StagingKind::Blocks, StagingKind::Run] {
+    for kind in [StagingKind::Part, StagingKind::Blocks, StagingKind::Run, StagingKind::Snapshot] {
         let staging = StagingName::new(kind, id);
         assert_eq!(StagingName::parse(staging.name().as_bytes()), Some(staging));
         assert!(is_staging(staging.name().as_bytes()));

@@ -31,6 +31,8 @@ pub enum Mirrored {
     /// Items that the source does not have, and those that rules exclude. What is left out for another
     /// reason counts as existing.
     WithExcluded,
+    /// Everything that is not announced, of the unfinished copy that becomes a snapshot.
+    Snapshot,
 }
 
 /// Limit on the number of deleted items.

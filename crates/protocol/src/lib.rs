@@ -12,6 +12,7 @@
 //! | [`block_journal`] | the durable blocks of one unfinished file, as kept beside it |
 //! | [`run_journal`] | what a whole unfinished run has published and staged |
 //! | [`measure`] | the order of a measurement, and what is sent over its control link |
+//! | [`snapshot`] | names of snapshots, and what is kept of them |
 //! | [`relay`] | what relays say before the data, to each other and to others |
 //! | [`version`] | which versions and features two ends have in common |
 //! | [`limits`] | the bounds of all of these |
@@ -62,6 +63,7 @@ mod request;
 pub mod run_journal;
 mod running;
 mod seal;
+pub mod snapshot;
 mod told_by;
 pub mod validate;
 pub mod version;

@@ -6,7 +6,7 @@
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   NamesWanted* (of listed names), CandidateAnswer* (of a mirror)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
-//!                   Names* (for a NamesWanted)
+//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a measurement  Measure (see [`crate::measure`])
@@ -37,6 +37,7 @@ pub use crate::request::{
     SendOptions, Transfer,
 };
 pub use crate::running::{IfRunning, Running};
+pub use crate::snapshot::{Keep, Snapshot, SnapshotNews, SnapshotTime};
 use crate::version::Features;
 
 /// A BLAKE3 digest or chaining value.
@@ -206,6 +207,8 @@ pub enum Message {
     Candidates(Candidates),
     /// The sender's answer to [`Candidates`](Self::Candidates).
     CandidateAnswer(CandidateAnswer),
+    /// What has become of the snapshot, and of those that are no longer kept, once every item is done.
+    Snapshot(SnapshotNews),
 }
 
 impl Message {
@@ -266,6 +269,7 @@ impl Message {
             Self::Names(_) => "Names",
             Self::Candidates(_) => "Candidates",
             Self::CandidateAnswer(_) => "CandidateAnswer",
+            Self::Snapshot(_) => "Snapshot",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::measure;
 use crate::message::{Digest, TransferId};
 use crate::ports::Ports;
 use crate::running::IfRunning;
+use crate::snapshot::Snapshot;
 use crate::version::Features;
 
 /// Work that the connecting end asks for, with the run that it belongs to.
@@ -197,6 +198,8 @@ pub struct ReceiveOptions {
     pub link_dest: Vec<Vec<u8>>,
     /// Treatment of items that do not exist at the destination.
     pub missing: Missing,
+    /// Snapshot to be made in the destination; `None` for an ordinary copy.
+    pub snapshot: Option<Snapshot>,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on
@@ -285,7 +288,7 @@ impl SendOptions {
     /// Features that the receiver must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless, self.mirrored != Mirrored::No)
+        needs(self.diskless, self.mirrored != Mirrored::No, self.mirrored == Mirrored::Snapshot)
     }
 }
 
@@ -293,14 +296,15 @@ impl ReceiveOptions {
     /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless, self.delete.is_some())
+        needs(self.diskless, self.delete.is_some(), self.snapshot.is_some())
     }
 }
 
 /// Features that the other end must have for this kind of copy.
-fn needs(diskless: Option<Diskless>, deletes: bool) -> Features {
-    let diskless = if diskless.is_some() { Features::DISKLESS } else { Features::NONE };
-    if deletes { diskless.union(Features::DELETION) } else { diskless }
+fn needs(diskless: Option<Diskless>, deletes: bool, is_snapshot: bool) -> Features {
+    let needed =
+        [(diskless.is_some(), Features::DISKLESS), (deletes, Features::DELETION), (is_snapshot, Features::SNAPSHOT)];
+    needed.into_iter().filter(|(is_needed, _)| *is_needed).fold(Features::NONE, |all, (_, feature)| all.union(feature))
 }
 
 impl Preserve {

@@ -10,6 +10,7 @@ mod listed;
 mod listing;
 mod names;
 mod rules;
+mod snapshot;
 
 use crate::limits::{
     BLOCK_SIZE, MAX_ADDRESSES, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED, MAX_PACK_ITEMS,
@@ -101,6 +102,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::LeftOut { what, .. } => ("LeftOut", deletion::left_out(what)),
         Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
         Message::List(message) => ("List", listing::message(message)),
+        Message::Snapshot(news) => ("Snapshot", snapshot::news(news)),
         Message::Removed(items) => ("Removed", deletion::removed(items)),
         Message::NamesWanted { .. } => ("NamesWanted", Ok(())),
         Message::Names(part) => ("Names", listed::names(part)),

@@ -158,9 +158,17 @@ impl Features {
     /// As the sender of a mirror, the end compares files that may have been renamed
     /// ([`Candidates`](crate::message::Candidates)).
     pub const RENAMES: Self = Self(1 << 6);
+    /// The end can make snapshots ([`Snapshot`](crate::message::Snapshot)).
+    pub const SNAPSHOT: Self = Self(1 << 7);
     /// The features of this release.
     pub const OURS: Self = Self(
-        Self::DISKLESS.0 | Self::PARTS.0 | Self::MAX_RATE.0 | Self::DELETION.0 | Self::LISTING.0 | Self::RENAMES.0,
+        Self::DISKLESS.0
+            | Self::PARTS.0
+            | Self::MAX_RATE.0
+            | Self::DELETION.0
+            | Self::LISTING.0
+            | Self::RENAMES.0
+            | Self::SNAPSHOT.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -205,6 +213,7 @@ impl Features {
                 "the far end cannot delete what the source does not have; upgrade icdc there, or copy without --delete",
             ),
             (Self::LISTING, "the far end cannot list what is there; upgrade icdc there"),
+            (Self::SNAPSHOT, "the far end cannot make snapshots; upgrade icdc there, or copy without --snapshot"),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
         lacking.map(|(_, sentence)| sentence)

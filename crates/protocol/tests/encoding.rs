@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "ca54e89f"),
+        ("Request", "83663229"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -47,6 +47,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Deletion", "c41df21a"),
         ("Names", "c0734cda"),
         ("Candidates", "537adb66"),
+        ("Snapshot", "211507af"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -171,6 +172,7 @@ fn requests() -> Vec<Message> {
             allow_empty_source: false,
         }),
         link_dest: vec![b"../old".to_vec()],
+        snapshot: None,
     };
     let drive = Drive {
         host: "far".into(),
@@ -187,6 +189,12 @@ fn requests() -> Vec<Message> {
     let chosen = SendOptions { mirrored: Mirrored::No, listed: Some([2; 32]), ..send.clone() };
     let sent = SendOptions { diskless, preserve: Preserve::NOTHING, ..SendOptions::default() };
     let received = ReceiveOptions { diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
+    let keep = Some(Keep { days: 7, weeks: 4, months: 12, years: 300 });
+    let snapshot = ReceiveOptions {
+        delete: Some(Delete::default()),
+        snapshot: Some(Snapshot { time: snapshot_time(), keep }),
+        ..ReceiveOptions::default()
+    };
     let order = MeasureRequest {
         reverse: true,
         nanos: 10_000_000_000,
@@ -208,6 +216,7 @@ fn requests() -> Vec<Message> {
         Job::Transfer(Transfer::Receive { destination: b"arrived".to_vec(), options: received }),
         Job::Transfer(Transfer::Send { sources: vec![b"zeros".to_vec()], options: sent }),
         Job::Transfer(Transfer::Send { sources: vec![b"one/".to_vec()], options: chosen }),
+        Job::Transfer(Transfer::Receive { destination: b"backup".to_vec(), options: snapshot }),
         list(ListReach::Directory, ListDetail::Names),
         list(ListReach::Tree, ListDetail::Metadata),
         list(ListReach::Tree, ListDetail::Digests(ListDigest::Comparison)),
@@ -217,6 +226,10 @@ fn requests() -> Vec<Message> {
     ];
     let features = Features::from_bits(1 << 40 | 3);
     jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], features, job })).collect()
+}
+
+fn snapshot_time() -> SnapshotTime {
+    SnapshotTime::new(1_795_744_800).expect("it is before the year 10000")
 }
 
 fn list(reach: ListReach, detail: ListDetail) -> Job {
@@ -329,6 +342,7 @@ fn entries() -> Vec<Entry> {
 
 fn from_receiver() -> Vec<Message> {
     let digest = FileDigest::Blake3([1; 32]);
+    let time = snapshot_time();
     let answers = vec![
         Want::All,
         Want::Rest,
@@ -373,6 +387,10 @@ fn from_receiver() -> Vec<Message> {
             id: 300,
             places: vec![CandidatePlace { source: 1, path: b"old/x".to_vec() }],
         }),
+        Message::Snapshot(SnapshotNews::Made(time)),
+        Message::Snapshot(SnapshotNews::NotMade("an item failed".into())),
+        Message::Snapshot(SnapshotNews::Removed(time)),
+        Message::Snapshot(SnapshotNews::Stays { time, reason: "something is mounted there".into() }),
     ]
 }
 

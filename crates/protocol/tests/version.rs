@@ -3,7 +3,7 @@
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::message::{
     Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, ReceiveOptions, Refusal, RefusalKind,
-    SendOptions,
+    SendOptions, Snapshot, SnapshotTime,
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
@@ -102,6 +102,7 @@ fn unknown_features_mean_nothing() {
         Features::DELETION,
         Features::LISTING,
         Features::RENAMES,
+        Features::SNAPSHOT,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
@@ -112,6 +113,11 @@ fn unknown_features_mean_nothing() {
     let send = SendOptions { mirrored: Mirrored::WithExcluded, ..SendOptions::default() };
     let receive = ReceiveOptions { delete: Some(Delete::default()), ..ReceiveOptions::default() };
     assert_eq!((send.needs(), receive.needs()), (Features::DELETION, Features::DELETION));
+    let time = SnapshotTime::new(0).unwrap();
+    let send = SendOptions { mirrored: Mirrored::Snapshot, ..send };
+    let receive = ReceiveOptions { snapshot: Some(Snapshot { time, keep: None }), ..receive };
+    let both = Features::DELETION.union(Features::SNAPSHOT);
+    assert_eq!((send.needs(), receive.needs()), (both, both));
 }
 
 fn started(versions: Versions) -> Bootstrap {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, RemovedItem, Running};
+use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, RemovedItem, Running, SnapshotNews};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -153,6 +153,26 @@ pub enum Event {
         /// Reason, a sentence for the user.
         reason: String,
     },
+    /// The snapshot is complete and durable, and `latest` leads to it (`--snapshot`); in a dry run, it
+    /// would have this name.
+    Snapshot {
+        /// Name of the snapshot in the destination.
+        name: String,
+        /// Whether this is a dry run, which makes nothing.
+        dry_run: bool,
+    },
+    /// An older snapshot is removed (`--keep`), or would be in a dry run.
+    SnapshotRemoved {
+        /// Name of the snapshot in the destination.
+        name: String,
+        /// Whether this is a dry run, which removes nothing.
+        dry_run: bool,
+    },
+    /// The snapshot has not got its name, and the same command goes on with it.
+    SnapshotFailed {
+        /// Reason, a sentence for the user.
+        reason: String,
+    },
     /// The run could not be completed; a summary of what was done follows.
     Failed {
         /// Message for the user: what failed, where, and what to do.
@@ -195,6 +215,22 @@ impl Event {
             }
             Deletion::Refused(reason) => vec![Self::DeletionRefused { reason }],
             Deletion::Ended => Vec::new(),
+        }
+    }
+
+    /// Event for what has become of the snapshot, or of an older one.
+    pub(crate) fn of_snapshot(news: SnapshotNews, dry_run: bool) -> Self {
+        match news {
+            SnapshotNews::Made(time) => Self::Snapshot { name: time.name(), dry_run },
+            SnapshotNews::NotMade(reason) => Self::SnapshotFailed { reason },
+            SnapshotNews::Removed(time) => Self::SnapshotRemoved { name: time.name(), dry_run },
+            SnapshotNews::Stays { time, reason } => Self::Item {
+                path: time.name(),
+                bytes: 0,
+                digest: None,
+                outcome: Outcome::Failed,
+                reason: Some(format!("is not removed: {reason}")),
+            },
         }
     }
 

@@ -244,7 +244,7 @@ impl Search {
             found.push(Found::Unfinished(Unfinished {
                 path: self.path_of(directory, name),
                 content: match staging.kind {
-                    StagingKind::Part => Content::Data,
+                    StagingKind::Part | StagingKind::Snapshot => Content::Data,
                     StagingKind::Blocks => Content::FileJournal,
                     StagingKind::Run => Content::RunJournal,
                 },

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use icdc_metrics::Gateway;
-use icdc_protocol::message::{MaxDelete, Preserve};
+use icdc_protocol::message::{Keep, MaxDelete, Preserve};
 use icdc_units::{ByteCount, Span};
 
 use super::choosing::CHOOSING;
 use super::{ChoosingArguments, ConnectionArguments, ReportingArguments};
 use crate::values::{
-    Ceiling, Congestion, Shard, Streams, ceiling, congestion, max_delete, pause, preserve, ring, shard, streams,
+    Ceiling, Congestion, Shard, Streams, ceiling, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
 };
+
+/// Group of the options after which the destination has nothing that the sources have not.
+const EXACT: &str = "exact";
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -130,7 +133,7 @@ pub(crate) struct CopyArguments {
 
     /// After everything is copied, delete what the destination has in the directories of the sources and
     /// the sources have not. Nothing is deleted if any item failed; with --dry-run it is listed only
-    #[arg(long, aliases = ["delete-after", "delete-delay"], help_heading = "What to copy and how")]
+    #[arg(long, aliases = ["delete-after", "delete-delay"], group = EXACT, help_heading = "What to copy and how")]
     pub(crate) delete: bool,
 
     /// Delete nothing if more than this many items would go, or this part of all at the destination
@@ -146,9 +149,9 @@ pub(crate) struct CopyArguments {
     #[arg(long, requires = "delete_excluded", help_heading = "What to copy and how")]
     pub(crate) yes: bool,
 
-    /// Let an empty source directory empty the destination with --delete. Without it nothing is
-    /// deleted then, as the source may be a file system that is not mounted
-    #[arg(long, requires = "delete", help_heading = "What to copy and how")]
+    /// Let an empty source directory empty the destination with --delete, or become an empty snapshot.
+    /// Without it nothing is deleted or made then, as the source may be a file system that is not mounted
+    #[arg(long, requires = EXACT, help_heading = "What to copy and how")]
     pub(crate) yes_empty: bool,
 
     /// Link a file that is unchanged in DIR, another copy at the destination's host, from there instead
@@ -156,6 +159,24 @@ pub(crate) struct CopyArguments {
     /// is not absolute lies beside DST. May be given up to 20 times; with --verify, files are sent
     #[arg(long, value_name = "DIR", action = ArgAction::Append, help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
     pub(crate) link_dest: Vec<OsString>,
+
+    /// Make a snapshot: a copy of the sources in a directory of DST that is named by the time in UTC, such
+    /// as DST/2026-11-27T02:00:00Z. What is unchanged since the newest snapshot is linked from there. The
+    /// snapshot gets its name when it is complete and durable, then the symbolic link DST/latest leads
+    /// to it; the next run goes on with one that was interrupted
+    #[arg(
+        long,
+        group = EXACT,
+        conflicts_with_all = ["moves", "update", "existing", "ignore_existing", "files_from", "files_from0"],
+        help_heading = "What to copy and how"
+    )]
+    pub(crate) snapshot: bool,
+
+    /// After a snapshot is made, remove those that are neither the newest of one of the last N days with
+    /// snapshots (Nd), nor of the last weeks (w), months (m) or years (y), such as 7d,4w,12m
+    #[arg(long, value_name = "Nd,Nw,Nm,Ny", requires = "snapshot", value_parser = keep, help_heading = "What to copy and how")]
+    pub(crate) keep: Option<Keep>,
+
     /// Move: remove each file and link at the source once the destination has it durably, and directories
     /// that become empty by that. What has changed meanwhile stays, and so does what is equal by
     /// --skip-equal and --update
@@ -191,7 +212,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

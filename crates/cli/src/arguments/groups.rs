@@ -28,6 +28,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "yes",
             "yes_empty",
             "link_dest",
+            "snapshot",
+            "keep",
         ],
     ),
     ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),

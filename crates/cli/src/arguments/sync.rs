@@ -19,6 +19,7 @@ use super::CopyArguments;
         "  icdc sync results/ far.example.org:results/\n",
         "  icdc sync --delete --dry-run results/ far.example.org:results/    # what would change, and what would go\n",
         "  icdc sync --delete --max-delete 10% results/ icdc://dtn.example.org/results/\n",
+        "  icdc sync --snapshot --keep 7d,4w,12m results/ far.example.org:backup    # a complete copy named by time\n",
     )
 )]
 pub(crate) struct SyncArguments {

@@ -192,6 +192,9 @@ impl Surface {
             Event::DeletionRefused { reason } => {
                 self.console.complain(&format!("nothing was deleted at the destination: {reason}"));
             }
+            Event::Snapshot { .. } | Event::SnapshotRemoved { .. } | Event::SnapshotFailed { .. } => {
+                self.tell_of_snapshot(event);
+            }
             Event::Connected { peer, stream, cipher, congestion } if self.verbose => {
                 let details: Vec<&str> =
                     [cipher.as_str(), congestion].into_iter().filter(|text| !text.is_empty()).collect();
@@ -228,6 +231,26 @@ impl Surface {
             Event::WouldSend { path, bytes } if !self.json => {
                 self.console.result(&format!("{:>10}  {path}", summary::size(*bytes)));
             }
+            _ => {}
+        }
+    }
+
+    /// Prints what has become of a snapshot.
+    fn tell_of_snapshot(&self, event: &Event) {
+        let told = match event {
+            Event::Snapshot { name, dry_run: true } => Ok(format!("make the snapshot {name}")),
+            Event::Snapshot { name, .. } => Err(format!("snapshot {name} is complete, and latest leads to it")),
+            Event::SnapshotRemoved { name, dry_run: true } => Ok(format!("remove the snapshot {name}")),
+            Event::SnapshotRemoved { name, .. } => Err(format!("removed the snapshot {name}")),
+            Event::SnapshotFailed { reason } => {
+                let line = format!("no snapshot was made, and the same command goes on with this one: {reason}");
+                return self.console.complain(&line);
+            }
+            _ => return,
+        };
+        match told {
+            Ok(result) if !self.json => self.console.result(&result),
+            Err(notice) if !self.quiet => self.console.complain(&notice),
             _ => {}
         }
     }

@@ -66,7 +66,7 @@ impl Tally {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,
             Event::Deleted { .. } => self.deleted += 1,
             Event::Removed { .. } => self.removed += 1,
-            Event::DeletionRefused { .. } => self.failed += 1,
+            Event::DeletionRefused { .. } | Event::SnapshotFailed { .. } => self.failed += 1,
             Event::Item { outcome: Outcome::Skipped, .. } => self.skipped += 1,
             Event::Item { outcome: Outcome::KeptNewer, .. } => self.kept_newer += 1,
             Event::Item { outcome: Outcome::Linked, .. } => self.linked += 1,

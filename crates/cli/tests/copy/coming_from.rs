@@ -109,6 +109,7 @@ fn every_job_of_the_page_is_done() {
             "Only what is newer" => assert_eq!(text("host/dst/a.nc"), "src/a.nc"),
             "Only *.nc" => assert!(has("host/dst/src/deep/c.nc") && !has("host/dst/src/b.txt"), "{lines}"),
             "Are both sides equal?" => assert!(has("host/dst/deep/c.nc"), "{lines}"),
+            "A snapshot every night" => assert!(has("host/dst/latest/deep/c.nc") && has("host/dst/extra"), "{lines}"),
             "Off the instrument" => assert!(has("host/dst/deep/c.nc") && !has("src/a.nc"), "{lines}"),
             other => panic!("{other:?} is not tried"),
         }

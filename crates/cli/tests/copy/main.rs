@@ -35,6 +35,7 @@ mod rights;
 mod rsync;
 mod running;
 mod semantics;
+mod snapshots;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

@@ -20,6 +20,7 @@ mod network;
 mod progress;
 mod races;
 mod references;
+mod snapshots;
 #[path = "../support/mod.rs"]
 mod support;
 mod waits;

@@ -330,6 +330,22 @@ impl Directory {
         }
     }
 
+    /// Renames the directory `from` to `to` here, atomically, unless anything has that name. Where the
+    /// kernel or the file system cannot rename like that, the name is looked up just before.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] when anything has that name.
+    pub fn rename_directory_new(&self, from: &Name, to: &Name) -> Result<()> {
+        match rustix::fs::renameat_with(self, from.as_c_str(), self, to.as_c_str(), RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => match self.stat(to) {
+                Ok(_) => Err(self.failed("renameat", to, Errno::EXIST)),
+                Err(error) if error.is_missing() => self.rename(from, self, to),
+                Err(error) => Err(error),
+            },
+            renamed => renamed.map_err(|errno| self.failed("renameat", to, errno)),
+        }
+    }
+
     /// Lets two items here change their names, atomically; false, and nothing is done, where the
     /// kernel or the file system cannot do that.
     ///

@@ -107,6 +107,8 @@ pub enum StagingKind {
     Blocks,
     /// Journal of a whole run: `.icdc-<id>.run`.
     Run,
+    /// Directory of a snapshot that is not complete, or that is being removed: `.icdc-<id>.snapshot`.
+    Snapshot,
 }
 
 /// Name of a file of an unfinished transfer: `.icdc-<16 hexadecimal digits>.<kind>`.
@@ -141,7 +143,7 @@ impl StagingName {
     pub fn parse(name: &[u8]) -> Option<Self> {
         let rest = name.strip_prefix(PREFIX.as_bytes())?;
         let (digits, suffix) = rest.split_at_checked(16)?;
-        let kind = [StagingKind::Part, StagingKind::Blocks, StagingKind::Run]
+        let kind = [StagingKind::Part, StagingKind::Blocks, StagingKind::Run, StagingKind::Snapshot]
             .into_iter()
             .find(|kind| kind.suffix().as_bytes() == suffix)?;
         if !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
@@ -206,6 +208,7 @@ impl StagingKind {
             Self::Part => ".part",
             Self::Blocks => ".blocks",
             Self::Run => ".run",
+            Self::Snapshot => ".snapshot",
         }
     }
 }

@@ -88,6 +88,25 @@ fn deletion() -> impl Strategy<Value = Deletion> {
     ]
 }
 
+fn snapshot_time() -> impl Strategy<Value = SnapshotTime> {
+    (0..253_402_300_800_u64).prop_map(|seconds| SnapshotTime::new(seconds).expect("it is before the year 10000"))
+}
+
+fn snapshot() -> impl Strategy<Value = Snapshot> {
+    let keep = (1..=u16::MAX, any::<[u16; 3]>());
+    let keep = keep.prop_map(|(days, [weeks, months, years])| Keep { days, weeks, months, years });
+    (snapshot_time(), option::of(keep)).prop_map(|(time, keep)| Snapshot { time, keep })
+}
+
+fn snapshot_news() -> impl Strategy<Value = SnapshotNews> {
+    prop_oneof![
+        snapshot_time().prop_map(SnapshotNews::Made),
+        text().prop_map(SnapshotNews::NotMade),
+        snapshot_time().prop_map(SnapshotNews::Removed),
+        (snapshot_time(), text()).prop_map(|(time, reason)| SnapshotNews::Stays { time, reason }),
+    ]
+}
+
 fn delete() -> impl Strategy<Value = Option<Delete>> {
     let max = prop_oneof![any::<u64>().prop_map(MaxDelete::Items), (0..=100_u8).prop_map(MaxDelete::Percent)];
     option::of((rules(), option::of(max), any::<bool>()).prop_map(|(rules, max, allow_empty_source)| Delete {
@@ -114,6 +133,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         deletion().prop_map(Message::Deletion),
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),
+        snapshot_news().prop_map(Message::Snapshot),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -331,7 +351,12 @@ fn rate() -> impl Strategy<Value = Option<Rate>> {
 }
 
 fn mirrored() -> impl Strategy<Value = Mirrored> {
-    prop_oneof![Just(Mirrored::No), Just(Mirrored::KeepingExcluded), Just(Mirrored::WithExcluded)]
+    prop_oneof![
+        Just(Mirrored::No),
+        Just(Mirrored::KeepingExcluded),
+        Just(Mirrored::WithExcluded),
+        Just(Mirrored::Snapshot)
+    ]
 }
 
 fn send_options() -> BoxedStrategy<SendOptions> {
@@ -437,6 +462,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     delete,
                     link_dest,
                     missing: if missing { Missing::LeaveOut } else { Missing::Make },
+                    snapshot: None,
                 }
             },
         );
@@ -445,7 +471,12 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         preserve: Preserve::NOTHING,
         ..ReceiveOptions::default()
     });
-    prop_oneof![3 => usual, 1 => without_disks]
+    let snapshot = (snapshot(), any::<bool>()).prop_map(|(snapshot, allow_empty_source)| ReceiveOptions {
+        snapshot: Some(snapshot),
+        delete: Some(Delete { allow_empty_source, ..Delete::default() }),
+        ..ReceiveOptions::default()
+    });
+    prop_oneof![3 => usual, 1 => without_disks, 1 => snapshot]
 }
 
 fn place() -> impl Strategy<Value = Place> {

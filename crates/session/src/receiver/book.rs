@@ -7,7 +7,7 @@
 //!                                                       └─ links: MakeLink ─────────┘
 //! batch: Flush ─► Rename ─► FlushNames ─► NotePublished ─► RemoveJournals ─► Done
 //! DirEnd, all children done ─► FinishDirectory ─► Flush ─► Done
-//! all done ─► (CountExtras ─► DeleteExtras, of a mirror) ─► Complete ─► PutAway
+//! all done ─► (CountExtras ─► DeleteExtras, of a mirror) ─► (MakeSnapshot ─► RemoveSnapshots) ─► Complete ─► PutAway
 //! ```
 //!
 //! An item is known from its announcement until it is published or has failed. It holds its name
@@ -28,6 +28,7 @@
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
 //! | [`obstacles`] | what a mirror has in place of something of another kind |
+//! | `snapshot`, `retention` | completion of a snapshot, and which older ones are no longer kept |
 //! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
 
@@ -47,6 +48,8 @@ mod publishing;
 mod referring;
 mod renaming;
 pub mod resume;
+mod retention;
+mod snapshot;
 pub mod source_names;
 mod state;
 #[cfg(test)]
@@ -65,7 +68,7 @@ use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Terms, Verdict};
-use self::state::{Announced, Finishing, NameFlush, Phase, Run, SessionStage, Tracked};
+use self::state::{Announced, Finishing, NameFlush, Phase, Run, SessionStage, SnapshotStage, Tracked};
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, Failure, SessionError};
 
@@ -125,6 +128,8 @@ pub struct Book<P> {
     extras: Extras,
     /// Whether the files of the destination were asked for that may have been renamed.
     finds_candidates: bool,
+    /// Progress of the snapshot, if one is made.
+    snapshot: SnapshotStage,
     /// Path of the first item that has failed at either end.
     first_failed: Option<Vec<u8>>,
     /// Whether an item has failed for a reason that may be gone when the same command is run again.
@@ -158,6 +163,7 @@ impl<P> Book<P> {
             phase: Phase::Announcing,
             extras: Extras::default(),
             finds_candidates: false,
+            snapshot: SnapshotStage::default(),
             first_failed: None,
             has_passing_failure: false,
         }

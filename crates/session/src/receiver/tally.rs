@@ -1,6 +1,6 @@
 //! Counts of a receiving session: what the sender has announced, and what has become of it so far.
 
-use icdc_protocol::message::{FileDigest, Totals};
+use icdc_protocol::message::{FileDigest, SnapshotNews, Totals};
 use icdc_units::ByteCount;
 
 use super::book::action::{Notification, PublishedFile};
@@ -69,8 +69,13 @@ impl Tally {
             Notification::Renamed { .. } => self.renamed += 1,
             Notification::Kept { why, .. } => self.kept.add(*why),
             Notification::Deleted { .. } => self.deleted += 1,
-            Notification::Failed { .. } | Notification::DeletionRefused { .. } => self.failed += 1,
-            Notification::Unlinked { .. } | Notification::Altered { .. } | Notification::WouldReceive { .. } => {}
+            Notification::Failed { .. }
+            | Notification::DeletionRefused { .. }
+            | Notification::Snapshot(SnapshotNews::NotMade(_) | SnapshotNews::Stays { .. }) => self.failed += 1,
+            Notification::Unlinked { .. }
+            | Notification::Altered { .. }
+            | Notification::WouldReceive { .. }
+            | Notification::Snapshot(SnapshotNews::Made(_) | SnapshotNews::Removed(_)) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Candidates, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running,
+    Candidates, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running, SnapshotNews,
 };
 use icdc_units::ByteCount;
 
@@ -66,6 +66,8 @@ pub enum Action {
     Problem(Problem),
     /// Notify the user of what the receiver has deleted, or could not.
     Deletion(Deletion),
+    /// Report what has become of the snapshot.
+    Snapshot(SnapshotNews),
     /// Remove an item at the source, unless it has changed since it was announced:
     /// [`on_removed`](super::Sender::on_removed).
     Remove {

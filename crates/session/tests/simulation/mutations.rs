@@ -63,6 +63,8 @@ pub(crate) enum Mutation {
     SourceNamesAreForgotten,
     /// The attributes of a file in an older copy are set, instead of those of a copy of it.
     OlderCopyIsAmended,
+    /// What could not be deleted in an unfinished snapshot is taken for gone.
+    DeletionFailuresAreForgotten,
     /// What replaces something of another kind at the end is not flushed.
     ReplacementsAreNotFlushed,
     /// A move removes a file at the source when it is sent.
@@ -175,6 +177,7 @@ fn replacements_that_are_not_durable_are_found() {
 
 #[test]
 fn a_mirror_that_deletes_what_the_source_has_is_found() {
+    finds(Mutation::DeletionFailuresAreForgotten, &["is not at the source, and was not deleted"]);
     finds(Mutation::SourceNamesAreForgotten, &["was copied and is", "is not what was announced", "is gone"]);
 }
 

@@ -1,13 +1,13 @@
 //! What a world is like and what befalls it, all of it by its seed.
 
-use icdc_protocol::message::{Equality, Existing};
+use icdc_protocol::message::{Equality, Existing, SourceKind};
 use icdc_session::sender::Window;
 use icdc_units::{ByteCount, Span};
 
 use crate::environment::{DiskFaults, Side};
 use crate::mutations::Mutation;
 use crate::random::Random;
-use crate::source::Source;
+use crate::source::{Root, Source};
 
 /// Who asks for the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) deletes: bool,
     /// Files and directories have other names in the next version of the source.
     pub(crate) renames: bool,
+    /// What is copied becomes a snapshot, if the receiver deletes; the destination is the unfinished one.
+    pub(crate) snapshots: bool,
     /// There is an older copy of some files, from which they are made.
     pub(crate) references: bool,
     /// The sender removes what it has moved; nobody else writes to the same names.
@@ -114,6 +116,8 @@ impl Plan {
         let deletes = random.once_in(3);
         // Of two sources that go into one directory, one may have the name that the other has no longer.
         let renames = deletes && source.roots.len() == 1 && random.once_in(2);
+        // That of a single file has a journal, which single files do not have here.
+        let is_tree = !matches!(source.roots.as_slice(), [Root { kind: SourceKind::Item, .. }]);
         Self {
             resends: source.roots.len() > 1,
             moves: !deletes && source.roots.len() == 1 && random.once_in(2),
@@ -128,6 +132,7 @@ impl Plan {
             destination_exists: random.once_in(3),
             deletes,
             renames,
+            snapshots: deletes && is_tree && random.once_in(2),
             references: random.once_in(4),
             has_registry: random.once_in(2),
             faults: faults(random),
@@ -170,6 +175,7 @@ impl Plan {
             destination_exists: false,
             deletes: false,
             renames: false,
+            snapshots: false,
             references: false,
             moves: false,
             has_registry: true,

@@ -4,7 +4,7 @@ mod checks;
 mod incidents;
 mod moving;
 
-use icdc_protocol::message::{Delete, ReceiveOptions, Refusal, RefusalKind, SourceKind};
+use icdc_protocol::message::{Delete, Keep, ReceiveOptions, Refusal, RefusalKind, Snapshot, SnapshotTime, SourceKind};
 use icdc_session::SessionError;
 use icdc_units::{Span, Time};
 
@@ -225,6 +225,9 @@ impl World {
                     if !put_away_before && receiver.names.has_put_away() {
                         self.check_put_away(session);
                     }
+                    if self.sessions[session].receiver.as_mut().is_some_and(|receiver| receiver.names.take_snapshot()) {
+                        self.check_snapshot(session);
+                    }
                 }
                 self.check_memory(session);
                 self.look_after(session);
@@ -330,9 +333,20 @@ impl World {
         let mut connections = Connections::new(session, self.latency);
         connections.open(&mut self.env.random);
         let Plan { verify, existing, window, .. } = self.plan;
-        let delete = self.plan.deletes.then(|| Delete { allow_empty_source: true, ..Delete::default() });
-        let options =
-            ReceiveOptions { verify, existing, dry_run: is_dry, resume: true, delete, ..ReceiveOptions::default() };
+        let keep = Some(Keep { days: 1, ..Keep::default() });
+        let snapshot = SnapshotTime::new(1_795_744_800).filter(|_| self.plan.snapshots);
+        let snapshot = snapshot.map(|time| Snapshot { time, keep });
+        let deletes = self.plan.deletes && !(is_dry && self.plan.snapshots);
+        let delete = deletes.then(|| Delete { allow_empty_source: true, ..Delete::default() });
+        let options = ReceiveOptions {
+            verify,
+            existing,
+            dry_run: is_dry,
+            resume: true,
+            delete,
+            snapshot,
+            ..ReceiveOptions::default()
+        };
         let runs = Runs { is_dry, deletes: self.plan.deletes, moves: self.plan.moves };
         let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, runs);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);

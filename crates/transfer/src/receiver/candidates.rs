@@ -15,7 +15,7 @@ use icdc_filter::Rules;
 use icdc_protocol::limits::MAX_DEPTH;
 
 use super::onto_itself::SourcesHere;
-use super::protection::Protection;
+use super::protection::{Protection, Unfinished};
 
 /// Most files in an index. What is beyond is transmitted if it was renamed.
 const MAX_FILES: usize = 4 << 20;
@@ -165,7 +165,7 @@ impl Search {
     /// Finds the files, as long as `goes_on`. What cannot be read is left out.
     pub(super) fn run(self, goes_on: impl Fn() -> bool) -> Candidates {
         let Self { roots, rules, sources } = self;
-        let protection = Protection { rules: &rules, sources: sources.as_deref() };
+        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished: Unfinished::Stays };
         let copies = roots.iter().map(|(source, directory, _)| (*source, directory.clone())).collect();
         let mut found = Candidates { roots: copies, ..Candidates::default() };
         for (number, (_, directory, source_path)) in (0..).zip(roots) {

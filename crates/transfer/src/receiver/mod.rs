@@ -39,6 +39,7 @@ mod renames;
 mod run_log;
 mod shared;
 mod side_by_side;
+mod snapshots;
 mod spellings;
 mod staging;
 mod store;

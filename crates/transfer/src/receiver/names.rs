@@ -13,6 +13,7 @@
 //! | `referring` | items that are made from reference directories |
 //! | `renaming` | items that are made from files which had other names |
 //! | `reporting` | events and counts |
+//! | `snapshots` | snapshots: where their sources are placed, and their completion |
 
 mod directories;
 mod examine;
@@ -21,6 +22,7 @@ mod obstacles;
 mod referring;
 mod renaming;
 mod reporting;
+mod snapshots;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,6 +64,7 @@ use super::renames::Renames;
 use super::run_log::{RunId, RunLog};
 use super::shared::Shared;
 use super::side_by_side::side_by_side;
+use super::snapshots::{Snapshots, check_clock, check_latest, latest};
 use super::spellings::{Spelling, Spellings};
 use super::waiting::{LockWait, Locked};
 use crate::{clock, path_text};
@@ -91,6 +94,8 @@ pub(super) struct FileExecutor<'a> {
     to_amend: ById<FileIdentity>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
+    /// The snapshots of the destination; `None` until the sources are placed, and if none is made.
+    snapshots: Option<Snapshots>,
     /// Files in reference directories from which items are to be made.
     to_take: ById<Counterpart>,
     /// Files of the destination that may have become new items.
@@ -141,6 +146,7 @@ impl<'a> FileExecutor<'a> {
             first_files: ById::default(),
             to_amend: ById::default(),
             references: None,
+            snapshots: None,
             to_take: ById::default(),
             renames: Renames::default(),
             kept_times: KeptTimes::new(shared.options.dry_run),
@@ -289,8 +295,16 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_extras_counted(found, counted);
             }
             Action::DeleteExtras { found, count } => {
-                let replaced = self.delete_extras(&found, count);
-                self.book.on_extras_deleted(replaced);
+                let (replaced, failed) = self.delete_extras(&found, count);
+                self.book.on_extras_deleted(replaced, failed);
+            }
+            Action::MakeSnapshot => {
+                let made = self.make_snapshot();
+                self.book.on_snapshot_made(made);
+            }
+            Action::RemoveSnapshots(times) => {
+                let removed = self.remove_snapshots(&times);
+                self.book.on_snapshots_removed(removed);
             }
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
@@ -317,7 +331,8 @@ impl FileExecutor<'_> {
         let is_drop_box = drop_box.is_some();
         // A client that may only make new items neither chooses by what exists nor learns of it.
         let place = shared.options.place.filter(|_| !is_drop_box);
-        let wanted = Wanted { parents, place, keeps_name: shared.options.keeps_name };
+        let is_directory = shared.options.snapshot.is_some();
+        let wanted = Wanted { parents, place, keeps_name: shared.options.keeps_name, is_directory };
         if parents == Parents::Made && !is_drop_box {
             // Nothing is made for a copy that is refused.
             let imagined = Wanted { parents: Parents::Imagined, ..wanted };
@@ -343,6 +358,7 @@ impl FileExecutor<'_> {
         }
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
+        opening.check_snapshot(shared, self.run.as_ref())?;
         Ok(Placed {
             resuming: self.run.as_ref().is_some_and(|run| run.resuming),
             has_waited: self.run.as_ref().is_some_and(|run| run.has_waited),
@@ -369,7 +385,8 @@ impl FileExecutor<'_> {
         }
         let local = |reason| NotBegun::Failed(SessionError::Local(reason));
         if !shared.options.dry_run {
-            let may_let_in = shared.options.preserve.mode && !shared.only_new();
+            let is_copied = shared.options.snapshot.is_none();
+            let may_let_in = shared.options.preserve.mode && !shared.only_new() && is_copied;
             opening.placement.check_rights(may_let_in).map_err(NotBegun::Failed)?;
         }
         if let Some(run) = &mut self.run
@@ -381,7 +398,11 @@ impl FileExecutor<'_> {
             let resuming = self.run.as_ref().is_some_and(|run| run.resuming);
             return Err(NotBegun::HasWaited { resuming });
         }
-        let landings = opening.placement.landings().map_err(NotBegun::Failed)?;
+        let landings = match shared.options.snapshot {
+            Some(snapshot) => self.land_in_snapshot(snapshot),
+            None => opening.placement.landings(),
+        };
+        let landings = landings.map_err(NotBegun::Failed)?;
         self.opening = None;
         self.begin_renames();
         self.directories.land(landings).map_err(|error| local(error.to_string()))
@@ -449,12 +470,27 @@ fn is_first_name(item: &Item) -> bool {
 }
 
 impl Opening {
+    /// Checks that the snapshot that is asked for can be made, before anything is.
+    fn check_snapshot(&self, shared: &Shared<'_>, run: Option<&RunLog>) -> Result<(), SessionError> {
+        match (shared.options.snapshot, self.placement.base()) {
+            (Some(snapshot), Some(base)) => {
+                let all = check_latest(base)?;
+                // Another run may have made a later one meanwhile.
+                let has_begun = run.is_some_and(|run| run.is_begun() || run.has_waited);
+                if has_begun { Ok(()) } else { check_clock(base, snapshot.time, &all) }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Finds the run's journal; `None` if the run has none, or the directory for it is missing.
     fn find_run(&self, shared: &Shared<'_>) -> Result<Option<RunLog>, SessionError> {
         let (true, Some(base)) = (self.is_journaled, self.placement.base()) else { return Ok(None) };
+        // A snapshot is another job than a copy of the sources into the same directory.
+        let latest = shared.options.snapshot.map(|_| latest());
         let id = RunId {
             job: &self.job,
-            target: self.placement.only_name(),
+            target: self.placement.only_name().or(latest.as_ref()),
             transfer: &shared.order.transfer,
             whose: shared.whose(),
         };

@@ -72,6 +72,8 @@ pub(super) struct Wanted {
     pub(super) place: Option<Place>,
     /// Whether a single directory keeps its name in a destination that does not exist yet.
     pub(super) keeps_name: bool,
+    /// Whether the destination is a directory in any case.
+    pub(super) is_directory: bool,
 }
 
 impl Destination {
@@ -104,7 +106,7 @@ impl Placement {
         tree: &Tree,
         destination: &[u8],
         begin: &Begin,
-        Wanted { parents, place, keeps_name }: Wanted,
+        Wanted { parents, place, keeps_name, is_directory }: Wanted,
         drop_box: Option<[u8; 32]>,
     ) -> Result<Self, SessionError> {
         if destination.split(|byte| *byte == b'/').any(resembles_staging) {
@@ -125,6 +127,7 @@ impl Placement {
         let single = begin.sources.len() == 1;
         let contents = begin.sources.iter().any(|source| source.kind == SourceKind::Contents);
         let is_itself = !keeps_name
+            && !is_directory
             && may_be_the_copy(&located, begin)
             && match place {
                 Some(place) => place == Place::Named,
@@ -132,7 +135,7 @@ impl Placement {
             };
         let existing = if is_itself { None } else { existing_directory(&located, drop_box.is_some())? };
         let keeps_name = keeps_name && begin.sources.iter().any(|source| source.kind == SourceKind::Directory);
-        let is_inside = contents || !single || located.trailing_slash || keeps_name;
+        let is_inside = contents || !single || located.trailing_slash || keeps_name || is_directory;
         if existing.is_some() || is_inside {
             refuse_names(&begin.sources)?;
         }
@@ -264,7 +267,7 @@ impl Placement {
     /// its source, as those below it do.
     pub(super) fn check_rights(&self, may_let_in: bool) -> Result<(), SessionError> {
         let Some(base) = self.base() else { return Ok(()) };
-        let is_copied = self.sources.iter().any(|source| source.kind == SourceKind::Contents);
+        let is_copied = self.has_contents();
         match base.permits_changes() {
             Err(TreeError::Denied { .. }) if may_let_in && is_copied && let_owner_in(base).is_ok() => {
                 base.permits_changes()
@@ -281,7 +284,17 @@ impl Placement {
             Destination::Inside(directory) => Some(directory),
             Destination::InsideNew(_) => None,
         };
+        self.landings_in(inside)
+    }
+
+    /// Places of all sources in this directory, or in one that is not made.
+    pub(super) fn landings_in(&self, inside: Option<&Directory>) -> Result<Vec<Landing>, SessionError> {
         self.sources.iter().map(|source| land(source, inside)).collect()
+    }
+
+    /// Whether the contents of a source go into the destination itself.
+    pub(super) fn has_contents(&self) -> bool {
+        self.sources.iter().any(|source| source.kind == SourceKind::Contents)
     }
 }
 
@@ -441,7 +454,7 @@ mod tests {
             let temporary = tempfile::tempdir().unwrap();
             let tree = Tree::open(temporary.path()).unwrap();
             let number = || std::fs::read_dir(temporary.path()).unwrap().count();
-            let wanted = Wanted { parents: Parents::Needed, place: None, keeps_name: false };
+            let wanted = Wanted { parents: Parents::Needed, place: None, keeps_name: false, is_directory: false };
             let mut placement = Placement::find(&tree, destination, &begin(kinds), wanted, None).unwrap();
             assert_eq!(number(), 0);
             assert_eq!(placement.base().is_none(), made == 1, "where nothing is there is no journal either");

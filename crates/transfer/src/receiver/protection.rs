@@ -33,6 +33,16 @@ impl Item {
 pub(super) struct Protection<'a> {
     pub(super) rules: &'a Rules,
     pub(super) sources: Option<&'a SourcesHere>,
+    pub(super) unfinished: Unfinished,
+}
+
+/// What becomes of unfinished files of icdc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfinished {
+    /// They stay: they are those of other copies.
+    Stays,
+    /// They are deleted as other items.
+    Goes,
 }
 
 impl Protection<'_> {

@@ -70,6 +70,16 @@ impl References {
         Ok(Self { roots, is_of_source: placement.is_source_named(), last: None })
     }
 
+    /// No reference directories.
+    pub(super) fn none() -> Self {
+        Self { roots: Vec::new(), is_of_source: false, last: None }
+    }
+
+    /// Puts the counterpart of the destination before the other reference directories.
+    pub(super) fn put_first(&mut self, root: Directory) {
+        self.roots.insert(0, root);
+    }
+
     /// Counterparts of the directory `id`, which was reached from `start`, the directory in which
     /// its source is placed; `None` for each that does not exist.
     pub(super) fn beside(

@@ -103,6 +103,9 @@ const RESERVED_SHARE: u64 = 1024;
 pub(super) struct RunLog {
     codec: RunJournal,
     directory: Directory,
+    /// Directory that the paths of items begin at: that of the journal, unless they are placed in
+    /// another one.
+    items: Directory,
     name: Name,
     file: Option<File>,
     /// A journal that was found and cannot be used, locked; it is overwritten from its beginning.
@@ -156,6 +159,7 @@ impl RunLog {
         let purpose = Purpose::run(id.job, id.target, id.whose);
         let mut log = Self {
             directory: directory.clone(),
+            items: directory.clone(),
             name: purpose.found_again()[0].name(StagingKind::Run),
             file: None,
             unusable: None,
@@ -191,6 +195,16 @@ impl RunLog {
             log.unusable = file;
         }
         Ok(log)
+    }
+
+    /// Sets the directory that the paths of items begin at.
+    pub(super) fn place_items(&mut self, items: Directory) {
+        self.items = items;
+    }
+
+    /// Whether an earlier session of the present run has begun.
+    pub(super) fn is_begun(&self) -> bool {
+        self.continues
     }
 
     /// This journal; if nothing was found for it, with what `before` has of the run that was waited
@@ -385,7 +399,7 @@ impl RunLog {
     /// that are no longer part of it.
     pub(super) fn remove(&mut self) {
         for path in std::mem::take(&mut self.left_behind).into_values() {
-            remove_left_behind(&self.directory, &path, self.whose);
+            remove_left_behind(&self.items, &path, self.whose);
         }
         if let Some(locked) = self.file.take() {
             let _ = self.directory.remove_file(&self.name);

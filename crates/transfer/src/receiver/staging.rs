@@ -55,6 +55,18 @@ impl Purpose {
         Self(hasher)
     }
 
+    /// Purpose: the unfinished snapshot of the run of `job`.
+    pub(super) fn snapshot(job: &[u8]) -> Self {
+        let mut hasher = Whose::default().hasher("icdc snapshot name 1");
+        hasher.update(job);
+        Self(hasher)
+    }
+
+    /// Purpose: a snapshot that is being removed.
+    pub(super) fn removed_snapshot() -> Self {
+        Self(Whose::default().hasher("icdc removed snapshot name 1"))
+    }
+
     /// Purpose: a file for probing the file system, which loses its name at once.
     pub(super) fn trial() -> Self {
         Self(Whose::default().hasher("icdc trial name 1"))

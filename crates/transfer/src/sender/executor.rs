@@ -341,6 +341,7 @@ impl<'a> Executor<'a> {
                 outside.events.push(Event::Notice { text });
             }
             Action::Deletion(news) => outside.events.extend(Event::of_deletion(news, self.dry_run)),
+            Action::Snapshot(news) => outside.events.push(Event::of_snapshot(news, self.dry_run)),
             Action::Noticed(notice) => state.noticed.replace(notice),
             Action::Placed(place) => {
                 let _ = self.placed.set(place);

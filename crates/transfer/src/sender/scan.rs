@@ -159,7 +159,8 @@ impl<'a> Scan<'a> {
             selection,
             announced: Vec::new(),
             depth: 0,
-            left_out: (options.mirrored != Mirrored::No).then(ById::default),
+            left_out: matches!(options.mirrored, Mirrored::KeepingExcluded | Mirrored::WithExcluded)
+                .then(ById::default),
             deletes_excluded: options.mirrored == Mirrored::WithExcluded,
             moving: options.moves.then(Moving::default),
             listed,

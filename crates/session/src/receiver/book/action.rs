@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Kept, Message};
+use icdc_protocol::message::{Begin, Digest, Entry, EntryId, FileDigest, Kept, Message, SnapshotNews, SnapshotTime};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -169,6 +169,13 @@ pub enum Action<P> {
         /// Number of items that were counted. No more are deleted.
         count: u64,
     },
+    /// Everything of a snapshot is in its unfinished directory and durable: give that its name,
+    /// and let the symbolic link to the newest snapshot lead there, so that both are durable; in a dry
+    /// run, choose the name only: `on_snapshot_made`.
+    MakeSnapshot,
+    /// Remove these snapshots, the oldest first, or in a dry run see whether they can be, and what an
+    /// earlier removal has left: `on_snapshots_removed`.
+    RemoveSnapshots(Vec<SnapshotTime>),
     /// The run is complete at both ends: remove its journal, and what earlier attempts left of
     /// items that are no longer part of it.
     PutAway {
@@ -203,6 +210,8 @@ pub(super) enum Answer {
     ExtrasListed,
     ExtrasCounted,
     ExtrasDeleted,
+    SnapshotMade,
+    SnapshotsRemoved,
 }
 
 impl<P> Action<P> {
@@ -223,6 +232,8 @@ impl<P> Action<P> {
             Self::ListExtras { .. } => Some(Answer::ExtrasListed),
             Self::CountExtras(_) => Some(Answer::ExtrasCounted),
             Self::DeleteExtras { .. } => Some(Answer::ExtrasDeleted),
+            Self::MakeSnapshot => Some(Answer::SnapshotMade),
+            Self::RemoveSnapshots(_) => Some(Answer::SnapshotsRemoved),
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
@@ -341,6 +352,15 @@ pub struct ListedExtras {
     pub found: DirectoryExtras,
     /// Number of all items in the directory.
     pub items: u64,
+}
+
+/// A complete snapshot among those of the destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeSnapshot {
+    /// Time that the snapshot is named by.
+    pub time: SnapshotTime,
+    /// Times of all complete snapshots.
+    pub all: Vec<SnapshotTime>,
 }
 
 /// An item to be examined.
@@ -541,6 +561,8 @@ pub enum Notification {
         /// The reason, as a sentence for the user.
         reason: String,
     },
+    /// What has become of the snapshot, or of an older one.
+    Snapshot(SnapshotNews),
     /// A further name of a file is made as a file of its own.
     Unlinked {
         /// Path of the item below the destination.

@@ -75,7 +75,9 @@ impl<P> Book<P> {
         if let Some(asked) = &self.settings.asked {
             refuse_unasked(&begin.sources, asked)?;
         }
-        let many = begin.sources.len() > 1 || begin.sources.iter().any(|source| source.kind != SourceKind::Item);
+        let many = begin.sources.len() > 1
+            || begin.sources.iter().any(|source| source.kind != SourceKind::Item)
+            || self.settings.options.snapshot.is_some();
         self.is_journaled = many && !self.settings.options.dry_run;
         let is_journaled = self.is_journaled;
         self.stage = SessionStage::Placing(Opening { sources: begin.sources.clone(), queue: Queue::default() });

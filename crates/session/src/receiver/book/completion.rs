@@ -104,7 +104,8 @@ impl<P> Book<P> {
             let outcome = match state {
                 DirectoryState::Failed(reason) => Err(reason),
                 DirectoryState::Exists(place) => {
-                    if path.is_empty() && self.is_journaled {
+                    // The journal of a snapshot is beside it.
+                    if path.is_empty() && self.is_journaled && self.settings.options.snapshot.is_none() {
                         self.contents = Some((DirectoryId::Source(source), entry.clone()));
                     }
                     // It is asked for before the flush of that lot is.
@@ -170,6 +171,7 @@ impl<P> Book<P> {
             && self.finishing.is_empty()
             && self.batch.is_empty()
             && self.delete_extras()
+            && self.make_snapshot()
         {
             self.phase = Phase::Complete;
             self.ask(Action::Complete);

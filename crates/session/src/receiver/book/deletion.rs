@@ -22,7 +22,9 @@ use crate::{Failure, SessionError};
 
 impl<P> Book<P> {
     fn deletes(&self) -> bool {
-        self.settings.options.delete.is_some()
+        let options = &self.settings.options;
+        // A dry run compares with the newest snapshot, which stays as it is.
+        options.delete.is_some() && !(options.dry_run && options.snapshot.is_some())
     }
 
     /// Records the name of an announced entry.
@@ -69,10 +71,14 @@ impl<P> Book<P> {
         let allows_empty = self.settings.options.delete.as_ref().is_some_and(|delete| delete.allow_empty_source);
         if is_source && names.len() == 0 && !allows_empty {
             let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
+            let consequence = match self.has_snapshot_ahead() {
+                true => "the snapshot is to be empty",
+                false => "everything at the destination is to go",
+            };
             self.extras.refuse(|| {
                 format!(
-                    "{}: its source is an empty directory, as that of a file system that is not mounted; if everything \
-                     at the destination is to go, add --yes-empty",
+                    "{}: its source is an empty directory, as that of a file system that is not mounted; if \
+                     {consequence}, add --yes-empty",
                     shown.escape_ascii()
                 )
             });
@@ -178,15 +184,24 @@ impl<P> Book<P> {
         self.proceed();
     }
 
-    /// Handles the end of [`Action::DeleteExtras`], with the outcomes for what replaces obstacles.
-    pub fn on_extras_deleted(&mut self, replaced: Replaced) {
+    /// Handles the end of [`Action::DeleteExtras`], with the outcomes for what replaces obstacles, and
+    /// the path of the first item that could not be deleted.
+    pub fn on_extras_deleted(&mut self, replaced: Replaced, failed: Option<Vec<u8>>) {
         self.answered(Answer::ExtrasDeleted);
         self.end_obstacles(replaced);
+        if let Some(path) = failed {
+            self.first_failed.get_or_insert(path);
+        }
         self.end_deletion();
         self.proceed();
     }
 
     fn refuse_deletion(&mut self, reason: String) {
+        if self.has_snapshot_ahead() {
+            self.fail_obstacles("the snapshot is not complete");
+            self.extras = Extras { stage: Stage::Ended, ..Extras::default() };
+            return self.refuse_snapshot(reason);
+        }
         self.notify(Notification::DeletionRefused { reason: reason.clone() });
         self.reply(Message::Deletion(Deletion::Refused(clip(reason))));
         self.fail_obstacles("nothing is deleted");
@@ -195,7 +210,9 @@ impl<P> Book<P> {
 
     fn end_deletion(&mut self) {
         self.extras = Extras { stage: Stage::Ended, ..Extras::default() };
-        self.reply(Message::Deletion(Deletion::Ended));
+        if !self.has_snapshot_ahead() {
+            self.reply(Message::Deletion(Deletion::Ended));
+        }
     }
 }
 

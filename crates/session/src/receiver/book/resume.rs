@@ -198,6 +198,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
         return Ok(Verdict::Taken(taken(&facts.shown())));
     }
     if question == Question::Anything
+        && !(options.delete.is_some() && is_obstructed(facts))
         && let Some(reference) = find_reference(item, options, facts)
     {
         return Ok(Verdict::Reference(reference));
@@ -220,6 +221,12 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
 fn may_be_renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let is_mirror = options.delete.is_some() && options.preserve.times;
     is_mirror && item.size() > ByteCount::ZERO && facts.stat().is_none()
+}
+
+/// Whether something has the item's name that a mirror replaces at the end. The sender is told then
+/// that the item is done, so its contents must travel.
+fn is_obstructed(facts: &mut impl Facts) -> bool {
+    facts.stat().is_some_and(|stat| matches!(stat.kind, Kind::Directory | Kind::Other(_)))
 }
 
 /// The failure of an item that would replace a device, a named pipe or a socket, described as

@@ -135,6 +135,20 @@ impl Phase {
     }
 }
 
+/// Progress of a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SnapshotStage {
+    /// Items are copied, and what the source does not have is deleted.
+    #[default]
+    Filling,
+    /// The snapshot is getting its name.
+    Making,
+    /// Older ones are being removed.
+    Removing,
+    /// Nothing more is done about it.
+    Ended,
+}
+
 /// An item and its progress.
 pub(super) struct Tracked {
     pub(super) item: Box<Item>,

@@ -1,7 +1,9 @@
 //! Messages from the receiver, and their effects.
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
-use icdc_protocol::message::{Candidates, Deletion, Done, EntryId, Message, Refusal, RefusalKind, Want, Wants};
+use icdc_protocol::message::{
+    Candidates, Deletion, Done, EntryId, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
+};
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
@@ -60,6 +62,13 @@ impl Sender {
             Message::Left { connection, frames } => self.left(connection, frames),
             Message::Deletion(news) if self.awaits_deletion => {
                 self.deletion(news);
+                Ok(())
+            }
+            Message::Snapshot(news) if self.awaits_deletion => {
+                if let SnapshotNews::NotMade(_) | SnapshotNews::Stays { .. } = news {
+                    self.ledger.count_failure();
+                }
+                self.actions.push_back(Action::Snapshot(news));
                 Ok(())
             }
             Message::Accepted(theirs) => match theirs.lacking(self.settings.needs) {

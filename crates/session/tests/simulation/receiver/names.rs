@@ -123,6 +123,8 @@ pub(crate) struct Names {
     aside: BTreeMap<EntryId, Vec<u8>>,
     renames: Renames,
     put_away: bool,
+    /// A snapshot was made that the world has not looked at; and whether one was made at all.
+    snapshot: (bool, bool),
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
     looked_at: u64,
@@ -156,6 +158,7 @@ impl Names {
             aside: BTreeMap::new(),
             renames: Renames::default(),
             put_away: false,
+            snapshot: (false, false),
             failed: 0,
             looked_at: 0,
             polls: false,
@@ -194,6 +197,11 @@ impl Names {
     /// Whether it has put the run's journal away.
     pub(crate) fn has_put_away(&self) -> bool {
         self.put_away
+    }
+
+    /// Whether a snapshot was made since this was asked before.
+    pub(crate) fn take_snapshot(&mut self) -> bool {
+        std::mem::take(&mut self.snapshot.0)
     }
 
     /// Whether there is something to do.

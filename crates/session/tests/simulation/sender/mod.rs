@@ -236,6 +236,7 @@ impl SenderEnd {
                 | Action::Settled { .. }
                 | Action::DirectoryFailed { .. }
                 | Action::Deletion(_)
+                | Action::Snapshot(_)
                 | Action::Noticed(_)
                 | Action::Removed(_)
                 | Action::Running(_)

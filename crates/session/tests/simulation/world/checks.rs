@@ -121,6 +121,16 @@ impl World {
         }
     }
 
+    /// A snapshot is made only of what was copied completely, and has nothing else in it.
+    pub(super) fn check_snapshot(&mut self, session: SessionId) {
+        let Session { sender, receiver: Some(receiver), forged: false, .. } = &self.sessions[session] else { return };
+        let failed = receiver.names.failed() + sender.machine().counts().failed;
+        if failed > 0 {
+            return self.env.violate(format!("{session} makes a snapshot, and {failed} items have failed"));
+        }
+        self.check_copied(session);
+    }
+
     /// An item in one of the directories that were announced that was not announced itself.
     fn extra(&self, announced: &BTreeMap<Path, &Announced>) -> Option<Path> {
         let directories = announced.iter().filter(|(_, announced)| matches!(announced.what, What::Directory { .. }));
@@ -154,6 +164,8 @@ impl World {
         }
         if self.plan.incidents.is_empty()
             && !self.env.faults.any()
+            // The journal of a snapshot is elsewhere, and would change no time.
+            && !self.plan.snapshots
             && let Some(problem) = self.copied_by.and_then(|session| self.wrong_time(session))
         {
             return self.env.violate(problem);

@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `walk` | an item and everything in it, and what is never deleted |
 //! | `counter`, `deleter` | what is done with the items of a walk |
+//! | `snapshots` | snapshots that are no longer kept |
 
 mod counter;
 mod deleter;
+mod snapshots;
 mod walk;
 
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use walk::{Visitor, walk};
 
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
-use super::super::protection::{Item, Protection};
+use super::super::protection::{Item, Protection, Unfinished};
 use super::super::spellings::Spelling;
 use super::FileExecutor;
 use super::obstacles::extra;
@@ -40,13 +42,17 @@ impl FileExecutor<'_> {
     ) -> Result<ListedExtras, Failure> {
         let rules = self.protecting_rules()?;
         let sources = self.sources.clone();
-        let protection = Protection { rules: &rules, sources: sources.as_deref() };
+        let unfinished = self.unfinished();
+        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
         let directory = self.directories.get(directory)?;
         let own = directory.own_stat().map_err(|error| failure::of_tree(&error))?;
         // Its extra items would be what the copy reads.
         protection.refuse_source(&own, &directory.path())?;
         let listing = directory.entries().map_err(|error| failure::of_tree(&error))?;
-        for entry in listing.iter().filter(|entry| !names.contains(entry.name) && !resembles_staging(entry.name)) {
+        let is_extra = |name: &[u8]| {
+            !names.contains(name) && (!resembles_staging(name) || protection.unfinished == Unfinished::Goes)
+        };
+        for entry in listing.iter().filter(|entry| is_extra(entry.name)) {
             let name = Name::new(entry.name).map_err(|error| error.to_string())?;
             match directory.stat(&name) {
                 Ok(stat) => {
@@ -71,7 +77,8 @@ impl FileExecutor<'_> {
     pub(super) fn count_extras(&mut self, found: &[DirectoryExtras]) -> Result<u64, Failure> {
         let rules = self.protecting_rules()?;
         let sources = self.sources.clone();
-        let protection = Protection { rules: &rules, sources: sources.as_deref() };
+        let unfinished = self.unfinished();
+        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
         let mut counter = Counter::default();
         for found in found {
             let Some(directory) = self.reopen(found)? else { continue };
@@ -92,8 +99,9 @@ impl FileExecutor<'_> {
     }
 
     /// Deletes the items and everything in them, at most `count` in all, and replaces obstacles;
-    /// then none of them returns after a power cut. Returns what became of the replacements.
-    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], count: u64) -> Replaced {
+    /// then none of them returns after a power cut. Returns what became of the replacements, and the
+    /// path of the first item that could not be deleted.
+    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], count: u64) -> (Replaced, Option<Vec<u8>>) {
         let mut deleter = Deleter::new(self.shared, count);
         let mut replaced = Vec::new();
         for found in found {
@@ -113,7 +121,8 @@ impl FileExecutor<'_> {
         }
         deleter.report();
         self.reached.clear();
-        replaced
+        let failed = deleter.first_failed();
+        (replaced, failed)
     }
 
     /// Deletes the extra items of a directory.
@@ -125,7 +134,8 @@ impl FileExecutor<'_> {
     ) -> Result<(), Failure> {
         let rules = self.protecting_rules()?;
         let sources = self.sources.clone();
-        let protection = Protection { rules: &rules, sources: sources.as_deref() };
+        let unfinished = self.unfinished();
+        let protection = Protection { rules: &rules, sources: sources.as_deref(), unfinished };
         let Some(directory) = self.reopen(found)? else { return Ok(()) };
         let before = deleter.open_up(&directory);
         for listed in &found.extras {
@@ -182,6 +192,18 @@ impl FileExecutor<'_> {
         Ok(rules)
     }
 
+    /// What becomes of unfinished files: those in an unfinished snapshot, which nothing else writes to,
+    /// are what an earlier run has left.
+    fn unfinished(&self) -> Unfinished {
+        if self.shared.options.snapshot.is_some() { Unfinished::Goes } else { Unfinished::Stays }
+    }
+
+    fn is_staged_here(&self, name: &Name) -> bool {
+        resembles_staging(name.as_bytes())
+            && (self.aside.values().any(|aside| aside.staging == *name)
+                || self.staged.values().any(|staged| staged.own_name().is_ok_and(|own| own == name)))
+    }
+
     /// Opens a directory again that was listed; `None` if it is gone by now.
     fn reopen(&self, found: &DirectoryExtras) -> Result<Option<Directory>, Failure> {
         let start = self.directories.get(DirectoryId::Source(found.source))?;
@@ -212,6 +234,8 @@ impl FileExecutor<'_> {
         let spelling = Spelling { directory, place: found.place, name: &name };
         let is_listed =
             (stat.dev, stat.ino, stat.kind == Kind::Directory) == (listed.device, listed.inode, listed.is_directory);
+        // What replaces something at the end of this run has a staging name until then.
+        let is_listed = is_listed && !self.is_staged_here(&name);
         let is_same = is_listed && !self.spellings.may_be_another(spelling, &stat)?;
         Ok(is_same.then(|| Item::of(name, stat, &found.path, &found.source_path)))
     }

@@ -21,7 +21,8 @@ use crate::clock;
 impl FileExecutor<'_> {
     /// Decides whether new items may be made from other files of the destination, once that is there.
     pub(super) fn begin_renames(&mut self) {
-        if self.new_destination || !self.shared.peer().has(Features::RENAMES) {
+        // In a snapshot, nothing has been there but for an interrupted run.
+        if self.new_destination || self.snapshots.is_some() || !self.shared.peer().has(Features::RENAMES) {
             self.renames.find_none();
         }
     }

@@ -31,6 +31,7 @@ impl Shared<'_> {
             Notification::DeletionRefused { reason } => {
                 (self.events)(Event::DeletionRefused { reason });
             }
+            Notification::Snapshot(news) => (self.events)(Event::of_snapshot(news, self.options.dry_run)),
             Notification::Unlinked { path, why } => {
                 let kind = match why {
                     Apart::Replaced => NoticeKind::FirstNameReplaced,

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use icdc_protocol::message::{
-    Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, Source, SourceKind, Want,
-    Wants,
+    Begin, Digest, Done, Entry, EntryId, EntryKind, FileDigest, Message, PackItem, Parent, SnapshotTime, Source,
+    SourceKind, Want, Wants,
 };
 use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{
-    Action, Apart, DirectoryExtras, Extra, ListedExtras, Names, NotBegun, NotStaged, Notification, Placed, Stored,
-    Target,
+    Action, Apart, DirectoryExtras, Extra, ListedExtras, MadeSnapshot, Names, NotBegun, NotStaged, Notification,
+    Placed, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
@@ -47,10 +47,20 @@ pub(super) struct Desk {
     pub(super) obstacles: BTreeMap<EntryId, u64>,
     /// Number of items that are counted of all those.
     pub(super) count: u64,
+    /// Names of the complete snapshots.
+    pub(super) snapshots: Vec<&'static str>,
     /// Messages to the sender that were not taken yet.
     pub(super) replies: Vec<Message>,
     /// Files to be compared that were not taken yet.
     pub(super) compares: Vec<EntryId>,
+}
+
+/// Name of the snapshot that is made.
+pub(super) const NOON: &str = "2026-11-27T12:00:00Z";
+
+/// The time of the snapshot of this name.
+pub(super) fn at(name: &str) -> SnapshotTime {
+    SnapshotTime::parse(name.as_bytes()).unwrap()
 }
 
 pub(super) fn settings() -> Settings {
@@ -127,6 +137,7 @@ impl Desk {
             extras: BTreeMap::new(),
             obstacles: BTreeMap::new(),
             count: 0,
+            snapshots: Vec::new(),
             replies: Vec::new(),
             compares: Vec::new(),
         }
@@ -371,7 +382,19 @@ impl Desk {
                 self.note(format!("delete {count} of {}", found.iter().map(shown).collect::<Vec<_>>().join(", ")));
                 let replaced = found.iter().flat_map(|found| &found.extras).filter_map(|extra| extra.replaced_by);
                 let replaced = replaced.map(|id| (id, self.outcome("replace", id).map(|()| Some(SHOWN)))).collect();
-                self.book.on_extras_deleted(replaced);
+                let failed = self.outcome("delete", 0).err().map(|_| b"old/x".to_vec());
+                self.book.on_extras_deleted(replaced, failed);
+            }
+            Action::MakeSnapshot => {
+                self.note("make snapshot".into());
+                let (time, all) = (at(NOON), self.snapshots.iter().map(|time| at(time)).collect());
+                self.book.on_snapshot_made(self.outcome("snapshot", 0).map(|()| MadeSnapshot { time, all }));
+            }
+            Action::RemoveSnapshots(times) => {
+                let names: Vec<String> = times.iter().map(|time| time.name()).collect();
+                self.note(format!("remove snapshots {}", names.join(" ")));
+                let outcomes = times.into_iter().map(|time| (time, self.outcome("remove", 0))).collect();
+                self.book.on_snapshots_removed(outcomes);
             }
             Action::Compare { id, .. } => {
                 self.compares.push(id);
@@ -460,6 +483,7 @@ fn describe(notification: &Notification) -> String {
         Notification::Altered { path } => format!("altered {}", shown(path)),
         Notification::Deleted { path, .. } => format!("deleted {}", shown(path)),
         Notification::DeletionRefused { reason } => format!("deletes nothing: {reason}"),
+        Notification::Snapshot(news) => format!("snapshot: {news:?}"),
         Notification::WouldReceive { path, size } => format!("would receive {} {}", shown(path), size.as_u64()),
     }
 }

@@ -6,3 +6,4 @@ mod extras;
 mod names;
 mod orders;
 mod publishing;
+mod snapshot;

@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{EntryId, EntryKind};
+use icdc_protocol::message::{EntryId, EntryKind, SnapshotNews};
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, Notification, Placed};
@@ -250,8 +250,20 @@ impl Names {
                 self.book.on_extras_counted(found, Ok(count));
             }
             Action::DeleteExtras { found, .. } => {
-                let replaced = if self.options.dry_run { Vec::new() } else { self.delete_extras(&found, env) };
-                self.book.on_extras_deleted(replaced);
+                let (replaced, failed) =
+                    if self.options.dry_run { (Vec::new(), None) } else { self.delete_extras(&found, env) };
+                let failed = failed.filter(|_| !env.has(Mutation::DeletionFailuresAreForgotten));
+                self.book.on_extras_deleted(replaced, failed);
+            }
+            Action::MakeSnapshot => {
+                let made = self.make_snapshot(env);
+                self.book.on_snapshot_made(made);
+            }
+            Action::RemoveSnapshots(times) => {
+                if !self.snapshot.1 {
+                    env.violate("an older snapshot is removed, and none was made".into());
+                }
+                self.book.on_snapshots_removed(times.into_iter().map(|time| (time, Ok(()))).collect());
             }
             Action::PutAway { contents } => {
                 self.put_away(contents, env);
@@ -260,7 +272,9 @@ impl Names {
                 self.check_done(&message, env);
                 reports.push(Report::Reply(message));
             }
-            Action::Notify(Notification::Failed { .. }) => self.failed += 1,
+            Action::Notify(Notification::Failed { .. } | Notification::Snapshot(SnapshotNews::NotMade(_))) => {
+                self.failed += 1;
+            }
             Action::Notify(
                 Notification::WouldReceive { .. }
                 | Notification::Skipped { .. }

@@ -1,8 +1,8 @@
 //! What the source does not have, on the simulated disk.
 
-use icdc_protocol::message::EntryId;
+use icdc_protocol::message::{EntryId, SnapshotTime};
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
+use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras, MadeSnapshot};
 use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
 use icdc_session::receiver::book::obstacles::Replaced;
 use icdc_session::receiver::book::source_names::SourceNames;
@@ -60,12 +60,24 @@ pub(super) fn delete(directory: Inode, name: &[u8], inode: Inode, env: &mut Envi
 
 impl Names {
     /// Deletes the items, and gives the names of obstacles to what replaces them.
-    pub(super) fn delete_extras(&mut self, found: &[DirectoryExtras], env: &mut Environment) -> Replaced {
-        let mut replaced = Vec::new();
+    pub(super) fn delete_extras(
+        &mut self,
+        found: &[DirectoryExtras],
+        env: &mut Environment,
+    ) -> (Replaced, Option<Vec<u8>>) {
+        let (mut replaced, mut failed) = (Vec::new(), None);
         for found in found {
             let directory = Inode(found.place.inode);
             let before = env.disk.contents(directory).mtime;
             for (_, name, inode) in there(found, env) {
+                let is_extra = |extra: &Extra| extra.name == name && extra.replaced_by.is_none();
+                if self.options.snapshot.is_some()
+                    && found.extras.iter().any(is_extra)
+                    && env.random.permille(env.faults.names)
+                {
+                    failed.get_or_insert(name);
+                    continue;
+                }
                 delete(directory, &name, inode, env);
             }
             for extra in &found.extras {
@@ -78,7 +90,21 @@ impl Names {
         if !env.has(Mutation::ReplacementsAreNotFlushed) {
             env.disk.sync_filesystem();
         }
-        replaced
+        (replaced, failed)
+    }
+
+    /// Gives the snapshot its name, or fails.
+    pub(super) fn make_snapshot(&mut self, env: &mut Environment) -> Result<MadeSnapshot, Failure> {
+        let time = self.options.snapshot.ok_or("none is asked for")?.time;
+        if !self.options.dry_run {
+            if env.random.permille(env.faults.names) {
+                return Err(Failure::full("directory"));
+            }
+            self.snapshot = (true, true);
+        }
+        let earlier = [100_000, 90_000].into_iter().filter_map(|ago| SnapshotTime::new(time.seconds() - ago));
+        self.snapshot.1 = true;
+        Ok(MadeSnapshot { time, all: earlier.collect() })
     }
 
     fn replace(

@@ -24,12 +24,14 @@ pub(super) struct Deleter<'a> {
     /// Deleted items that are not reported to the sender yet, and the bytes of their paths.
     report: Vec<DeletedItem>,
     reported: usize,
+    /// Path of the first item that could not be deleted.
+    failed: Option<Vec<u8>>,
 }
 
 impl<'a> Deleter<'a> {
     /// A deletion of at most `count` items.
     pub(super) fn new(shared: &'a Shared<'a>, count: u64) -> Self {
-        Self { shared, left: count, report: Vec::new(), reported: 0 }
+        Self { shared, left: count, report: Vec::new(), reported: 0, failed: None }
     }
 
     /// Gives the owner of a directory that stays the right to change it; returns the directory's
@@ -94,9 +96,15 @@ impl<'a> Deleter<'a> {
     pub(super) fn report_failure(&mut self, path: &[u8], failure: Failure) {
         self.report();
         let path = if path.is_empty() { b".".to_vec() } else { path.to_vec() };
+        self.failed.get_or_insert_with(|| path.clone());
         let reason = failure.into_reason();
         self.shared.notify(Notification::Failed { path: path.clone(), size: ByteCount::ZERO, reason: reason.clone() });
         self.shared.reply(Message::Deletion(Deletion::Failed { path, reason: clip(reason) }));
+    }
+
+    /// Path of the first item that could not be deleted.
+    pub(super) fn first_failed(self) -> Option<Vec<u8>> {
+        self.failed
     }
 
     /// Reports the items that are deleted to the sender.

@@ -8,7 +8,7 @@ use icdc_disk::tree::{Directory, Listing, Name, TreeError, resembles_staging};
 use icdc_protocol::limits::MAX_DEPTH;
 
 use super::super::super::failure::{self, Failure};
-use super::super::super::protection::{Item, Protection};
+use super::super::super::protection::{Item, Protection, Unfinished};
 
 /// What is done with the items of a walk.
 pub(super) trait Visitor {
@@ -144,7 +144,7 @@ impl Level {
     fn next(&mut self, protection: &Protection<'_>) -> Result<Option<Item>, Failure> {
         while let Some(entry) = self.listing.get(self.left) {
             self.left += 1;
-            if resembles_staging(entry.name) {
+            if protection.unfinished == Unfinished::Stays && resembles_staging(entry.name) {
                 self.has_kept = true;
                 continue;
             }
@@ -217,7 +217,7 @@ mod tests {
         let item = Item::of(name.clone(), directory.stat(&name).unwrap(), b"", b"");
         prepare();
         let rules = Rules::compile(&[]).unwrap();
-        let protection = Protection { rules: &rules, sources: None };
+        let protection = Protection { rules: &rules, sources: None, unfinished: Unfinished::Stays };
         let mut visitor = Swapping { root, visited: Vec::new(), failed: Vec::new() };
         walk(&directory, item, &protection, &mut visitor).unwrap();
         (visitor.visited, visitor.failed)
