@@ -47,7 +47,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Deletion", "c41df21a"),
         ("Names", "c0734cda"),
         ("Candidates", "537adb66"),
-        ("Snapshot", "211507af"),
+        ("Snapshot", "85fa1537"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
