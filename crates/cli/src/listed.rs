@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::Location;
 use icdc_protocol::limits::MAX_PATH;
 use icdc_protocol::validate::is_component;
@@ -92,6 +92,7 @@ fn read_names(mut file: impl BufRead, path: &Path, separator: Separator) -> anyh
         if read.with_context(|| format!("{} {}: cannot be read", separator.option(), path.display()))? == 0 {
             return Ok(list.finish()?);
         }
+        let is_whole = text.len() < 2 * MAX_PATH || text.last() == Some(&separator.byte());
         if text.last() == Some(&separator.byte()) {
             text.pop();
         }
@@ -99,7 +100,8 @@ fn read_names(mut file: impl BufRead, path: &Path, separator: Separator) -> anyh
             Separator::Line => format!("{}:{number}", path.display()),
             Separator::Nul => format!("{}, name {number}", path.display()),
         };
-        let name = below_source(&text).with_context(|| shown)?;
+        let name = if is_whole { below_source(&text) } else { Err(too_long(&text)) };
+        let name = name.with_context(|| shown)?;
         list.add(&name)?;
     }
 }
@@ -127,9 +129,13 @@ fn below_source(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     }
     let name = components.join(&b'/');
     if name.len() > MAX_PATH || !components.iter().all(|component| is_component(component)) {
-        bail!("{}…: is longer than any name or path", text[..text.len().min(60)].escape_ascii());
+        return Err(too_long(text));
     }
     Ok(name)
+}
+
+fn too_long(text: &[u8]) -> anyhow::Error {
+    anyhow!("{}…: is longer than any name or path", text[..text.len().min(60)].escape_ascii())
 }
 
 #[cfg(test)]
@@ -165,6 +171,7 @@ mod tests {
             ("a\nb\0c\n", "list:2: there is a NUL in a name"),
             (&"x".repeat(256), "is longer than any name or path"),
             (&long, "is longer than any name or path"),
+            (&format!("a{}x", "/".repeat(8189)), "list:1: a/////"),
         ] {
             let error = read(text.as_bytes(), Separator::Line).unwrap_err();
             assert!(error.contains(refusal), "{error}");

@@ -4,10 +4,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::delete::{files, listing, pipe};
 use crate::support::mounts::Mount;
-use crate::support::{MIB, Route, RoutedSite, assert_same, skip};
+use crate::support::{MIB, Route, RoutedSite, Site, Start, assert_same, data, skip};
 
 /// A tree, and a destination that has each of its names for something of another kind: 9 items.
 fn obstructed(routed: &RoutedSite) {
@@ -133,4 +134,17 @@ fn what_is_mounted_in_the_way_stays() {
     for path in ["a/mounted/precious", "a/file", "extra"] {
         assert!(routed.path("copy").join(path).exists(), "{path} is gone: {ended}");
     }
+}
+
+#[test]
+fn the_directory_of_a_large_file_that_was_in_the_way_keeps_its_time() {
+    let site = Site::new();
+    fs::create_dir_all(site.path("tree/inner")).unwrap();
+    data::file(&site.path("tree/inner/item"), 4 * MIB + 1, 3);
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    fs::File::open(site.path("tree/inner")).unwrap().set_modified(then).unwrap();
+    fs::create_dir_all(site.path("copy/inner/item/extra")).unwrap();
+
+    site.copy(&["--skip-equal", "--delete", "tree/", "copy"]).run().expect_code(0);
+    assert_same(&site.path("tree"), &site.path("copy"));
 }

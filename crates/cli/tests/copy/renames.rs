@@ -222,3 +222,43 @@ fn killed_at_any_moment_nothing_is_lost_and_the_next_run_completes() {
         assert_no_leftovers(&copy);
     }
 }
+
+#[test]
+fn files_with_several_names_are_copied_and_stay_apart() {
+    let site = Site::new();
+    files(&site.path("tree"), &["a1"]);
+    fs::hard_link(site.path("tree/a1"), site.path("tree/a2")).unwrap();
+    fs::hard_link(site.path("tree/a1"), site.path("tree/a3")).unwrap();
+    site.copy(&["tree/", "copy"]).run().expect_code(0);
+    // A file of its own with the contents and the time of the others.
+    let status = std::process::Command::new("cp").arg("-p").args([site.path("tree/a1"), site.path("tree/n1")]).status();
+    assert!(status.unwrap().success());
+    fs::remove_file(site.path("tree/a1")).unwrap();
+    let mirror = || site.copy(&MIRROR).args(["tree/", "copy"]).run().expect_code(0);
+
+    let ended = mirror();
+    assert_eq!((ended.number("renamed"), ended.number("bytes_sent")), (1, 0), "{ended}");
+    assert_same(&site.path("tree"), &site.path("copy"));
+    assert_ne!(inode(site.path("copy/n1")), inode(site.path("copy/a2")));
+    fs::set_permissions(site.path("tree/n1"), Permissions::from_mode(0o600)).unwrap();
+    mirror();
+    assert_same(&site.path("tree"), &site.path("copy"));
+    assert_eq!(inode(site.path("copy/a2")), inode(site.path("copy/a3")));
+}
+
+#[test]
+fn attributes_of_a_linked_group_do_not_reach_its_names_elsewhere() {
+    let site = Site::new();
+    files(&site.path("tree"), &["p1"]);
+    fs::hard_link(site.path("tree/p1"), site.path("tree/p2")).unwrap();
+    site.copy(&["tree/", "copy"]).run().expect_code(0);
+    fs::hard_link(site.path("copy/p1"), site.path("elsewhere")).unwrap();
+    let mode = |path: &str| fs::metadata(site.path(path)).unwrap().mode() & 0o777;
+    let before = mode("elsewhere");
+    fs::set_permissions(site.path("tree/p1"), Permissions::from_mode(0o600)).unwrap();
+
+    site.copy(&MIRROR).args(["tree/", "copy"]).run().expect_code(0);
+    assert_same(&site.path("tree"), &site.path("copy"));
+    assert_eq!((mode("elsewhere"), mode("copy/p2")), (before, 0o600));
+    assert_eq!(inode(site.path("copy/p1")), inode(site.path("copy/p2")));
+}

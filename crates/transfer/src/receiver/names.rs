@@ -602,10 +602,10 @@ impl FileExecutor<'_> {
         }
         if let Verdict::Reference(Reference { number, .. }) = verdict
             && let Some(directory) = references[number].clone()
-            && let Some((_, file)) = counterparts.into_iter().find(|(found, _)| *found == number)
+            && let Some((_, found)) = counterparts.into_iter().find(|(place, _)| *place == number)
         {
             let location = Location::In(directory, counterpart_name);
-            self.to_take.insert(examination.id, Counterpart { location, file });
+            self.to_take.insert(examination.id, Counterpart { location, found });
         }
         match verdict {
             Verdict::Candidates(_) => self.renames.keep(examination.id, candidates.unwrap_or_default()),

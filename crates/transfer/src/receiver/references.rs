@@ -13,7 +13,6 @@ use icdc_units::ByteCount;
 
 use super::candidates::Location;
 use super::failure::{self, Failure};
-use super::file_identity::FileIdentity;
 use super::leftovers;
 use super::pending::{metadata, restore};
 use super::placement::{Placement, place_of, refusal, refuse};
@@ -128,7 +127,7 @@ fn missing(shown: &str, error: &dyn std::fmt::Display) -> SessionError {
 #[derive(Clone)]
 pub(super) struct Counterpart {
     pub(super) location: Location,
-    pub(super) file: FileIdentity,
+    pub(super) found: Stat,
 }
 
 /// An item to be made as a copy of its counterpart.
@@ -146,7 +145,7 @@ pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> 
     let tree = |error| failure::of_tree(&error);
     let (above, counterpart_name) = counterpart.location.open().map_err(tree)?;
     let (from, stat) = above.open_file(&counterpart_name).map_err(tree)?;
-    let is_unchanged = |stat: &Stat| FileIdentity::of(stat) == counterpart.file;
+    let is_unchanged = |stat: &Stat| stat.same_version(&counterpart.found);
     if !is_unchanged(&stat) {
         return Err("its counterpart is another file by now".into());
     }

@@ -362,16 +362,15 @@ fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
 }
 
 /// Whether attributes of the file that has the item's name may have to be set. `None` if they may
-/// not be: the file has names that the source's has not, such as one in an older copy, which would
-/// change with it.
+/// not be: the file has several names, some of which may be those of an older copy, or of somebody
+/// else, and would change with it.
 fn amendment(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> Option<bool> {
     let has_time = !options.preserve.times || shows_time(item, options, stat, facts);
     let has_attributes = has_time && has_attributes(item, options, stat);
     if has_attributes && !options.preserve.xattr {
         return Some(false);
     }
-    let is_linked = matches!(item.entry.kind, EntryKind::File { linked: true, .. });
-    if stat.names <= 1 || (is_linked && facts.references() == 0) {
+    if stat.names <= 1 {
         // Attributes of other kinds are not part of `stat`.
         return Some(true);
     }

@@ -11,7 +11,6 @@ use icdc_units::ByteCount;
 
 use super::super::candidates::FoundFile;
 use super::super::failure::Failure;
-use super::super::file_identity::FileIdentity;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal};
@@ -38,7 +37,7 @@ pub(super) struct Examiner<'a> {
     /// Description of the item that has the name, if the file system was asked.
     pub(super) found: Option<Found>,
     /// Counterparts in reference directories, by the number of the directory.
-    pub(super) counterparts: Vec<(usize, FileIdentity)>,
+    pub(super) counterparts: Vec<(usize, Found)>,
     /// The files that may have become the item; `None` if they are not known.
     pub(super) candidates: Option<Vec<FoundFile>>,
     /// Unfinished file of an earlier run that was claimed.
@@ -176,7 +175,7 @@ impl Facts for Examiner<'_> {
 
     fn reference(&mut self, number: usize) -> Option<Stat> {
         let found = self.references.get(number)?.as_ref()?.stat(self.name).ok()?;
-        self.counterparts.push((number, FileIdentity::of(&found)));
+        self.counterparts.push((number, found));
         Some(attributes(&found))
     }
 

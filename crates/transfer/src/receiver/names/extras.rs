@@ -177,6 +177,8 @@ impl FileExecutor<'_> {
             true => None,
             false => self.replace(id, directory, (&obstacle.name, &obstacle.stat))?,
         };
+        // Its journal may lie in this directory, whose time is restored next.
+        self.remove_journals(&[id]);
         deleter.deleted(&obstacle);
         Ok(shown)
     }

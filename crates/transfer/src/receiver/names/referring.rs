@@ -9,6 +9,7 @@ use icdc_session::receiver::book::item::DirectoryId;
 use icdc_units::ByteCount;
 
 use super::super::failure::{self, Failure};
+use super::super::file_identity::FileIdentity;
 use super::super::jobs::DiskJob;
 use super::super::publishing::{Made, Staged};
 use super::super::references::{CopyJob, Counterpart};
@@ -51,7 +52,13 @@ impl FileExecutor<'_> {
     fn link_reference(&self, id: EntryId, counterpart: &Counterpart) -> Result<Result<Staged, Apart>, Failure> {
         let (directory, name) = self.place(self.item(id)?)?;
         let (above, from) = counterpart.location.open().map_err(|error| failure::of_tree(&error))?;
-        Staged::stage_hard_link(directory, name, (&above, &from), counterpart.file, self.shared.whose())
+        Staged::stage_hard_link(
+            directory,
+            name,
+            (&above, &from),
+            FileIdentity::of(&counterpart.found),
+            self.shared.whose(),
+        )
     }
 
     /// Has the thread that reads files copy the counterpart, or the candidate.

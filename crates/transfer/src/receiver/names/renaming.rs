@@ -81,7 +81,7 @@ impl FileExecutor<'_> {
             }
             // A copy would have to be read back.
             Ok((location, found, None)) if !self.shared.options.verify => {
-                self.copy_reference(id, Counterpart { location, file: FileIdentity::of(&found.stat) });
+                self.copy_reference(id, Counterpart { location, found: found.stat });
             }
             Ok(_) => self.book.on_reference_taken(clock::now(), id, None),
             Err(failure) => {
@@ -100,6 +100,10 @@ impl FileExecutor<'_> {
         let stat = above.stat(&candidate).map_err(|error| failure::of_tree(&error))?;
         if !stat.same_version(before) {
             return Err("its candidate was changed meanwhile".into());
+        }
+        // Its other names are the source's or somebody else's, and would change with this one.
+        if stat.nlink > 1 {
+            return Ok(None);
         }
         let has_attributes = is_linkable(item, self.shared.options, &attributes(&stat), file_user());
         if !has_attributes || !self.has_xattrs(item, location) {
