@@ -44,6 +44,7 @@ class Cycle:
 
     COMMAND = "copy"
     OPTIONS = []
+    ERRORS = list(CALLS)
 
     def __init__(self, directory, program, seed, number):
         self.rng = random.Random(f"{seed}/{number}")
@@ -151,7 +152,7 @@ class Cycle:
         """Makes some calls of one kind fail, from a random one on or from time to time."""
         if shutil.which("strace") is None:
             return []
-        error = self.rng.choice(list(CALLS))
+        error = self.rng.choice(self.ERRORS)
         call = self.rng.choice(CALLS[error])
         when = self.rng.choice([f"{self.rng.randint(1, 60)}", f"{self.rng.randint(1, 20)}+{self.rng.randint(1, 30)}"])
         self.tell(f"{call} fails with {error}, {when}")
