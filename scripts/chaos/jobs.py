@@ -60,8 +60,8 @@ class Changing(Cycle):
             self.tell("; ".join(changes.done))
 
     def state(self):
-        """What the next run must respect."""
-        raise NotImplementedError
+        """What the next run must respect, for a job that looks at it."""
+        return None
 
     def check(self, before):
         """Raises Fault unless everything that must hold after any run does."""
@@ -179,9 +179,6 @@ class Move(Changing):
             path: digest_of(os.path.join(source, path)) for path, found in below(source) if stat.S_ISREG(found.st_mode)
         }
 
-    def state(self):
-        return None
-
     def check(self, before):
         source = self.world.sources[0]
         for path, wanted in self.due.items():
@@ -245,9 +242,6 @@ class Snapshot(Changing):
             if now != wanted:
                 changed = sorted(item for item in now.keys() | wanted.keys() if now.get(item) != wanted.get(item))
                 raise Fault(f"snapshot {name!r} is not what the sources were: {changed[:5]!r}")
-
-    def state(self):
-        return None
 
     def check(self, before):
         there = set(os.listdir(self.destination))

@@ -1,46 +1,20 @@
 //! `--link-dest`: what is unchanged in an older copy is linked from there, and the older copy never changes.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use rustix::fs::{XattrFlags, setxattr};
 
+use crate::support::compare::{inode, state};
 use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
 use crate::support::{MIB, Route, RoutedSite, Shape, Site, Start, assert_no_leftovers, assert_same, data, skip};
-
-/// Everything below a directory as it must stay: path → (inode, mode, owner, size, time, contents). Neither the number of
-/// names nor the change time, which a further name changes.
-fn state(directory: &Path) -> BTreeMap<PathBuf, ([i64; 6], Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let stat = fs::symlink_metadata(&path).unwrap();
-        let contents = match stat.file_type() {
-            kind if kind.is_dir() => {
-                found.extend(state(&path));
-                Vec::new()
-            }
-            kind if kind.is_file() => fs::read(&path).unwrap(),
-            _ => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
-        };
-        let (mode, owner) = (i64::from(stat.mode()), i64::from(stat.uid()));
-        let numbers = [stat.ino() as i64, mode, owner, stat.size() as i64, stat.mtime(), stat.mtime_nsec()];
-        found.insert(path, (numbers, contents));
-    }
-    found
-}
 
 /// Makes a file, and the directories above it.
 fn file(path: &Path, size: u64, seed: u64) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     data::file(path, size, seed);
-}
-
-fn inode(path: impl AsRef<Path>) -> u64 {
-    fs::symlink_metadata(path).unwrap().ino()
 }
 
 #[test]

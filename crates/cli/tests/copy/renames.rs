@@ -8,15 +8,12 @@ use std::path::Path;
 use rustix::process::kill_process;
 
 use super::delete::{files, listing};
+use crate::support::compare::inode;
 use crate::support::{
     KIB, MIB, Noise, Route, RoutedSite, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data,
 };
 
 const MIRROR: [&str; 2] = ["--skip-equal", "--delete"];
-
-fn inode(path: impl AsRef<Path>) -> u64 {
-    fs::symlink_metadata(path).unwrap().ino()
-}
 
 fn rename(tree: &Path, pairs: &[(&str, &str)]) {
     for (from, to) in pairs {

@@ -1,11 +1,11 @@
 //! `--snapshot` and `--keep`: complete copies by time, linked to the one before, which never changes.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::delete::{files, listing, pipe};
+use crate::support::compare::{inode, state};
 use crate::support::daemon::Daemon;
 use crate::support::mounts::Mount;
 use crate::support::{Ended, MIB, Route, RoutedSite, Shape, Site, Start, assert_no_leftovers, assert_same, data, skip};
@@ -26,29 +26,6 @@ fn latest(place: &Path) -> String {
 fn unfinished(place: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "snapshot")).collect()
-}
-
-/// Everything of a snapshot as it must stay: path → (inode, mode, owner, size, time, contents). Neither the number of names nor
-/// the change time, which a further name changes.
-fn state(path: &Path) -> BTreeMap<PathBuf, ([i64; 6], Vec<u8>)> {
-    let stat = fs::symlink_metadata(path).unwrap();
-    let mut found = BTreeMap::new();
-    let contents = match stat.file_type() {
-        kind if kind.is_file() => fs::read(path).unwrap(),
-        kind if kind.is_symlink() => fs::read_link(path).unwrap().into_os_string().into_encoded_bytes(),
-        _ => {
-            fs::read_dir(path).unwrap().for_each(|entry| found.extend(state(&entry.unwrap().path())));
-            Vec::new()
-        }
-    };
-    let (mode, owner) = (i64::from(stat.mode()), i64::from(stat.uid()));
-    let numbers = [stat.ino() as i64, mode, owner, stat.size() as i64, stat.mtime(), stat.mtime_nsec()];
-    found.insert(path.to_owned(), (numbers, contents));
-    found
-}
-
-fn inode(path: impl AsRef<Path>) -> u64 {
-    fs::symlink_metadata(path).unwrap().ino()
 }
 
 /// Makes a snapshot of the source in `backup`.

@@ -1,30 +1,13 @@
 //! SIGKILL of either side while files are linked from an older copy: that never changes, and the next run completes.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::kill_process;
 
+use crate::support::compare::state;
 use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
-
-/// Everything in an older copy as it must stay: path → (inode, mode, size, time, contents).
-fn state(directory: &Path) -> BTreeMap<PathBuf, ([i64; 5], Vec<u8>)> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let stat = fs::symlink_metadata(&path).unwrap();
-        let contents = if stat.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-        if stat.is_dir() {
-            found.extend(state(&path));
-        }
-        let numbers = [stat.ino() as i64, stat.mode().into(), stat.size() as i64, stat.mtime(), stat.mtime_nsec()];
-        found.insert(path, (numbers, contents));
-    }
-    found
-}
 
 #[test]
 fn an_older_copy_survives_kills_of_a_newer_one() {

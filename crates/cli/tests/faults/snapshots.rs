@@ -3,33 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::kill_process;
 
-use crate::support::compare::differences;
+use crate::support::compare::{State, differences, state};
 use crate::support::process::{eventually, is_running};
 use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, data};
-
-/// Everything in a snapshot as it must stay: path → (inode, mode, size, time, contents).
-type State = BTreeMap<PathBuf, ([i64; 5], Vec<u8>)>;
-
-fn state(directory: &Path) -> State {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let stat = fs::symlink_metadata(&path).unwrap();
-        let contents = if stat.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-        if stat.is_dir() {
-            found.extend(state(&path));
-        }
-        let numbers = [stat.ino() as i64, stat.mode().into(), stat.size() as i64, stat.mtime(), stat.mtime_nsec()];
-        found.insert(path, (numbers, contents));
-    }
-    found
-}
 
 /// Directories in `backup` that have the name of a snapshot.
 fn snapshots(backup: &Path) -> BTreeSet<PathBuf> {

@@ -1,7 +1,7 @@
 //! Trees compared with everything that a copy carries by default, and what a copy must not leave
 //! behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -26,6 +26,33 @@ pub fn differences(source: &Path, copy: &Path) -> Vec<String> {
     let mut differences = Vec::new();
     compare(source, copy, &mut differences);
     differences
+}
+
+/// A tree as it must stay: path → (inode, mode, owner, size, time, contents). Neither the number of names nor the change time,
+/// which a further name changes.
+pub type State = BTreeMap<PathBuf, ([i64; 6], Vec<u8>)>;
+
+/// The state of a file, or of a directory with everything in it.
+pub fn state(path: &Path) -> State {
+    let stat = fs::symlink_metadata(path).unwrap();
+    let mut found = State::new();
+    let contents = match stat.file_type() {
+        kind if kind.is_file() => fs::read(path).unwrap(),
+        kind if kind.is_symlink() => fs::read_link(path).unwrap().into_os_string().into_encoded_bytes(),
+        _ => {
+            fs::read_dir(path).unwrap().for_each(|entry| found.extend(state(&entry.unwrap().path())));
+            Vec::new()
+        }
+    };
+    let (mode, owner) = (i64::from(stat.mode()), i64::from(stat.uid()));
+    let numbers = [stat.ino() as i64, mode, owner, stat.size() as i64, stat.mtime(), stat.mtime_nsec()];
+    found.insert(path.to_owned(), (numbers, contents));
+    found
+}
+
+/// Inode number of a file, or of a symbolic link itself.
+pub fn inode(path: impl AsRef<Path>) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
 }
 
 /// Asserts that nothing unfinished lies below `path`.
