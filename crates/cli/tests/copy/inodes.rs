@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use icdc_protocol::limits::MAX_PENDING;
+
 use crate::support::{Signal, Site, Start, assert_no_leftovers};
 
 /// More than are announced ahead of what has arrived.
-const BETWEEN: usize = 60_000;
+const BETWEEN: usize = MAX_PENDING;
 
 #[test]
 fn a_further_name_that_has_other_contents_meanwhile_is_a_file_of_its_own() {
@@ -19,7 +21,7 @@ fn a_further_name_that_has_other_contents_meanwhile_is_a_file_of_its_own() {
     fs::hard_link(&first, again).unwrap();
     fs::hard_link(&first, &further).unwrap();
     for number in 0..BETWEEN {
-        fs::write(site.path(format!("source/m/{number:05}")), "").unwrap();
+        fs::write(site.path(format!("source/m/{number:06}")), "").unwrap();
     }
     let run = site.copy(&["source/", "copy"]).start();
     let arrived = |event: &serde_json::Value| event["type"] == "item" && event["path"].as_str() == Some("source/a/x");
