@@ -132,11 +132,6 @@ const COPY: &[Habit] = &[
          also keeps files that are newer at the destination",
     ),
     (
-        &["-c", "--checksum"],
-        "there is none: files are not chosen by their contents; without --skip-equal or --update every file is sent, and every byte \
-         is checked on arrival; --verify also reads back from the medium",
-    ),
-    (
         &["--bwlimit", "--limit-rate", "--max-rate"],
         "write --rate RATE, such as --rate 900mbit or --rate 10MiB/s (rsync's --bwlimit=10m)",
     ),

@@ -100,11 +100,7 @@ impl CopyPlan {
             _ => Ok(()),
         });
         found.reduce(|first, next| if next.is_ok() { next } else { first }).unwrap_or(Ok(()))?;
-        ensure!(
-            !arguments.size_only || arguments.skip_equal || arguments.update,
-            "--size-only says what counts as equal, and without --skip-equal or --update everything is copied: give one of them, or \
-             use icdc sync"
-        );
+        refuse_equality(&arguments)?;
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
@@ -206,12 +202,28 @@ fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
 
 /// What is done about files that exist at the destination, from a copy's command line.
 fn existing(arguments: &CopyArguments) -> Existing {
-    let equality = if arguments.size_only { Equality::Size } else { Equality::SizeAndTime };
+    let equality = match (arguments.size_only, arguments.checksum) {
+        (true, _) => Equality::Size,
+        (false, true) => Equality::Contents,
+        (false, false) => Equality::SizeAndTime,
+    };
     match (arguments.ignore_existing, arguments.update, arguments.skip_equal) {
         (true, ..) => Existing::Keep,
         (false, true, _) => Existing::Update(equality),
         (false, false, true) => Existing::SkipEqual(equality),
         (false, false, false) => Existing::Replace,
+    }
+}
+
+/// Refuses what counts as equal in a copy that skips nothing for being equal.
+fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let given = [("--size-only", arguments.size_only), ("--checksum", arguments.checksum)];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) if !arguments.skip_equal && !arguments.update => bail!(
+            "{option} says what counts as equal, and without --skip-equal or --update everything is copied: give one of them, or use \
+             icdc sync"
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -1,5 +1,7 @@
-//! Renames of a mirror: a file that is new at the source may be one that the destination has under
-//! a name that the source has no longer.
+//! Comparison of contents before anything is sent. Renames of a mirror: a file that is new at the
+//! source may be one that the destination has under a name that the source has no longer. Equal
+//! files of a copy with [`Equality::Contents`](crate::message::Equality::Contents): the same with no
+//! candidate but the file that has the item's name.
 //!
 //! ```text
 //! receiver                                              sender
@@ -20,7 +22,8 @@ use crate::outcome::FileDigest;
 pub struct Candidates {
     /// Id of the item.
     pub id: EntryId,
-    /// Where the files are, the likeliest first.
+    /// Where the files are, the likeliest first. Empty if only the digest is asked: the file that
+    /// has the item's name has its size.
     pub places: Vec<CandidatePlace>,
 }
 
@@ -40,6 +43,7 @@ pub struct CandidateAnswer {
     pub id: EntryId,
     /// Bit `n` is set if the source has nothing at the `n`th place.
     pub gone: u32,
-    /// Digest of the item; `None` if nothing is gone, in a dry run, and if it cannot be read.
+    /// Digest of the item; `None` if it cannot be read, and if there were candidates, also if none
+    /// is gone, and in a dry run.
     pub digest: Option<FileDigest>,
 }

@@ -232,7 +232,16 @@ impl Existing {
     /// Whether equal files and links are skipped.
     #[must_use]
     pub fn skips_equal(self) -> bool {
-        matches!(self, Self::SkipEqual(_) | Self::Update(_))
+        self.equality().is_some()
+    }
+
+    /// Condition on which a file is equal and skipped; `None` if none is skipped for that.
+    #[must_use]
+    pub fn equality(self) -> Option<Equality> {
+        match self {
+            Self::SkipEqual(equality) | Self::Update(equality) => Some(equality),
+            Self::Replace | Self::Keep => None,
+        }
     }
 }
 
@@ -244,6 +253,8 @@ pub enum Equality {
     SizeAndTime,
     /// Size.
     Size,
+    /// Contents, by the digest that both ends have of them.
+    Contents,
 }
 
 /// Treatment of an item that does not exist at the destination.
@@ -296,7 +307,8 @@ impl ReceiveOptions {
     /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        needs(self.diskless, self.delete.is_some(), self.snapshot.is_some())
+        let needed = needs(self.diskless, self.delete.is_some(), self.snapshot.is_some());
+        if self.existing.equality() == Some(Equality::Contents) { needed.union(Features::CHECKSUM) } else { needed }
     }
 }
 

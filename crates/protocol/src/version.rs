@@ -155,6 +155,9 @@ impl Features {
     pub const DELETION: Self = Self(1 << 3);
     /// The end lists what is there ([`ListRequest`](crate::message::ListRequest)).
     pub const LISTING: Self = Self(1 << 4);
+    /// As the sender, the end tells the digest of a file that the receiver has with equal size
+    /// ([`Equality::Contents`](crate::message::Equality::Contents)).
+    pub const CHECKSUM: Self = Self(1 << 5);
     /// As the sender of a mirror, the end compares files that may have been renamed
     /// ([`Candidates`](crate::message::Candidates)).
     pub const RENAMES: Self = Self(1 << 6);
@@ -167,6 +170,7 @@ impl Features {
             | Self::MAX_RATE.0
             | Self::DELETION.0
             | Self::LISTING.0
+            | Self::CHECKSUM.0
             | Self::RENAMES.0
             | Self::SNAPSHOT.0,
     );

@@ -101,6 +101,7 @@ fn unknown_features_mean_nothing() {
         Features::MAX_RATE,
         Features::DELETION,
         Features::LISTING,
+        Features::CHECKSUM,
         Features::RENAMES,
         Features::SNAPSHOT,
     ];

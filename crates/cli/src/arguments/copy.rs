@@ -113,6 +113,11 @@ pub(crate) struct CopyArguments {
     #[arg(long, help_heading = "What to copy and how")]
     pub(crate) size_only: bool,
 
+    /// Let --skip-equal, --update or icdc sync take files for equal whose contents are equal, whatever
+    /// their times: both ends read the files of equal size and compare their BLAKE3 digests
+    #[arg(short = 'c', long, conflicts_with_all = ["size_only", "link_dest", "snapshot"], help_heading = "What to copy and how")]
+    pub(crate) checksum: bool,
+
     /// Copy only what is at the destination already: nothing new is made there, no file, no link, no
     /// directory
     #[arg(long, help_heading = "What to copy and how")]
@@ -212,7 +217,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "snapshot", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "skip_equal",
             "update",
             "size_only",
+            "checksum",
             "existing",
             "ignore_existing",
             "delete",

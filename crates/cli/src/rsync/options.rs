@@ -121,6 +121,7 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--existing", "--ignore-non-existing"], Pass("--existing")),
     option(&["--ignore-existing"], Pass("--ignore-existing")),
     option(&["--size-only"], Pass("--size-only")),
+    option(&["-c", "--checksum"], Pass("--checksum")),
     option(&["-n", "--dry-run"], Pass("--dry-run")),
     option(&["-x", "--one-file-system"], Pass("--one-file-system")),
     option(&["--mkpath"], Pass("--mkpath")),

@@ -74,6 +74,7 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--skip-equal",
         "-u, --update",
         "--size-only",
+        "--checksum",
         "--existing",
         "--files-from",
         "--files-from0",

@@ -124,8 +124,6 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--recursive", "not needed"),
         ("--compress", "no compression"),
         ("--partial", "not needed"),
-        ("--checksum", "files are not chosen by their contents"),
-        ("-c", "files are not chosen by their contents"),
         ("--inplace", "there is none"),
         ("--append", "there is none"),
         ("--copy-dest=old", "write --link-dest DIR"),

@@ -205,14 +205,16 @@ fn rules_choose_what_rsync_copies() {
 
 /// Options of both programs that concern what is at the destination already; the first are those of
 /// rsync, which skips what is equal unless told otherwise.
-const EXISTING: [(&[&str], &[&str]); 9] = [
+const EXISTING: [(&[&str], &[&str]); 11] = [
     (&[], &["--skip-equal"]),
     (&["--existing"], &["--skip-equal", "--existing"]),
     (&["--ignore-existing"], &["--ignore-existing"]),
     (&["--existing", "--ignore-existing"], &["--existing", "--ignore-existing"]),
     (&["--size-only"], &["--skip-equal", "--size-only"]),
     (&["--size-only", "--existing"], &["--skip-equal", "--size-only", "--existing"]),
+    (&["--checksum"], &["--skip-equal", "--checksum"]),
     (&["--update"], &["--update"]),
+    (&["--update", "--checksum"], &["--update", "--checksum"]),
     (&["--update", "--size-only"], &["--update", "--size-only"]),
     (&["--update", "--existing"], &["--update", "--existing"]),
 ];

@@ -1,5 +1,5 @@
 //! What is at the destination already, whatever it is: `--existing`, `--ignore-existing`; and what
-//! counts as equal by its size: `--size-only`.
+//! counts as equal by its size or its contents: `--size-only`, `--checksum`.
 
 use std::fs::{self, File, FileTimes};
 use std::path::Path;
@@ -136,4 +136,55 @@ fn size_only_alone_means_nothing() {
     let ended = routed.site.copy(&["--size-only", "file", "copy"]).run().expect_code(2);
     assert!(ended.stderr.contains("give one of them, or use icdc sync"), "{ended}");
     routed.site.icdc(&["sync", "--size-only", "file", "copy"]).run().expect_code(0);
+}
+
+#[test]
+fn checksum_takes_equal_contents_for_equal_and_replaces_what_differs_in_them_alone() {
+    let large = |last: u8| -> Vec<u8> { [vec![7; 9 << 20], vec![last]].concat() };
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        for (side, last) in [("tree", 1), ("copy", 2)] {
+            fs::create_dir(routed.path(side)).unwrap();
+            for (name, contents) in
+                [("equal", large(1)), ("damaged", large(last)), ("small", vec![last]), ("empty", vec![])]
+            {
+                fs::write(routed.path(side).join(name), contents).unwrap();
+                at(&routed.path(side).join(name), 2000);
+            }
+        }
+        at(&routed.path("copy/equal"), 1000);
+        at(&routed.path("copy/empty"), 1000);
+        let by_time = routed.copy(&["--skip-equal"], &["tree/"], "other").expect_code(0);
+        assert_eq!(by_time.number("files"), 4, "{route:?}: {by_time}");
+        let dry = routed.copy(&["--skip-equal", "--checksum", "--dry-run"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(["skipped", "bytes_sent"].map(|count| dry.number(count)), [2, 0], "{route:?}: {dry}");
+        assert_eq!(fs::read(routed.path("copy/damaged")).unwrap(), large(2), "{route:?}: {dry}");
+
+        let ended = routed.copy(&["--skip-equal", "-c"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(["files", "skipped"].map(|count| ended.number(count)), [2, 2], "{route:?}: {ended}");
+        assert_eq!(ended.number("bytes_sent"), (9 << 20) + 2, "{route:?}: {ended}");
+        for name in ["equal", "damaged", "small", "empty"] {
+            let [source, copy] = ["tree", "copy"].map(|side| routed.path(side).join(name));
+            assert!(fs::read(&source).unwrap() == fs::read(&copy).unwrap(), "{route:?}: {name}: {ended}");
+            assert_eq!(
+                fs::metadata(&copy).unwrap().modified().unwrap(),
+                fs::metadata(&source).unwrap().modified().unwrap()
+            );
+        }
+        let again = routed.copy(&["--skip-equal", "--checksum"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(["bytes_sent", "skipped"].map(|count| again.number(count)), [0, 4], "{route:?}: {again}");
+        assert_no_leftovers(routed.site.root());
+    }
+}
+
+#[test]
+fn checksum_alone_means_nothing_and_does_not_go_with_what_looks_at_times() {
+    let routed = RoutedSite::new(Route::Local);
+    fs::write(routed.path("file"), "file").unwrap();
+    let ended = routed.site.copy(&["--checksum", "file", "copy"]).run().expect_code(2);
+    assert!(ended.stderr.contains("give one of them, or use icdc sync"), "{ended}");
+    for option in ["--size-only", "--snapshot"] {
+        routed.site.icdc(&["sync", "--checksum", option, "file", "copy"]).run().expect_code(2);
+    }
+    routed.site.icdc(&["sync", "--checksum", "file", "copy"]).run().expect_code(0);
 }

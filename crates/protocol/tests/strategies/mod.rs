@@ -75,7 +75,7 @@ fn listed_names() -> impl Strategy<Value = ListedNames> {
 fn candidates() -> impl Strategy<Value = Candidates> {
     let place = (0_u32..4096, vec(component(), 1..5));
     let place = place.prop_map(|(source, names)| CandidatePlace { source, path: names.join(&b'/') });
-    (any::<u32>(), vec(place, 1..=MAX_CANDIDATES)).prop_map(|(id, places)| Candidates { id, places })
+    (any::<u32>(), vec(place, 0..=MAX_CANDIDATES)).prop_map(|(id, places)| Candidates { id, places })
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
@@ -497,7 +497,7 @@ fn if_running() -> impl Strategy<Value = IfRunning> {
 }
 
 fn existing() -> impl Strategy<Value = Existing> {
-    let equality = prop_oneof![Just(Equality::SizeAndTime), Just(Equality::Size)].boxed();
+    let equality = prop_oneof![Just(Equality::SizeAndTime), Just(Equality::Size), Just(Equality::Contents)].boxed();
     prop_oneof![
         Just(Existing::Replace),
         equality.clone().prop_map(Existing::SkipEqual),

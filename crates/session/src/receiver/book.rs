@@ -36,6 +36,7 @@ pub mod action;
 mod announced;
 mod answers;
 mod beginning;
+mod checksum;
 mod claims;
 mod completion;
 mod deletion;

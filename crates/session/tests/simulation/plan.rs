@@ -126,7 +126,7 @@ impl Plan {
             streams: if random.once_in(2) { 1 } else { random.within(2, 4) as usize },
             ring: random.within(4, 16) as usize,
             verify: random.once_in(3),
-            existing: if random.once_in(4) { Existing::SkipEqual(Equality::SizeAndTime) } else { Existing::Replace },
+            existing: existing(random),
             dry_runs: random.once_in(6),
             window: window(random),
             destination_exists: random.once_in(3),
@@ -227,4 +227,13 @@ fn faults(random: &mut Random) -> DiskFaults {
         faults.stall = random.within(1, 30);
     }
     faults
+}
+
+/// Treatment of what exists: the contents decide in some copies, and size and time in others.
+fn existing(random: &mut Random) -> Existing {
+    match random.within(0, 7) {
+        0 => Existing::SkipEqual(Equality::SizeAndTime),
+        1 => Existing::SkipEqual(Equality::Contents),
+        _ => Existing::Replace,
+    }
 }

@@ -79,6 +79,6 @@ pub(super) struct CompareJob {
 pub(super) enum Subject {
     /// The one that an earlier run has published, as the medium has it.
     Published(Location),
-    /// One that may have become an item, if it is still as it was found.
+    /// One that may have become an item, or have its contents, if it is still as it was found.
     Candidate { location: Location, stat: Stat },
 }

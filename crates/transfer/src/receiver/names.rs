@@ -15,6 +15,7 @@
 //! | `reporting` | events and counts |
 //! | `snapshots` | snapshots: where their sources are placed, and their completion |
 
+mod checksum;
 mod directories;
 mod examine;
 mod extras;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::{Aside, Directories};
 use examine::{Examiner, header};
-use icdc_disk::tree::{Directory, FileTime, Name, TreeError, Whereabouts, resembles_staging};
+use icdc_disk::tree::{Directory, FileTime, Name, Stat, TreeError, Whereabouts, resembles_staging};
 use icdc_filter::Rules;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::MAX_LINKED;
@@ -92,6 +93,8 @@ pub(super) struct FileExecutor<'a> {
     first_files: ById<FileIdentity>,
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
+    /// Files whose contents are being compared with those of items, as they were found.
+    compared: ById<Stat>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
     /// The snapshots of the destination; `None` until the sources are placed, and if none is made.
@@ -145,6 +148,7 @@ impl<'a> FileExecutor<'a> {
             staged: ById::default(),
             first_files: ById::default(),
             to_amend: ById::default(),
+            compared: ById::default(),
             references: None,
             snapshots: None,
             to_take: ById::default(),
@@ -252,6 +256,7 @@ impl<'a> FileExecutor<'a> {
             Action::Expect { id, held } => self.expect(id, held),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::TakeReference { id, reference } => self.take_reference(id, reference),
+            Action::CompareExisting { id, digest } => self.compare_existing(id, digest),
             Action::FindCandidates(roots) => self.find_candidates(roots),
             Action::CompareCandidate { id, number, digest } => self.compare_candidate(id, number, digest),
             Action::TakeCandidate { id, number } => self.take_candidate(id, number),
@@ -571,12 +576,13 @@ impl FileExecutor<'_> {
 
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let references = self.references_of(examination.id);
+        let compared = self.compared.remove(&examination.id);
         let item = self.item(examination.id)?;
         let (directory, name) = self.place(item)?;
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
         let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
-        let mut examiner = examiner.with_references(&references).with_renames(&self.renames);
+        let mut examiner = examiner.with_references(&references).with_renames(&self.renames).with_compared(compared);
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;
@@ -585,6 +591,7 @@ impl FileExecutor<'_> {
             verdict,
             Verdict::Contents { .. }
                 | Verdict::Reference(_)
+                | Verdict::SameSize
                 | Verdict::Undecided
                 | Verdict::Candidates(_)
                 | Verdict::Taken(_)
@@ -592,6 +599,9 @@ impl FileExecutor<'_> {
         let counterpart_name = name.clone();
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
+        if let (Verdict::SameSize, Some(found)) = (&verdict, found) {
+            self.compared.insert(examination.id, found);
+        }
         if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
             if verdict == (Verdict::Skip { amend: true }) {
                 self.to_amend.insert(examination.id, found);

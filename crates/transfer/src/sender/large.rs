@@ -137,16 +137,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a file for its digest, unless the source still has something at the places of all the
-    /// receiver's candidates.
+    /// Reads a file for its digest, unless there are candidates and the source still has something at
+    /// the places of all of them.
     fn compare(&mut self, &Candidates { id, ref places }: &Candidates) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         let gone = if contents.held.is_none() { self.executor.asked_about.gone(places) } else { 0 };
         // One that cannot be opened is given up when its contents are asked for.
-        if gone != 0
-            && !self.executor.dry_run
-            && let Ok(announced) = open(&contents, self.executor.buffered)
-        {
+        let is_told = if places.is_empty() { true } else { gone != 0 && !self.executor.dry_run };
+        if is_told && let Ok(announced) = open(&contents, self.executor.buffered) {
             return self.read_blocks(&contents, &announced, None, Purpose::Compare { gone });
         }
         self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: None }));

@@ -60,6 +60,13 @@ pub enum Action<P> {
         /// The expected digest.
         digest: FileDigest,
     },
+    /// Read the file that had an item's name and size in its examination: `on_compared`.
+    CompareExisting {
+        /// Id of the item.
+        id: EntryId,
+        /// Digest of the item.
+        digest: FileDigest,
+    },
     /// Make an item under its staging name from its counterpart in a reference directory, which is
     /// left as it is: `on_reference_taken`.
     TakeReference {
@@ -237,6 +244,7 @@ impl<P> Action<P> {
             // Those of large files take longer, and the others have no outcome that matters.
             Self::Expect { .. }
             | Self::Compare { .. }
+            | Self::CompareExisting { .. }
             | Self::TakeReference { .. }
             | Self::FindCandidates(_)
             | Self::CompareCandidate { .. }
@@ -379,6 +387,9 @@ pub enum Question {
     Anything,
     /// Which contents are wanted of an item that is not published as it should be.
     Contents,
+    /// What is wanted of an item with whose contents those of the existing file were equal when they
+    /// were compared.
+    Attributes,
 }
 
 /// A counterpart of an item in a reference directory, of equal size and modification time.

@@ -84,6 +84,10 @@ impl<P> Book<P> {
                 self.ask(Action::Compare { id, digest });
                 None
             }
+            Ok(Verdict::SameSize) => {
+                self.ask_digest(id);
+                None
+            }
             Ok(Verdict::Reference(reference)) => self.refer(id, reference),
             Ok(Verdict::Undecided) => {
                 self.await_candidates(id);
@@ -292,6 +296,10 @@ impl<P> Book<P> {
         let state = self.items.get(&id).map(|tracked| tracked.state);
         if let Some(ItemState::ComparingCandidate(number, comparison)) = state {
             self.candidate_compared(id, number, comparison, same);
+            return self.proceed();
+        }
+        if state == Some(ItemState::ComparingContents) {
+            self.contents_compared(id, same);
             return self.proceed();
         }
         let Some(Tracked { item, state: ItemState::Comparing { digest, is_noted, shown } }) = self.items.get_mut(&id)

@@ -83,10 +83,15 @@ impl<P> Book<P> {
         self.reply(Message::Candidates(Candidates { id, places }));
     }
 
-    /// Handles the sender's answer about candidates.
+    /// Handles the sender's answer about candidates, or the digest that it was asked for.
     pub(super) fn candidates_answered(&mut self, answer: CandidateAnswer) -> Result<(), SessionError> {
         let CandidateAnswer { id, gone, digest } = answer;
-        let Some(Tracked { state: ItemState::Asked, .. }) = self.items.get(&id) else {
+        let state = self.items.get(&id).map(|tracked| tracked.state);
+        if state == Some(ItemState::AskedDigest) {
+            self.digest_told(id, digest);
+            return Ok(());
+        }
+        let Some(ItemState::Asked) = state else {
             return match self.next > id {
                 true => Ok(()),
                 false => Err(SessionError::Protocol(format!("answers for item {id}, which it has not announced"))),

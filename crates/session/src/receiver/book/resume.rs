@@ -66,6 +66,9 @@ pub trait Facts {
     /// others that are copied; false if they cannot be read.
     fn has_xattrs(&mut self, reference: Option<usize>) -> bool;
 
+    /// Whether the file that has the item's name is the one whose contents were compared, unchanged.
+    fn is_as_compared(&mut self) -> bool;
+
     /// Numeric id of the user to whom new files belong.
     fn user(&self) -> u32;
 
@@ -147,6 +150,8 @@ pub enum Verdict {
         /// Its modification time at the destination.
         shown: ModificationTime,
     },
+    /// The file that has its name has its size, and their contents decide.
+    SameSize,
     /// Nothing is wanted: it is made from its counterpart in a reference directory, which has its
     /// contents.
     Reference(Reference),
@@ -192,6 +197,13 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
         if let Some(kept) = is_kept(item, terms, facts) {
             return Ok(Verdict::Keep(kept));
         }
+    }
+    if question == Question::Attributes
+        && facts.is_as_compared()
+        && let Some(stat) = facts.stat()
+        && let Some(amend) = amendment(item, options, &stat, facts)
+    {
+        return Ok(Verdict::Skip { amend });
     }
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
@@ -271,10 +283,13 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
             PublishedBy::AnEarlierRun => Verdict::TakenOver(digest),
         });
     }
-    if let Existing::SkipEqual(equality) | Existing::Update(equality) = existing
+    if let Some(equality) = existing.equality()
         && let Some(stat) = equal(item, equality, options, facts)
-        && !(equality == Equality::Size && is_kept(item, terms, facts).is_some())
+        && (equality == Equality::SizeAndTime || is_kept(item, terms, facts).is_none())
     {
+        if equality == Equality::Contents && stat.size > ByteCount::ZERO {
+            return Some(Verdict::SameSize);
+        }
         return amendment(item, options, &stat, facts).map(|amend| Verdict::Skip { amend });
     }
     let shown = published?;
@@ -409,10 +424,11 @@ pub fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, user: u32
     has_mode && wanted.owner.map_or(stat.owner.0 == user, |owner| owner == stat.owner)
 }
 
-/// Attributes of the file under the item's name, if it counts as equal to the item.
+/// Attributes of the file under the item's name, if it counts as equal to the item, or will if its
+/// contents are.
 fn equal(item: &Item, equality: Equality, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Stat> {
     let stat = facts.stat().filter(|stat| stat.kind == Kind::File && stat.size == item.size())?;
-    (equality == Equality::Size || shows_time(item, options, &stat, facts)).then_some(stat)
+    (equality != Equality::SizeAndTime || shows_time(item, options, &stat, facts)).then_some(stat)
 }
 
 /// Whether the file shows the item's modification time, exactly or, where times are preserved, as
@@ -480,6 +496,8 @@ mod tests {
         /// Whether extended attributes differ.
         other_xattrs: bool,
         candidates: Option<Lookup>,
+        /// Whether the file was changed since it was compared.
+        was_changed: bool,
     }
 
     impl Facts for Known {
@@ -520,6 +538,9 @@ mod tests {
         }
         fn candidates(&mut self) -> Lookup {
             self.candidates.clone().unwrap_or(Lookup::Nothing)
+        }
+        fn is_as_compared(&mut self) -> bool {
+            !self.was_changed
         }
         fn user(&self) -> u32 {
             8
@@ -645,6 +666,32 @@ mod tests {
             assert_eq!(anything(item, &update, there(at(5, 6))), contents, "of another size");
             assert_eq!(anything(item, &update, there(at(5, 5))), contents, "older");
         }
+    }
+
+    #[test]
+    fn contents_decide_where_sizes_are_equal_and_an_unchanged_file_lacks_attributes_only() {
+        let by_contents =
+            |existing: fn(Equality) -> Existing| ReceiveOptions { existing: existing(Equality::Contents), ..options() };
+        let at = |seconds, size| {
+            let mtime = ModificationTime { seconds, nanos: 6 };
+            Known { stat: Some(Stat { mtime, ..stat(Kind::File, size) }), ..Known::default() }
+        };
+        let (skip_equal, update) = (by_contents(Existing::SkipEqual), by_contents(Existing::Update));
+        let contents = Verdict::Contents { held: None };
+        for seconds in [4, 5, 6] {
+            assert_eq!(anything(&file(9), &skip_equal, at(seconds, 9)), Verdict::SameSize, "{seconds}");
+            assert_eq!(anything(&file(9), &skip_equal, at(seconds, 8)), contents, "{seconds}");
+            assert_eq!(anything(&file(0), &skip_equal, at(seconds, 0)), Verdict::Skip { amend: seconds != 5 });
+        }
+        assert_eq!(anything(&file(9), &update, at(6, 9)), Verdict::Keep(Kept::Newer));
+        let attributes =
+            |mut facts: Known| decide(&file(9), Question::Attributes, terms(&skip_equal), &mut facts).unwrap();
+        assert_eq!(attributes(at(4, 9)), Verdict::Skip { amend: true });
+        assert_eq!(attributes(at(5, 9)), Verdict::Skip { amend: false });
+        assert_eq!(attributes(Known { was_changed: true, ..at(4, 9) }), contents);
+        let drop_box = Terms { options: &skip_equal, only_new: true };
+        let verdict = decide(&file(9), Question::Anything, drop_box, &mut at(4, 9)).unwrap();
+        assert!(matches!(verdict, Verdict::Taken(_)), "{verdict:?}");
     }
 
     #[test]

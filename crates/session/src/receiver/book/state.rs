@@ -171,6 +171,10 @@ pub(super) enum ItemState {
     AwaitingCandidates,
     /// The sender was asked whether one of some files of the destination has become the item.
     Asked,
+    /// The sender was asked for the digest of the item: the existing file has its size.
+    AskedDigest,
+    /// The existing file is being read, for comparison with the item.
+    ComparingContents,
     /// The file of this number is being read.
     ComparingCandidate(usize, Comparison),
     /// The item is being made from that file, which has this digest.

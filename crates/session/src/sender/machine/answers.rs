@@ -92,10 +92,10 @@ impl Sender {
         self.actions.push_back(Action::Deletion(news));
     }
 
-    /// Handles files of a mirror's receiver that may have become an announced item.
+    /// Handles files of the receiver that may have become an announced item, or have its contents.
     fn compare(&mut self, candidates: Candidates) -> Result<(), SessionError> {
         match self.ledger.compare(candidates.id) {
-            Some(true) if self.settings.awaits_deletion => {
+            Some(true) if self.settings.awaits_deletion || candidates.places.is_empty() => {
                 self.actions.push_back(Action::Compare(candidates));
                 Ok(())
             }

@@ -412,10 +412,11 @@ impl SenderEnd {
                     source.find(place.source as usize, &path).is_none()
                 };
                 let bits = places.iter().enumerate().filter(|(_, place)| is_gone(place));
+                let no_candidate = places.is_empty();
                 let (id, gone) = (*id, bits.fold(0, |bits, (number, _)| bits | 1 << number));
                 self.jobs.pop_front();
-                let digest =
-                    if gone == 0 || self.is_dry { None } else { digest_now(&self.scan.announced[&id], source) };
+                let is_told = no_candidate || (gone != 0 && !self.is_dry);
+                let digest = if is_told { digest_now(&self.scan.announced[&id], source) } else { None };
                 self.machine.on_compared(CandidateAnswer { id, gone, digest });
             }
             Some(Job::File(reading)) => {

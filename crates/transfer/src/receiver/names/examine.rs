@@ -32,6 +32,8 @@ pub(super) struct Examiner<'a> {
     references: &'a [Option<Directory>],
     /// Files that may have become the item; `None` where none is looked for.
     renames: Option<&'a Renames>,
+    /// The file that has the item's name, as it was when its contents were compared.
+    compared: Option<Found>,
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
     /// Description of the item that has the name, if the file system was asked.
@@ -62,6 +64,7 @@ impl<'a> Examiner<'a> {
             kept_times,
             references: &[],
             renames: None,
+            compared: None,
             ended: None,
             stat: None,
             found: None,
@@ -79,6 +82,11 @@ impl<'a> Examiner<'a> {
     /// The same with the files that may have become the item.
     pub(super) fn with_renames(self, renames: &'a Renames) -> Self {
         Self { renames: Some(renames), ..self }
+    }
+
+    /// The same with the file that was compared with the item.
+    pub(super) fn with_compared(self, compared: Option<Found>) -> Self {
+        Self { compared, ..self }
     }
 }
 
@@ -191,6 +199,11 @@ impl Facts for Examiner<'_> {
         let mut wanted = self.item.entry.xattrs.clone();
         wanted.sort();
         directory.xattrs(self.name, &file).is_ok_and(|found| found.carried == wanted)
+    }
+
+    fn is_as_compared(&mut self) -> bool {
+        self.stat();
+        self.found.zip(self.compared).is_some_and(|(found, compared)| found.same_version(&compared))
     }
 
     fn user(&self) -> u32 {

@@ -138,7 +138,7 @@ impl Names {
                 }
             }
             Action::Expect { id, held } => self.expect(id, held, env, reports),
-            Action::Compare { id, digest } => {
+            Action::Compare { id, digest } | Action::CompareExisting { id, digest } => {
                 let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
                 reports.push(Report::Compare { id, inode, digest });
             }

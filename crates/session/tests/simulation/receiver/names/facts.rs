@@ -118,6 +118,10 @@ impl Facts for Known<'_> {
         true
     }
 
+    fn is_as_compared(&mut self) -> bool {
+        true
+    }
+
     fn user(&self) -> u32 {
         0
     }

@@ -69,10 +69,14 @@ impl Names {
         if env.random.permille(env.faults.names) {
             return Err("cannot be given its mode".into());
         }
-        let differs = env.disk.contents(inode).mode != item.entry.mode;
-        if differs {
-            env.disk.write(inode, Write::Mode(item.entry.mode));
-        }
+        let mtime = (item.entry.mtime_seconds, item.entry.mtime_nanos);
+        let found = env.disk.contents(inode);
+        let wanted = [
+            (found.mode != item.entry.mode).then_some(Write::Mode(item.entry.mode)),
+            (found.mtime != mtime).then_some(Write::Mtime(mtime)),
+        ];
+        let differs = wanted.iter().any(Option::is_some);
+        wanted.into_iter().flatten().for_each(|change| env.disk.write(inode, change));
         Ok(differs)
     }
 
