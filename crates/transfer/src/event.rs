@@ -372,8 +372,8 @@ pub enum Outcome {
     Skipped,
     /// A newer file was there, and stays (`--update`).
     KeptNewer,
-    /// An equal file in a reference directory (`--link-dest`) has become this one, and nothing
-    /// travelled.
+    /// It was made from an equal file in a reference directory (`--link-dest`), or from itself where only
+    /// its attributes differ and it has several names; nothing travelled.
     Linked,
     /// The item could not be copied; the run continues with the others.
     Failed,
@@ -565,8 +565,8 @@ pub struct Summary {
     /// Number of files left as they were because they are newer than the source's (`--update`).
     #[serde(default)]
     pub kept_newer: u64,
-    /// Number of files that were made from a reference directory at the destination
-    /// (`--link-dest`), or would be in a dry run.
+    /// Number of files that were made from a reference directory (`--link-dest`) or from themselves at
+    /// the destination, or would be in a dry run.
     #[serde(default)]
     pub linked: u64,
     /// Number of items whose names exist at the destination, which were left as they were

@@ -1,11 +1,12 @@
-//! Files whose inode has other contents by the time that a further name of it is found.
+//! Files with several names: an inode that has other contents by the time that a further name of it is found, and
+//! attributes that alone have changed.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use icdc_protocol::limits::MAX_PENDING;
 
-use crate::support::{Signal, Site, Start, assert_no_leftovers};
+use crate::support::{MIB, Route, RoutedSite, Signal, Site, Start, assert_no_leftovers, assert_same, data};
 
 /// More than are announced ahead of what has arrived.
 const BETWEEN: usize = MAX_PENDING;
@@ -36,4 +37,53 @@ fn a_further_name_that_has_other_contents_meanwhile_is_a_file_of_its_own() {
     assert_eq!(inode("copy/a/x"), inode("copy/a/x-again"));
     assert_ne!(inode("copy/a/x"), inode("copy/z/y"));
     assert_no_leftovers(site.root());
+}
+
+#[test]
+fn of_a_file_with_several_names_nothing_is_sent_where_its_attributes_alone_have_changed() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let (tree, copy) = (routed.path("tree"), routed.path("copy"));
+        fs::create_dir_all(tree.join("d")).unwrap();
+        for (name, size) in [("small", 70_000), ("large", 9 * MIB + 1)] {
+            data::file(&tree.join(name), size, size);
+            fs::hard_link(tree.join(name), tree.join("d").join(name)).unwrap();
+            fs::hard_link(tree.join(name), tree.join("d").join(format!("{name} again"))).unwrap();
+        }
+        let options = ["--skip-equal"];
+        routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        // A name of which the source knows nothing.
+        fs::hard_link(copy.join("small"), routed.path("older")).unwrap();
+        for name in ["small", "large"] {
+            fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o640)).unwrap();
+        }
+        let older = fs::metadata(routed.path("older")).unwrap();
+        let ended = routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        assert_same(&tree, &copy);
+        assert_eq!((ended.number("bytes_sent"), ended.number("linked")), (0, 2), "{route:?}: {ended}");
+        for name in ["small", "large"] {
+            let found = fs::metadata(copy.join(name)).unwrap();
+            assert_eq!((found.mode() & 0o777, found.nlink()), (0o640, 3), "{route:?} {name}: {ended}");
+            for further in [name.to_owned(), format!("{name} again")] {
+                assert_eq!(
+                    fs::metadata(copy.join("d").join(further)).unwrap().ino(),
+                    found.ino(),
+                    "{route:?}: {ended}"
+                );
+            }
+        }
+        let after = fs::metadata(routed.path("older")).unwrap();
+        assert_eq!((after.ino(), after.mode(), after.nlink()), (older.ino(), older.mode(), 1), "{route:?}: {ended}");
+        assert_no_leftovers(routed.site.root());
+        // By sizes alone, the time is set as well.
+        fs::File::open(tree.join("small")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let ended = routed.copy(&["--skip-equal", "--size-only"], &["tree/"], "copy").expect_code(0);
+        assert_same(&tree, &copy);
+        assert_eq!(ended.number("bytes_sent"), 0, "{route:?}: {ended}");
+        // Equal size and time prove nothing.
+        fs::set_permissions(tree.join("small"), fs::Permissions::from_mode(0o600)).unwrap();
+        let ended = routed.copy(&["--skip-equal", "--verify"], &["tree/"], "copy").expect_code(0);
+        assert_same(&tree, &copy);
+        assert_eq!(ended.number("bytes_sent"), 70_000, "{route:?}: {ended}");
+    }
 }

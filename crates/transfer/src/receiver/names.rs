@@ -40,7 +40,7 @@ use icdc_protocol::message::{Begin, Digest, Entry, EntryId, EntryKind, FileDiges
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::receiver::book::action::{
     Action, Apart, Examination, FirstName, Names, NewDirectory, NotBegun, NotStaged, Piece, Placed, Publication,
-    Reference, Stored, Target,
+    Reference, ReferencePlace, Stored, Target,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, Item, ModificationTime};
 use icdc_session::receiver::book::resume::Verdict;
@@ -602,7 +602,7 @@ impl FileExecutor<'_> {
         if let (Verdict::SameSize, Some(found)) = (&verdict, found) {
             self.compared.insert(examination.id, found);
         }
-        if let Some(found) = found.map(|found| FileIdentity::of(&found)) {
+        if let Some(found) = found.as_ref().map(FileIdentity::of) {
             if verdict == (Verdict::Skip { amend: true }) {
                 self.to_amend.insert(examination.id, found);
             }
@@ -610,9 +610,14 @@ impl FileExecutor<'_> {
                 self.remember_first(examination.id, found);
             }
         }
-        if let Verdict::Reference(Reference { number, .. }) = verdict
-            && let Some(directory) = references[number].clone()
-            && let Some((_, found)) = counterparts.into_iter().find(|(place, _)| *place == number)
+        if let Verdict::Reference(Reference { place, .. }) = verdict
+            && let Some((directory, found)) = match place {
+                ReferencePlace::Older(number) => {
+                    let found = counterparts.into_iter().find(|(place, _)| *place == number);
+                    references[number].clone().zip(found.map(|(_, found)| found))
+                }
+                ReferencePlace::Itself => found.map(|found| (directory, found)),
+            }
         {
             let location = Location::In(directory, counterpart_name);
             self.to_take.insert(examination.id, Counterpart { location, found });

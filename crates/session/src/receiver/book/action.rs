@@ -392,13 +392,22 @@ pub enum Question {
     Attributes,
 }
 
-/// A counterpart of an item in a reference directory, of equal size and modification time.
+/// A file of equal size and modification time from which an item is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Number of the reference directory, from 0.
-    pub number: usize,
+    /// Where the file is.
+    pub place: ReferencePlace,
     /// How the item is made from it.
     pub method: Method,
+}
+
+/// Where the file is from which an item is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferencePlace {
+    /// It is the item's counterpart in the reference directory of this number, from 0.
+    Older(usize),
+    /// It has the item's name.
+    Itself,
 }
 
 /// A directory of the destination in which files may have been renamed: the copy of a source.
@@ -414,7 +423,7 @@ pub struct CandidateRoot {
     pub source_path: Vec<u8>,
 }
 
-/// How an item is made from a counterpart in a reference directory.
+/// How an item is made from another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The item becomes a further name (hard link) of it: all attributes are equal.

@@ -11,7 +11,7 @@ use icdc_protocol::message::{
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
-use super::action::{Method, Question, Reference};
+use super::action::{Method, Question, Reference, ReferencePlace};
 use super::item::{Item, ModificationTime, Restored};
 use crate::Failure;
 
@@ -152,8 +152,7 @@ pub enum Verdict {
     },
     /// The file that has its name has its size, and their contents decide.
     SameSize,
-    /// Nothing is wanted: it is made from its counterpart in a reference directory, which has its
-    /// contents.
+    /// Nothing is wanted: it is made from another file of the destination, which has its contents.
     Reference(Reference),
     /// It is not known yet which files the destination has, from one of which it may be made.
     Undecided,
@@ -201,9 +200,12 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     if question == Question::Attributes
         && facts.is_as_compared()
         && let Some(stat) = facts.stat()
-        && let Some(amend) = amendment(item, options, &stat, facts)
     {
-        return Ok(Verdict::Skip { amend });
+        match amendment(item, options, &stat, facts) {
+            Some(amend) => return Ok(Verdict::Skip { amend }),
+            None if !options.verify => return Ok(ITSELF),
+            None => {}
+        }
     }
     // The failure discloses no more than the one in making it does.
     if only_new && facts.stat().is_some() {
@@ -214,6 +216,9 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
         && let Some(reference) = find_reference(item, options, facts)
     {
         return Ok(Verdict::Reference(reference));
+    }
+    if question == Question::Anything && only_lacks_attributes(item, terms, facts) {
+        return Ok(ITSELF);
     }
     let verdict = contents(item, question, options, facts)?;
     if question == Question::Anything
@@ -228,6 +233,9 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     }
     Ok(verdict)
 }
+
+/// The item is made as a copy of the file that has its name.
+const ITSELF: Verdict = Verdict::Reference(Reference { place: ReferencePlace::Itself, method: Method::Copy });
 
 /// Whether a mirror may have an item under another name: a file with contents that is new there.
 fn may_be_renamed(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
@@ -392,6 +400,18 @@ fn amendment(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut imp
     (has_attributes && facts.has_xattrs(None)).then_some(false)
 }
 
+/// Whether the item exists with its contents, and with attributes that differ and are not set in place
+/// because the file has several names: then it is copied. With `--verify` it is not, as equal size
+/// and modification time do not prove that the contents are equal.
+fn only_lacks_attributes(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> bool {
+    let Terms { options, only_new } = terms;
+    let Some(equality) = options.existing.equality() else { return false };
+    !only_new
+        && !options.verify
+        && matches!(item.entry.kind, EntryKind::File { .. })
+        && equal(item, equality, options, facts).is_some_and(|stat| stat.names > 1)
+}
+
 /// The counterpart of a file in a reference directory from which it is made: the first with equal
 /// attributes, or else the first of equal size and modification time. With `--verify` there is none,
 /// as these do not prove that the contents are equal.
@@ -407,9 +427,9 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
         if is_linkable(item, options, &stat, facts.user())
             && (!options.preserve.xattr || facts.has_xattrs(Some(number)))
         {
-            return Some(Reference { number, method: Method::Link });
+            return Some(Reference { place: ReferencePlace::Older(number), method: Method::Link });
         }
-        copied.get_or_insert(Reference { number, method: Method::Copy });
+        copied.get_or_insert(Reference { place: ReferencePlace::Older(number), method: Method::Copy });
     }
     copied
 }
@@ -854,7 +874,7 @@ mod tests {
         let verdict = |references: &[Option<Stat>], options: &ReceiveOptions| {
             anything(&file(9), options, Known { references: references.to_vec(), ..Known::default() })
         };
-        let of = |number, method| Verdict::Reference(Reference { number, method });
+        let of = |number, method| Verdict::Reference(Reference { place: ReferencePlace::Older(number), method });
         let contents = Verdict::Contents { held: None };
         let options = options();
         for found in [None, Some(later), Some(stat(Kind::File, 8)), Some(stat(Kind::Symlink, 9))] {
@@ -906,7 +926,7 @@ mod tests {
         let options = ReceiveOptions { preserve, ..options() };
         for (other_xattrs, method) in [(false, Method::Link), (true, Method::Copy)] {
             let facts = Known { references: vec![Some(stat(Kind::File, 9))], other_xattrs, ..Known::default() };
-            let expected = Verdict::Reference(Reference { number: 0, method });
+            let expected = Verdict::Reference(Reference { place: ReferencePlace::Older(0), method });
             assert_eq!(anything(&file(9), &options, facts), expected);
         }
     }
@@ -919,18 +939,30 @@ mod tests {
         let verdict = |stat| anything(&file(9), &options, Known { stat, ..Known::default() });
         assert_eq!(verdict(found(1, 0o600)), skip(true));
         assert_eq!(verdict(found(2, 0o644)), skip(false));
-        assert_eq!(verdict(found(2, 0o600)), Verdict::Contents { held: None });
+        assert_eq!(verdict(found(2, 0o600)), ITSELF, "its contents are there");
+        let compared = |verify| {
+            let facts = &mut Known { stat: found(2, 0o600), ..Known::default() };
+            let options = ReceiveOptions { verify, ..skipping_equal() };
+            decide(&file(9), Question::Attributes, terms(&options), facts).unwrap()
+        };
+        assert_eq!(compared(false), ITSELF, "its contents were compared");
+        assert_eq!(compared(true), Verdict::Contents { held: None }, "a copy would have to be read back");
+        let verified = ReceiveOptions { verify: true, ..skipping_equal() };
+        let facts = Known { stat: found(2, 0o600), ..Known::default() };
+        assert_eq!(anything(&file(9), &verified, facts), Verdict::Contents { held: None }, "they may be others");
+        let facts = Known { stat: found(2, 0o600), ..Known::default() };
+        assert_eq!(anything(&file(9), &super::tests::options(), facts), Verdict::Contents { held: None });
         let linked = item(EntryKind::File { size: 9, version: [3; 16], sparse: false, linked: true });
         let several = |references: &[Option<Stat>]| {
             let facts = Known { stat: found(2, 0o600), references: references.to_vec(), ..Known::default() };
             anything(&linked, &options, facts)
         };
-        assert_eq!(several(&[]), Verdict::Contents { held: None }, "some of the names may be others'");
-        let older = Verdict::Reference(Reference { number: 0, method: Method::Copy });
+        assert_eq!(several(&[]), ITSELF, "some of the names may be others'");
+        let older = Verdict::Reference(Reference { place: ReferencePlace::Older(0), method: Method::Copy });
         assert_eq!(several(&[found(2, 0o600)]), older, "one of the names may be in the reference directory");
         let preserve = Preserve { xattr: true, ..Preserve::default() };
         let options = ReceiveOptions { preserve, ..skipping_equal() };
-        for (other_xattrs, expected) in [(false, skip(false)), (true, Verdict::Contents { held: None })] {
+        for (other_xattrs, expected) in [(false, skip(false)), (true, ITSELF)] {
             let facts = Known { stat: found(2, 0o644), other_xattrs, ..Known::default() };
             assert_eq!(anything(&file(9), &options, facts), expected);
         }

@@ -11,7 +11,7 @@ use icdc_units::{ByteCount, Span, Time};
 
 use super::super::action::{
     Action, Apart, DirectoryExtras, Extra, ListedExtras, MadeSnapshot, Names, NotBegun, NotStaged, Notification,
-    Placed, Stored, Target,
+    Placed, ReferencePlace, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use super::super::resume::Verdict;
@@ -293,7 +293,8 @@ impl Desk {
                 self.book.on_amended(amended);
             }
             Action::TakeReference { id, reference } => {
-                self.note(format!("take {id} {}", reference.number));
+                let ReferencePlace::Older(number) = reference.place else { panic!("no item has several names") };
+                self.note(format!("take {id} {number}"));
                 let taken = self.outcome("take", id).ok().map(|()| ByteCount::new(1));
                 self.book.on_reference_taken(self.now, id, taken);
             }

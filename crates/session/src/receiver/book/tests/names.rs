@@ -6,7 +6,7 @@ use icdc_protocol::message::{EntryKind, FileDigest, Kept, Message, Missing, Pare
 
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
-use crate::receiver::book::action::{Method, Reference, Target};
+use crate::receiver::book::action::{Method, Reference, ReferencePlace, Target};
 use crate::receiver::book::resume::Verdict;
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
@@ -38,7 +38,7 @@ fn directories_of_a_message_are_made_at_once_and_its_items_examined_at_once() {
 /// The sender learns that an item is linked when that is durable, and of one that cannot be, that its contents are wanted.
 #[test]
 fn what_is_made_from_a_reference_directory_is_durable_before_that_is_told() {
-    let linked = Verdict::Reference(Reference { number: 1, method: Method::Link });
+    let linked = Verdict::Reference(Reference { place: ReferencePlace::Older(1), method: Method::Link });
     let desk = || {
         let mut desk = Desk::begun();
         for id in [1, 2, 3] {

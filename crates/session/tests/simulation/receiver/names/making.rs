@@ -4,7 +4,7 @@ use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Messag
 use icdc_protocol::run_journal::{ItemKey, Record};
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{
-    Extra, Method, Names as NamesToFlush, NotStaged, Piece, Publication, Reference,
+    Extra, Method, Names as NamesToFlush, NotStaged, Piece, Publication, Reference, ReferencePlace,
 };
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace, ModificationTime};
 use icdc_units::ByteCount;
@@ -89,7 +89,10 @@ impl Names {
         env: &mut Environment,
     ) -> Option<ByteCount> {
         let (directory, name) = self.place_of(id)?;
-        let from = older::counterpart(&env.disk, &self.path_of(directory, &name))?;
+        let from = match reference.place {
+            ReferencePlace::Older(_) => older::counterpart(&env.disk, &self.path_of(directory, &name))?,
+            ReferencePlace::Itself => env.disk.find(directory, &name)?,
+        };
         self.take(id, from, reference.method, env)
     }
 
