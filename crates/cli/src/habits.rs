@@ -128,8 +128,8 @@ const COPY: &[Habit] = &[
     (&["--ignore-non-existing"], "write --existing"),
     (
         &["--backup", "-b"],
-        "there is none: files that are there are replaced; --skip-equal skips what has equal size and modification time, --update \
-         also keeps files that are newer at the destination",
+        "write --backup-dir DIR, which keeps what is replaced or deleted in a directory beside the destination, or --suffix '~', \
+         which keeps it beside what replaces it",
     ),
     (
         &["--bwlimit", "--limit-rate", "--max-rate"],
@@ -230,10 +230,6 @@ const COPY: &[Habit] = &[
     ),
     (&["--batch"], "name the sources on the command line"),
     (&["--interactive"], "there is no question for each file: write --dry-run first"),
-    (
-        &["--backup-dir", "--suffix"],
-        "there is none: a file that is replaced is not kept; copy to a new directory to keep both states",
-    ),
     (&["--chmod"], "there is none: modes are those of the source, or without mode in --preserve those of new files"),
     (
         &["-K", "--keep-dirlinks"],

@@ -12,9 +12,10 @@ use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
 use icdc_protocol::message::{
-    Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
+    Backup, Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
     SnapshotTime,
 };
+use icdc_protocol::validate::is_component;
 use icdc_tcp::{Egresses, Family};
 use icdc_transfer::NameList;
 use icdc_trust::Paths;
@@ -104,6 +105,7 @@ impl CopyPlan {
         let hosts = Hosts::of(&sources, &destination);
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
+        refuse_backups(&arguments)?;
         let listed = listed::chosen(&arguments, &mut sources)?;
         let mut receive = receiving(&arguments, &choice.rules);
         if arguments.snapshot {
@@ -191,7 +193,16 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
         link_dest: arguments.link_dest.iter().map(|directory| directory.as_bytes().to_vec()).collect(),
         missing: if arguments.existing { Missing::LeaveOut } else { Missing::Make },
         snapshot: None,
+        backup: backup(arguments),
     }
+}
+
+/// Where replaced and deleted items are kept, from a copy's command line.
+fn backup(arguments: &CopyArguments) -> Option<Backup> {
+    let bytes = |value: &OsString| value.as_bytes().to_vec();
+    let (directory, suffix) = (arguments.backup_dir.as_ref().map(bytes), arguments.suffix.as_ref().map(bytes));
+    let is_given = directory.is_some() || suffix.is_some();
+    is_given.then(|| Backup { directory, suffix: suffix.unwrap_or_default() })
 }
 
 /// The snapshot that is asked for, named by the present time.
@@ -236,6 +247,19 @@ fn refuse_references(directories: &[OsString]) -> anyhow::Result<()> {
     );
     let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
     ensure!(directories.iter().all(is_path), "--link-dest: name a directory by a path of at most {MAX_PATH} bytes");
+    Ok(())
+}
+
+/// Refuses places for backups that cannot be asked for.
+fn refuse_backups(arguments: &CopyArguments) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.backup_dir {
+        let is_path = !directory.is_empty() && directory.len() <= MAX_PATH;
+        ensure!(is_path, "--backup-dir: name a directory by a path of at most {MAX_PATH} bytes");
+    }
+    if let Some(suffix) = &arguments.suffix {
+        let is_part = is_component(&[b"x", suffix.as_bytes()].concat()) && !suffix.is_empty();
+        ensure!(is_part, "--suffix: give some bytes that a name can end in, without a slash, such as .old");
+    }
     Ok(())
 }
 

@@ -33,7 +33,7 @@ pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 pub use crate::removal::RemovedItem;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
-    Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
+    Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
     SendOptions, Transfer,
 };
 pub use crate::running::{IfRunning, Running};

@@ -200,6 +200,18 @@ pub struct ReceiveOptions {
     pub missing: Missing,
     /// Snapshot to be made in the destination; `None` for an ordinary copy.
     pub snapshot: Option<Snapshot>,
+    /// Where replaced and deleted items are kept; `None` to keep none.
+    pub backup: Option<Backup>,
+}
+
+/// Place of the items that are replaced or deleted at the destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// Path of the directory for them, absolute or from the parent of the destination: each is kept
+    /// there under its path below the destination. `None` to keep each in its own directory.
+    pub directory: Option<Vec<u8>>,
+    /// Bytes added to the names of those that are no directories; not empty without a directory.
+    pub suffix: Vec<u8>,
 }
 
 /// Place of a single directory that is copied under a name. By the rule of `cp`, it depends on

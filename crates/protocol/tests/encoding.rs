@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "83663229"),
+        ("Request", "f3f92908"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -173,6 +173,7 @@ fn requests() -> Vec<Message> {
         }),
         link_dest: vec![b"../old".to_vec()],
         snapshot: None,
+        backup: Some(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() }),
     };
     let drive = Drive {
         host: "far".into(),

@@ -224,6 +224,23 @@ fn a_copy_without_disks_has_nothing_else_done() {
 }
 
 #[test]
+fn backups_have_a_place_and_names_of_their_own() {
+    let admits = |directory: Option<&[u8]>, suffix: &[u8], snapshot: Option<Snapshot>| {
+        let backup = Backup { directory: directory.map(<[u8]>::to_vec), suffix: suffix.to_vec() };
+        let delete = Some(Delete::default());
+        let options = ReceiveOptions { backup: Some(backup), delete, snapshot, ..ReceiveOptions::default() };
+        let job = Job::Transfer(Transfer::Receive { destination: b"there".to_vec(), options });
+        validate::message(&Message::Request(Request::new([0; 16], job)), 0).is_ok()
+    };
+    assert!(admits(Some(b"../kept"), b"", None) && admits(Some(b"kept"), b"~", None) && admits(None, b".old", None));
+    assert!(!admits(None, b"", None), "it would be what replaces it");
+    assert!(!admits(None, b"/old", None) && !admits(Some(b"kept"), b"/../x", None) && !admits(None, b"\0", None));
+    assert!(!admits(None, &[b'x'; MAX_NAME], None) && !admits(Some(b"a\0b"), b"", None));
+    let snapshot = Snapshot { time: SnapshotTime::new(0).unwrap(), keep: None };
+    assert!(admits(None, b"~", None) && !admits(None, b"~", Some(snapshot)));
+}
+
+#[test]
 fn work_orders_that_could_be_taken_for_something_else_are_refused() {
     let drive = |change: fn(&mut Drive)| {
         let mut drive = Drive {

@@ -165,6 +165,17 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "DIR", action = ArgAction::Append, help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
     pub(crate) link_dest: Vec<OsString>,
 
+    /// Keep what is replaced or deleted at the destination: it is moved to DIR, under its path there. DIR
+    /// must lie beside DST, on the same file system, and is made if it is missing; one that is not absolute
+    /// begins beside DST. An older file of the same name in DIR is replaced
+    #[arg(long, value_name = "DIR", conflicts_with = "snapshot", help_heading = "What to copy and how", value_hint = ValueHint::DirPath)]
+    pub(crate) backup_dir: Option<OsString>,
+
+    /// Add SUFFIX to the names of files in --backup-dir. Without --backup-dir, keep what is replaced or
+    /// deleted in its own directory, under its name with SUFFIX; --delete leaves such names alone
+    #[arg(long, value_name = "SUFFIX", conflicts_with = "snapshot", help_heading = "What to copy and how")]
+    pub(crate) suffix: Option<OsString>,
+
     /// Make a snapshot: a copy of the sources in a directory of DST that is named by the time in UTC, such
     /// as DST/2026-11-27T02:00:00Z. What is unchanged since the newest snapshot is linked from there. The
     /// snapshot gets its name when it is complete and durable, then the symbolic link DST/latest leads
@@ -217,7 +228,7 @@ pub(crate) struct CopyArguments {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "snapshot", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

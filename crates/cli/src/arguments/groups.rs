@@ -28,6 +28,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "delete_excluded",
             "yes",
             "yes_empty",
+            "backup_dir",
+            "suffix",
             "link_dest",
             "snapshot",
             "keep",

@@ -3,7 +3,8 @@
 
 use self::Meaning::{Needless, On, Pass, PassValue, Refused, Value};
 use self::Switch::{
-    Acls, Delete, Group, HardLinks, Links, NumericIds, Owner, Perms, Progress, Quiet, Recursive, Times, Verbose, Xattrs,
+    Acls, Backup, Delete, DeleteExcluded, Group, HardLinks, Links, NumericIds, Owner, Perms, Progress, Quiet,
+    Recursive, Times, Verbose, Xattrs,
 };
 
 /// An option of rsync.
@@ -49,6 +50,8 @@ pub(super) enum Switch {
     Xattrs,
     NumericIds,
     Delete,
+    DeleteExcluded,
+    Backup,
     Verbose,
     Quiet,
     Progress,
@@ -75,6 +78,10 @@ pub(super) enum Valued {
     Filter,
     /// `--link-dest`
     LinkDest,
+    /// `--backup-dir`
+    BackupDir,
+    /// `--suffix`
+    Suffix,
 }
 
 /// The option of this name (`-a`, `--archive`).
@@ -129,7 +136,12 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["-6", "--ipv6"], Pass("-6")),
     option(&["--delete", "--delete-after", "--delete-delay"], On(&[Delete])),
     option(&["--del", "--delete-during", "--delete-before"], On(&[Delete])).but(LAST),
+    option(&["--delete-excluded"], On(&[Delete, DeleteExcluded]))
+        .but("on a terminal, what would go is listed first, and you are asked; elsewhere add --yes"),
     option(&["--max-delete"], Value(Valued::MaxDelete)),
+    option(&["-b", "--backup"], On(&[Backup])),
+    option(&["--backup-dir"], Value(Valued::BackupDir)),
+    option(&["--suffix"], Value(Valued::Suffix)),
     option(&["--exclude"], PassValue("--exclude")),
     option(&["--include"], PassValue("--include")),
     option(&["--exclude-from"], PassValue("--exclude-from")),
@@ -177,6 +189,7 @@ const OPTIONS: &[RsyncOption] = &[
     // Options of icdc that rsync's cannot stand for.
     option(&["--remote-icdc"], PassValue("--remote-icdc")),
     option(&["--send-self"], Pass("--send-self")),
+    option(&["--yes"], Pass("--yes")),
     // Letters that mean something else where icdc::habits answers them.
     option(
         &["-I", "--ignore-times"],

@@ -58,6 +58,8 @@ struct Reading {
     bandwidth: u64,
     max_delete: Option<u64>,
     timeout: u64,
+    backup_dir: Option<OsString>,
+    suffix: Option<OsString>,
     differences: Vec<String>,
 }
 
@@ -106,7 +108,9 @@ impl Reading {
                 self.switches.insert(Switch::Progress);
             }
             Meaning::Value(Valued::Filter) => self.filter(value),
-            Meaning::Value(Valued::LinkDest) => self.link_dest(name, value)?,
+            Meaning::Value(Valued::LinkDest) => self.valued.push(("--link-dest", beside(name, value)?)),
+            Meaning::Value(Valued::BackupDir) => self.backup_dir = Some(beside(name, value)?),
+            Meaning::Value(Valued::Suffix) => self.suffix = Some(value),
             _ => {}
         }
         Ok(())
@@ -131,21 +135,6 @@ impl Reading {
             Some(file) if rule.to_str().is_some() => self.valued.push(("--filter-from", file.into())),
             _ => self.valued.push(("--filter", rule)),
         }
-    }
-
-    /// A reference directory; rsync looks for it in the destination, icdc beside that.
-    fn link_dest(&mut self, name: &str, directory: OsString) -> Result<(), String> {
-        let beside = directory.to_str().and_then(|directory| directory.strip_prefix("../")).map(OsString::from);
-        let directory = match beside {
-            Some(directory) => directory,
-            None if directory.as_encoded_bytes().starts_with(b"/") => directory,
-            None => {
-                let shown = directory.to_string_lossy();
-                return Err(format!("{name}={shown}: lies in the destination: write ../DIR, or an absolute path"));
-            }
-        };
-        self.valued.push(("--link-dest", directory));
-        Ok(())
     }
 
     fn note(&mut self, name: &str, option: &RsyncOption) {
@@ -226,14 +215,29 @@ impl Reading {
         Some(list.join(",")).filter(|list| list != "mode,times,links,sparse")
     }
 
+    /// Adds where replaced and deleted files are kept.
+    fn backups(&mut self, words: &mut Vec<OsString>) {
+        let suffix = self.suffix.take().filter(|suffix| !suffix.is_empty());
+        match self.backup_dir.take() {
+            Some(directory) => {
+                push(words, "--backup-dir", &directory);
+                suffix.iter().for_each(|suffix| push(words, "--suffix", suffix));
+            }
+            None if self.has(Switch::Backup) => push(words, "--suffix", suffix.as_deref().unwrap_or("~".as_ref())),
+            None => {}
+        }
+    }
+
     fn translation(mut self, places: Places) -> Result<Translation, String> {
         let mut words: Vec<OsString> = vec!["sync".into()];
         if let Some(list) = self.preserve(&places) {
             push(&mut words, "--preserve", list.as_ref());
         }
         words.extend(self.passed.iter().map(OsString::from));
+        self.backups(&mut words);
         if self.has(Switch::Delete) {
             words.push("--delete".into());
+            words.extend(self.has(Switch::DeleteExcluded).then(|| "--delete-excluded".into()));
             if let Some(most) = self.max_delete {
                 push(&mut words, "--max-delete", most.to_string().as_ref());
                 self.say("--max-delete: if more would go, nothing is deleted, not even the first of them".to_owned());
@@ -270,6 +274,18 @@ impl Reading {
         words.extend(all().cloned());
         Ok(Translation { words, differences: self.differences, is_quiet })
     }
+}
+
+/// A directory for older copies or for backups; rsync looks for it in the destination, icdc beside that.
+fn beside(name: &str, directory: OsString) -> Result<OsString, String> {
+    if directory.as_encoded_bytes().starts_with(b"/") {
+        return Ok(directory);
+    }
+    let beside = directory.to_str().and_then(|directory| directory.strip_prefix("../")).map(OsString::from);
+    beside.ok_or_else(|| {
+        let shown = directory.to_string_lossy();
+        format!("{name}={shown}: lies in the destination: write ../DIR, or an absolute path")
+    })
 }
 
 /// Adds an option and its value, as one word if the value would be taken for an option.

@@ -127,6 +127,8 @@ fn options_of_other_copiers_get_what_does_it_here() {
         ("--inplace", "there is none"),
         ("--append", "there is none"),
         ("--copy-dest=old", "write --link-dest DIR"),
+        ("-b", "write --backup-dir DIR"),
+        ("--backup", "write --backup-dir DIR"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("there"), "data").unwrap();

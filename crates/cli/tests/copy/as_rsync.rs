@@ -372,3 +372,77 @@ fn a_mirror_is_the_one_that_rsync_makes() {
     }
     assert!(refused < trees, "most trees are compared");
 }
+
+/// All items below a directory but directories: their paths, and what they hold.
+fn kept(directory: &Path) -> Vec<(OsString, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten().map(Result::unwrap) {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let held = match kind {
+                kind if kind.is_dir() => {
+                    left.push(path);
+                    continue;
+                }
+                kind if kind.is_symlink() => fs::read_link(&path).unwrap().into_os_string().into_vec(),
+                _ => fs::read(&path).unwrap(),
+            };
+            found.push((path.strip_prefix(directory).unwrap().as_os_str().to_owned(), held));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_is_replaced_and_deleted_is_kept_as_by_rsync() {
+    if !has_program("rsync") {
+        return skip("rsync is not installed");
+    }
+    let mut noise = Noise::logged("backups");
+    let trees = std::env::var("ICDC_TEST_RULES").ok().map_or(TREES / 3, |text| text.parse().unwrap());
+    let (mut all, mut beside) = (0, 0);
+    for number in 0..trees {
+        let site = Site::new();
+        tree(&mut noise, &site.path("tree"), 0);
+        at_one_age(&site.path("tree"));
+        earlier(&mut noise, &site.path("tree"), &site.path("theirs"));
+        tree(&mut noise, &site.path("theirs/extra"), 3);
+        fs::write(site.path("theirs/another"), noise.next().to_le_bytes()).unwrap();
+        succeed(Command::new("cp").current_dir(site.root()).args(["-a", "theirs", "ours"]));
+        let deletes = noise.below(3) > 0;
+        let suffix = [None, Some(".old"), Some("~")][noise.below(3) as usize];
+        let is_beside = suffix.is_some() && noise.below(3) == 0;
+        let mut rsync = Command::new("rsync");
+        let mut copy = site.copy(&["--skip-equal"]);
+        rsync.env("LC_ALL", "C").current_dir(site.root()).args(["-a", "-b"]);
+        if deletes {
+            rsync.args(["--delete", "--delete-after"]);
+            copy.arg("--delete");
+        }
+        if let Some(suffix) = suffix {
+            rsync.args(["--suffix", suffix]);
+            copy.args(["--suffix", suffix]);
+        }
+        if !is_beside {
+            rsync.arg("--backup-dir=../their backups");
+            copy.arg("--backup-dir=our backups");
+        }
+        let rsync = rsync.args(["tree/", "theirs/"]).output().unwrap();
+        let ended = copy.args(["tree/", "ours/"]).run();
+        let shown = || format!("tree {number}, {suffix:?}, {is_beside}: {rsync:?} {ended}");
+        assert!(rsync.status.success() && ended.code == Some(0), "{}", shown());
+        let differences: Vec<String> = differences(&site.path("theirs"), &site.path("ours"))
+            .into_iter()
+            // A directory of which something is deleted last.
+            .filter(|difference| !difference.contains(": has time"))
+            .collect();
+        assert!(differences.is_empty(), "{}: {differences:#?}", shown());
+        let kept = ["their backups", "our backups"].map(|name| kept(&site.path(name)));
+        assert_eq!(kept[0], kept[1], "{}", shown());
+        all += kept[0].len();
+        beside += usize::from(is_beside);
+    }
+    assert!(all as u64 > trees && beside > 0, "{all} items were kept, {beside} times beside what replaced them");
+}

@@ -5,6 +5,7 @@
 
 mod apart;
 mod as_rsync;
+mod backups;
 mod choosing;
 mod coming_from;
 mod deep;

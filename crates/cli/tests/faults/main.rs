@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+mod backups;
 mod believed;
 mod black_hole;
 mod cycles;

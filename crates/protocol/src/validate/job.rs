@@ -3,7 +3,7 @@
 use icdc_filter::Rule;
 use icdc_units::ByteCount;
 
-use super::names::path;
+use super::names::{is_component, path};
 use super::rules::{Checked, require};
 use super::snapshot;
 use crate::limits::{
@@ -12,7 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions, TimeStamp, Transfer,
+    Backup, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions, TimeStamp,
+    Transfer,
 };
 
 pub(super) fn job(job: &Job) -> Checked {
@@ -124,12 +125,23 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     }
     require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
+    backup(options)?;
     snapshot::options(options)?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.
     let own = ReceiveOptions { diskless: options.diskless, preserve: Preserve::NOTHING, ..ReceiveOptions::default() };
     require(*options == own, WITHOUT_DISKS)
+}
+
+fn backup(options: &ReceiveOptions) -> Checked {
+    let Some(Backup { directory, suffix }) = &options.backup else { return Ok(()) };
+    require(options.snapshot.is_none(), "a snapshot that replaces something")?;
+    require(suffix.is_empty() || is_component(&[b"x", suffix.as_slice()].concat()), "a suffix that no name has")?;
+    match directory {
+        Some(directory) => path(directory),
+        None => require(!suffix.is_empty(), "a backup under the name of what replaces it"),
+    }
 }
 
 const WITHOUT_DISKS: &str = "a copy without disks with options that it does not have";

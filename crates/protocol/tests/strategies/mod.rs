@@ -422,6 +422,15 @@ fn diskless() -> impl Strategy<Value = Diskless> {
     (length, any::<bool>()).prop_map(|(length, hashed)| Diskless { length, hashed })
 }
 
+fn backup() -> impl Strategy<Value = Backup> {
+    let suffix = || "[a-z~.]{1,9}".prop_map(String::into_bytes);
+    prop_oneof![
+        (path(), option::of(suffix()))
+            .prop_map(|(path, suffix)| Backup { directory: Some(path), suffix: suffix.unwrap_or_default() }),
+        suffix().prop_map(|suffix| Backup { directory: None, suffix }),
+    ]
+}
+
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     let usual = (
         any::<[bool; 6]>(),
@@ -433,6 +442,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         delete(),
         vec(path(), 0..=2),
         any::<bool>(),
+        option::of(backup()),
     )
         .prop_map(
             |(
@@ -445,6 +455,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 delete,
                 link_dest,
                 missing,
+                backup,
             )| {
                 ReceiveOptions {
                     verify,
@@ -463,6 +474,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     link_dest,
                     missing: if missing { Missing::LeaveOut } else { Missing::Make },
                     snapshot: None,
+                    backup,
                 }
             },
         );

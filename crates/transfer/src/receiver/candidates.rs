@@ -14,6 +14,7 @@ use icdc_disk::tree::{Directory, FileTime, Kind, Listing, Name, Stat, TreeError,
 use icdc_filter::Rules;
 use icdc_protocol::limits::MAX_DEPTH;
 
+use super::failure::{self, Failure};
 use super::onto_itself::SourcesHere;
 use super::protection::{Protection, Unfinished};
 
@@ -75,6 +76,19 @@ impl Location {
             Self::In(directory, name) => Ok((directory.clone(), name.clone())),
             Self::Indexed(candidates, position) => candidates.open(*position),
         }
+    }
+
+    /// The directory and the name of the file, and what it is now, if that is what it was `before`.
+    ///
+    /// # Errors
+    /// It was changed, written to or replaced since.
+    pub(super) fn open_unchanged(&self, before: &Stat) -> Result<(Directory, Name, Stat), Failure> {
+        let (directory, name) = self.open().map_err(|error| failure::of_tree(&error))?;
+        let stat = directory.stat(&name).map_err(|error| failure::of_tree(&error))?;
+        if !stat.same_version(before) {
+            return Err("its candidate was changed meanwhile".into());
+        }
+        Ok((directory, name, stat))
     }
 }
 

@@ -4,12 +4,13 @@ use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, StagingKind, StagingName, Tree};
 use icdc_protocol::message::{Place, ReceiveOptions};
 
-use super::references::path_beside;
+use super::beside::path_beside;
 
 /// Files that a receiver for `destination` may read and change: everything beneath the
 /// destination; beneath its parent directory where the destination is missing or a file, an
 /// interrupted run left its journal there, or an earlier session has made the destination the copy
-/// itself (its `place`); and the reference directories. Empty where the destination cannot be resolved: the session finds and
+/// itself (its `place`); the reference directories, and the directory for backups, or the one in which
+/// that is to be made. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
     // Linking from a directory takes as many rights there as at the destination.
@@ -17,6 +18,10 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         tree.resolve(&path_beside(destination, path)).and_then(|located| located.open_directory()).ok()
     });
     let files = references.fold(Files::of_end(), |files, directory| files.change(&directory));
+    let files = match backups(tree, destination, options) {
+        Some(directory) => files.change(&directory),
+        None => files,
+    };
     let place = options.place;
     let Ok(located) = tree.resolve(destination) else {
         return match above_missing(tree, destination) {
@@ -34,6 +39,17 @@ pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -
         Some(existing) if located.trailing_slash || !is_above_needed() => files.change(&existing),
         Some(existing) => files.change(&existing).change(&located.directory),
         None => files.change(&located.directory),
+    }
+}
+
+/// The directory for backups, or that in which it is to be made; `None` if there is none, or it cannot
+/// be resolved.
+fn backups(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Option<Directory> {
+    let path = options.backup.as_ref()?.directory.as_ref()?;
+    let located = tree.resolve(&path_beside(destination, path)).ok()?;
+    match located.stat {
+        Some(_) => located.open_directory().ok(),
+        None => Some(located.directory),
     }
 }
 

@@ -12,10 +12,13 @@
 //! for the disk. Every queue is drained when the connection ends, however it ends, so that what has
 //! arrived becomes durable and is not sent again.
 
+mod backups;
+mod beside;
 mod candidates;
 mod compare;
 mod confinement;
 mod disk_rate;
+mod exchanging;
 mod failure;
 mod file_identity;
 mod hash;

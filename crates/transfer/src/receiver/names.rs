@@ -6,6 +6,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `backups` | what is kept before it is replaced |
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |
@@ -15,6 +16,7 @@
 //! | `reporting` | events and counts |
 //! | `snapshots` | snapshots: where their sources are placed, and their completion |
 
+mod backups;
 mod checksum;
 mod directories;
 mod examine;
@@ -29,6 +31,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backups::Kept;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::{Aside, Directories};
 use examine::{Examiner, header};
@@ -48,6 +51,7 @@ use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
 
+use super::backups::Backups;
 use super::candidates::Location;
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};
@@ -59,7 +63,7 @@ use super::leftovers;
 use super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, Wanted, let_owner_in};
-use super::publishing::Staged;
+use super::publishing::{Replaced, Staged};
 use super::references::{Counterpart, References};
 use super::renames::Renames;
 use super::run_log::{RunId, RunLog};
@@ -97,6 +101,8 @@ pub(super) struct FileExecutor<'a> {
     compared: ById<Stat>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
+    /// Where replaced and deleted items are kept; `None` until the sources are placed, and if none are.
+    backups: Option<Backups>,
     /// The snapshots of the destination; `None` until the sources are placed, and if none is made.
     snapshots: Option<Snapshots>,
     /// Files in reference directories from which items are to be made.
@@ -150,6 +156,7 @@ impl<'a> FileExecutor<'a> {
             to_amend: ById::default(),
             compared: ById::default(),
             references: None,
+            backups: None,
             snapshots: None,
             to_take: ById::default(),
             renames: Renames::default(),
@@ -358,8 +365,8 @@ impl FileExecutor<'_> {
             refuse_onto_itself(&placement, begin)?;
         }
         self.sources = SourcesHere::of(begin).map(Arc::new);
-        if !shared.options.link_dest.is_empty() && !is_drop_box {
-            self.references = Some(References::open(tree, destination, shared.options, &placement)?);
+        if !is_drop_box {
+            self.open_beside(&placement)?;
         }
         let opening = self.opening.insert(Opening { job: begin.job, placement, is_journaled });
         self.run = opening.find_run(shared)?;
@@ -369,6 +376,17 @@ impl FileExecutor<'_> {
             has_waited: self.run.as_ref().is_some_and(|run| run.has_waited),
             peer_is_gone: shared.link.is_hung_up(),
         })
+    }
+
+    /// Opens the reference directories, and finds that for backups.
+    fn open_beside(&mut self, placement: &Placement) -> Result<(), SessionError> {
+        let shared = self.shared;
+        let (tree, destination) = (shared.order.tree, shared.order.destination);
+        if !shared.options.link_dest.is_empty() {
+            self.references = Some(References::open(tree, destination, shared.options, placement)?);
+        }
+        self.backups = Backups::open(tree, destination, shared.options, placement, self.sources.as_deref())?;
+        Ok(())
     }
 
     /// Makes the destination, if need be, and begins the run's journal in it; returns the target
@@ -765,6 +783,7 @@ impl FileExecutor<'_> {
     /// Renames items to their final names: those that may have other spellings one after the
     /// other, because the names to compare with must exist. Returns the outcome of each.
     fn rename(&mut self, publications: &[Publication]) -> Vec<(EntryId, Result<Option<ModificationTime>, Failure>)> {
+        let kept = self.keep_replaced(publications);
         let mut spellings = std::mem::take(&mut self.spellings);
         let may_differ = |publication: &&Publication| {
             self.item(publication.id).is_ok_and(|item| {
@@ -773,9 +792,10 @@ impl FileExecutor<'_> {
             })
         };
         let (spelled, plain): (Vec<&Publication>, Vec<&Publication>) = publications.iter().partition(may_differ);
-        let mut renamed = side_by_side(&plain, |publication| (publication.id, self.rename_one(publication)));
+        let mut renamed =
+            side_by_side(&plain, |publication| (publication.id, self.rename_one(publication, kept.as_ref())));
         for publication in spelled {
-            renamed.push((publication.id, self.rename_spelled(publication, &mut spellings)));
+            renamed.push((publication.id, self.rename_spelled(publication, kept.as_ref(), &mut spellings)));
         }
         self.spellings = spellings;
         let shown = |id: &EntryId| self.staged.get(id).and_then(Staged::identity).map(|file| file.modified());
@@ -800,7 +820,7 @@ impl FileExecutor<'_> {
         }
     }
 
-    fn rename_one(&self, publication: &Publication) -> Result<(), Failure> {
+    fn rename_one(&self, publication: &Publication, kept: Option<&Kept>) -> Result<(), Failure> {
         let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
         let item = self.item(publication.id)?;
         if publication.needs_sender && self.shared.link.is_hung_up() {
@@ -808,14 +828,27 @@ impl FileExecutor<'_> {
             return Err(format!("{path}: the sender closed the connection before it was through").into());
         }
         let verified = publication.digest.filter(|_| self.shared.options.verify);
-        staged.rename(item, verified, self.shared.only_new())
+        let replaced = match kept {
+            _ if self.shared.only_new() => Replaced::Nothing,
+            None => Replaced::Anything,
+            Some(kept) => match kept.get(&publication.id).ok_or("what it replaces is not known")? {
+                Ok(before) => Replaced::Kept(before),
+                Err(failure) => return Err(failure.clone()),
+            },
+        };
+        staged.rename(item, verified, replaced)
     }
 
-    fn rename_spelled(&self, publication: &Publication, spellings: &mut Spellings) -> Result<(), Failure> {
+    fn rename_spelled(
+        &self,
+        publication: &Publication,
+        kept: Option<&Kept>,
+        spellings: &mut Spellings,
+    ) -> Result<(), Failure> {
         let item = self.item(publication.id)?;
         let staged = self.staged.get(&publication.id).ok_or("it is not staged")?;
         let made = staged.check_spelling(item, spellings)?;
-        self.rename_one(publication)?;
+        self.rename_one(publication, kept)?;
         staged.note_spelling(item, &made, spellings);
         Ok(())
     }

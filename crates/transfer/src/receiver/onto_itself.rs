@@ -48,6 +48,12 @@ impl SourcesHere {
     pub(super) fn has(&self, stat: &Stat) -> bool {
         self.sources.contains(&self.identities.identity(stat))
     }
+
+    /// Whether a directory is one of the sources, or lies in one.
+    pub(super) fn hold(&self, directory: &Directory) -> bool {
+        let numbered = |(device, inode)| self.identities.numbered(device, inode);
+        directory.lineage().into_iter().any(|place| self.sources.contains(&numbered(place)))
+    }
 }
 
 /// Description of the item `name`; `None` if it does not exist.

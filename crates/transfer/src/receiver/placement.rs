@@ -191,6 +191,20 @@ impl Placement {
         self.only_name().is_some() && self.sources.iter().any(|source| source.kind == SourceKind::Directory)
     }
 
+    /// Whether the destination does not exist, and it, or the first of the directories above it that are
+    /// to be made, gets this name in this directory.
+    ///
+    /// # Errors
+    /// Errors of `fstat`.
+    pub(super) fn is_missing_at(&self, directory: &Directory, name: &Name) -> Result<bool, TreeError> {
+        let (above, own) = match &self.destination {
+            Destination::Inside(_) => return Ok(false),
+            Destination::InsideNew(located) => (&located.directory, located.name.as_ref()),
+            Destination::Named(above, own) => (above, Some(own)),
+        };
+        Ok(own == Some(name) && place_of(above)? == place_of(directory)?)
+    }
+
     /// Refuses a destination that does not exist, in a run that makes nothing new.
     pub(super) fn refuse_new(&self) -> Result<(), SessionError> {
         let missing = match &self.destination {
@@ -290,6 +304,11 @@ impl Placement {
     /// Places of all sources in this directory, or in one that is not made.
     pub(super) fn landings_in(&self, inside: Option<&Directory>) -> Result<Vec<Landing>, SessionError> {
         self.sources.iter().map(|source| land(source, inside)).collect()
+    }
+
+    /// Whether several sources may bring items of one name.
+    pub(super) fn merges(&self) -> bool {
+        self.sources.len() > 1 && self.has_contents()
     }
 
     /// Whether the contents of a source go into the destination itself.

@@ -13,6 +13,8 @@ use icdc_session::receiver::book::item::Item;
 use icdc_session::receiver::book::resume::{cannot_replace, is_in_the_way, taken};
 use icdc_units::ByteCount;
 
+use super::backups::Before;
+use super::exchanging::{exchange, has_inode, replaced_meanwhile};
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
 use super::leftovers;
@@ -84,6 +86,17 @@ impl Made {
     pub(super) fn bytes(&self) -> ByteCount {
         self.bytes
     }
+}
+
+/// What an item may replace when it gets its name.
+#[derive(Clone, Copy)]
+pub(super) enum Replaced<'a> {
+    /// Nothing: the name must be free.
+    Nothing,
+    /// Any file or symbolic link.
+    Anything,
+    /// This, which is kept, and nothing that has taken the name since.
+    Kept(&'a Before),
 }
 
 /// Returns an error if the name belongs to something that is neither a file nor a directory nor a
@@ -234,31 +247,41 @@ impl Staged {
         self.made.identity
     }
 
-    /// Gives the item its final name; `verified` is the digest to compare the medium with first.
-    /// With `only_new` the name must be free.
-    pub(super) fn rename(&self, item: &Item, verified: Option<FileDigest>, only_new: bool) -> Result<(), Failure> {
+    /// Gives the item its final name, in place of what may be `replaced`; `verified` is the digest to
+    /// compare the medium with first.
+    pub(super) fn rename(
+        &self,
+        item: &Item,
+        verified: Option<FileDigest>,
+        replaced: Replaced<'_>,
+    ) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         self.own_name()?;
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
         }
-        if !only_new {
-            refuse_special(directory, name)?;
-        }
-        if only_new {
+        let kept_for_later = |failure: Failure| if made.is_durable() { failure.passing() } else { failure };
+        if let Replaced::Nothing = replaced {
             // A name that is taken stays so: nothing is gained by keeping what lies beside it.
             return directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
                 TreeError::Exists { .. } => taken(&directory.path_of(name)),
-                error if made.is_durable() => failure::of_tree(&error).passing(),
-                error => failure::of_tree(&error),
+                error => kept_for_later(failure::of_tree(&error)),
             });
         }
-        directory.rename(&made.staging, directory, name).map_err(|error| {
-            let failure = match error {
-                TreeError::IsADirectory { path, .. } => is_in_the_way(&path, "a directory"),
-                error => failure::of_tree(&error),
-            };
-            if made.is_durable() { failure.passing() } else { failure }
+        refuse_special(directory, name)?;
+        let renamed = match replaced {
+            Replaced::Kept(before) => self.replace(before),
+            Replaced::Nothing | Replaced::Anything => self.rename_over(),
+        };
+        renamed.map_err(kept_for_later)
+    }
+
+    /// Gives the item its final name in place of any file or link.
+    fn rename_over(&self) -> Result<(), Failure> {
+        let Self { directory, name, made } = self;
+        directory.rename(&made.staging, directory, name).map_err(|error| match error {
+            TreeError::IsADirectory { path, .. } => is_in_the_way(&path, "a directory"),
+            error => failure::of_tree(&error),
         })?;
         if made.is_further_name {
             // A rename onto a name of the same file does nothing and leaves the staging name
@@ -266,6 +289,32 @@ impl Staged {
             let _ = directory.remove_file(&made.staging);
         }
         Ok(())
+    }
+
+    /// Gives the item its final name in place of nothing but what is known to be kept.
+    fn replace(&self, before: &Before) -> Result<(), Failure> {
+        let Self { directory, name, made } = self;
+        let rename_new = || {
+            directory.rename_new(&made.staging, directory, name).map_err(|error| match error {
+                TreeError::Exists { .. } => replaced_meanwhile(directory, name),
+                error => failure::of_tree(&error),
+            })
+        };
+        match before {
+            Before::Nothing => rename_new(),
+            Before::Irreplaceable => Err(is_in_the_way(&self.path(), "a directory")),
+            Before::Kept(stat) => match exchange(directory, &made.staging, (name, stat))? {
+                true => Ok(()),
+                false => self.rename_over(),
+            },
+            Before::Unlinked(stat, above, backup) => {
+                directory.rename(name, above, backup).map_err(|error| failure::of_tree(&error))?;
+                if !has_inode(above, backup, (stat.dev, stat.ino)) {
+                    return Err(replaced_meanwhile(directory, name));
+                }
+                rename_new()
+            }
+        }
     }
 
     fn spelling(&self, item: &Item) -> Spelling<'_> {

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use icdc_disk::local_copy::copy_contents;
 use icdc_disk::tree::{Directory, Name, Stat, Tree};
-use icdc_protocol::message::{Entry, EntryId, ReceiveOptions};
+use icdc_protocol::message::{Entry, EntryId, Preserve, ReceiveOptions};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryId;
 use icdc_units::ByteCount;
 
+use super::beside::path_beside;
 use super::candidates::Location;
 use super::failure::{self, Failure};
 use super::leftovers;
 use super::pending::{metadata, restore};
 use super::placement::{Placement, place_of, refusal, refuse};
 use super::publishing::Made;
-use super::shared::Shared;
+use super::staging::Whose;
 use crate::path_text;
 
 /// The reference directories of a session.
@@ -102,20 +103,6 @@ impl References {
     }
 }
 
-/// Path of the reference directory `path`: from the parent of `destination`, unless it is absolute or
-/// begins at the home directory.
-pub(super) fn path_beside(destination: &[u8], path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"/") || path == b"~" || path.starts_with(b"~/") {
-        return path.to_vec();
-    }
-    let trimmed = &destination[..destination.iter().rposition(|byte| *byte != b'/').map_or(0, |end| end + 1)];
-    let start = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    match &trimmed[start..] {
-        b"" | b"." | b".." | b"~" => [destination, b"/../", path].concat(),
-        _ => [&trimmed[..start], path].concat(),
-    }
-}
-
 fn missing(shown: &str, error: &dyn std::fmt::Display) -> SessionError {
     refusal(format!(
         "--link-dest {shown}: {error}; name a directory that exists (one that is not absolute is looked for beside the \
@@ -139,8 +126,16 @@ pub(super) struct CopyJob {
     pub(super) counterpart: Counterpart,
 }
 
-/// Copies a counterpart under the staging name of its item, with the item's attributes.
-pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> {
+/// Copies a counterpart under the staging name of its item, with the item's attributes, as long as
+/// `goes_on`.
+///
+/// # Errors
+/// The counterpart is not as it was when it was examined.
+pub(super) fn copy(
+    job: &CopyJob,
+    (preserve, whose): (Preserve, Whose),
+    goes_on: impl Fn() -> bool,
+) -> Result<Made, Failure> {
     let CopyJob { directory, name, entry, counterpart, .. } = job;
     let tree = |error| failure::of_tree(&error);
     let (above, counterpart_name) = counterpart.location.open().map_err(tree)?;
@@ -149,13 +144,13 @@ pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> 
     if !is_unchanged(&stat) {
         return Err("its counterpart is another file by now".into());
     }
-    let wanted = metadata(entry, shared.options.preserve);
+    let wanted = metadata(entry, preserve);
     let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
     let make = |part: &Name| directory.create_file(part, mode);
-    let (file, staging) = leftovers::make_part(directory, name, shared.whose(), make)?;
+    let (file, staging) = leftovers::make_part(directory, name, whose, make)?;
     let fill = |file: &File| {
         let shown = directory.path_of(name);
-        let copied = copy_contents(&from, file, stat.size, || !shared.has_failed());
+        let copied = copy_contents(&from, file, stat.size, &goes_on);
         copied.map_err(|error| failure::of_disk(&shown, "copy", &error))?;
         let after = Stat::of(&from).map_err(|error| failure::of_disk(&shown, "stat", &error))?;
         if !is_unchanged(&after) {
@@ -175,22 +170,73 @@ pub(super) fn copy(shared: &Shared<'_>, job: &CopyJob) -> Result<Made, Failure> 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+    use std::fs;
+    use std::path::Path;
+
+    use icdc_protocol::message::{EntryKind, Parent};
+
     use super::*;
 
-    #[test]
-    fn a_relative_reference_lies_beside_the_destination() {
-        for (destination, path, expected) in [
-            ("/backup/today", "yesterday", "/backup/yesterday"),
-            ("/backup/today//", "old/one", "/backup/old/one"),
-            ("today", "yesterday", "yesterday"),
-            ("/backup/today", "/else/where", "/else/where"),
-            ("today/", "~/old", "~/old"),
-            (".", "old", "./../old"),
-            ("a/..", "old", "a/../../old"),
-            ("/", "old", "//../old"),
-        ] {
-            let found = path_beside(destination.as_bytes(), path.as_bytes());
-            assert_eq!(String::from_utf8_lossy(&found), expected, "{destination} {path}");
+    /// Writes other contents of equal size to a file, which has the modification time that it had; its
+    /// change time is another one then.
+    fn write_unnoticed(path: &Path, contents: &str) {
+        let before = fs::metadata(path).unwrap();
+        for _ in 0..1_000_000 {
+            fs::write(path, contents).unwrap();
+            fs::File::options().write(true).open(path).unwrap().set_modified(before.modified().unwrap()).unwrap();
+            let after = fs::metadata(path).unwrap();
+            assert_eq!((after.len(), after.modified().unwrap()), (before.len(), before.modified().unwrap()));
+            let changed = |stat: &fs::Metadata| {
+                use std::os::unix::fs::MetadataExt;
+                (stat.ctime(), stat.ctime_nsec())
+            };
+            if changed(&after) != changed(&before) {
+                return;
+            }
         }
+        panic!("the change time of {} stays", path.display());
+    }
+
+    #[test]
+    fn what_is_written_to_while_its_copy_waits_is_not_taken_though_size_and_time_are_equal() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        fs::create_dir_all(root.join("old")).unwrap();
+        fs::write(root.join("old/name"), "before").unwrap();
+        let directory = Tree::open(root).unwrap().root().clone();
+        let above = directory.open_directory(&Name::new(b"old").unwrap()).unwrap();
+        let [from, to] = [b"name", b"item"].map(|name| Name::new(name).unwrap());
+        let found = above.stat(&from).unwrap();
+        let location = Location::In(above, from);
+        let entry = Entry {
+            id: 1,
+            parent: Parent::Source(0),
+            name: b"item".to_vec(),
+            kind: EntryKind::File { size: 6, version: [0; 16], sparse: false, linked: false },
+            mode: 0o600,
+            mtime_seconds: 7,
+            mtime_nanos: 0,
+            owner: None,
+            xattrs: Vec::new(),
+        };
+        let counterpart = Counterpart { location: location.clone(), found };
+        let job = CopyJob { id: 1, directory, name: to, entry, counterpart };
+        let copy = || copy(&job, (Preserve::default(), Whose::default()), || true);
+        let items = || fs::read_dir(root).unwrap().count();
+        assert!(copy().is_ok() && location.open_unchanged(&found).is_ok());
+        assert_eq!(items(), 2, "it is there under its staging name");
+        let staged =
+            fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_file()).unwrap();
+        assert_eq!(fs::read_to_string(&staged).unwrap(), "before");
+        fs::remove_file(staged).unwrap();
+
+        write_unnoticed(&root.join("old/name"), "behind");
+        let failed = copy().err().map(Failure::into_reason);
+        assert_eq!(failed.as_deref(), Some("its counterpart is another file by now"));
+        let failed = location.open_unchanged(&found).err().map(Failure::into_reason);
+        assert_eq!(failed.as_deref(), Some("its candidate was changed meanwhile"), "nor is it linked");
+        assert_eq!(items(), 1, "nothing is left of it");
     }
 }

@@ -5,7 +5,7 @@
 //! once.
 
 use icdc_protocol::limits::{MAX_DEPTH, MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Diskless, Entry, EntryId, EntryKind, GivenUp, Message, Missing, Parent, Want};
+use icdc_protocol::message::{Backup, Diskless, Entry, EntryId, EntryKind, GivenUp, Message, Missing, Parent, Want};
 use icdc_units::ByteCount;
 
 use super::Book;
@@ -161,9 +161,10 @@ impl<P> Book<P> {
             Parent::Source(number) => number,
             Parent::Directory(id) => {
                 let mut child = self.levels.place(entry, id)?;
-                if (self.settings.is_reserved)(&entry.name) && !matches!(child.state, DirectoryState::Failed(_)) {
-                    child.state =
-                        DirectoryState::Failed("its name is one that icdc keeps for unfinished files".to_owned());
+                if let Some(reason) = self.refused_name(&entry.name)
+                    && !matches!(child.state, DirectoryState::Failed(_))
+                {
+                    child.state = DirectoryState::Failed(reason);
                 }
                 let (directory, name) = (DirectoryId::Entry(id), Some(entry.name.clone()));
                 return Ok(Position { directory, name, path: child.path, depth: child.depth, state: child.state });
@@ -173,7 +174,10 @@ impl<P> Book<P> {
         let target = run.targets.get(number as usize).zip(run.sources.get(number as usize));
         let (target, source) = target.ok_or_else(|| misplaced(entry, "names no source"))?;
         let (name, path, state) = match target {
-            Target::Named { directory, name } => (Some(name.clone()), name.clone(), DirectoryState::Exists(*directory)),
+            Target::Named { directory, name } => {
+                let state = self.refused_name(name).map(DirectoryState::Failed);
+                (Some(name.clone()), name.clone(), state.unwrap_or(DirectoryState::Exists(*directory)))
+            }
             Target::Contents(directory) if matches!(entry.kind, EntryKind::Directory) => {
                 (None, Vec::new(), DirectoryState::Exists(*directory))
             }
@@ -183,6 +187,22 @@ impl<P> Book<P> {
         // A dry run names what there is to send, not where it would arrive.
         let path = if self.settings.options.dry_run { source.name.clone() } else { path };
         Ok(Position { directory: DirectoryId::Source(number), name, path, depth: 0, state })
+    }
+
+    /// Why no item may have this name: unfinished files have such names, or items that are kept
+    /// beside those which replace them.
+    fn refused_name(&self, name: &[u8]) -> Option<String> {
+        if (self.settings.is_reserved)(name) {
+            return Some("its name is one that icdc keeps for unfinished files".to_owned());
+        }
+        match &self.settings.options.backup {
+            Some(Backup { directory: None, suffix }) if name.ends_with(suffix) => Some(format!(
+                "its name ends in {}, as those of the files that are kept beside others; choose another --suffix, name a \
+                 --backup-dir, or leave the item out",
+                String::from_utf8_lossy(suffix).escape_debug()
+            )),
+            _ => None,
+        }
     }
 
     /// Handles the outcomes of making directories, in the order of the request; `None` stands for a

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use counter::Counter;
 use deleter::{Deleter, Emptier};
 use icdc_disk::tree::{Directory, Kind, Name, resembles_staging};
-use icdc_filter::Rules;
-use icdc_protocol::message::EntryId;
+use icdc_filter::{Effect, Rule, Rules};
+use icdc_protocol::message::{Backup, EntryId, ReceiveOptions};
 use icdc_session::receiver::book::action::{DirectoryExtras, Extra, ListedExtras};
 use icdc_session::receiver::book::item::{DirectoryId, ModificationTime};
 use icdc_session::receiver::book::obstacles::Replaced;
@@ -105,7 +105,16 @@ impl FileExecutor<'_> {
         let mut deleter = Deleter::new(self.shared, count);
         let mut replaced = Vec::new();
         for found in found {
-            if let Err(failure) = self.delete_in(found, &mut deleter, &mut replaced) {
+            let deleted = match self.directories.get(DirectoryId::Source(found.source)).cloned() {
+                Ok(start) => {
+                    deleter.keeping = self.backups.take().map(|backups| (backups, start));
+                    let deleted = self.delete_in(found, &mut deleter, &mut replaced);
+                    self.backups = deleter.keeping.take().map(|(backups, _)| backups);
+                    deleted
+                }
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = deleted {
                 deleter.report_failure(&found.path, failure);
             }
         }
@@ -175,7 +184,7 @@ impl FileExecutor<'_> {
         }
         let shown = match self.shared.options.dry_run {
             true => None,
-            false => self.replace(id, directory, (&obstacle.name, &obstacle.stat))?,
+            false => self.replace(id, directory, (&obstacle.name, &obstacle.stat), deleter.keeping.as_mut())?,
         };
         // Its journal may lie in this directory, whose time is restored next.
         self.remove_journals(&[id]);
@@ -188,8 +197,10 @@ impl FileExecutor<'_> {
         if let Some(rules) = &self.protecting {
             return Ok(Arc::clone(rules));
         }
-        let rules = self.shared.options.delete.as_ref().map_or(&[][..], |delete| &delete.rules);
-        let rules = Arc::new(Rules::compile(rules).map_err(|error| error.to_string())?);
+        let options = self.shared.options;
+        let given = options.delete.as_ref().map_or(&[][..], |delete| &delete.rules);
+        let rules: Vec<Rule> = rule_of_backups(options).into_iter().chain(given.iter().cloned()).collect();
+        let rules = Arc::new(Rules::compile(&rules).map_err(|error| error.to_string())?);
         self.protecting = Some(Arc::clone(&rules));
         Ok(rules)
     }
@@ -241,4 +252,13 @@ impl FileExecutor<'_> {
         let is_same = is_listed && !self.spellings.may_be_another(spelling, &stat)?;
         Ok(is_same.then(|| Item::of(name, stat, &found.path, &found.source_path)))
     }
+}
+
+/// The rule by which backups that lie beside what has replaced them are never deleted, if there are
+/// any.
+fn rule_of_backups(options: &ReceiveOptions) -> Option<Rule> {
+    let Some(Backup { directory: None, suffix }) = &options.backup else { return None };
+    let mut pattern = b"*".to_vec();
+    suffix.iter().for_each(|byte| pattern.extend([b'\\', *byte]));
+    Some(Rule { effect: Effect::Exclude, pattern })
 }

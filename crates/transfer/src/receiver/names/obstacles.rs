@@ -6,6 +6,8 @@ use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::{Extra, NewDirectory};
 use icdc_session::receiver::book::item::{DirectoryPlace, ModificationTime};
 
+use super::super::backups::{Backups, Before, Old, cannot_be_kept};
+use super::super::exchanging::{exchange, has_inode};
 use super::super::failure::{self, Failure};
 use super::super::placement::place_of;
 use super::super::publishing::Staged;
@@ -81,6 +83,7 @@ impl FileExecutor<'_> {
         id: EntryId,
         directory: &Directory,
         (name, obstacle): (&Name, &Stat),
+        keeping: Option<&mut (Backups, Directory)>,
     ) -> Result<Option<ModificationTime>, Failure> {
         let staged = self.staged.get(&id);
         let staging = match (staged, self.aside.get(&id)) {
@@ -91,7 +94,19 @@ impl FileExecutor<'_> {
             (None, Some(_)) => return Err("was replaced or removed by another program".into()),
             (None, None) => return Err("it is not staged".into()),
         };
-        exchange(directory, staging, (name, obstacle))?;
+        let before = match keeping {
+            Some((backups, start)) => {
+                self.keep_obstacle(backups, Old { start, directory, name }, (obstacle, staging))?
+            }
+            None => None,
+        };
+        match before {
+            Some(Before::Unlinked(_, above, backup)) => directory
+                .rename(name, &above, &backup)
+                .and_then(|()| directory.rename_new(staging, directory, name))
+                .map_err(|error| failure::of_tree(&error))?,
+            _ => take_place(directory, staging, (name, obstacle))?,
+        }
         let shown = staged.and_then(Staged::identity).map(|file| file.modified());
         if staged.is_some_and(|staged| !staged.is_durable()) {
             self.staged.remove(&id);
@@ -99,34 +114,39 @@ impl FileExecutor<'_> {
         self.aside.remove(&id);
         Ok(shown.map(|time| ModificationTime { seconds: time.seconds, nanos: time.nanos }))
     }
+
+    /// Keeps an obstacle, an empty directory or a file, that what is complete under a staging name is to
+    /// replace.
+    fn keep_obstacle(
+        &self,
+        backups: &mut Backups,
+        old: Old<'_>,
+        (obstacle, staging): (&Stat, &Name),
+    ) -> Result<Option<Before>, Failure> {
+        match obstacle.kind {
+            Kind::Directory => backups.keep_directory(old, obstacle).map(|()| None),
+            Kind::Other(what) => Err(cannot_be_kept(&old.directory.path_of(old.name), what)),
+            Kind::File | Kind::Symlink => {
+                let before = backups.keep(old, staging)?;
+                let flushed = self.directories.flush(&backups.take_unflushed());
+                flushed.map(|()| Some(before)).map_err(|error| failure::of_tree(&error))
+            }
+        }
+    }
 }
 
-/// Lets what has a staging name and an obstacle change places, and removes the obstacle. There is
-/// always one of them under the name, where the file system can exchange names and the obstacle is
-/// no device or pipe.
-fn exchange(directory: &Directory, staging: &Name, (name, obstacle): (&Name, &Stat)) -> Result<(), Failure> {
-    let of_tree = |error| failure::of_tree(&error);
-    let remove = |name: &Name| match obstacle.kind {
+/// Lets what has a staging name replace an obstacle, which is removed. There is always one of them
+/// under the name, where the file system can exchange names and the obstacle is no device or pipe.
+fn take_place(directory: &Directory, staging: &Name, (name, obstacle): (&Name, &Stat)) -> Result<(), Failure> {
+    // What confines the session (Landlock) does not let it give names to devices and pipes.
+    if !matches!(obstacle.kind, Kind::Other(_)) && exchange(directory, staging, (name, obstacle))? {
+        return Ok(());
+    }
+    let removed = match obstacle.kind {
         Kind::Directory => directory.remove_directory(name),
         _ => directory.remove_file(name),
     };
-    // What confines the session (Landlock) does not let it give names to devices and pipes.
-    let is_special = matches!(obstacle.kind, Kind::Other(_));
-    if is_special || !directory.exchange(staging, name).map_err(of_tree)? {
-        remove(name).map_err(of_tree)?;
-        return directory.rename_new(staging, directory, name).map_err(of_tree);
-    }
-    let removed = match has_inode(directory, staging, (obstacle.dev, obstacle.ino)) {
-        true => remove(staging).map_err(of_tree),
-        false => Err(format!("{}: was replaced meanwhile; run the same command again", directory.path_of(name)).into()),
-    };
-    removed.inspect_err(|_| {
-        let _ = directory.exchange(staging, name);
-    })
-}
-
-fn has_inode(directory: &Directory, name: &Name, inode: (u64, u64)) -> bool {
-    directory.stat(name).is_ok_and(|stat| (stat.dev, stat.ino) == inode)
+    removed.and_then(|()| directory.rename_new(staging, directory, name)).map_err(|error| failure::of_tree(&error))
 }
 
 /// The item `name` of a directory as an extra item.

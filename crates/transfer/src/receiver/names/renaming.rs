@@ -9,7 +9,7 @@ use icdc_session::receiver::book::resume::is_linkable;
 use icdc_units::ByteCount;
 
 use super::super::candidates::{Candidates, FoundFile, Location, Search};
-use super::super::failure::{self, Failure};
+use super::super::failure::Failure;
 use super::super::file_identity::FileIdentity;
 use super::super::jobs::{CompareJob, DiskJob, Subject};
 use super::super::publishing::Staged;
@@ -96,13 +96,10 @@ impl FileExecutor<'_> {
     fn link_candidate(&self, id: EntryId, location: &Location, before: &Stat) -> Result<Option<Staged>, Failure> {
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
-        let (above, candidate) = location.open().map_err(|error| failure::of_tree(&error))?;
-        let stat = above.stat(&candidate).map_err(|error| failure::of_tree(&error))?;
-        if !stat.same_version(before) {
-            return Err("its candidate was changed meanwhile".into());
-        }
-        // Its other names are the source's or somebody else's, and would change with this one.
-        if stat.nlink > 1 {
+        let (above, candidate, stat) = location.open_unchanged(before)?;
+        // Its other names are the source's or somebody else's, and would change with this one; so would
+        // its backup.
+        if stat.nlink > 1 || self.shared.options.backup.is_some() {
             return Ok(None);
         }
         let has_attributes = is_linkable(item, self.shared.options, &attributes(&stat), file_user());

@@ -7,6 +7,7 @@ use icdc_protocol::validate::clip;
 use icdc_session::receiver::book::action::{DirectoryExtras, Notification};
 use icdc_units::ByteCount;
 
+use super::super::super::backups::{Backups, Old};
 use super::super::super::failure::{self, Failure};
 use super::super::super::placement::let_owner_in;
 use super::super::super::protection::Item;
@@ -26,12 +27,15 @@ pub(super) struct Deleter<'a> {
     reported: usize,
     /// Path of the first item that could not be deleted.
     failed: Option<Vec<u8>>,
+    /// Where the items are kept, with the directory in which the source is placed that has not those
+    /// which are being deleted; `None` if they are not kept.
+    pub(super) keeping: Option<(Backups, Directory)>,
 }
 
 impl<'a> Deleter<'a> {
     /// A deletion of at most `count` items.
     pub(super) fn new(shared: &'a Shared<'a>, count: u64) -> Self {
-        Self { shared, left: count, report: Vec::new(), reported: 0, failed: None }
+        Self { shared, left: count, report: Vec::new(), reported: 0, failed: None, keeping: None }
     }
 
     /// Gives the owner of a directory that stays the right to change it; returns the directory's
@@ -56,28 +60,51 @@ impl<'a> Deleter<'a> {
         }
     }
 
-    /// Removes an item from a directory; whether it is gone.
+    /// Removes an item from a directory; whether the directory has nothing of it any more.
     fn remove(&mut self, above: &Directory, item: &Item) -> bool {
         let removed = match (self.shared.options.dry_run, item.is_directory()) {
-            (true, _) => Ok(()),
-            (false, true) => above.remove_directory(&item.name),
-            (false, false) => above.remove_file(&item.name),
+            (true, _) => Ok(true),
+            (false, true) => self.remove_directory(above, item),
+            (false, false) => self.remove_file(above, item),
         };
         match removed {
-            Ok(()) => self.deleted(item),
-            Err(error) if error.is_missing() => {}
-            Err(error) if item.is_directory() && error.is_existing() => {
-                let shown = above.path_of(&item.name);
-                let reason = format!("{shown}: is not empty; something came into it while it was deleted");
-                self.report_failure(&item.path, reason.into());
-                return false;
-            }
-            Err(error) => {
-                self.report_failure(&item.path, failure::of_tree(&error));
+            Ok(true) => self.deleted(item),
+            Ok(false) => {}
+            Err(failure) => {
+                self.report_failure(&item.path, failure);
                 return false;
             }
         }
-        true
+        // Its backup may lie in the directory.
+        item.is_directory() || self.keeping.as_ref().is_none_or(|(backups, _)| !backups.are_beside())
+    }
+
+    /// Removes an empty directory; false if it is gone already.
+    fn remove_directory(&mut self, above: &Directory, item: &Item) -> Result<bool, Failure> {
+        if let Some((backups, start)) = &mut self.keeping {
+            backups.keep_directory(Old { start, directory: above, name: &item.name }, &item.stat)?;
+        }
+        match above.remove_directory(&item.name) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) if error.is_existing() => {
+                let shown = above.path_of(&item.name);
+                Err(format!("{shown}: is not empty; something came into it while it was deleted").into())
+            }
+            Err(error) => Err(failure::of_tree(&error)),
+        }
+    }
+
+    /// Removes an item that is no directory, or renames it to its backup; false if it is gone already.
+    fn remove_file(&mut self, above: &Directory, item: &Item) -> Result<bool, Failure> {
+        if let Some((backups, start)) = &mut self.keeping {
+            return backups.take(Old { start, directory: above, name: &item.name }, &item.stat);
+        }
+        match above.remove_file(&item.name) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(failure::of_tree(&error)),
+        }
     }
 
     /// Counts an item that is gone, and reports it.

@@ -1,0 +1,425 @@
+//! Backups: items that are replaced or deleted at the destination, kept in a directory beside it under
+//! their paths from there, or in their own directories under names with a suffix.
+//!
+//! ```text
+//! replaced   the backup becomes a further name of the old file; when that name is flushed, the old and
+//!            the new file change places, and the old one loses its name
+//! deleted    the old file is renamed to its backup
+//! ```
+//!
+//! At every moment an old file has its own name, or that of its backup, or both. An older backup is
+//! replaced, unless what is replaced now equals what replaces it: an interrupted run has replaced the
+//! old file then, and that is the backup.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
+
+use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, Tree, TreeError, resembles_staging};
+use icdc_protocol::message::{Backup, ReceiveOptions};
+use icdc_session::SessionError;
+use icdc_session::receiver::book::item::DirectoryPlace;
+
+use super::beside::path_beside;
+use super::exchanging::{has_inode, replaced_meanwhile};
+use super::failure::{self, Failure};
+use super::leftovers;
+use super::onto_itself::SourcesHere;
+use super::placement::{Placement, place_of, refusal, refuse};
+use super::staging::Whose;
+use crate::path_text;
+
+/// Bytes that are compared at a time.
+const PIECE: usize = 1 << 20;
+
+/// Where the old items of a session are kept.
+pub(super) struct Backups {
+    /// The directory for them; `None` where each is kept in its own.
+    root: Option<Root>,
+    suffix: Vec<u8>,
+    /// Whether the first name on the way from the directory in which the only source is placed is
+    /// that of the destination.
+    is_of_source: bool,
+    /// The backup of the directory that was asked for last, and its device.
+    last: Option<(DirectoryPlace, Option<(Directory, u64)>)>,
+    /// Devices on which backups were linked that are not durable.
+    unflushed: BTreeSet<u64>,
+}
+
+/// The directory for backups.
+enum Root {
+    There(Directory),
+    /// It is made for the first backup, under this name.
+    Missing(Directory, Name),
+}
+
+/// An item that is to be replaced or deleted.
+#[derive(Clone, Copy)]
+pub(super) struct Old<'a> {
+    /// The directory in which its source is placed.
+    pub(super) start: &'a Directory,
+    /// The directory that it is in, which was reached from there.
+    pub(super) directory: &'a Directory,
+    pub(super) name: &'a Name,
+}
+
+/// What has a name that an item is about to get.
+#[derive(Clone)]
+pub(super) enum Before {
+    /// Nothing.
+    Nothing,
+    /// A directory, a device, a pipe or a socket, which is not replaced by a rename.
+    Irreplaceable,
+    /// This file or link: it has a backup, or needs none.
+    Kept(Stat),
+    /// This file or link, of which there can be no further name: it is renamed to its backup when it is
+    /// replaced.
+    Unlinked(Stat, Directory, Name),
+}
+
+impl Backups {
+    /// Finds the directory for backups of a copy to `destination`; `None` if none are to be made.
+    ///
+    /// # Errors
+    /// The directory lies in the destination or in a source, the destination lies in it, or it is on another
+    /// file system; several sources go into one directory.
+    pub(super) fn open(
+        tree: &Tree,
+        destination: &[u8],
+        options: &ReceiveOptions,
+        placement: &Placement,
+        sources: Option<&SourcesHere>,
+    ) -> Result<Option<Self>, SessionError> {
+        let Some(Backup { directory, suffix }) = &options.backup else { return Ok(None) };
+        if placement.merges() {
+            return Err(refusal(
+                "--backup-dir, --suffix: of several sources, each must arrive under its own name (a b, not a/ b/), as an \
+                 item that replaced one of an earlier source would replace its backup, too; copy them one after the other"
+                    .into(),
+            ));
+        }
+        let root = match directory {
+            Some(path) => Some(find((tree, destination), path, placement, sources)?),
+            None => None,
+        };
+        Ok(Some(Self {
+            root,
+            suffix: suffix.clone(),
+            is_of_source: placement.is_source_named(),
+            last: None,
+            unflushed: BTreeSet::new(),
+        }))
+    }
+
+    /// Whether each item is kept in its own directory.
+    pub(super) fn are_beside(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// Links the file that has the name of `old`, and that what is complete under the name `new` is
+    /// to replace, to its backup.
+    ///
+    /// # Errors
+    /// It cannot be kept, and must not be replaced.
+    pub(super) fn keep(&mut self, old: Old<'_>, new: &Name) -> Result<Before, Failure> {
+        let Old { directory, name, .. } = old;
+        let stat = match directory.stat(name) {
+            Ok(Stat { kind: Kind::Directory | Kind::Other(_), .. }) => return Ok(Before::Irreplaceable),
+            Ok(stat) => stat,
+            Err(error) if error.is_missing() => return Ok(Before::Nothing),
+            Err(error) => return Err(failure::of_tree(&error)),
+        };
+        let inode = (stat.dev, stat.ino);
+        // Nothing is lost with it.
+        if has_inode(directory, new, inode) || stat.kind == Kind::Symlink && are_equal(directory, name, new) {
+            return Ok(Before::Kept(stat));
+        }
+        let Some((above, backup)) = self.place(old, &stat)? else { return Ok(Before::Kept(stat)) };
+        let is_older = is_older(&above, &backup, inode)?;
+        if is_older == Some(false) || is_older == Some(true) && are_equal(directory, name, new) {
+            return Ok(Before::Kept(stat));
+        }
+        if !link(old, &stat, (&above, &backup))? {
+            return Ok(Before::Unlinked(stat, above, backup));
+        }
+        self.unflushed.insert(stat.dev);
+        Ok(Before::Kept(stat))
+    }
+
+    /// Devices on which backups were linked since this was asked for.
+    pub(super) fn take_unflushed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.unflushed).into_iter().collect()
+    }
+
+    /// Renames an item that is to be deleted, and is no directory, to its backup; false if it is gone
+    /// already.
+    ///
+    /// # Errors
+    /// It cannot be kept, and stays.
+    pub(super) fn take(&mut self, old: Old<'_>, stat: &Stat) -> Result<bool, Failure> {
+        let Old { directory, name, .. } = old;
+        if let Kind::Other(what) = stat.kind {
+            return Err(cannot_be_kept(&directory.path_of(name), what));
+        }
+        let moved = match self.place(old, stat)? {
+            None => directory.remove_file(name),
+            Some((above, backup)) => match is_older(&above, &backup, (stat.dev, stat.ino))? {
+                Some(false) => directory.remove_file(name),
+                Some(true) | None => directory.rename(name, &above, &backup),
+            },
+        };
+        match moved {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(failure::of_tree(&error)),
+        }
+    }
+
+    /// Makes the backup of a directory that is to be deleted, which had these attributes, unless it is
+    /// there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn keep_directory(&mut self, old: Old<'_>, stat: &Stat) -> Result<(), Failure> {
+        if self.root.is_none() {
+            return Ok(());
+        }
+        let Some((above, _)) = self.directory(old)? else { return Ok(()) };
+        let made = enter(&above, old.name, || old.directory.open_directory(old.name))?;
+        if let Err(error) = made.set_own_metadata(&Metadata { mtime: Some(stat.mtime), ..Metadata::default() }) {
+            tracing::debug!(%error, "the time of a backup's directory is that of its making");
+        }
+        Ok(())
+    }
+
+    /// Directory and name of the backup of an item; `None` for one that has never been at the
+    /// destination, in a directory that is not complete.
+    fn place(&mut self, old: Old<'_>, stat: &Stat) -> Result<Option<(Directory, Name)>, Failure> {
+        let Some((above, device)) = self.directory(old)? else { return Ok(None) };
+        let shown = || old.directory.path_of(old.name);
+        if stat.dev != device {
+            return Err(format!(
+                "{}: is on another file system than its backup would be ({}), and stays; leave it out, or copy it by itself",
+                shown(),
+                above.path()
+            )
+            .into());
+        }
+        let bytes = [old.name.as_bytes(), &self.suffix].concat();
+        let name = Name::new(&bytes).map_err(|error| format!("{}: no backup can be made: {error}", shown()))?;
+        if resembles_staging(&bytes) {
+            return Err(format!(
+                "{}: its backup would have a name that icdc keeps for unfinished files; choose another --suffix",
+                shown()
+            )
+            .into());
+        }
+        Ok(Some((above, name)))
+    }
+
+    /// Backup of the directory that an item is in, which is made if need be, and its device.
+    fn directory(&mut self, old: Old<'_>) -> Result<Option<(Directory, u64)>, Failure> {
+        let place = place_of(old.directory).map_err(|error| failure::of_tree(&error))?;
+        if let Some((last, found)) = &self.last
+            && *last == place
+        {
+            return Ok(found.clone());
+        }
+        let found = match self.open_beside(old)? {
+            Some(directory) => {
+                let device = directory.own_stat().map_err(|error| failure::of_tree(&error))?.dev;
+                Some((directory, device))
+            }
+            None => None,
+        };
+        self.last = Some((place, found.clone()));
+        Ok(found)
+    }
+
+    fn open_beside(&mut self, Old { start, directory, name }: Old<'_>) -> Result<Option<Directory>, Failure> {
+        let names = directory.names_from(start);
+        let names = names.ok_or_else(|| format!("{}: was not reached from its source", directory.path_of(name)))?;
+        if names.iter().any(|name| resembles_staging(name.as_bytes())) {
+            return Ok(None);
+        }
+        let original =
+            |end: usize| names[..end].iter().try_fold(start.clone(), |directory, name| directory.open_directory(name));
+        let first = usize::from(self.is_of_source).min(names.len());
+        let mut backup = match &self.root {
+            None => return Ok(Some(directory.clone())),
+            Some(Root::There(root)) => root.clone(),
+            Some(Root::Missing(above, name)) => {
+                let made = enter(above, name, || original(first))?;
+                let is_destination = original(first).and_then(|copied| Ok(place_of(&copied)? == place_of(&made)?));
+                if is_destination.map_err(|error| failure::of_tree(&error))? {
+                    return Err(
+                        format!("{}: is the destination by now; choose another --backup-dir", made.path()).into()
+                    );
+                }
+                self.root = Some(Root::There(made.clone()));
+                made
+            }
+        };
+        for (at, name) in names.iter().enumerate().skip(first) {
+            backup = enter(&backup, name, || original(at + 1))?;
+        }
+        Ok(Some(backup))
+    }
+}
+
+/// The failure of an item that would be replaced or deleted and is `what`.
+pub(super) fn cannot_be_kept(shown: &str, what: &str) -> Failure {
+    format!("{shown}: is {what}, of which no backup can be made; remove it by hand").into()
+}
+
+/// Finds the directory `path` for backups.
+fn find(
+    (tree, destination): (&Tree, &[u8]),
+    path: &[u8],
+    placement: &Placement,
+    sources: Option<&SourcesHere>,
+) -> Result<Root, SessionError> {
+    let shown = path_text(path);
+    let refused = |why: String| refusal(format!("--backup-dir {shown}: {why}"));
+    if path.split(|byte| *byte == b'/').any(resembles_staging) {
+        return Err(refused("its name is one that icdc keeps for unfinished files".into()));
+    }
+    let missing = |error: TreeError| {
+        refused(format!(
+            "{error}; the directories above it must exist (a path that is not absolute begins beside the destination)"
+        ))
+    };
+    let located = tree.resolve(&path_beside(destination, path)).map_err(missing)?;
+    let there = match located.stat {
+        Some(_) => Some(located.open_directory().map_err(missing)?),
+        None if located.name.is_none() => Some(located.directory.clone()),
+        None => None,
+    };
+    let nearest = there.as_ref().unwrap_or(&located.directory);
+    let own = placement.destination();
+    let copied = own.as_ref().unwrap_or_else(|| placement.existing());
+    let lineage = nearest.lineage();
+    let inside = match &own {
+        Some(own) => {
+            let DirectoryPlace { device, inode } = place_of(own).map_err(refuse)?;
+            lineage.contains(&(device, inode))
+        }
+        None => false,
+    };
+    let is_destination = match (&there, &located.name) {
+        (None, Some(name)) => placement.is_missing_at(&located.directory, name).map_err(refuse)?,
+        _ => false,
+    };
+    if inside || is_destination {
+        return Err(refused("is the destination, or lies in it; name a directory beside the destination".into()));
+    }
+    if sources.is_some_and(|sources| sources.hold(nearest)) {
+        return Err(refused("is a source of this copy, or lies in one; name another directory".into()));
+    }
+    let place = place_of(nearest).map_err(refuse)?;
+    if there.is_some() && copied.lineage().contains(&(place.device, place.inode)) {
+        return Err(refused("the destination lies in it; name a directory beside the destination".into()));
+    }
+    if place.device != place_of(copied).map_err(refuse)?.device {
+        return Err(refused(format!(
+            "is not on the file system of {}, from which files are moved there; name a directory on the same one",
+            copied.path()
+        )));
+    }
+    match (there, located.name) {
+        (None, Some(name)) => Ok(Root::Missing(located.directory, name)),
+        (there, _) => Ok(Root::There(there.unwrap_or(located.directory))),
+    }
+}
+
+/// Opens the directory `name`, or makes it with the permissions of the one whose backup it is.
+fn enter(
+    above: &Directory,
+    name: &Name,
+    original: impl FnOnce() -> Result<Directory, TreeError>,
+) -> Result<Directory, Failure> {
+    let of_tree = |error| failure::of_tree(&error);
+    match above.open_directory_on_mount(name) {
+        Err(error) if error.is_missing() => {}
+        opened => return opened.map_err(of_tree),
+    }
+    let (made, is_new) = above.make_or_open_directory(name, 0o700).map_err(of_tree)?;
+    if is_new {
+        let alike = original().and_then(|original| make_alike(&made, &original.own_stat()?));
+        if let Err(error) = alike {
+            tracing::debug!(%error, "a backup's directory is open to its owner only");
+        }
+    }
+    Ok(made)
+}
+
+/// Gives a new directory owner and permissions of another, or as much of them as opens it to nobody
+/// else.
+fn make_alike(made: &Directory, original: &Stat) -> Result<(), TreeError> {
+    let own = made.own_stat()?;
+    let owner = (original.uid, original.gid);
+    let is_alike = (own.uid, own.gid) == owner
+        || made.set_own_metadata(&Metadata { owner: Some(owner), ..Metadata::default() }).is_ok();
+    let mode = if is_alike { original.mode & 0o777 | 0o700 } else { 0o700 };
+    made.set_own_metadata(&Metadata { mode: Some(mode), ..Metadata::default() })
+}
+
+/// Whether the backup is another item than that of this device and inode; `None` if there is none.
+fn is_older(above: &Directory, backup: &Name, inode: (u64, u64)) -> Result<Option<bool>, Failure> {
+    match above.stat(backup) {
+        Ok(Stat { kind: Kind::Directory, .. }) => {
+            let shown = above.path_of(backup);
+            Err(format!("{shown}: a directory has the name of a backup; remove it, or choose another --backup-dir")
+                .into())
+        }
+        Ok(stat) => Ok(Some((stat.dev, stat.ino) != inode)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(failure::of_tree(&error)),
+    }
+}
+
+/// Links an item to its backup, in place of an older one; false if it can have no further name.
+fn link(old: Old<'_>, stat: &Stat, (above, backup): (&Directory, &Name)) -> Result<bool, Failure> {
+    let Old { directory, name, .. } = old;
+    let inode = (stat.dev, stat.ino);
+    match above.hard_link(directory, name, backup) {
+        Ok(()) if has_inode(above, backup, inode) => return Ok(true),
+        Ok(()) => {
+            let _ = above.remove_file(backup);
+            return Err(replaced_meanwhile(directory, name));
+        }
+        Err(error) if error.refuses_link() => return Ok(false),
+        Err(error) if error.is_existing() => {}
+        Err(error) => return Err(failure::of_tree(&error)),
+    }
+    let make = |part: &Name| above.hard_link(directory, name, part);
+    let ((), part) = leftovers::make_part(above, backup, Whose::default(), make)?;
+    let named = match has_inode(above, &part, inode) {
+        true => above.rename(&part, above, backup).map_err(|error| failure::of_tree(&error)),
+        false => Err(replaced_meanwhile(directory, name)),
+    };
+    named.map(|()| true).inspect_err(|_| {
+        let _ = above.remove_file(&part);
+    })
+}
+
+/// Whether two files in a directory have equal contents, or two links equal targets.
+fn are_equal(directory: &Directory, one: &Name, other: &Name) -> bool {
+    if let Ok(target) = directory.read_link(one) {
+        return directory.read_link(other).is_ok_and(|other| other == target);
+    }
+    let (Ok((one, found)), Ok((other, stat))) = (directory.open_file(one), directory.open_file(other)) else {
+        return false;
+    };
+    let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut position = 0;
+    while found.size == stat.size && position < stat.size {
+        let most = PIECE.min(usize::try_from(stat.size - position).unwrap_or(PIECE));
+        let (left, right) = (&mut left[..most], &mut right[..most]);
+        let read = one.read_exact_at(left, position).and_then(|()| other.read_exact_at(right, position));
+        if read.is_err() || left != right {
+            return false;
+        }
+        position += most as u64;
+    }
+    found.size == stat.size
+}

@@ -1,0 +1,41 @@
+//! Items that are kept before others replace them.
+
+use icdc_protocol::message::EntryId;
+use icdc_session::ById;
+use icdc_session::receiver::book::action::Publication;
+use icdc_session::receiver::book::item::DirectoryId;
+
+use super::super::backups::{Backups, Before, Old};
+use super::super::failure::{self, Failure};
+use super::FileExecutor;
+
+/// What the items of a batch replace, as far as it is kept.
+pub(super) type Kept = ById<Result<Before, Failure>>;
+
+impl FileExecutor<'_> {
+    /// Keeps what items are about to replace; then it is not lost by a power cut either. `None` if nothing
+    /// is kept in this session.
+    pub(super) fn keep_replaced(&mut self, publications: &[Publication]) -> Option<Kept> {
+        let mut backups = self.backups.take()?;
+        let mut kept: Kept = publications
+            .iter()
+            .map(|publication| (publication.id, self.keep_before(&mut backups, publication.id)))
+            .collect();
+        if let Err(error) = self.directories.flush(&backups.take_unflushed()) {
+            let failure = failure::of_tree(&error);
+            kept.values_mut().filter(|kept| matches!(kept, Ok(Before::Kept(_)))).for_each(|kept| {
+                *kept = Err(failure.clone());
+            });
+        }
+        self.backups = Some(backups);
+        Some(kept)
+    }
+
+    fn keep_before(&self, backups: &mut Backups, id: EntryId) -> Result<Before, Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let start = self.directories.get(DirectoryId::Source(item.source))?;
+        let staged = self.staged.get(&id).ok_or("it is not staged")?;
+        backups.keep(Old { start, directory, name: &name }, staged.own_name()?)
+    }
+}
