@@ -7,6 +7,7 @@ mod client;
 mod floods;
 mod keys;
 mod late;
+mod mirrors;
 mod parting;
 #[path = "../support/peer.rs"]
 mod peer;
