@@ -16,8 +16,8 @@ use std::os::unix::fs::FileExt;
 
 use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, Tree, TreeError, resembles_staging};
 use icdc_protocol::message::{Backup, ReceiveOptions};
-use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
+use icdc_session::{ById, SessionError};
 
 use super::beside::path_beside;
 use super::exchanging::{has_inode, replaced_meanwhile};
@@ -75,6 +75,9 @@ pub(super) enum Before {
     /// replaced.
     Unlinked(Stat, Directory, Name),
 }
+
+/// What the items of a batch replace, as far as it is kept.
+pub(super) type Kept = ById<Result<Before, Failure>>;
 
 impl Backups {
     /// Finds the directory for backups of a copy to `destination`; `None` if none are to be made.

@@ -31,7 +31,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backups::Kept;
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::{Aside, Directories};
 use examine::{Examiner, header};
@@ -51,7 +50,7 @@ use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::{ById, SessionError};
 use icdc_units::ByteCount;
 
-use super::backups::Backups;
+use super::backups::{Backups, Kept};
 use super::candidates::Location;
 use super::disk_rate::Arrived;
 use super::failure::{self, Failure};

@@ -1,16 +1,12 @@
 //! Items that are kept before others replace them.
 
 use icdc_protocol::message::EntryId;
-use icdc_session::ById;
 use icdc_session::receiver::book::action::Publication;
 use icdc_session::receiver::book::item::DirectoryId;
 
-use super::super::backups::{Backups, Before, Old};
+use super::super::backups::{Backups, Before, Kept, Old};
 use super::super::failure::{self, Failure};
 use super::FileExecutor;
-
-/// What the items of a batch replace, as far as it is kept.
-pub(super) type Kept = ById<Result<Before, Failure>>;
 
 impl FileExecutor<'_> {
     /// Keeps what items are about to replace; then it is not lost by a power cut either. `None` if nothing
