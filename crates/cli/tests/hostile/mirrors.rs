@@ -403,7 +403,8 @@ fn a_receiver_learns_nothing_of_what_is_outside_of_the_sources() {
 
 #[test]
 fn a_server_that_lies_has_nothing_deleted_at_a_client_either() {
-    let attacks: [(&str, &(dyn Fn(&mut Peer) + Sync)); 4] = [
+    type Attack<'a> = &'a (dyn Fn(&mut Peer) + Sync);
+    let attacks: [(&str, Attack<'_>); 4] = [
         ("not one component of a path", &|peer| {
             peer.say(left_out(0, b"../outside"));
         }),
