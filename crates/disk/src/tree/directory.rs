@@ -330,19 +330,21 @@ impl Directory {
         }
     }
 
-    /// Renames the directory `from` to `to` here, atomically, unless anything has that name. Where the
-    /// kernel or the file system cannot rename like that, the name is looked up just before.
+    /// Renames the directory `from` here to `to` in `to_directory`, atomically, unless anything has
+    /// that name. Where the kernel or the file system cannot rename like that, the name is looked up
+    /// just before.
     ///
     /// # Errors
     /// [`TreeError::Exists`] when anything has that name.
-    pub fn rename_directory_new(&self, from: &Name, to: &Name) -> Result<()> {
-        match rustix::fs::renameat_with(self, from.as_c_str(), self, to.as_c_str(), RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => match self.stat(to) {
-                Ok(_) => Err(self.failed("renameat", to, Errno::EXIST)),
-                Err(error) if error.is_missing() => self.rename(from, self, to),
+    pub fn rename_directory_new(&self, from: &Name, to_directory: &Self, to: &Name) -> Result<()> {
+        let (old, new) = (from.as_c_str(), to.as_c_str());
+        match rustix::fs::renameat_with(self, old, to_directory, new, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => match to_directory.stat(to) {
+                Ok(_) => Err(to_directory.failed("renameat", to, Errno::EXIST)),
+                Err(error) if error.is_missing() => self.rename(from, to_directory, to),
                 Err(error) => Err(error),
             },
-            renamed => renamed.map_err(|errno| self.failed("renameat", to, errno)),
+            renamed => renamed.map_err(|errno| to_directory.failed("renameat", to, errno)),
         }
     }
 

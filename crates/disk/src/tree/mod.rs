@@ -29,6 +29,7 @@ mod beneath;
 mod directory;
 mod error;
 mod file_system;
+mod holder;
 mod listing;
 mod located;
 mod lock;
@@ -39,11 +40,13 @@ mod resolving;
 mod scope;
 mod stated_sizes;
 mod trail;
+mod walk;
 
 pub use directory::{Directory, Whereabouts};
 pub(crate) use error::operation;
 pub use error::{Result, TreeError};
 pub use file_system::FileSystem;
+pub use holder::{Holder, RunState};
 pub use listing::{ListedEntry, Listing};
 pub use located::Located;
 pub use lock::{try_lock, unlock};
@@ -52,5 +55,6 @@ pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging,
 pub use opening::Followed;
 pub use resolving::Tree;
 pub use stated_sizes::StatedSizes;
+pub use walk::{Visitor, WalkFailure, WalkItem, walk};
 
 pub use crate::user::file_user;

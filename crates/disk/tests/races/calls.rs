@@ -11,7 +11,7 @@ use crate::world::{ABOVE, SIDE, World};
 pub(crate) type Call = fn(&mut Caller<'_>) -> Result<()>;
 
 /// All calls by their names.
-pub(crate) const CALLS: [(&str, Call); 27] = [
+pub(crate) const CALLS: [(&str, Call); 28] = [
     ("resolve", resolve),
     ("stat", stat),
     ("incarnation", incarnation),
@@ -31,6 +31,7 @@ pub(crate) const CALLS: [(&str, Call); 27] = [
     ("make a hard link", hard_link),
     ("rename", rename),
     ("rename unless it is there", rename_new),
+    ("rename a directory unless it is there", rename_directory_new),
     ("remove a file", remove_file),
     ("remove a directory", remove_directory),
     ("set a file's attributes", set_metadata),
@@ -253,6 +254,15 @@ fn rename_new(caller: &mut Caller<'_>) -> Result<()> {
     let renamed = from.rename_new(&made, &to, &name("dangling"));
     renamed.inspect_err(|_| from.remove_file(&made).unwrap())?;
     let _ = to.remove_file(&name("dangling"));
+    Ok(())
+}
+
+fn rename_directory_new(caller: &mut Caller<'_>) -> Result<()> {
+    let (from, to, made) = (caller.directory()?, caller.directory()?, name("made-directory"));
+    from.make_directory(&made, 0o700)?;
+    let renamed = from.rename_directory_new(&made, &to, &name("dangling"));
+    renamed.inspect_err(|_| from.remove_directory(&made).unwrap())?;
+    let _ = to.remove_directory(&name("dangling"));
     Ok(())
 }
 

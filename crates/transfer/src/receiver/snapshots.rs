@@ -91,7 +91,7 @@ impl Snapshots {
             .into());
         }
         let last = time.seconds() + CLOCK_TOLERANCE;
-        while let Err(error) = self.directory.rename_directory_new(unfinished, &name_of(time)) {
+        while let Err(error) = self.directory.rename_directory_new(unfinished, &self.directory, &name_of(time)) {
             let next = time.next().filter(|next| error.is_existing() && next.seconds() <= last);
             time = next.ok_or_else(|| failure::of_tree(&error))?;
         }

@@ -97,10 +97,10 @@ impl Removal<'_> {
         let of_tree = |error| failure::of_tree(&error);
         let Counted { item, items } = snapshot;
         let staged = self.vacate()?;
-        self.directory.rename_directory_new(&item.name, &staged).map_err(of_tree)?;
+        self.directory.rename_directory_new(&item.name, self.directory, &staged).map_err(of_tree)?;
         let stat = self.directory.stat(&staged).map_err(of_tree)?;
         if (stat.dev, stat.ino) != (item.stat.dev, item.stat.ino) {
-            self.directory.rename_directory_new(&staged, &item.name).map_err(of_tree)?;
+            self.directory.rename_directory_new(&staged, self.directory, &item.name).map_err(of_tree)?;
             let shown = self.directory.path_of(&item.name);
             return Err(format!("{shown}: was replaced while it was counted; run the same command again").into());
         }

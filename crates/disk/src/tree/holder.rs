@@ -1,0 +1,72 @@
+//! Which process holds an unfinished file, and whether a run is in progress: by their locks.
+
+use std::fs::File;
+
+use super::directory::Directory;
+use super::error::{Result, TreeError};
+use super::lock::try_lock;
+use super::metadata::Stat;
+use super::names::{Name, StagingKind, StagingName};
+use crate::user::file_user;
+
+/// Which process holds an unfinished file.
+#[derive(Debug)]
+pub enum Holder {
+    /// Another process holds the file.
+    Another,
+    /// This process holds the file, as long as this value lives.
+    Own {
+        /// The locked file; `None` for what cannot be locked: a link, a directory, a device.
+        locked: Option<(File, Stat)>,
+    },
+}
+
+impl Holder {
+    /// Tries to lock the file `name` and returns its holder.
+    ///
+    /// # Errors
+    /// The holder cannot be determined: the file cannot be opened or locked.
+    pub fn of(directory: &Directory, name: &Name) -> Result<Self> {
+        match directory.open_file(name) {
+            Ok((file, stat)) => match try_lock(&file) {
+                Ok(true) => Ok(Self::Own { locked: Some((file, stat)) }),
+                Ok(false) => Ok(Self::Another),
+                Err(cause) => Err(TreeError::System { path: directory.path_of(name), call: "flock", cause }),
+            },
+            Err(TreeError::NotAFile { .. }) => Ok(Self::Own { locked: None }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// State of a run whose journal is in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunState {
+    /// The run was interrupted.
+    Ended,
+    /// The run is in progress.
+    Held,
+}
+
+impl RunState {
+    /// State of the run that has its journal in this directory; of several, one in progress. `None`
+    /// if there is no journal, or the directory cannot be read.
+    #[must_use]
+    pub fn of(directory: &Directory) -> Option<Self> {
+        directory.entries().ok()?.iter().filter_map(|entry| Self::of_journal(directory, entry.name)).max()
+    }
+
+    /// State of the run whose journal has this name; `None` if the file is no such journal. Any user
+    /// may make a file of that name where others may make files: it counts as an ended run only if
+    /// it is this user's, or for root, whose searches are for all users.
+    fn of_journal(directory: &Directory, name: &[u8]) -> Option<Self> {
+        StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
+        match Holder::of(directory, &Name::new(name).ok()?).ok()? {
+            Holder::Another => Some(Self::Held),
+            Holder::Own { locked: Some((_, stat)) } => {
+                (stat.uid == file_user() || file_user() == 0).then_some(Self::Ended)
+            }
+            Holder::Own { locked: None } => None,
+        }
+    }
+}
