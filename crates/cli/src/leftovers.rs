@@ -132,5 +132,7 @@ fn holds(content: Content) -> &'static str {
         Content::Data => "data",
         Content::FileJournal => "journal of a file",
         Content::RunJournal => "journal of a run",
+        Content::Snapshot => "unfinished snapshot",
+        Content::Replacement => "unfinished directory of a mirror",
     }
 }

@@ -1,4 +1,5 @@
-//! Unfinished files of any run below a directory: listed, and removed where no run holds them.
+//! Unfinished files of any run below a directory, and directories with a staging name: listed, and
+//! removed where no run holds them.
 //!
 //! Two spellings of a destination are two jobs, so a run does not find what one with the other
 //! spelling has left, and nothing else searches for it. [`search`] does.
@@ -6,30 +7,33 @@
 //! A run in progress holds the lock of its journal, which is in the directory of its first source,
 //! and those of large unfinished files. Small ones have no lock: they count as held while the
 //! journal of a run there, or in a directory above, is held. A copy of a single small file has no
-//! journal: what may be its unfinished file is kept for a while.
+//! journal: what may be its unfinished file is kept for a while. A directory has no lock either, and
+//! its run always has a journal.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use icdc_disk::tree::{
-    Directory, Kind, Metadata, Name, StagingKind, StagingName, Stat, Tree, TreeError, file_user, try_lock,
+    Directory, Holder, Kind, Metadata, Name, RunState, StagingKind, StagingName, Stat, Tree, TreeError, Visitor,
+    WalkFailure, WalkItem, file_user, walk,
 };
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_units::ByteCount;
 
 use crate::path_text;
 
-/// A file that an unfinished copy has left: an item's data, or the journal of a file or of a run.
+/// A file or directory that an unfinished copy has left: an item's data, the journal of a file or of a
+/// run, or a snapshot.
 #[derive(Clone, Debug)]
 pub struct Unfinished {
     /// Path of the file, printable.
     pub path: String,
     /// What the file contains.
     pub content: Content,
-    /// Disk space that the file takes.
+    /// Disk space that the file takes; of a directory, what it alone takes: not files that have names
+    /// elsewhere, too.
     pub space: ByteCount,
     /// Time of the last change of the file, in seconds since 1970.
     pub changed: i64,
@@ -46,6 +50,10 @@ pub enum Content {
     FileJournal,
     /// Journal of a run: the items that it has published.
     RunJournal,
+    /// Directory of a snapshot that is not complete, or that is being removed.
+    Snapshot,
+    /// Directory that was to replace another item of a mirror, or one that was replaced.
+    Replacement,
 }
 
 /// What holds an unfinished file, or what became of it in a search.
@@ -117,33 +125,6 @@ struct Chain {
     parent: Option<Rc<Chain>>,
 }
 
-/// State of a run whose journal was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Run {
-    /// The run was interrupted.
-    Ended,
-    /// The run is in progress.
-    Held,
-}
-
-/// State of the run that has its journal in this directory; of several, one in progress. `None` if
-/// there is no journal.
-fn run_in(directory: &Directory) -> Option<Run> {
-    directory.entries().ok()?.iter().filter_map(|entry| run_of(directory, entry.name)).max()
-}
-
-/// State of the run whose journal has this name; `None` if the file is no such journal. Any user
-/// may make a file of that name where others may make files: it counts as an ended run only if it
-/// is this user's, or for root, whose searches are for all users.
-fn run_of(directory: &Directory, name: &[u8]) -> Option<Run> {
-    StagingName::parse(name).filter(|staging| staging.kind == StagingKind::Run)?;
-    match Hold::of(directory, &Name::new(name).ok()?).ok()? {
-        Hold::Another => Some(Run::Held),
-        Hold::Own { locked: Some((_, stat)) } => (stat.uid == file_user() || file_user() == 0).then_some(Run::Ended),
-        Hold::Own { locked: None } => None,
-    }
-}
-
 /// Seconds for which a small unfinished file without the journal of a run counts as that of a copy
 /// at work.
 const RECENT: i64 = 600;
@@ -164,7 +145,7 @@ impl Search {
         let chain = Rc::new(chain);
         let directory = &chain.directory;
         let listing = directory.entries()?;
-        let mut below = Vec::new();
+        let (mut below, mut trees) = (Vec::new(), Vec::new());
         let mut groups: BTreeMap<[u8; 8], Vec<(StagingName, Name)>> = BTreeMap::new();
         for entry in listing.iter() {
             let Ok(name) = Name::new(entry.name) else { continue };
@@ -173,18 +154,23 @@ impl Search {
                 None => directory.stat(&name).is_ok_and(|stat| stat.kind == Kind::Directory),
             };
             match StagingName::parse(entry.name) {
+                Some(StagingName { kind: kind @ (StagingKind::Part | StagingKind::Snapshot), .. }) if is_directory => {
+                    trees.push((kind, name));
+                }
                 _ if is_directory => below.push(PendingDirectory { parent: Rc::clone(&chain), name }),
                 Some(staging) => groups.entry(staging.id).or_default().push((staging, name)),
                 None => {}
             }
         }
         below.reverse();
-        if !groups.is_empty() {
+        if !groups.is_empty() || !trees.is_empty() {
             let before = directory.own_stat()?;
             // Not earlier: a run may have been taken up again since the directories above were
             // looked at.
             let run = self.run_above(&chain);
-            let found: Vec<_> = groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
+            let mut found: Vec<_> =
+                groups.into_values().flat_map(|group| self.deal_with(directory, group, run)).collect();
+            found.extend(trees.into_iter().filter_map(|(kind, name)| self.deal_with_tree(directory, kind, &name, run)));
             // The directory was finished, its time included, when these were still in it.
             if self.remove && directory.own_stat().is_ok_and(|after| after.mtime != before.mtime) {
                 let _ = directory.set_own_metadata(&Metadata { mtime: Some(before.mtime), ..Metadata::default() });
@@ -196,10 +182,10 @@ impl Search {
 
     /// State of the run that has its journal in this directory or in one above; of several, one in
     /// progress.
-    fn run_above(&self, chain: &Chain) -> Option<Run> {
+    fn run_above(&self, chain: &Chain) -> Option<RunState> {
         let found = std::iter::successors(Some(chain), |chain| chain.parent.as_deref());
-        let within = found.filter_map(|chain| run_in(&chain.directory)).max();
-        let above = self.above.iter().filter_map(|place| run_in(Tree::open(place).ok()?.root())).max();
+        let within = found.filter_map(|chain| RunState::of(&chain.directory)).max();
+        let above = self.above.iter().filter_map(|place| RunState::of(Tree::open(place).ok()?.root())).max();
         within.max(above)
     }
 
@@ -211,13 +197,13 @@ impl Search {
 
     /// Determines the fate of an unfinished file and of its journal, which has no lock of its own;
     /// removes them if the search removes.
-    fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<Run>) -> Vec<Found> {
+    fn deal_with(&self, directory: &Directory, group: Vec<(StagingName, Name)>, run: Option<RunState>) -> Vec<Found> {
         let mut found = Vec::new();
         let mut own = Vec::new();
         for (staging, name) in group {
-            let hold = Hold::of(directory, &name);
+            let hold = Holder::of(directory, &name);
             let stat = match &hold {
-                Ok(Hold::Own { locked: Some((_, stat)) }) => Ok(*stat),
+                Ok(Holder::Own { locked: Some((_, stat)) }) => Ok(*stat),
                 _ => directory.stat(&name),
             };
             match stat {
@@ -227,7 +213,8 @@ impl Search {
                 Err(_) => {}
             }
         }
-        let is_held = run == Some(Run::Held) || own.iter().any(|(_, hold, ..)| matches!(hold, Ok(Hold::Another)));
+        let is_held =
+            run == Some(RunState::Held) || own.iter().any(|(_, hold, ..)| matches!(hold, Ok(Holder::Another)));
         // The copy of a large file locks it, and a run that was interrupted has left its journal.
         let is_small = |(staging, _, _, stat): &(StagingName, _, _, Stat)| {
             staging.kind == StagingKind::Part && stat.size <= BLOCK_SIZE as u64
@@ -244,6 +231,7 @@ impl Search {
             found.push(Found::Unfinished(Unfinished {
                 path: self.path_of(directory, name),
                 content: match staging.kind {
+                    // A snapshot is a directory.
                     StagingKind::Part | StagingKind::Snapshot => Content::Data,
                     StagingKind::Blocks => Content::FileJournal,
                     StagingKind::Run => Content::RunJournal,
@@ -254,6 +242,38 @@ impl Search {
             }));
         }
         found
+    }
+
+    /// Determines the fate of a directory with a staging name; removes it with everything in it if the
+    /// search removes. `None` if it is gone.
+    fn deal_with_tree(
+        &self,
+        directory: &Directory,
+        kind: StagingKind,
+        name: &Name,
+        run: Option<RunState>,
+    ) -> Option<Found> {
+        let stat = directory.stat(name).ok()?;
+        if stat.uid != file_user() && file_user() != 0 {
+            return Some(Found::Foreign);
+        }
+        let item = WalkItem { name: name.clone(), stat, path: name.as_bytes().to_vec() };
+        let mut measure = Measure { blocks: 0, is_held: false };
+        let measured = walk(directory, item.clone(), &mut measure);
+        let stays = |failure: WalkFailure| Fate::Stays(format!("{}{}", self.place, failure.reason));
+        let fate = match measured {
+            _ if run == Some(RunState::Held) || measure.is_held => Fate::Held,
+            Err(failure) => stays(failure),
+            Ok(()) if !self.remove => Fate::Left,
+            Ok(()) => walk(directory, item, &mut Remover).map_or_else(stays, |()| Fate::Removed),
+        };
+        Some(Found::Unfinished(Unfinished {
+            path: self.path_of(directory, name),
+            content: if kind == StagingKind::Snapshot { Content::Snapshot } else { Content::Replacement },
+            space: ByteCount::new(measure.blocks.saturating_mul(512)),
+            changed: stat.ctime.seconds,
+            fate,
+        }))
     }
 
     /// Removes the examined file, unless its name refers to another one now.
@@ -279,26 +299,50 @@ impl Search {
     }
 }
 
-/// Which process holds an unfinished file.
-enum Hold {
-    /// Another process holds the file.
-    Another,
-    /// This process holds the file, as long as this value lives. Links and devices cannot be
-    /// locked.
-    Own { locked: Option<(File, Stat)> },
+/// Measures a directory with everything in it.
+struct Measure {
+    /// Space in use, in units of 512 bytes.
+    blocks: u64,
+    /// Whether another process holds an unfinished file in it.
+    is_held: bool,
 }
 
-impl Hold {
-    /// Tries to lock a file and returns its holder; fails where the holder cannot be determined.
-    fn of(directory: &Directory, name: &Name) -> Result<Self, TreeError> {
-        match directory.open_file(name) {
-            Ok((file, stat)) => match try_lock(&file) {
-                Ok(true) => Ok(Self::Own { locked: Some((file, stat)) }),
-                Ok(false) => Ok(Self::Another),
-                Err(cause) => Err(TreeError::System { path: directory.path_of(name), call: "flock", cause }),
-            },
-            Err(TreeError::NotAFile { .. }) => Ok(Self::Own { locked: None }),
-            Err(error) => Err(error),
+impl Visitor for Measure {
+    type Error = WalkFailure;
+
+    fn visit(&mut self, above: &Directory, item: &WalkItem) -> Result<(), WalkFailure> {
+        if item.is_directory() || item.stat.nlink == 1 {
+            self.blocks = self.blocks.saturating_add(item.stat.blocks);
+        }
+        let is_staged = item.stat.kind == Kind::File && StagingName::parse(item.name.as_bytes()).is_some();
+        self.is_held |= is_staged && matches!(Holder::of(above, &item.name), Ok(Holder::Another));
+        Ok(())
+    }
+}
+
+/// Removes a directory with everything in it.
+struct Remover;
+
+impl Visitor for Remover {
+    type Error = WalkFailure;
+
+    /// A directory of a copy may have the mode of its source already.
+    fn enter(&mut self, directory: &Directory) -> Result<(), TreeError> {
+        let mode = directory.own_stat()?.mode;
+        if mode & 0o700 == 0o700 {
+            return Ok(());
+        }
+        directory.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })
+    }
+
+    fn visit(&mut self, above: &Directory, item: &WalkItem) -> Result<(), WalkFailure> {
+        let removed = match item.is_directory() {
+            true => above.remove_directory(&item.name),
+            false => above.remove_file(&item.name),
+        };
+        match removed {
+            Err(error) if !error.is_missing() => Err(item.failed(error)),
+            _ => Ok(()),
         }
     }
 }

@@ -7,8 +7,8 @@ use clap::{Args, ValueHint};
 #[derive(Args, Debug)]
 #[command(
     about = "List, or remove, what interrupted copies have left at a destination",
-    long_about = "List the unfinished files of this user (.icdc-*.part, .icdc-*.blocks, .icdc-*.run) in a directory of this host and \
-        below: their space, how long ago they were changed, and whether a running icdc holds them. As root, those of all users.\n\n\
+    long_about = "List the unfinished files of this user (.icdc-*.part, .icdc-*.blocks, .icdc-*.run), and directories of unfinished \
+        snapshots and mirrors (.icdc-*.snapshot, .icdc-*.part), in a directory of this host and below: their space, how long ago they were changed, and whether a running icdc holds them. As root, those of all users.\n\n\
         The same copy goes on from its unfinished files and removes them at its end. Where it is not run again, or its destination \
         was spelled in another way, they stay. --remove removes those that no running icdc holds. A small file \
         that no journal of a run tells of counts as held for ten minutes after its last change: the copy of one small file alone has \
@@ -25,7 +25,7 @@ use clap::{Args, ValueHint};
     )
 )]
 pub(crate) struct LeftoversArguments {
-    /// Remove the unfinished files that no running icdc holds
+    /// Remove the unfinished files and directories that no running icdc holds
     #[arg(long)]
     pub(crate) remove: bool,
 

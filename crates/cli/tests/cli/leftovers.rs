@@ -1,10 +1,11 @@
 //! `icdc leftovers`: what interrupted copies have left, and what running ones hold.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::Value;
 
+use crate::support::mounts::Mount;
 use crate::support::process::eventually;
 use crate::support::{MIB, Run, Site, Start, assert_same, data, is_root, open_to_all, skip};
 
@@ -153,4 +154,63 @@ fn those_of_other_users_are_left_alone() {
     let ended = command.run().expect_code(0);
     assert_eq!((ended.events.len(), &ended.events[0]["of_others"]), (1, &1.into()), "{ended}");
     assert!(out.join(".icdc-0123456789abcdef.part").exists());
+}
+
+#[test]
+fn directories_of_snapshots_and_mirrors_are_removed_with_what_is_in_them() {
+    let site = Site::new();
+    let (out, elsewhere) = (site.directory("out"), site.directory("elsewhere"));
+    fs::write(elsewhere.join("precious"), "precious").unwrap();
+    let names = [".icdc-0123456789abcdef.snapshot", ".icdc-0123456789abcdef.part"];
+    for name in names {
+        let inner = site.directory(format!("out/{name}/inner"));
+        fs::write(inner.join("file"), "file").unwrap();
+        fs::hard_link(elsewhere.join("precious"), inner.join("linked")).unwrap();
+        symlink("../../../elsewhere", inner.join("link")).unwrap();
+        fs::set_permissions(&inner, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let (found, all) = leftovers(&site, &["out"]);
+    assert_eq!(contents(&found), ["unfinished directory of a mirror", "unfinished snapshot"]);
+    assert!(found.iter().all(|found| found["in_use"] == false && found["bytes"].as_u64().unwrap() > 0), "{found:?}");
+    assert_eq!((&all["files"], &all["removed"]), (&2.into(), &0.into()), "{all}");
+    // A run that is in progress holds them.
+    let run = fs::File::create(out.join(".icdc-00000000000000aa.run")).unwrap();
+    assert!(rustix::fs::flock(&run, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok());
+    let (found, all) = leftovers(&site, &["--remove", "out"]);
+    assert!(found.iter().all(|found| found["in_use"] == true), "{found:?}");
+    assert_eq!(all["removed"], 0, "{all}");
+    drop(run);
+    let (_, all) = leftovers(&site, &["--remove", "out"]);
+    assert_eq!((&all["removed"], &all["errors"]), (&3.into(), &0.into()), "{all}");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(elsewhere.join("precious")).unwrap(), "precious");
+}
+
+#[test]
+fn a_snapshot_that_was_interrupted_is_removed_once_nobody_makes_it() {
+    let site = Site::new();
+    site.directory("tree");
+    data::file(&site.path("tree/large"), 40 * MIB, 1);
+    site.directory("out");
+    let mut command = site.icdc(&["sync", "--snapshot", "--json", "--remote-icdc", crate::support::ICDC]);
+    let run = command.args(["--rate", "60mbit", "--ssh", &site.ssh(), "tree/"]).arg(site.by_ssh("out")).start();
+    assert!(run.wait_for_bytes(8 * MIB), "{}", run.finish());
+    let (found, all) = leftovers(&site, &["--remove", "out"]);
+    assert!(contents(&found).contains(&"unfinished snapshot"), "{found:?}");
+    assert!(found.iter().all(|found| found["in_use"] == true) && all["removed"] == 0, "{found:?}");
+    kill(&site, run);
+    let (_, all) = leftovers(&site, &["--remove", "out"]);
+    assert_eq!(all["errors"], 0, "{all}");
+    assert_eq!(fs::read_dir(site.path("out")).unwrap().count(), 0, "{all}");
+}
+
+#[test]
+fn a_file_system_that_is_mounted_in_such_a_directory_stays() {
+    let site = Site::new();
+    site.directory("out/.icdc-0123456789abcdef.snapshot");
+    let Some(mount) = Mount::tmpfs(site.path("out/.icdc-0123456789abcdef.snapshot/mounted"), MIB) else { return };
+    fs::write(mount.path().join("precious"), "precious").unwrap();
+    let ended = site.icdc(&["leftovers", "--remove", "out"]).run().expect_code(1);
+    assert!(ended.stderr.contains("a file system is mounted there"), "{ended}");
+    assert!(mount.path().join("precious").exists());
 }
