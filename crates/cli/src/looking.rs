@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `places` | the trees of a command line, and how they are reached |
 //! | `ls`, `du`, `verify` | the commands |
+//! | `completion` | what a path on another host that is typed in part may become |
 //! | `long`, `total`, `differences` | a line about an item, the counts of a directory, what differs |
 //! | `repair` | copies what differs |
 //! | `checksums` | lists of digests, as archives ship them |
@@ -11,11 +12,12 @@
 
 mod against_list;
 mod checksums;
+mod completion;
 mod differences;
 mod du;
 mod long;
 mod ls;
-mod places;
+pub(crate) mod places;
 mod repair;
 mod total;
 mod verify;

@@ -53,6 +53,10 @@ pub(crate) struct LsArguments {
     #[arg(short = '0', long, help_heading = "Output")]
     pub(crate) null: bool,
 
+    /// Print what a path on another host that is typed in part may become, for a shell
+    #[arg(long, hide = true, conflicts_with_all = ["long", "recursive", "json", "null"])]
+    pub(crate) complete: bool,
+
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 

@@ -153,6 +153,7 @@ fn see_also(command: &Command, above: Option<&Command>) -> String {
     let others: &[(&str, u8)] = match typed(command) {
         "copy" | "sync" => &[("ssh", 1), ("ssh_config", 5), ("scp", 1), ("rsync", 1), ("b3sum", 1)],
         "ls" | "du" => &[("ls", 1), ("du", 1), ("ssh", 1), ("ssh_config", 5)],
+        "mkdir" | "rm" | "mv" => &[(typed(command), 1), ("ssh", 1), ("ssh_config", 5)],
         "verify" => &[("b3sum", 1), ("sha256sum", 1), ("md5sum", 1), ("ssh", 1), ("ssh_config", 5)],
         "measure" | "doctor" | "plan join" => &[("ssh", 1), ("ssh_config", 5)],
         "keygen" => &[("ssh-keygen", 1), ("ssh-agent", 1)],

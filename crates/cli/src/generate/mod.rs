@@ -1,13 +1,14 @@
 //! Man pages and shell completions, from the same source as the help.
 
 mod man;
+mod remote_paths;
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum as _;
-use clap_complete::Shell;
+use clap_complete::{Generator as _, Shell};
 
 use crate::arguments::{self, CompletedShell, CompletionsArguments, GenerateArguments, Generated};
 use crate::console::Console;
@@ -17,7 +18,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let there = fs::metadata(directory).with_context(|| format!("{}: cannot be used", directory.display()))?;
     ensure!(there.is_dir(), "{} is not a directory; name an existing directory to write to", directory.display());
     match arguments.what {
-        Generated::Man => man::pages(arguments::command(), directory),
+        Generated::Man => man::pages(arguments::command(), directory).map_err(Into::into),
         Generated::Completions => completions(directory),
     }
     .with_context(|| format!("{}: write", directory.display()))
@@ -25,20 +26,25 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
 
 /// Prints the completion script for one shell.
 pub(crate) fn print(arguments: &CompletionsArguments, console: &Console) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(of(arguments.shell), &mut arguments::command(), "icdc", &mut script);
-    let script = String::from_utf8(script).context("the completions are no text")?;
+    let script = script(arguments.shell)?;
     console.result(script.trim_end_matches('\n'));
     console.flush();
     Ok(())
 }
 
-fn completions(directory: &Path) -> std::io::Result<()> {
-    let mut command = arguments::command();
+fn completions(directory: &Path) -> anyhow::Result<()> {
     for shell in CompletedShell::value_variants() {
-        clap_complete::generate_to(of(*shell), &mut command, "icdc", directory)?;
+        fs::write(directory.join(of(*shell).file_name("icdc")), script(*shell)?)?;
     }
     Ok(())
+}
+
+/// The completion script for a shell.
+fn script(shell: CompletedShell) -> anyhow::Result<String> {
+    let (mut command, mut script) = (arguments::command(), Vec::new());
+    clap_complete::generate(of(shell), &mut command, "icdc", &mut script);
+    let script = String::from_utf8(script).context("the completions are no text")?;
+    Ok(remote_paths::added(shell, &script, &command))
 }
 
 fn of(shell: CompletedShell) -> Shell {

@@ -7,6 +7,7 @@ use icdc_client::{Location, Look, LookError, Looking};
 use icdc_protocol::message::{ListDetail, ListReach, ListedKind, TimeStamp};
 use icdc_session::listing::course::{Found, Record};
 
+use super::completion;
 use super::long;
 use super::places::{Observer, finish, give_up, places, shown};
 use crate::arguments::{ListOrder, LsArguments};
@@ -31,6 +32,10 @@ enum Form {
 
 /// Runs the command and returns the exit code.
 pub(crate) fn run(arguments: LsArguments, console: &Console) -> u8 {
+    if arguments.complete {
+        completion::print(arguments, console);
+        return 0;
+    }
     let (observer, view, look) = match plan(arguments, console) {
         Ok(plan) => plan,
         Err(error) => return console.give_up(&error, exit::USAGE),

@@ -19,7 +19,7 @@ use crate::{exit, logs, signals};
 const STOPPING: &str = "stopping (again: stop at once)";
 
 /// What looks at trees: the options for reaching them, and where notices go.
-pub(super) struct Observer {
+pub(crate) struct Observer {
     connection: CopyOptions,
     events: EventSink,
     stop: StopSignal,
@@ -30,7 +30,7 @@ impl Observer {
     ///
     /// # Errors
     /// Options that do not fit these places.
-    pub(super) fn new(places: &[Location], arguments: ConnectionArguments, console: &Console) -> anyhow::Result<Self> {
+    pub(crate) fn new(places: &[Location], arguments: ConnectionArguments, console: &Console) -> anyhow::Result<Self> {
         logs::start(console, logs::Level::OFF);
         let mut hosts = match places.split_last() {
             Some((last, others)) => Hosts::of(others, last),
@@ -53,9 +53,21 @@ impl Observer {
         Ok(Self { connection, events, stop })
     }
 
+    /// This observer, which asks nothing and tells nothing.
+    pub(super) fn silent(mut self) -> Self {
+        self.connection.confirm_host = None;
+        self.events = Arc::new(|_| {});
+        self
+    }
+
     /// The request to stop of the user.
-    pub(super) fn stop(&self) -> &StopSignal {
+    pub(crate) fn stop(&self) -> &StopSignal {
         &self.stop
+    }
+
+    /// How a tree is reached: options, and where notices go; and the request to stop.
+    pub(crate) fn reaching(&self) -> ((&CopyOptions, &EventSink), &StopSignal) {
+        ((&self.connection, &self.events), &self.stop)
     }
 
     /// Begins to list a tree.
@@ -68,19 +80,19 @@ impl Observer {
 ///
 /// # Errors
 /// A text that names none.
-pub(super) fn places(texts: &[OsString]) -> anyhow::Result<Vec<Location>> {
+pub(crate) fn places(texts: &[OsString]) -> anyhow::Result<Vec<Location>> {
     texts.iter().map(|text| Ok(Location::parse(text)?)).collect()
 }
 
 /// Prints the error that ends a command, and returns its exit code.
-pub(super) fn give_up(error: &LookError, console: &Console) -> u8 {
+pub(crate) fn give_up(error: &LookError, console: &Console) -> u8 {
     console.complain(&error.to_string());
     console.flush();
     exit::after(error.kind())
 }
 
 /// The exit code of a command that came to its end; `is_good` tells whether all is well.
-pub(super) fn finish(is_good: bool, console: &Console) -> u8 {
+pub(crate) fn finish(is_good: bool, console: &Console) -> u8 {
     console.flush();
     if is_good && !console.has_lost_results() { 0 } else { exit::FAILED }
 }
@@ -91,7 +103,7 @@ pub(super) fn shown(path: &[u8]) -> String {
 }
 
 /// Members `path` and, where that is not exact, `path_hex` of a JSON object.
-pub(super) fn put_path(object: &mut Value, path: &[u8]) {
+pub(crate) fn put_path(object: &mut Value, path: &[u8]) {
     let text = shown(path);
     if !path.is_empty() && text.as_bytes() != path {
         object["path_hex"] = json!(icdc_units::hexadecimal(path));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+mod completion;
 mod du;
 mod hostile;
 mod lists;

@@ -26,8 +26,13 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
+        Self::with_rights("r")
+    }
+
+    /// A site whose daemon's key has these rights.
+    pub(crate) fn with_rights(rights: &str) -> Self {
         let site = Site::new();
-        let daemon = Daemon::start(&site, site.root(), "r");
+        let daemon = Daemon::start(&site, site.root(), rights);
         let ssh = site.ssh();
         Self { site, ssh, daemon }
     }
