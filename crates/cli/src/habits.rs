@@ -266,7 +266,11 @@ const COMMANDS: &[Habit] = &[
         "write icdc serve: the daemon that others copy from and to",
     ),
     (&["login"], "write icdc keygen: it makes the key by which daemons know you; ssh needs nothing"),
-    (&["mv", "move"], "write icdc copy, and remove the source after exit code 0"),
+    (
+        &["move"],
+        "write icdc copy --move SRC... DST, which removes what has arrived; icdc mv renames an item on one host",
+    ),
+    (&["rmdir", "delete", "purge", "deletefile"], "write icdc rm, with -r for directories"),
     (&["check", "diff", "cmp"], "write icdc verify A B: it compares two trees by digests, at both ends"),
     (&["bisync"], "there is none: icdc sync goes one way; run it once for each direction with --update"),
     (&["resume", "continue"], "not needed: the same command goes on where it stopped"),

@@ -11,6 +11,7 @@
 //! | `slurm` | such a copy by nodes of a Slurm cluster |
 //! | `copy` | runs a plan and shows its events: progress bar, JSON lines, summary, HTML report |
 //! | `looking` | what is in a tree, and what differs between two |
+//! | `changing` | directories made, items removed and renamed |
 //! | `measure` | what TCP carries to another host |
 //! | `doctor` | a preflight check of this host, and of the path to another one |
 //! | `serve`, `far_end` | the other ends |
@@ -37,6 +38,7 @@ mod advise;
 mod applies;
 mod arguments;
 mod cc;
+mod changing;
 mod choosing;
 mod clock;
 mod command_line;
@@ -123,6 +125,9 @@ fn run(command: Command, applied: &Applied, console: &Console) -> u8 {
         Command::Ls(arguments) => looking::ls(*arguments, console),
         Command::Du(arguments) => looking::du(*arguments, console),
         Command::Verify(arguments) => looking::verify(*arguments, console),
+        Command::Mkdir(arguments) => changing::mkdir(*arguments, console),
+        Command::Rm(arguments) => changing::rm(*arguments, console),
+        Command::Mv(arguments) => changing::mv(*arguments, console),
         Command::Plan(arguments) => shards::run(*arguments, console),
         Command::Leftovers(arguments) => leftovers::run(&arguments, console),
         Command::Slurm(arguments) => slurm::run(arguments, console),

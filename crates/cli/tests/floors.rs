@@ -18,12 +18,13 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 37] = [
+const CRATES: [(&str, u8, Unsafe); 38] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
     ("icdc-session-process", 6, ForTheKernel),
     ("icdc-client", 5, Forbidden),
     ("icdc-shards", 5, Forbidden),
+    ("icdc-changes", 4, Forbidden),
     ("icdc-experiments", 4, Forbidden),
     ("icdc-listing", 4, Forbidden),
     ("icdc-measure", 4, Forbidden),

@@ -11,6 +11,7 @@
 //!                  further connections, again after a cut
 //!   none here ── copy_between: one drives, one listens   between/
 //! Looking::begin() ── what is there, here or there      look.rs
+//! change()     directories made, items removed and renamed change.rs
 //! measure(), measure_pipeline()                          measure.rs, pipeline.rs
 //! ```
 //!
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod between;
+mod change;
 pub mod connect;
 mod connection_counts;
 mod copy;
@@ -39,10 +41,12 @@ mod scratch;
 mod sources;
 mod transfer_id;
 
+pub use change::change;
 pub use connect::{ConnectError, Far};
 pub use copy::copy;
 pub use error::CopyError;
 pub use failure_kind::FailureKind;
+pub use icdc_changes::{Over, Reporter};
 pub use location::{Location, LocationError};
 pub use look::{Look, LookError, Looking};
 pub use measure::{MeasureError, measure, try_routes};

@@ -77,13 +77,13 @@ impl Looking {
     }
 }
 
-/// Reasons why a listing is not complete.
+/// Reasons why a listing or a change is not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// The other end could not be reached, or did not admit this user.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The path cannot be listed, or the other end refused the request.
+    /// The path cannot be listed or changed, or the other end refused the request.
     #[error("{}", .0.reason)]
     Refused(Refusal),
     /// The user asked to stop.

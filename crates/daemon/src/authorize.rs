@@ -1,6 +1,6 @@
 //! Whether a request is allowed by what its key was granted.
 
-use icdc_protocol::message::{Job, Missing, Refusal, RefusalKind, Request, Transfer};
+use icdc_protocol::message::{ChangeRequest, Job, Missing, Refusal, RefusalKind, Request, Transfer};
 use icdc_session_process::{MAY_NOT_REMOVE, diskless};
 
 use crate::granted::{Granted, Scope};
@@ -11,7 +11,9 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
         let is_its_own = match &request.job {
             Job::Join { .. } => true,
             Job::Transfer(job) => is_same_work(job, admitted),
-            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) | Job::List(_) => false,
+            Job::Admit { .. } | Job::Drive(_) | Job::DriveKey | Job::Measure(_) | Job::List(_) | Job::Change(_) => {
+                false
+            }
         };
         if request.transfer != *transfer || !is_its_own {
             return Err(Refusal::new(RefusalKind::NotAllowed, "this key was admitted for another transfer"));
@@ -37,6 +39,15 @@ pub(crate) fn authorize(request: &Request, granted: &Granted) -> Result<(), Refu
             return Err(Refusal::new(RefusalKind::NotAllowed, reason));
         }
         Job::List(_) => granted.rights.access.reads(),
+        Job::Change(_) if granted.rights.access.drop_box().is_some() => {
+            let reason = format!("this key may not {}: what is in a drop box stays as it is", job_name(&request.job));
+            return Err(Refusal::new(RefusalKind::NotAllowed, reason));
+        }
+        Job::Change(ChangeRequest::MakeDirectories { .. }) => granted.rights.access.writes(),
+        // They tell what is there.
+        Job::Change(ChangeRequest::Remove { .. } | ChangeRequest::Rename { .. }) => {
+            granted.rights.access.writes() && granted.rights.access.reads()
+        }
         Job::Drive(_) | Job::DriveKey => is_standing && granted.rights.access.reads(),
     };
     if allowed { Ok(()) } else { Err(no_rights(job_name(&request.job))) }
@@ -109,6 +120,9 @@ pub(crate) fn job_name(job: &Job) -> &'static str {
         Job::Drive(_) | Job::DriveKey => "drive a transfer",
         Job::Measure(_) => "measure",
         Job::List(_) => "list",
+        Job::Change(ChangeRequest::MakeDirectories { .. }) => "make directories",
+        Job::Change(ChangeRequest::Remove { .. }) => "remove",
+        Job::Change(ChangeRequest::Rename { .. }) => "rename",
     }
 }
 

@@ -123,6 +123,7 @@ fn note_paths(job: &Job, work: &Work) {
         job if diskless(job).is_some() => {}
         Job::Transfer(Transfer::Receive { destination, .. }) => work.concerns(std::slice::from_ref(destination)),
         Job::Transfer(Transfer::Send { sources, .. }) => work.concerns(sources),
+        Job::Change(request) => work.concerns(&request.paths()),
         Job::List(request) => work.concerns(std::slice::from_ref(&request.path)),
         _ => {}
     }

@@ -286,6 +286,7 @@ fn kind(job: &Job) -> SessionKind {
         Job::Transfer(Transfer::Send { .. }) => SessionKind::Send,
         Job::Measure(_) => SessionKind::Measure,
         Job::List(_) => SessionKind::List,
+        Job::Change(_) => SessionKind::Change,
         Job::Admit { .. } => SessionKind::Admit,
         Job::Join { .. } | Job::Drive(_) | Job::DriveKey => SessionKind::Drive,
     }

@@ -86,6 +86,8 @@ label! {
         Measure = "measure",
         /// The client lists what is there.
         List = "list",
+        /// The client makes, removes or renames items.
+        Change = "change",
     }
 }
 

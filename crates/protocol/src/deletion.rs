@@ -7,6 +7,8 @@
 use icdc_filter::Rule;
 use serde::{Deserialize, Serialize};
 
+use crate::change::ChangedItem;
+
 /// Settings of the deletion of extra items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delete {
@@ -58,7 +60,7 @@ pub enum LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deletion {
     /// These items are deleted, or would be in a dry run.
-    Deleted(Vec<DeletedItem>),
+    Deleted(Vec<ChangedItem>),
     /// An extra item could not be deleted.
     Failed {
         /// Path of the item below the destination.
@@ -70,13 +72,4 @@ pub enum Deletion {
     Refused(String),
     /// The deletion has ended; no other message of it follows.
     Ended,
-}
-
-/// An item that is deleted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeletedItem {
-    /// Path of the item below the destination.
-    pub path: Vec<u8>,
-    /// Whether the item is a directory.
-    pub is_directory: bool,
 }

@@ -9,6 +9,7 @@
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
+//! of a change       Change (see [`ChangeMessage`])
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
@@ -20,8 +21,9 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
+pub use crate::change::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 pub use crate::choice::{Choice, TimeStamp};
-pub use crate::deletion::{Delete, DeletedItem, Deletion, LeftOut, MaxDelete, Mirrored};
+pub use crate::deletion::{Delete, Deletion, LeftOut, MaxDelete, Mirrored};
 use crate::limits::PART_SIZE;
 pub use crate::listed::ListedNames;
 pub use crate::listing::{
@@ -30,7 +32,6 @@ pub use crate::listing::{
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
-pub use crate::removal::RemovedItem;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
     Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
@@ -191,7 +192,7 @@ pub enum Message {
     List(ListMessage),
     /// Items that the sender has removed at the source because the receiver has published them; in a
     /// dry run, those that it would remove.
-    Removed(Vec<RemovedItem>),
+    Removed(Vec<ChangedItem>),
     /// The sender asks for the next part of the list of names that it is to send
     /// ([`SendOptions::listed`]), which the asking end has.
     NamesWanted {
@@ -209,6 +210,8 @@ pub enum Message {
     CandidateAnswer(CandidateAnswer),
     /// What has become of the snapshot, and of those that are no longer kept, once every item is done.
     Snapshot(SnapshotNews),
+    /// A message of a change ([`Job::Change`]).
+    Change(ChangeMessage),
 }
 
 impl Message {
@@ -270,6 +273,7 @@ impl Message {
             Self::Candidates(_) => "Candidates",
             Self::CandidateAnswer(_) => "CandidateAnswer",
             Self::Snapshot(_) => "Snapshot",
+            Self::Change(_) => "Change",
         }
     }
 }

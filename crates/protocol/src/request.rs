@@ -3,6 +3,7 @@
 use icdc_units::{ByteCount, Rate};
 use serde::{Deserialize, Serialize};
 
+use crate::change::ChangeRequest;
 use crate::choice::Choice;
 use crate::deletion::{Delete, Mirrored};
 use crate::listing::ListRequest;
@@ -58,6 +59,8 @@ pub enum Job {
     Measure(measure::MeasureRequest),
     /// Tell what is there: names, metadata, digests.
     List(ListRequest),
+    /// Make directories, remove or rename items.
+    Change(ChangeRequest),
 }
 
 /// Files to be sent or received over the connection that asks for it.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
-use crate::message::{Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, Refusal};
+use crate::message::{
+    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, Refusal,
+};
 use crate::validate::clip;
 
 impl Message {
@@ -38,6 +40,7 @@ impl Message {
             | Self::Congestion(_)
             | Self::Measure(ControlMessage::Sent(_) | ControlMessage::Received(_))
             | Self::Notice(_)
+            | Self::Change(ChangeMessage::Failed { .. })
             | Self::Running(Some(_)) => true,
             Self::List(ListMessage::Listed(records)) => records.iter().any(has_reason),
             _ => false,
@@ -71,6 +74,7 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
         Message::Measure(ControlMessage::Received(received)) => {
             received.errors.iter_mut().chain(&mut received.notices).for_each(act);
         }
+        Message::Change(ChangeMessage::Failed { reason, .. }) => act(reason),
         Message::List(ListMessage::Listed(records)) => records.iter_mut().filter_map(reason).for_each(act),
         _ => {}
     }

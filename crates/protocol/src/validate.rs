@@ -4,6 +4,7 @@
 //! course of the session (consecutive ids, open directories, sizes as announced) are checked where
 //! that state is kept.
 
+mod change;
 mod deletion;
 mod job;
 mod listed;
@@ -103,7 +104,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Deletion(news) => ("Deletion", deletion::deletion(news)),
         Message::List(message) => ("List", listing::message(message)),
         Message::Snapshot(news) => ("Snapshot", snapshot::news(news)),
-        Message::Removed(items) => ("Removed", deletion::removed(items)),
+        Message::Change(message) => ("Change", change::message(message)),
+        Message::Removed(items) => ("Removed", deletion::changed(items)),
         Message::NamesWanted { .. } => ("NamesWanted", Ok(())),
         Message::Names(part) => ("Names", listed::names(part)),
         Message::Candidates(candidates) => ("Candidates", self::candidates(candidates)),

@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "f3f92908"),
+        ("Request", "7698e60c"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -62,6 +62,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("NotConnected", "1395a7bd"),
         ("Measure", "e0f4bae2"),
         ("List", "c0d8277b"),
+        ("Change", "ca4b2332"),
     ],
 );
 
@@ -123,7 +124,7 @@ fn framed(message: &Message) -> Vec<u8> {
 
 /// Every kind, with every variant within it; one kind after the other.
 fn examples() -> Vec<Message> {
-    [requests(), from_sender(), from_receiver(), either_way(), of_measurements(), listing()].concat()
+    [requests(), from_sender(), from_receiver(), either_way(), of_measurements(), listing(), changes()].concat()
 }
 
 fn requests() -> Vec<Message> {
@@ -224,6 +225,14 @@ fn requests() -> Vec<Message> {
         list(ListReach::Tree, ListDetail::Digests(ListDigest::Blake3)),
         list(ListReach::Tree, ListDetail::Digests(ListDigest::Sha256)),
         list(ListReach::Tree, ListDetail::Digests(ListDigest::Md5)),
+        Job::Change(ChangeRequest::MakeDirectories { paths: vec![b"in/new".to_vec()], mkpath: true }),
+        Job::Change(ChangeRequest::Remove {
+            paths: vec![b"run7".to_vec(), b"*.tmp".to_vec()],
+            recursive: true,
+            dry_run: false,
+            names: true,
+        }),
+        Job::Change(ChangeRequest::Rename { from: b"run7".to_vec(), to: b"old/".to_vec(), replace: false }),
     ];
     let features = Features::from_bits(1 << 40 | 3);
     jobs.into_iter().map(|job| Message::Request(Request { transfer: [9; 16], features, job })).collect()
@@ -271,6 +280,19 @@ fn listing() -> Vec<Message> {
     messages.into_iter().map(Message::List).collect()
 }
 
+fn changes() -> Vec<Message> {
+    let count = ChangeCount { items: 300, directories: 2, bytes: 1 << 40 };
+    let messages = vec![
+        ChangeMessage::Counted(count),
+        ChangeMessage::Proceed,
+        ChangeMessage::Changed(vec![ChangedItem { path: b"run7/x".to_vec(), is_directory: true }]),
+        ChangeMessage::Failed { path: b"run7/y".to_vec(), reason: "in use".into() },
+        ChangeMessage::End(count),
+        ChangeMessage::Used { weight: 300 },
+    ];
+    messages.into_iter().map(Message::Change).collect()
+}
+
 fn from_sender() -> Vec<Message> {
     let source = |name: &[u8], kind| Source { name: name.to_vec(), kind, identity: Some([8; 16]) };
     let sources = vec![
@@ -302,7 +324,7 @@ fn from_sender() -> Vec<Message> {
         Message::LeftOut { directory: 200, what: LeftOut::Unread },
         Message::NamesWanted { pass: 3 },
         Message::DirEnd { id: 200 },
-        Message::Removed(vec![RemovedItem { path: b"run7/x".to_vec(), is_directory: false }]),
+        Message::Removed(vec![ChangedItem { path: b"run7/x".to_vec(), is_directory: false }]),
         Message::CandidateAnswer(CandidateAnswer { id: 300, gone: 0, digest: None }),
         Message::CandidateAnswer(CandidateAnswer { id: 300, gone: 300, digest: Some(FileDigest::Blake3([1; 32])) }),
         Message::Problem(Problem { path: b"a/b".to_vec(), reason: "a device".into(), error: true }),
@@ -379,7 +401,7 @@ fn from_receiver() -> Vec<Message> {
         Message::Running(None),
         Message::Placed(Place::Named),
         Message::Placed(Place::Inside),
-        Message::Deletion(Deletion::Deleted(vec![DeletedItem { path: b"old/x".to_vec(), is_directory: true }])),
+        Message::Deletion(Deletion::Deleted(vec![ChangedItem { path: b"old/x".to_vec(), is_directory: true }])),
         Message::Deletion(Deletion::Failed { path: b"old".to_vec(), reason: "not empty".into() }),
         Message::Deletion(Deletion::Refused("an item failed".into())),
         Message::Deletion(Deletion::Ended),

@@ -104,6 +104,7 @@ fn unknown_features_mean_nothing() {
         Features::CHECKSUM,
         Features::RENAMES,
         Features::SNAPSHOT,
+        Features::CHANGES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });

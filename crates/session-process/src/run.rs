@@ -7,8 +7,8 @@ use icdc_link::Link;
 use icdc_measure::Completion;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Congestion, Diskless, Job, ListRequest, Message, ReceiveOptions, Refusal, RefusalKind, Request, SendOptions,
-    Transfer,
+    ChangeRequest, Congestion, Diskless, Job, ListRequest, Message, ReceiveOptions, Refusal, RefusalKind, Request,
+    SendOptions, Transfer,
 };
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
@@ -55,6 +55,10 @@ pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) ->
             Ok(()) => Ended::Finished,
             Err(error) => error.into(),
         },
+        Job::Change(order) => match change(link, order, session) {
+            Ok(()) => Ended::Finished,
+            Err(error) => error.into(),
+        },
         Job::Transfer(job) => {
             let is_measurement = job.diskless().is_some();
             match run_transfer(link, (request.features, job), session) {
@@ -88,6 +92,26 @@ fn list(link: Link, request: &ListRequest, session: RunningSession<'_>) -> Resul
         link.control.set_rate(rights.max_rate);
     }
     icdc_listing::answer(link, &tree, request, &registered.stop)
+}
+
+/// Makes, removes or renames items, within the rights of the session.
+fn change(link: Link, mut request: ChangeRequest, session: RunningSession<'_>) -> Result<(), SessionError> {
+    let RunningSession { rights, registered, .. } = session;
+    let tree = rights.root.tree().map_err(|error| Refusal::new(error.kind(), error.to_string()));
+    let prepared = tree.and_then(|tree| {
+        if let ChangeRequest::Remove { paths, .. } = &mut request {
+            let expanded = sender::expanded(&tree, paths);
+            *paths = expanded.map_err(|reason| Refusal::new(RefusalKind::NotAllowed, reason))?;
+        }
+        Ok(tree)
+    });
+    match prepared {
+        Ok(tree) => icdc_changes::answer(link, &tree, &request, &registered.stop),
+        Err(refusal) => {
+            refuse(link, refusal.clone());
+            Err(SessionError::Refused(refusal))
+        }
+    }
 }
 
 /// Sends or receives files within the rights of the session.

@@ -52,6 +52,8 @@ pub enum Part {
     Measure,
     /// The session lists what is there; it has one connection.
     List,
+    /// The session makes, removes or renames items; it has one connection.
+    Change,
 }
 
 impl Part {
@@ -60,6 +62,7 @@ impl Part {
         match job {
             Job::Measure(_) => Self::Measure,
             Job::List(_) => Self::List,
+            Job::Change(_) => Self::Change,
             Job::Transfer(_) | Job::Join { .. } => Self::Move,
             Job::Admit { .. } | Job::Drive(_) | Job::DriveKey => Self::Drive,
         }

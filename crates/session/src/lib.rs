@@ -6,6 +6,7 @@
 //! | [`by_id`] | maps by the ids of a session |
 //! | [`error`] | errors that end a session before its work is done |
 //! | [`failure`] | failures of items, and whether a later run can succeed |
+//! | [`item_batch`] | items that are made or removed, for messages of bounded length |
 //! | [`kept`] | counts of items at whose names the destination stays as it is |
 //! | [`listing`] | listings: their course, and the comparison of two |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
@@ -28,6 +29,7 @@
 pub mod by_id;
 pub mod error;
 pub mod failure;
+pub mod item_batch;
 pub mod kept;
 pub mod listing;
 pub mod receiver;
@@ -38,4 +40,5 @@ pub mod weight;
 pub use by_id::ById;
 pub use error::SessionError;
 pub use failure::Failure;
+pub use item_batch::ItemBatch;
 pub use kept::KeptCounts;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use icdc_protocol::message::{DeletedItem, Deletion, IfRunning, Kept, RemovedItem, Running, SnapshotNews};
+use icdc_protocol::message::{ChangedItem, Deletion, IfRunning, Kept, Running, SnapshotNews};
 use icdc_rate::ceilings::Limiter;
 use icdc_rate::controller::{Cause, Pace};
 use icdc_rate::path_ceiling::Reason;
@@ -206,7 +206,7 @@ impl Event {
     pub(crate) fn of_deletion(news: Deletion, dry_run: bool) -> Vec<Self> {
         match news {
             Deletion::Deleted(items) => {
-                let event = |item: DeletedItem| Self::deleted(&item.path, item.is_directory, dry_run);
+                let event = |item: ChangedItem| Self::deleted(&item.path, item.is_directory, dry_run);
                 items.into_iter().map(event).collect()
             }
             Deletion::Failed { path, reason } => {
@@ -240,7 +240,7 @@ impl Event {
     }
 
     /// Event for an item that is removed at the source, or would be in a dry run.
-    pub(crate) fn removed(item: &RemovedItem, dry_run: bool) -> Self {
+    pub(crate) fn removed(item: &ChangedItem, dry_run: bool) -> Self {
         Self::Removed { path: path_text(&item.path), is_directory: item.is_directory, dry_run }
     }
 

@@ -18,11 +18,14 @@ pub(crate) mod lab;
 mod leftovers;
 mod ls;
 mod measure;
+mod mkdir;
+mod mv;
 pub(crate) mod pace;
 mod path;
 mod plan;
 pub(crate) mod relay;
 mod reporting;
+mod rm;
 mod rsync;
 #[cfg_attr(not(feature = "experiments"), path = "run_missing.rs")]
 pub(crate) mod run;
@@ -50,10 +53,13 @@ pub(crate) use lab::LabArguments;
 pub(crate) use leftovers::LeftoversArguments;
 pub(crate) use ls::{ListOrder, LsArguments};
 pub(crate) use measure::MeasureArguments;
+pub(crate) use mkdir::MkdirArguments;
+pub(crate) use mv::MvArguments;
 pub(crate) use pace::PaceArguments;
 pub(crate) use plan::{JoinArguments, PlanArguments, PlanCommand, PlannedContent, StatusArguments};
 pub(crate) use relay::RelayArguments;
 pub(crate) use reporting::ReportingArguments;
+pub(crate) use rm::RmArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use slurm::{SlurmArguments, SlurmCommand, SubmitArguments};
 pub(crate) use sync::SyncArguments;
@@ -103,6 +109,9 @@ pub(crate) enum Command {
     Ls(Box<LsArguments>),
     Du(Box<DuArguments>),
     Verify(Box<VerifyArguments>),
+    Mkdir(Box<MkdirArguments>),
+    Rm(Box<RmArguments>),
+    Mv(Box<MvArguments>),
     Plan(Box<PlanArguments>),
     Leftovers(LeftoversArguments),
     Slurm(SlurmArguments),

@@ -41,7 +41,8 @@ pub(crate) enum Form {
 }
 
 /// Commands that reach far hosts.
-const REACHING: &[&str] = &["copy", "sync", "ls", "du", "verify", "measure", "doctor", "plan join"];
+const REACHING: &[&str] =
+    &["copy", "sync", "ls", "du", "verify", "mkdir", "rm", "mv", "measure", "doctor", "plan join"];
 const RATED: &[&str] = &["copy", "sync", "measure"];
 const COPY: &[&str] = &["copy", "sync"];
 const PLANNED: &[&str] = &["copy", "sync", "plan", "slurm submit"];

@@ -5,11 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::support::ICDC;
 
-const SUBCOMMANDS: [&str; 16] = [
+const SUBCOMMANDS: [&str; 19] = [
     "copy",
     "ls",
     "du",
     "verify",
+    "mkdir",
+    "rm",
+    "mv",
     "plan",
     "slurm",
     "serve",
@@ -284,8 +287,21 @@ fn man_pages_come_one_per_subcommand() {
     expected.push("icdc-cc.1".to_owned());
     expected.extend(["list", "load", "show", "unload"].map(|name| format!("icdc-cc-{name}.1")));
     expected.extend(
-        ["du", "leftovers", "ls", "verify", "plan", "plan-join", "plan-status", "slurm", "slurm-submit"]
-            .map(|name| format!("icdc-{name}.1")),
+        [
+            "du",
+            "leftovers",
+            "ls",
+            "mkdir",
+            "mv",
+            "rm",
+            "verify",
+            "plan",
+            "plan-join",
+            "plan-status",
+            "slurm",
+            "slurm-submit",
+        ]
+        .map(|name| format!("icdc-{name}.1")),
     );
     expected.extend(
         ["icdc-relay.1", "icdc-rsync.1", "icdc-sync.1", "icdc-config.1", "icdc-completions.1"].map(str::to_owned),

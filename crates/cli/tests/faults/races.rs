@@ -246,3 +246,27 @@ fn deleting_directories_that_become_links_stays_inside() {
     );
     assert!(deleted > 0, "nothing was deleted");
 }
+
+#[test]
+fn removing_directories_that_become_links_stays_inside() {
+    let scene = Scene::new();
+    let mut removed = 0;
+    scene.race(
+        &["copy"],
+        |path| path.starts_with("extra"),
+        |number| {
+            let ssh = scene.site.ssh();
+            let words = ["rm", "-r", "--yes", "--json", "--ssh", &ssh, "--remote-icdc", crate::support::ICDC];
+            let mut command = scene.site.icdc(&words);
+            command.args((0..DIRECTORIES).map(|directory| {
+                let path = format!("copy/extra{directory:02}");
+                if number % 2 == 0 { OsString::from(path) } else { scene.site.by_ssh(path) }
+            }));
+            refuse(&mut command, &[Refusal::of(libc::SYS_landlock_create_ruleset, libc::ENOSYS)]);
+            let ended = command.run();
+            removed += ended.all("removed").count();
+            ended
+        },
+    );
+    assert!(removed > 0, "nothing was removed");
+}

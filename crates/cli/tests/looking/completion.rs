@@ -51,10 +51,13 @@ fn scene() -> Scene {
     scene
 }
 
+/// Lets a command find the program, and settings by which it reaches hosts.
 fn settle<'a>(scene: &Scene, command: &'a mut Command) -> &'a mut Command {
     let programs = Path::new(ICDC).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    command.env("PATH", path).env("ICDC_SSH", scene.site.ssh()).env("ICDC_REMOTE_ICDC", ICDC).env("LC_ALL", "C.UTF-8")
+    let settings = scene.path("settings.toml");
+    fs::write(&settings, format!("ssh = '{}'\nremote-icdc = '{ICDC}'\n", scene.site.ssh())).unwrap();
+    command.env("PATH", path).env("ICDC_CONFIG", settings).env("LC_ALL", "C.UTF-8")
 }
 
 /// Arguments that a command line has after a Tab, as the shell gives them to `icdc`.
@@ -63,8 +66,10 @@ fn completed(scene: &Scene, shell: (&str, &[&str], &str), line: &str) -> String 
     let script = succeed(Command::new(ICDC).args(["completions", program]));
     fs::write(scene.path("completions"), script).unwrap();
     let _ = fs::remove_file(scene.path("out"));
-    let mut command = scene.site.settle(Command::new(program));
-    let mut terminal = Terminal::start(settle(scene, command.args(words)));
+    // A shell controls its terminal.
+    let mut command = scene.site.settle(Command::new("setsid"));
+    command.args(["--ctty", "--wait", program]).args(words);
+    let mut terminal = Terminal::start(settle(scene, &mut command));
     terminal.write(begin);
     terminal.wait_for("ready");
     terminal.write(&format!("{line}\t\n"));

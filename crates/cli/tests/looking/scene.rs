@@ -1,5 +1,7 @@
 //! A site whose trees are reached on this host, by ssh and at a daemon.
 
+#![allow(dead_code, reason = "each test program uses a part")]
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

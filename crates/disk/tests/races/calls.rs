@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 
-use icdc_disk::tree::{Directory, FileTime, Followed, FoundXattrs, Metadata, Name, Result, Stat, Tree, Whereabouts};
+use icdc_disk::tree::{
+    Directory, FileTime, Followed, FoundXattrs, Metadata, Name, Result, Stat, Tree, TreeError, Visitor, WalkFailure,
+    WalkItem, Whereabouts,
+};
 
 use crate::world::{ABOVE, SIDE, World};
 
@@ -11,7 +14,7 @@ use crate::world::{ABOVE, SIDE, World};
 pub(crate) type Call = fn(&mut Caller<'_>) -> Result<()>;
 
 /// All calls by their names.
-pub(crate) const CALLS: [(&str, Call); 28] = [
+pub(crate) const CALLS: [(&str, Call); 29] = [
     ("resolve", resolve),
     ("stat", stat),
     ("incarnation", incarnation),
@@ -24,6 +27,7 @@ pub(crate) const CALLS: [(&str, Call); 28] = [
     ("open a directory unless it is mounted", open_directory_on_mount),
     ("list", entries),
     ("look up in a list", lists),
+    ("walk", walk),
     ("read a link", read_link),
     ("make a file", create_file),
     ("make a directory", make_directory),
@@ -206,6 +210,31 @@ fn entries(caller: &mut Caller<'_>) -> Result<()> {
 fn lists(caller: &mut Caller<'_>) -> Result<()> {
     assert!(!caller.directory()?.lists(&name("outside-only"))?, "a name from outside");
     Ok(())
+}
+
+/// Judges the items of a walk.
+struct Judge<'a, 'b>(&'a Caller<'b>);
+
+impl Visitor for Judge<'_, '_> {
+    type Error = WalkFailure;
+
+    fn visit(&mut self, above: &Directory, item: &WalkItem) -> std::result::Result<(), WalkFailure> {
+        let Self(caller) = self;
+        caller.judge(&item.stat);
+        above.own_stat().iter().for_each(|stat| caller.judge(stat));
+        assert_ne!(item.name.as_bytes(), b"outside-only", "a name from outside");
+        Ok(())
+    }
+}
+
+fn walk(caller: &mut Caller<'_>) -> Result<()> {
+    let (directory, name) = (caller.directory()?, name("sub"));
+    let stat = directory.stat(&name)?;
+    let item = WalkItem { name, stat, path: b"sub".to_vec() };
+    let is_directory = item.is_directory();
+    let walked = icdc_disk::tree::walk(&directory, item, &mut Judge(caller));
+    let refused = || TreeError::Escapes { path: "sub".to_owned(), call: "openat2" };
+    if walked.is_ok() && is_directory { Ok(()) } else { Err(refused()) }
 }
 
 fn read_link(caller: &mut Caller<'_>) -> Result<()> {

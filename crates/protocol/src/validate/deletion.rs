@@ -3,7 +3,7 @@
 use super::names::is_component;
 use super::rules::{Checked, require, text};
 use crate::limits::{MAX_DELETED, MAX_DELETED_BYTES, MAX_SHOWN_PATH};
-use crate::message::{DeletedItem, Deletion, LeftOut, RemovedItem};
+use crate::message::{ChangedItem, Deletion, LeftOut};
 
 pub(super) fn left_out(what: &LeftOut) -> Checked {
     match what {
@@ -17,10 +17,7 @@ pub(super) fn left_out(what: &LeftOut) -> Checked {
 
 pub(super) fn deletion(news: &Deletion) -> Checked {
     match news {
-        Deletion::Deleted(items) => {
-            bounded(items.iter().map(|item| item.path.len()))?;
-            items.iter().try_for_each(|DeletedItem { path, .. }| shown(path))
-        }
+        Deletion::Deleted(items) => changed(items),
         Deletion::Failed { path, reason } => {
             shown(path)?;
             text(reason)
@@ -30,12 +27,13 @@ pub(super) fn deletion(news: &Deletion) -> Checked {
     }
 }
 
-pub(super) fn removed(items: &[RemovedItem]) -> Checked {
+/// Checks the items of a message that are made, removed or renamed.
+pub(super) fn changed(items: &[ChangedItem]) -> Checked {
     bounded(items.iter().map(|item| item.path.len()))?;
     items.iter().try_for_each(|item| shown(&item.path))
 }
 
-fn shown(path: &[u8]) -> Checked {
+pub(super) fn shown(path: &[u8]) -> Checked {
     require(!path.is_empty() && path.len() <= MAX_SHOWN_PATH, "a path that is empty or too long")
 }
 

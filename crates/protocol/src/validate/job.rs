@@ -12,8 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Backup, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions, TimeStamp,
-    Transfer,
+    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions,
+    TimeStamp, Transfer,
 };
 
 pub(super) fn job(job: &Job) -> Checked {
@@ -25,6 +25,11 @@ pub(super) fn job(job: &Job) -> Checked {
         Job::DriveKey => Ok(()),
         Job::Measure(order) => measure::check_order(order),
         Job::List(request) => path(&request.path).and_then(|()| rules(&request.rules)),
+        Job::Change(ChangeRequest::MakeDirectories { paths, .. } | ChangeRequest::Remove { paths, .. }) => {
+            require(!paths.is_empty() && paths.len() <= MAX_SOURCES, "no path, or too many")?;
+            paths.iter().try_for_each(|changed| path(changed))
+        }
+        Job::Change(ChangeRequest::Rename { from, to, .. }) => path(from).and_then(|()| path(to)),
     }
 }
 

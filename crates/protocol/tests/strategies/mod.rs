@@ -49,7 +49,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         any::<u32>().prop_map(|pass| Message::NamesWanted { pass }),
         (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
         vec((item_path(), any::<bool>()), 1..50).prop_map(|items| {
-            let item = |(path, is_directory)| RemovedItem { path, is_directory };
+            let item = |(path, is_directory)| ChangedItem { path, is_directory };
             Message::Removed(items.into_iter().map(item).collect())
         }),
         (any::<(u32, u32)>(), option::of(digest()))
@@ -79,7 +79,7 @@ fn candidates() -> impl Strategy<Value = Candidates> {
 }
 
 fn deletion() -> impl Strategy<Value = Deletion> {
-    let item = (item_path(), any::<bool>()).prop_map(|(path, is_directory)| DeletedItem { path, is_directory });
+    let item = (item_path(), any::<bool>()).prop_map(|(path, is_directory)| ChangedItem { path, is_directory });
     prop_oneof![
         vec(item, 1..50).prop_map(Deletion::Deleted),
         (item_path(), text()).prop_map(|(path, reason)| Deletion::Failed { path, reason }),
@@ -174,6 +174,7 @@ fn either_way() -> impl Strategy<Value = Message> {
         (1..=MAX_STREAMS).prop_map(|wanted| Message::Connections { wanted }),
         measure_control().prop_map(Message::Measure),
         listing().prop_map(Message::List),
+        change().prop_map(Message::Change),
     ]
 }
 
@@ -237,6 +238,7 @@ fn job() -> impl Strategy<Value = Job> {
         1 => Just(Job::DriveKey),
         1 => measure_order().prop_map(Job::Measure),
         1 => list_request().prop_map(Job::List),
+        1 => change_request().prop_map(Job::Change),
     ]
 }
 
@@ -245,6 +247,34 @@ fn list_request() -> impl Strategy<Value = ListRequest> {
     let digest = prop_oneof![Just(ListDigest::Comparison), Just(ListDigest::Sha256), Just(ListDigest::Md5)];
     let detail = prop_oneof![Just(ListDetail::Names), Just(ListDetail::Metadata), digest.prop_map(ListDetail::Digests)];
     (path(), reach, detail, rules()).prop_map(|(path, reach, detail, rules)| ListRequest { path, reach, detail, rules })
+}
+
+fn change_request() -> impl Strategy<Value = ChangeRequest> {
+    prop_oneof![
+        (vec(path(), 1..5), any::<bool>()).prop_map(|(paths, mkpath)| ChangeRequest::MakeDirectories { paths, mkpath }),
+        (vec(path(), 1..5), any::<[bool; 3]>()).prop_map(|(paths, [recursive, dry_run, names])| {
+            ChangeRequest::Remove { paths, recursive, dry_run, names }
+        }),
+        (path(), path(), any::<bool>()).prop_map(|(from, to, replace)| ChangeRequest::Rename { from, to, replace }),
+    ]
+}
+
+fn change() -> impl Strategy<Value = ChangeMessage> {
+    let count = || {
+        (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(directories, more, bytes)| {
+            let items = more.max(u64::from(directories));
+            ChangeCount { items, directories: directories.into(), bytes }
+        })
+    };
+    let item = (item_path(), any::<bool>()).prop_map(|(path, is_directory)| ChangedItem { path, is_directory });
+    prop_oneof![
+        count().prop_map(ChangeMessage::Counted),
+        Just(ChangeMessage::Proceed),
+        vec(item, 1..50).prop_map(ChangeMessage::Changed),
+        (item_path(), text()).prop_map(|(path, reason)| ChangeMessage::Failed { path, reason }),
+        count().prop_map(ChangeMessage::End),
+        (1..=MAX_LISTED_AHEAD as u32).prop_map(|weight| ChangeMessage::Used { weight }),
+    ]
 }
 
 fn listing() -> impl Strategy<Value = ListMessage> {

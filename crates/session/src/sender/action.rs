@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Candidates, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, RemovedItem, Running, SnapshotNews,
+    Candidates, ChangedItem, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, Running, SnapshotNews,
 };
 use icdc_units::ByteCount;
 
@@ -95,7 +95,7 @@ pub enum Action {
     /// [`on_rest_removed`](super::Sender::on_rest_removed).
     RemoveRest,
     /// Notify the user of an item that is removed at the source, or would be in a dry run.
-    Removed(RemovedItem),
+    Removed(ChangedItem),
     /// Report how many items have met this event at the receiver so far.
     Noticed(Notice),
     /// Another process writes what the receiver is to write; `None` when it is not waited for any

@@ -1,12 +1,9 @@
 //! What a move removes at the source, and when.
 
 use icdc_protocol::limits::MAX_NOTICED;
-use icdc_protocol::message::{Notice, NoticeKind, RemovedItem};
+use icdc_protocol::message::{ChangedItem, Notice, NoticeKind};
 
-/// Most removed items in one message.
-const MOST: usize = 256;
-/// Bytes of paths after which a message is sent, though it has room for more items.
-const BYTES: usize = 128 << 10;
+use crate::item_batch::ItemBatch;
 
 /// When an item is removed at the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,26 +50,20 @@ pub(super) enum AtEnd {
 pub(super) struct Removals {
     pub(super) at_end: AtEnd,
     /// Removed items that the receiver has not been told of.
-    told_next: Vec<RemovedItem>,
-    /// Bytes of their paths.
-    bytes: usize,
+    told_next: ItemBatch,
     /// Files that stay because their contents were not compared; `None` if there are none.
     kept: Option<Notice>,
 }
 
 impl Removals {
     /// Records a removed item; returns those to be told in one message, if they are enough.
-    pub(super) fn push(&mut self, item: RemovedItem) -> Option<Vec<RemovedItem>> {
-        let full = if self.bytes + item.path.len() > BYTES { self.take() } else { None };
-        self.bytes += item.path.len();
-        self.told_next.push(item);
-        if self.told_next.len() >= MOST { self.take() } else { full }
+    pub(super) fn push(&mut self, item: ChangedItem) -> Option<Vec<ChangedItem>> {
+        self.told_next.push(item)
     }
 
     /// Takes the removed items that the receiver has not been told of; `None` if there are none.
-    pub(super) fn take(&mut self) -> Option<Vec<RemovedItem>> {
-        self.bytes = 0;
-        Some(std::mem::take(&mut self.told_next)).filter(|items| !items.is_empty())
+    pub(super) fn take(&mut self) -> Option<Vec<ChangedItem>> {
+        self.told_next.take()
     }
 
     /// Records a file that is equal at the receiver by size and time alone.
@@ -88,21 +79,5 @@ impl Removals {
     /// Takes the notice about files that stay.
     pub(super) fn take_kept(&mut self) -> Option<Notice> {
         self.kept.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_about_removed_items_are_bounded() {
-        let item = |length| RemovedItem { path: vec![b'x'; length], is_directory: false };
-        let mut removals = Removals::default();
-        assert!((1..MOST).all(|_| removals.push(item(1)).is_none()));
-        assert_eq!(removals.push(item(1)).map(|items| items.len()), Some(MOST));
-        assert!(removals.take().is_none() && removals.push(item(BYTES)).is_none());
-        assert_eq!(removals.push(item(1)).map(|items| items.len()), Some(1), "the long one goes alone");
-        assert_eq!(removals.take().map(|items| items.len()), Some(1));
     }
 }

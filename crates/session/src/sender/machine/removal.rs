@@ -1,6 +1,6 @@
 //! Items of a move: removed at the source once the receiver has published them durably.
 
-use icdc_protocol::message::{EntryId, EntryKind, Message, Problem, RemovedItem};
+use icdc_protocol::message::{ChangedItem, EntryId, EntryKind, Message, Problem};
 use icdc_units::Time;
 
 use super::super::action::{Action, Fate};
@@ -116,7 +116,7 @@ impl Sender {
 
     fn tell_removed(&mut self, path: Vec<u8>, is_directory: bool) {
         self.ledger.count_removed();
-        let item = RemovedItem { path, is_directory };
+        let item = ChangedItem { path, is_directory };
         self.actions.push_back(Action::Removed(item.clone()));
         if let Some(items) = self.removals.push(item) {
             self.queue(Message::Removed(items));

@@ -5,8 +5,8 @@
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    CandidatePlace, Candidates, DeletedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind,
-    RemovedItem, Want, Wants,
+    CandidatePlace, Candidates, ChangedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind, Want,
+    Wants,
 };
 
 use icdc_units::ByteCount;
@@ -565,7 +565,7 @@ fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
     sender.on_scanned(NOW);
     messages(&mut sender);
     assert!(!sender.is_settled() && !sender.is_over());
-    let item = DeletedItem { path: b"old".to_vec(), is_directory: false };
+    let item = ChangedItem { path: b"old".to_vec(), is_directory: false };
     sender.on_message(NOW, Message::Deletion(Deletion::Deleted(vec![item])));
     sender.on_message(NOW, Message::Deletion(Deletion::Failed { path: b"x".to_vec(), reason: "busy".into() }));
     assert!(!sender.is_over());
@@ -611,7 +611,7 @@ fn an_item_is_removed_when_the_receiver_has_it_durably_and_settled_behind_that()
     assert!(sender.item(ids[0]).is_none() && !sender.is_settled());
     assert!(matches!(&actions(&mut sender)[..], [Action::Remove { id: 0 }, Action::Settled { id: 2, .. }]));
     sender.on_removed(NOW, ids[0], Removed::Gone);
-    let removed = RemovedItem { path: b"file".to_vec(), is_directory: false };
+    let removed = ChangedItem { path: b"file".to_vec(), is_directory: false };
     let ended = actions(&mut sender);
     assert_eq!(ended, [settled(ids[0], SMALL, Fate::Published(Some(digest))), Action::Removed(removed)]);
     sender.on_removed(NOW, ids[0], Removed::Gone);

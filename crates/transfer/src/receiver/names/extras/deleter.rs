@@ -1,9 +1,9 @@
 //! Deletion of extra items, which are reported as they go.
 
 use icdc_disk::tree::{Directory, Metadata, Stat, TreeError};
-use icdc_protocol::limits::MAX_DELETED;
-use icdc_protocol::message::{DeletedItem, Deletion, Message};
+use icdc_protocol::message::{ChangedItem, Deletion, Message};
 use icdc_protocol::validate::clip;
+use icdc_session::ItemBatch;
 use icdc_session::receiver::book::action::{DirectoryExtras, Notification};
 use icdc_units::ByteCount;
 
@@ -14,17 +14,13 @@ use super::super::super::protection::Item;
 use super::super::super::shared::Shared;
 use super::walk::Visitor;
 
-/// Bytes of paths after which deleted items are reported, though the message has room for more.
-const REPORTED_BYTES: usize = 256 << 10;
-
 /// Deletes items and reports them, until as many are deleted as were counted or the session ends.
 pub(super) struct Deleter<'a> {
     shared: &'a Shared<'a>,
     /// Number of items that may still be deleted.
     left: u64,
-    /// Deleted items that are not reported to the sender yet, and the bytes of their paths.
-    report: Vec<DeletedItem>,
-    reported: usize,
+    /// Deleted items that are not reported to the sender yet.
+    report: ItemBatch,
     /// Path of the first item that could not be deleted.
     failed: Option<Vec<u8>>,
     /// Where the items are kept, with the directory in which the source is placed that has not those
@@ -35,7 +31,7 @@ pub(super) struct Deleter<'a> {
 impl<'a> Deleter<'a> {
     /// A deletion of at most `count` items.
     pub(super) fn new(shared: &'a Shared<'a>, count: u64) -> Self {
-        Self { shared, left: count, report: Vec::new(), reported: 0, failed: None, keeping: None }
+        Self { shared, left: count, report: ItemBatch::default(), failed: None, keeping: None }
     }
 
     /// Gives the owner of a directory that stays the right to change it; returns the directory's
@@ -112,10 +108,8 @@ impl<'a> Deleter<'a> {
         let (path, is_directory) = (item.path.clone(), item.is_directory());
         self.left -= 1;
         self.shared.notify(Notification::Deleted { path: path.clone(), is_directory });
-        self.reported += path.len();
-        self.report.push(DeletedItem { path, is_directory });
-        if self.report.len() >= MAX_DELETED || self.reported >= REPORTED_BYTES {
-            self.report();
+        if let Some(items) = self.report.push(ChangedItem { path, is_directory }) {
+            self.shared.reply(Message::Deletion(Deletion::Deleted(items)));
         }
     }
 
@@ -136,10 +130,8 @@ impl<'a> Deleter<'a> {
 
     /// Reports the items that are deleted to the sender.
     pub(super) fn report(&mut self) {
-        let report = std::mem::take(&mut self.report);
-        self.reported = 0;
-        if !report.is_empty() {
-            self.shared.reply(Message::Deletion(Deletion::Deleted(report)));
+        if let Some(items) = self.report.take() {
+            self.shared.reply(Message::Deletion(Deletion::Deleted(items)));
         }
     }
 }
