@@ -10,6 +10,7 @@
 //! staged    2: staging name 8, path of its directory
 //! released  3: staging name 8
 //! session   4: id of the run whose session writes what follows 16
+//! snapshot  5: seconds since 1970 of its name 8, device number 8, inode number 8
 //! key   = BLAKE3 derive_key of the header's first 56 bytes
 //! check = first 8 bytes of BLAKE3, keyed by it, of the rest of the header, or of the record with its padding
 //! ```
@@ -21,7 +22,7 @@
 use std::collections::HashMap;
 
 use crate::limits::{MAX_PATH, MAX_REMEMBERED, MAX_REMEMBERED_PATHS};
-use crate::message::{Digest, FileDigest, TransferId};
+use crate::message::{Digest, FileDigest, SnapshotTime, TransferId};
 use crate::seal::{CHECK_LENGTH, Seal};
 
 const MAGIC: &[u8; 8] = b"icdcrun\0";
@@ -83,6 +84,19 @@ pub enum Record<'a> {
         /// Id of the run that the session is part of.
         transfer: TransferId,
     },
+    /// The unfinished snapshot, which is complete, is about to get its name.
+    Snapshot(NamedSnapshot),
+}
+
+/// A complete snapshot by its name and the directory that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedSnapshot {
+    /// Time that it is named by.
+    pub time: SnapshotTime,
+    /// Device number of the directory.
+    pub device: u64,
+    /// Inode number of the directory.
+    pub inode: u64,
 }
 
 /// Encoder and decoder of the journal of one run.
@@ -106,6 +120,8 @@ pub struct Parsed {
     pub forgotten: u64,
     /// Id of the run that the last session belongs to; `None` if the journal has no session.
     pub last_run: Option<TransferId>,
+    /// The snapshot to which that run has given a name, or was about to.
+    pub snapshot: Option<NamedSnapshot>,
 }
 
 /// Published items of an earlier run.
@@ -201,6 +217,12 @@ impl RunJournal {
                 out.extend_from_slice(transfer);
                 4
             }
+            Record::Snapshot(NamedSnapshot { time, device, inode }) => {
+                [time.seconds(), *device, *inode]
+                    .iter()
+                    .for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+                5
+            }
         };
         let length = (out.len() - start - BODY_START) as u16;
         out.resize(start + (out.len() - start).next_multiple_of(SLOT_LENGTH), 0);
@@ -289,6 +311,12 @@ fn parse_body(tag: u8, body: &[u8]) -> Option<Record<'_>> {
         }
         3 => Some(Record::Released { staging: body.try_into().ok()? }),
         4 => Some(Record::Session { transfer: body.try_into().ok()? }),
+        5 => {
+            let (numbers, rest) = body.as_chunks::<8>();
+            let [seconds, device, inode] = <[[u8; 8]; 3]>::try_from(numbers).ok()?.map(u64::from_le_bytes);
+            let time = SnapshotTime::new(seconds).filter(|_| rest.is_empty())?;
+            Some(Record::Snapshot(NamedSnapshot { time, device, inode }))
+        }
         _ => None,
     }
 }
@@ -392,8 +420,10 @@ impl Reader<'_> {
             Record::Session { transfer } => {
                 if self.parsed.last_run.replace(transfer) != Some(transfer) {
                     self.of_earlier_runs = self.parsed.published.items.len();
+                    self.parsed.snapshot = None;
                 }
             }
+            Record::Snapshot(named) => self.parsed.snapshot = Some(named),
             Record::Staged { staging, directory } => {
                 // What a name costs beside its path is charged as well, or many names without a
                 // path would be free.

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use icdc_protocol::Digest;
 use icdc_protocol::block_journal::{self, BlockJournal, HEADER_LENGTH, Header, RECORD_LENGTH};
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_PATH, MAX_REMEMBERED_PATHS};
-use icdc_protocol::message::{FileDigest, TransferId};
-use icdc_protocol::run_journal::{ItemKey, Record, RunJournal, SLOT_LENGTH, StagingId, item_key};
+use icdc_protocol::message::{FileDigest, SnapshotTime, TransferId};
+use icdc_protocol::run_journal::{ItemKey, NamedSnapshot, Record, RunJournal, SLOT_LENGTH, StagingId, item_key};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -137,6 +137,7 @@ enum Line {
     Staged(StagingId, Vec<u8>),
     Released(StagingId),
     Session(TransferId),
+    Snapshot(NamedSnapshot),
 }
 
 impl Line {
@@ -146,6 +147,7 @@ impl Line {
             Self::Staged(staging, directory) => Record::Staged { staging: *staging, directory },
             Self::Released(staging) => Record::Released { staging: *staging },
             Self::Session(transfer) => Record::Session { transfer: *transfer },
+            Self::Snapshot(named) => Record::Snapshot(*named),
         }
     }
 }
@@ -161,6 +163,10 @@ fn line() -> impl Strategy<Value = Line> {
         (staging(), vec(any::<u8>(), 0..300)).prop_map(|(staging, path)| Line::Staged(staging, path)),
         staging().prop_map(Line::Released),
         (0_u8..3).prop_map(|n| Line::Session([n; 16])),
+        (0..1_u64 << 32, any::<u64>(), any::<u64>()).prop_map(|(seconds, device, inode)| {
+            let time = SnapshotTime::new(seconds).expect("it is before the year 10000");
+            Line::Snapshot(NamedSnapshot { time, device, inode })
+        }),
     ]
 }
 
@@ -177,7 +183,7 @@ proptest! {
         let bytes = run_bytes(&journal, &lines);
         let parsed = journal.parse(&bytes);
         let (mut published, mut staged) = (HashMap::new(), HashMap::new());
-        let (mut of_last_run, mut last_run) = (HashSet::new(), None);
+        let (mut of_last_run, mut last_run, mut snapshot) = (HashSet::new(), None, None);
         for line in lines {
             match line {
                 Line::Published(key, digest) => {
@@ -187,8 +193,10 @@ proptest! {
                 Line::Session(transfer) => {
                     if last_run.replace(transfer) != Some(transfer) {
                         of_last_run.clear();
+                        snapshot = None;
                     }
                 }
+                Line::Snapshot(named) => snapshot = Some(named),
                 Line::Staged(staging, path) => drop(staged.insert(staging, path)),
                 Line::Released(staging) => drop(staged.remove(&staging)),
             }
@@ -198,7 +206,7 @@ proptest! {
             prop_assert_eq!(parsed.published.get(&[n; 16]), published.get(&[n; 16]).copied());
             prop_assert_eq!(parsed.published.is_of_last_run(&[n; 16]), of_last_run.contains(&[n; 16]));
         }
-        prop_assert_eq!((&parsed.staged, parsed.last_run), (&staged, last_run));
+        prop_assert_eq!((&parsed.staged, parsed.last_run, parsed.snapshot), (&staged, last_run, snapshot));
         prop_assert_eq!((parsed.valid_length, parsed.forgotten), (bytes.len() as u64, 0));
         let mut reader = journal.reader();
         bytes.chunks(piece).for_each(|piece| reader.feed(piece));

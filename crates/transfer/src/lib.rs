@@ -34,6 +34,7 @@ pub mod sender;
 mod stage_thread;
 mod stages;
 pub mod summary;
+mod tree_remover;
 pub mod unfinished;
 mod within_host;
 

@@ -23,6 +23,7 @@ use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_units::ByteCount;
 
 use crate::path_text;
+use crate::tree_remover::TreeRemover;
 
 /// A file or directory that an unfinished copy has left: an item's data, the journal of a file or of a
 /// run, or a snapshot.
@@ -265,7 +266,7 @@ impl Search {
             _ if run == Some(RunState::Held) || measure.is_held => Fate::Held,
             Err(failure) => stays(failure),
             Ok(()) if !self.remove => Fate::Left,
-            Ok(()) => walk(directory, item, &mut Remover).map_or_else(stays, |()| Fate::Removed),
+            Ok(()) => walk(directory, item, &mut TreeRemover).map_or_else(stays, |()| Fate::Removed),
         };
         Some(Found::Unfinished(Unfinished {
             path: self.path_of(directory, name),
@@ -317,32 +318,5 @@ impl Visitor for Measure {
         let is_staged = item.stat.kind == Kind::File && StagingName::parse(item.name.as_bytes()).is_some();
         self.is_held |= is_staged && matches!(Holder::of(above, &item.name), Ok(Holder::Another));
         Ok(())
-    }
-}
-
-/// Removes a directory with everything in it.
-struct Remover;
-
-impl Visitor for Remover {
-    type Error = WalkFailure;
-
-    /// A directory of a copy may have the mode of its source already.
-    fn enter(&mut self, directory: &Directory) -> Result<(), TreeError> {
-        let mode = directory.own_stat()?.mode;
-        if mode & 0o700 == 0o700 {
-            return Ok(());
-        }
-        directory.set_own_metadata(&Metadata { mode: Some(mode | 0o700), ..Metadata::default() })
-    }
-
-    fn visit(&mut self, above: &Directory, item: &WalkItem) -> Result<(), WalkFailure> {
-        let removed = match item.is_directory() {
-            true => above.remove_directory(&item.name),
-            false => above.remove_file(&item.name),
-        };
-        match removed {
-            Err(error) if !error.is_missing() => Err(item.failed(error)),
-            _ => Ok(()),
-        }
     }
 }

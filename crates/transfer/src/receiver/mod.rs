@@ -40,6 +40,7 @@ mod publishing;
 mod references;
 mod renames;
 mod run_log;
+mod same_tree;
 mod shared;
 mod side_by_side;
 mod snapshots;

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, try_lock};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
-use icdc_protocol::run_journal::{Published, Record, RunJournal, SLOT_LENGTH};
+use icdc_protocol::run_journal::{NamedSnapshot, Published, Record, RunJournal, SLOT_LENGTH};
 use icdc_session::receiver::book::resume::PublishedBy;
 use icdc_units::Span;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
@@ -118,6 +118,8 @@ pub(super) struct RunLog {
     inherited: Option<(File, u64)>,
     /// Paths of items whose unfinished files an earlier run left, by their key.
     left_behind: HashMap<[u8; 8], Vec<u8>>,
+    /// The snapshot to which the last run has given a name, or was about to.
+    named: Option<NamedSnapshot>,
     pending: Vec<u8>,
     /// Whether an interrupted run was found.
     pub(super) resuming: bool,
@@ -168,6 +170,7 @@ impl RunLog {
             continues: false,
             inherited: None,
             left_behind: HashMap::new(),
+            named: None,
             pending: Vec::new(),
             resuming: false,
             has_waited: false,
@@ -233,6 +236,7 @@ impl RunLog {
             self.published = parsed.published;
             self.continues = parsed.last_run == Some(*transfer);
             self.left_behind = parsed.staged;
+            self.named = parsed.snapshot;
         }
         Ok(parsed.valid_length)
     }
@@ -265,6 +269,11 @@ impl RunLog {
         let ours = self.continues && self.published.is_of_last_run(key);
         let by = if ours { PublishedBy::ThisRun } else { PublishedBy::AnEarlierRun };
         self.published.get(key).map(|digest| (digest, by))
+    }
+
+    /// The snapshot to which an earlier session of the present run has given a name, or was about to.
+    pub(super) fn named_snapshot(&self) -> Option<NamedSnapshot> {
+        self.named.filter(|_| self.continues)
     }
 
     /// Notes that an unfinished file is about to be made for the item at `path` below the base.

@@ -5,22 +5,36 @@
 //! it goes on there. It is opened under the lock of the run's journal, which is beside it, and gets
 //! its name by a rename that replaces nothing.
 
-use icdc_disk::tree::{Directory, Kind, Name, StagingKind, TreeError};
+use icdc_disk::tree::{Directory, Kind, Name, StagingKind, TreeError, WalkItem, walk};
 use icdc_protocol::message::{Digest, Snapshot, SnapshotTime};
+use icdc_protocol::run_journal::NamedSnapshot;
 use icdc_protocol::snapshot::{CLOCK_TOLERANCE, LATEST};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::action::MadeSnapshot;
 
 use super::failure::{self, Failure};
 use super::placement::{let_owner_in, place_of, refusal, refuse};
+use super::same_tree::same_tree;
 use super::staging::{Purpose, Staging, Whose, make_under};
+use crate::tree_remover::TreeRemover;
 
 /// Directory with the snapshots of one destination, and the unfinished one of a run.
 pub(super) struct Snapshots {
     pub(super) directory: Directory,
     /// The unfinished snapshot, by its name; `None` in a dry run.
     unfinished: Option<(Name, Directory)>,
+    /// The snapshot that an earlier session of the run has completed.
+    made: Option<(SnapshotTime, Directory)>,
     snapshot: Snapshot,
+}
+
+/// The run of an unfinished snapshot.
+#[derive(Clone, Copy)]
+pub(super) struct SnapshotRun<'a> {
+    /// Digest of sources and destination.
+    pub(super) job: &'a Digest,
+    /// The snapshot to which an earlier session of the run has given a name, or was about to.
+    pub(super) named: Option<NamedSnapshot>,
 }
 
 /// Where the sources of a snapshot are placed, and what they are compared with.
@@ -43,14 +57,14 @@ pub(super) enum Opening {
 }
 
 impl Snapshots {
-    /// Opens the unfinished snapshot of the job in `directory`, and the newest complete one.
+    /// Opens the unfinished snapshot of the run in `directory`, and the newest complete one.
     ///
     /// # Errors
     /// Those of [`check_latest`]; another user has the names that are needed.
     pub(super) fn open(
         directory: &Directory,
         snapshot: Snapshot,
-        job: &Digest,
+        SnapshotRun { job, named }: SnapshotRun<'_>,
         opening: Opening,
     ) -> Result<Opened, SessionError> {
         let newest = check_latest(directory)?.last().copied();
@@ -70,13 +84,19 @@ impl Snapshots {
             },
         };
         let unfinished = unfinished.filter(|_| matches!(opening, Opening::Make(_)));
-        let snapshots = Self { directory: directory.clone(), unfinished, snapshot };
+        let made = named.and_then(|named| made_before(directory, &named));
+        let snapshots = Self { directory: directory.clone(), unfinished, made, snapshot };
         Ok(Opened { snapshots, inside, newest })
     }
 
     /// Gives the unfinished snapshot, which is complete and durable, its name; then lets the
-    /// symbolic link lead there. In a dry run, only chooses the name.
-    pub(super) fn publish(&self) -> Result<MadeSnapshot, Failure> {
+    /// symbolic link lead there. In a dry run, only chooses the name. `note` makes durable which name
+    /// it is about to get: if the other end is lost before it is told, the next session of the run
+    /// finds that its snapshot is complete, and makes no second one of the same contents.
+    pub(super) fn publish(
+        &self,
+        note: &mut dyn FnMut(NamedSnapshot) -> Result<(), Failure>,
+    ) -> Result<MadeSnapshot, Failure> {
         let of_tree = |error| failure::of_tree(&error);
         let all = times(&self.directory).map_err(of_tree)?;
         let mut time = self.free_time(&all)?;
@@ -90,8 +110,20 @@ impl Snapshots {
             )
             .into());
         }
+        if let Some((made, before)) = &self.made
+            && same_tree(opened, before).map_err(of_tree)?
+        {
+            let item = WalkItem { name: unfinished.clone(), stat: found, path: unfinished.as_bytes().to_vec() };
+            walk(&self.directory, item, &mut TreeRemover).map_err(|failure| Failure::from(failure.reason))?;
+            self.move_latest(*made)?;
+            self.directory.sync().map_err(of_tree)?;
+            return Ok(MadeSnapshot { time: *made, all });
+        }
         let last = time.seconds() + CLOCK_TOLERANCE;
-        while let Err(error) = self.directory.rename_directory_new(unfinished, &self.directory, &name_of(time)) {
+        loop {
+            note(NamedSnapshot { time, device: place.device, inode: place.inode })?;
+            let renamed = self.directory.rename_directory_new(unfinished, &self.directory, &name_of(time));
+            let Err(error) = renamed else { break };
             let next = time.next().filter(|next| error.is_existing() && next.seconds() <= last);
             time = next.ok_or_else(|| failure::of_tree(&error))?;
         }
@@ -135,6 +167,13 @@ impl Snapshots {
     pub(super) fn latest(&self) -> Option<SnapshotTime> {
         target(&self.directory, &latest())
     }
+}
+
+/// The directory that has the name of a snapshot, if it is the one that got it.
+fn made_before(directory: &Directory, named: &NamedSnapshot) -> Option<(SnapshotTime, Directory)> {
+    let made = directory.open_directory_on_mount(&name_of(named.time)).ok()?;
+    let place = place_of(&made).ok()?;
+    ((place.device, place.inode) == (named.device, named.inode)).then_some((named.time, made))
 }
 
 const LATEST_SHOWN: &str = "latest";
