@@ -15,7 +15,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "7698e60c"),
+        ("Request", "8c3508b8"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),

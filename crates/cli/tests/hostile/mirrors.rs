@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink as make_symlink;
 use icdc_filter::{Effect, Rule};
 use icdc_protocol::Message;
 use icdc_protocol::message::{
-    Backup, CandidateAnswer, CandidatePlace, Candidates, Delete, DeletedItem, Deletion, EntryKind, FileDigest, FileEnd,
-    Goodbye, LeftOut, MaxDelete, Mirrored, PackItem, Parent, Ready, ReceiveOptions, RemovedItem, SendOptions,
-    SourceKind, Transfer, Want,
+    Backup, CandidateAnswer, CandidatePlace, Candidates, ChangedItem, Delete, Deletion, EntryKind, FileDigest, FileEnd,
+    Goodbye, LeftOut, MaxDelete, Mirrored, PackItem, Parent, Ready, ReceiveOptions, SendOptions, SourceKind, Transfer,
+    Want,
 };
 use icdc_trust::Identity;
 
@@ -167,7 +167,7 @@ fn only_a_mirror_that_was_asked_for_deletes() {
     scene.assert_untouched();
     // What a sender says that a receiver would say of itself.
     for message in [
-        Message::Deletion(Deletion::Deleted(vec![DeletedItem { path: b"old".to_vec(), is_directory: false }])),
+        Message::Deletion(Deletion::Deleted(vec![ChangedItem { path: b"old".to_vec(), is_directory: false }])),
         Message::Deletion(Deletion::Ended),
         Message::Candidates(Candidates { id: 0, places: vec![CandidatePlace { source: 0, path: b"old".to_vec() }] }),
     ] {
@@ -177,7 +177,7 @@ fn only_a_mirror_that_was_asked_for_deletes() {
     }
     // Of what is removed at the source, only a move tells.
     let mut peer = scene.mirror(Scene::options());
-    peer.say(Message::Removed(vec![RemovedItem { path: b"old".to_vec(), is_directory: false }]));
+    peer.say(Message::Removed(vec![ChangedItem { path: b"old".to_vec(), is_directory: false }]));
     peer.say(Message::DirEnd { id: 9 });
     scene.assert_refused(peer, "is not open");
 }
