@@ -231,8 +231,9 @@ fn job() -> impl Strategy<Value = Job> {
         3 => transfer().prop_map(Job::Transfer),
         1 => (1..MAX_STREAMS).prop_map(|stream| Job::Join { stream }),
         1 => admit.prop_map(|(key, job)| Job::Admit { key, job: Box::new(job) }),
-        1 => drive.prop_map(|(host, port, key, sources, mut send, destination, mut receive)| {
+        1 => drive.prop_map(|(host, port, key, mut sources, mut send, destination, mut receive)| {
             (send.diskless, receive.diskless) = (None, None);
+            sources.truncate(if send.listed.is_some() { 1 } else { sources.len() });
             Job::Drive(Box::new(Drive { host, port, key, sources, route: DriveRoute::Auto, ports: Ports::Range { low: port, high: port }, send, destination, receive }))
         }),
         1 => Just(Job::DriveKey),
