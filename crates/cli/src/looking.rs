@@ -8,6 +8,7 @@
 //! | `long`, `total`, `differences` | a line about an item, the counts of a directory, what differs |
 //! | `repair` | copies what differs |
 //! | `checksums` | lists of digests, as archives ship them |
+//! | `receipt` | receipts as such lists, and their signatures |
 //! | `against_list` | compares a tree with such a list |
 
 mod against_list;
@@ -18,6 +19,7 @@ mod du;
 mod long;
 mod ls;
 pub(crate) mod places;
+mod receipt;
 mod repair;
 mod total;
 mod verify;

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use icdc_client::{CopyOptions, Location};
+use icdc_client::{CopyOptions, Location, ReceiptFile};
 use icdc_filter::Rule;
 use icdc_metrics::Gateway;
 use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
@@ -116,6 +117,7 @@ impl CopyPlan {
         (options.send, options.receive, options.listed) = (send, receive, listed);
         options.retry_for = arguments.retry_for;
         options.marker = reporting::marker(&arguments.reporting)?;
+        options.receipt = receipt(arguments.receipt.as_deref(), hosts)?;
         let output = Output {
             json: arguments.json,
             dry_run: arguments.dry_run,
@@ -140,6 +142,17 @@ impl CopyPlan {
         self.options.receive.keeps_name = true;
         self
     }
+}
+
+/// The file of the receipt that is asked for, which is made now.
+fn receipt(path: Option<&Path>, hosts: Hosts) -> anyhow::Result<Option<Arc<ReceiptFile>>> {
+    let Some(path) = path else { return Ok(None) };
+    ensure!(
+        !hosts.between_two,
+        "--receipt: one end of the copy has to be on this host, where the receipt is written; run icdc on one of both"
+    );
+    let file = ReceiptFile::create(path).map_err(|reason| anyhow!("--receipt {reason}"))?;
+    Ok(Some(Arc::new(file)))
 }
 
 /// The sending end's options, from a copy's command line.
@@ -194,6 +207,7 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
         missing: if arguments.existing { Missing::LeaveOut } else { Missing::Make },
         snapshot: None,
         backup: backup(arguments),
+        receipt: false,
     }
 }
 

@@ -1,13 +1,17 @@
 //! `icdc copy`: dispatches by the locations of sources and destination to a push, a pull, a local
 //! copy or a copy between two far ends.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use icdc_disk::tree::Tree;
+use icdc_protocol::message::TransferId;
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
-use icdc_transfer::{Account, EventSink, Summary, WithinHost, sender};
+use icdc_transfer::{Account, EventSink, Notary, Summary, WithinHost, sender};
+use icdc_trust::Identity;
 
 use crate::between;
 use crate::connect::{ConnectError, Far, Need};
@@ -15,7 +19,8 @@ use crate::error::CopyError;
 use crate::location::Location;
 use crate::marking::Marked;
 use crate::options::CopyOptions;
-use crate::runs::{PullRequest, PushRequest, PushedNames, pull_over, push_over};
+use crate::receipt::{OwnReceipt, ReceiptFile};
+use crate::runs::{PullRequest, PushRequest, PushedNames, PushedReceipt, PushedSigner, pull_over, push_over};
 use crate::sources::{paths_on_one_host, refuse_into_itself};
 use crate::transfer_id::new_transfer;
 
@@ -36,9 +41,15 @@ pub fn copy(
     match (local, destination) {
         (Some(paths), Location::Local(destination)) => {
             refuse_into_itself(&paths, destination)?;
+            refuse_within_copy(options.receipt.as_deref(), &paths, Some(destination))?;
             copy_here(&paths, destination, options, events, stop)
         }
         (Some(paths), far) => {
+            refuse_within_copy(options.receipt.as_deref(), &paths, None)?;
+            let signer = match far {
+                Location::Daemon { .. } => PushedSigner::LinkKey,
+                _ => PushedSigner::LoginKey,
+            };
             let tree = here()?;
             let far = Far::open_for(Need::of_push(options), far, options, events, stop);
             let mut far = far.map_err(|error| not_reached(error, stop))?;
@@ -54,6 +65,7 @@ pub fn copy(
                 receive: options.receive.clone(),
                 retry_for: options.retry_for,
                 account: &Account::new(clock::now()),
+                receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
             };
             push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
         }
@@ -63,10 +75,13 @@ pub fn copy(
         (None, Location::Local(destination)) => {
             let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
             let paths = paths_on_one_host(sources, first)?;
+            refuse_within_copy(options.receipt.as_deref(), &[], Some(destination))?;
+            let transfer = new_transfer().map_err(CopyError::Failed)?;
+            let receipt = own_receipt(options, &transfer, first.to_string())?;
             let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
             let mut far = far.map_err(|error| not_reached(error, stop))?;
             let order = PullRequest {
-                transfer: new_transfer().map_err(CopyError::Failed)?,
+                transfer,
                 tree: &here()?,
                 sources: &paths,
                 listed: options.listed.as_ref(),
@@ -75,8 +90,12 @@ pub fn copy(
                 receive: &options.receive,
                 retry_for: options.retry_for,
                 account: &Account::new(clock::now()),
+                notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
             };
             pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
+        }
+        (None, _) if options.receipt.is_some() => {
+            Err(CopyError::Usage("--receipt is of a copy with one end on this host: run it on one of both".into()))
         }
         (None, _) => between::copy_between(sources, destination, options, events, stop).map_err(|error| match error {
             CopyError::Connect(error) => not_reached(error, stop),
@@ -98,6 +117,42 @@ fn local_path(location: &Location) -> Option<Vec<u8>> {
     }
 }
 
+/// The receipt of a copy to this host, if one is asked for, which the user's identity signs.
+fn own_receipt<'a>(
+    options: &'a CopyOptions,
+    transfer: &TransferId,
+    sender: String,
+) -> Result<Option<OwnReceipt<'a>>, CopyError> {
+    let Some(file) = &options.receipt else { return Ok(None) };
+    let identity = Identity::load_with_agent(&options.identity).map_err(|error| {
+        CopyError::Usage(format!(
+            "a receipt of what arrives here is signed by your key, which cannot be used: {error}; `icdc keygen` makes one"
+        ))
+    })?;
+    Ok(Some(OwnReceipt::new(file, Arc::new(identity), sender, *transfer, &options.receive)))
+}
+
+/// Fails if the receipt would be in one of the sources or in the destination, and so a part of the copy.
+fn refuse_within_copy(
+    receipt: Option<&ReceiptFile>,
+    sources: &[Vec<u8>],
+    destination: Option<&Path>,
+) -> Result<(), CopyError> {
+    let Some(receipt) = receipt else { return Ok(()) };
+    let Some(directory) = receipt.directory() else { return Ok(()) };
+    let sources = sources.iter().map(|source| Path::new(OsStr::from_bytes(source)));
+    for copied in sources.chain(destination) {
+        if copied.canonicalize().is_ok_and(|copied| directory.starts_with(copied)) {
+            return Err(CopyError::Usage(format!(
+                "{}: would be a part of the copy, as it is in {}; name a file elsewhere",
+                receipt.path().display(),
+                copied.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn here() -> Result<Tree, CopyError> {
     Tree::unconfined(Path::new(".")).map_err(|error| CopyError::Failed(error.to_string()))
 }
@@ -109,8 +164,10 @@ fn copy_here(
     events: &EventSink,
     stop: &StopSignal,
 ) -> Result<Summary, CopyError> {
+    let transfer = new_transfer().map_err(CopyError::Failed)?;
+    let receipt = own_receipt(options, &transfer, "this host".to_owned())?;
     let order = WithinHost {
-        transfer: new_transfer().map_err(CopyError::Failed)?,
+        transfer,
         tree: &here()?,
         paths,
         selection: options.selection.as_ref(),
@@ -118,6 +175,7 @@ fn copy_here(
         destination: destination.as_os_str().as_bytes(),
         send: &options.send,
         receive: &options.receive,
+        notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
     };
     Ok(order.copy(events, stop)?)
 }

@@ -10,6 +10,7 @@
 //!                push_over, pull_over: connect, ask,     runs.rs
 //!                  further connections, again after a cut
 //!   none here ── copy_between: one drives, one listens   between/
+//!   ReceiptFile: what was delivered, signed                receipt.rs
 //! Looking::begin() ── what is there, here or there      look.rs
 //! change()     directories made, items removed and renamed change.rs
 //! measure(), measure_pipeline()                          measure.rs, pipeline.rs
@@ -36,6 +37,7 @@ mod measure;
 mod options;
 mod pipeline;
 mod proxy;
+mod receipt;
 mod runs;
 mod scratch;
 mod sources;
@@ -53,5 +55,6 @@ pub use measure::{MeasureError, measure, try_routes};
 pub use options::{ConfirmHost, CopyOptions, Via};
 pub use pipeline::{Pipeline, PipelineOptions, measure_pipeline};
 pub use proxy::{Login, Proxy, ProxyKind};
-pub use runs::{PushRequest, PushedNames, push_over};
+pub use receipt::{ReceiptFile, Signer, WrittenReceipt, is_receipt};
+pub use runs::{PushRequest, PushedNames, PushedReceipt, PushedSigner, push_over};
 pub use scratch::{Scratch, places as scratch_places};

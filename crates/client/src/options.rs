@@ -13,6 +13,7 @@ use icdc_transfer::sender::selection::Selection;
 use icdc_units::Span;
 
 use crate::proxy::Proxy;
+use crate::receipt::ReceiptFile;
 
 /// Function that asks the user whether a server that has never been seen is to be trusted: (host,
 /// fingerprint) → yes or no.
@@ -72,6 +73,8 @@ pub struct CopyOptions {
     pub listed: Option<NameList>,
     /// Marks the data connections of this host for the networks (SciTags).
     pub marker: Option<Arc<Marker>>,
+    /// File of the receipt; `None` if none is asked for.
+    pub receipt: Option<Arc<ReceiptFile>>,
 }
 
 impl CopyOptions {
@@ -100,6 +103,7 @@ impl CopyOptions {
             selection: None,
             listed: None,
             marker: None,
+            receipt: None,
         }
     }
 }
@@ -124,6 +128,7 @@ impl std::fmt::Debug for CopyOptions {
             .field("selection", &self.selection.is_some())
             .field("listed", &self.listed.is_some())
             .field("marker", &self.marker)
+            .field("receipt", &self.receipt.as_ref().map(|receipt| receipt.path()))
             .finish()
     }
 }

@@ -94,8 +94,18 @@ pub fn measure_pipeline(
     let (sent, destination) = (&[icdc_transfer::diskless::NAME.into()], ARRIVES);
     let outcome = if order.reverse {
         let (sources, send, receive) = (sent, &send, &receive);
-        let order =
-            PullRequest { transfer, tree, sources, listed: None, send, destination, receive, retry_for, account };
+        let order = PullRequest {
+            transfer,
+            tree,
+            sources,
+            listed: None,
+            send,
+            destination,
+            receive,
+            retry_for,
+            account,
+            notary: None,
+        };
         pull_over(&mut far, &order, &events, &over)
     } else {
         let (paths, send, destination) = (sent, &send, destination.to_vec());
@@ -112,6 +122,7 @@ pub fn measure_pipeline(
             receive,
             retry_for,
             account,
+            receipt: None,
         };
         push_over(&mut far, &order, &events, &over)
     };

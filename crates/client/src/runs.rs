@@ -16,7 +16,8 @@ use icdc_tcp::{Privileges, clock};
 use icdc_transfer::sender::selection::Selection;
 use icdc_transfer::sender::{self, AskedList, SendingLink, Sources};
 use icdc_transfer::{
-    Account, Event, EventSink, FurtherLink, Joining, NameList, Run, Sample, Stage, Summary, receiver, summary,
+    Account, Event, EventSink, FurtherLink, Joining, NameList, Notary, ReceiptSink, Run, Sample, Stage, Summary,
+    receiver, summary,
 };
 use icdc_tuning::Tuned;
 use icdc_units::{Rate, Ratio, Span};
@@ -24,6 +25,7 @@ use icdc_units::{Rate, Ratio, Span};
 use crate::connect::{Connect, ConnectError, Further};
 use crate::connection_counts::ConnectionCounts;
 use crate::error::CopyError;
+use crate::receipt::{ReceiptFile, Signer};
 
 /// Time within which a session notices that its connections were cut; failures of further
 /// connections are shown only if the session lasts longer.
@@ -56,6 +58,40 @@ pub struct PushRequest<'a> {
     pub retry_for: Span,
     /// Totals of the run, over all its sessions.
     pub account: &'a Account,
+    /// Receipt that the far end is to give; `None` if none is asked for.
+    pub receipt: Option<PushedReceipt<'a>>,
+}
+
+/// Receipt of a push.
+#[derive(Clone, Copy)]
+pub struct PushedReceipt<'a> {
+    /// File of the receipt.
+    pub file: &'a Arc<ReceiptFile>,
+    /// Whose key signs it.
+    pub signer: PushedSigner,
+}
+
+/// Key that signs the receipt of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushedSigner {
+    /// The key by which the far end has authenticated itself: that of a daemon.
+    LinkKey,
+    /// The key of the user that ssh has logged in, as the far end tells.
+    LoginKey,
+}
+
+impl PushedReceipt<'_> {
+    /// A session begins over this link.
+    fn expect(&self, transfer: TransferId, link: &Link) {
+        let signer = match (self.signer, link.control.peer_key()) {
+            (PushedSigner::LinkKey, key) => key.map(Signer::Key),
+            (PushedSigner::LoginKey, _) => Some(Signer::Told),
+        };
+        // Without one, what is signed is nothing that is expected.
+        if let Some(signer) = signer {
+            self.file.expect(transfer, signer);
+        }
+    }
 }
 
 /// Names below the source of a push that are sent.
@@ -90,7 +126,7 @@ pub fn push_over(
 ) -> Result<Summary, CopyError> {
     let account = order.account;
     let run = Run { account, events, stop };
-    let mut receive = order.receive.clone();
+    let mut receive = ReceiveOptions { receipt: order.receipt.is_some(), ..order.receive.clone() };
     if order.send.congestion.is_none() {
         icdc_tcp::congestion::load_ahead();
     }
@@ -101,6 +137,9 @@ pub fn push_over(
         // `--resume`.
         receive.resume = true;
         let link = open(connect, order.transfer, job, Some((order.send, order.privileges)), run)?;
+        if let Some(receipt) = &order.receipt {
+            receipt.expect(order.transfer, &link.link);
+        }
         // After a cut the previous session may still hold the lock.
         receive.if_running = IfRunning::Wait;
         account.note_congestion(link.tuned.as_ref().map(Tuned::congestion).unwrap_or_default());
@@ -114,6 +153,8 @@ pub fn push_over(
         let making = ConnectionMaker { transfer: order.transfer, count, sending: true, events, stop };
         making.beside(connect, |joining| {
             let found = sender::find_sources(order.tree, order.paths, order.send).selected(order.selection.cloned());
+            let receipt = order.receipt.map(|receipt| Arc::clone(receipt.file) as Arc<dyn ReceiptSink>);
+            let found = found.with_receipt(receipt);
             sender::run(link, joining, order.listed.limit(found), order.send, run)
         })
     })?;
@@ -133,6 +174,8 @@ pub(crate) struct PullRequest<'a> {
     pub(crate) retry_for: Span,
     /// Totals of the run, over all its sessions.
     pub(crate) account: &'a Account,
+    /// Signs and writes a receipt; `None` if none is made.
+    pub(crate) notary: Option<&'a dyn Notary>,
 }
 
 /// Pulls over links made by `connect`, with a new session after each cut, until everything has
@@ -165,6 +208,7 @@ pub(crate) fn pull_over(
                 options: &receive,
                 allowed: receiver::Allowed::default(),
                 peer: Features::NONE,
+                notary: order.notary,
             };
             receiver::run(link, joining, &order, run)
         });

@@ -30,6 +30,7 @@ mod far_end;
 mod granted;
 mod guard;
 mod lifecycle;
+mod login_receipt;
 mod privileged_helper;
 mod request;
 mod service;

@@ -150,7 +150,7 @@ impl Prepared {
             endpoint.serve(move |format| served.text(format))
         };
         let endpoint = endpoint.map(serve).transpose()?;
-        let daemon = Arc::new(Daemon::new(&config, &identity, admission, Records { audit, metrics }, observers));
+        let daemon = Arc::new(Daemon::new(&config, identity, admission, Records { audit, metrics }, observers));
         daemon.record(&Line { event: "start", ..Line::default() });
 
         if let Some(inheritance) = &inheritance {

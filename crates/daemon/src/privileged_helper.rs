@@ -12,9 +12,12 @@ use icdc_measure::{Arrived, Expected};
 use icdc_rate::known_paths::Resumption;
 use icdc_session_process::AllowedCongestion;
 use icdc_session_process::channel::Channel;
-use icdc_session_process::messages::{Answer, Content, HelpRequest, Instruction, NumberedRequest};
+use icdc_session_process::messages::{
+    Answer, Content, HelpRequest, Instruction, NumberedRequest, ReceiptAnswer, ReceiptRequest,
+};
 use icdc_tcp::Privileges;
 use icdc_tcp::congestion::{self, BundleNumber, Hold, PathHints, Taken};
+use icdc_transfer::Notary;
 use icdc_tuning::{buffers, known_paths};
 use icdc_units::ByteCount;
 
@@ -30,6 +33,8 @@ pub(crate) struct Provided<'a> {
     pub(crate) expected: &'a Expected,
     /// Reserves payload for the session; returns how much may move, or the limit that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
+    /// Signs the session's receipt; `None` if its request asks for none.
+    pub(crate) notary: Option<&'a dyn Notary>,
 }
 
 /// Carries out the requests of a session's process until that ends. `control` is its other channel.
@@ -37,7 +42,7 @@ pub(crate) struct Provided<'a> {
 pub(crate) fn help(
     channel: &Channel,
     control: &Arc<Channel>,
-    Provided { allowed, expected, reserve }: Provided<'_>,
+    Provided { allowed, expected, reserve, notary }: Provided<'_>,
     peer: Option<IpAddr>,
 ) {
     // What was loaded for the session stays loaded as long as that lives, and so do its proofs.
@@ -59,12 +64,27 @@ pub(crate) fn help(
             (HelpRequest::Reserve(bytes), None) => {
                 Content::Reserved(reserve(ByteCount::new(bytes)).map(ByteCount::as_u64))
             }
+            (HelpRequest::Receipt(request), None) => Content::Receipt(receipt(notary, request)),
             (request, Some(stream)) => carry_out(request, &stream, allowed, &mut holds),
             (_, None) => Content::Done,
         };
         if channel.send(&Answer { number, content }, None).is_err() {
             break;
         }
+    }
+}
+
+/// Takes a step of a receipt. Nothing is signed but what the notary has stated and the lines that the
+/// session has delivered.
+fn receipt(notary: Option<&dyn Notary>, request: ReceiptRequest) -> Result<ReceiptAnswer, String> {
+    let notary = notary.ok_or("the session was not asked for a receipt")?;
+    match request {
+        ReceiptRequest::Begin { directory } => notary.begin(&directory).map(ReceiptAnswer::Begun),
+        ReceiptRequest::Add(lines) => {
+            notary.add(lines);
+            Ok(ReceiptAnswer::Added)
+        }
+        ReceiptRequest::Sign { snapshot } => notary.sign(snapshot).map(ReceiptAnswer::Signed),
     }
 }
 
@@ -106,6 +126,6 @@ fn carry_out(request: HelpRequest, stream: &TcpStream, allowed: &AllowedCongesti
                 has_hints
             }))
         }
-        HelpRequest::Expect(_) | HelpRequest::Reserve(_) => Content::Done,
+        HelpRequest::Expect(_) | HelpRequest::Reserve(_) | HelpRequest::Receipt(_) => Content::Done,
     }
 }

@@ -15,6 +15,7 @@ use icdc_trust::PublicKey;
 
 use crate::authorize::{authorize, job_name};
 use crate::granted::Granted;
+use crate::login_receipt::login_notary;
 
 /// A session that is authorized and about to begin.
 pub(crate) struct Beginning<'a> {
@@ -68,7 +69,10 @@ pub(crate) struct InThisProcess;
 impl Runner for InThisProcess {
     fn run(&self, session: Session<'_>) -> Ended {
         let Session { link, request, granted, registered, work, .. } = session;
-        run_session(link, request, RunningSession { rights: &granted.rights, registered: &registered, work })
+        let notary = login_notary(&request);
+        let session =
+            RunningSession { rights: &granted.rights, registered: &registered, work, notary: notary.as_ref() };
+        run_session(link, request, session)
     }
 }
 

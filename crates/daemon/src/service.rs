@@ -9,8 +9,9 @@ use icdc_link::{Link, LinkError, receive};
 use icdc_metrics::{Handshake, RefusedReason, RunningSession, ServeMetrics, SessionKind};
 use icdc_protocol::message::{Job, Refusal, RefusalKind, Transfer};
 use icdc_protocol::{Message, TransferId};
-use icdc_session_process::{Done, Ended, Sessions};
+use icdc_session_process::{Done, Ended, Sessions, User};
 use icdc_tcp::clock;
+use icdc_transfer::{KeyNotary, Notary, Parties};
 use icdc_trust::{Identity, PublicKey, server_config};
 use icdc_units::{ByteCount, Span, Time, hexadecimal};
 
@@ -41,6 +42,8 @@ pub(crate) struct Records {
 /// Service that serves clients with authorized keys.
 pub(crate) struct Daemon {
     tls: Mutex<Arc<rustls::ServerConfig>>,
+    /// Identity of the daemon, which also signs receipts.
+    identity: Mutex<Arc<Identity>>,
     admission: Arc<Admission>,
     sessions: Sessions,
     workers: Workers,
@@ -117,7 +120,7 @@ impl Service for Daemon {
 impl Daemon {
     pub(crate) fn new(
         config: &ServeConfig,
-        identity: &Identity,
+        identity: Identity,
         admission: Admission,
         Records { audit, metrics }: Records,
         Observers { ended, marker }: Observers,
@@ -125,8 +128,9 @@ impl Daemon {
         let admission = Arc::new(admission);
         let sessions = Sessions::default();
         let workers = Workers::new(&config.session, marker);
-        let (tls, refused, refused_by_key) = (Mutex::new(tls_of(identity)), Mutex::default(), Mutex::default());
-        Self { tls, admission, sessions, workers, refused, refused_by_key, audit, metrics, ended }
+        let (tls, refused, refused_by_key) = (Mutex::new(tls_of(&identity)), Mutex::default(), Mutex::default());
+        let identity = Mutex::new(Arc::new(identity));
+        Self { tls, identity, admission, sessions, workers, refused, refused_by_key, audit, metrics, ended }
     }
 
     /// Reads identity and authorized keys again; if one cannot be read, the old one is kept.
@@ -140,6 +144,7 @@ impl Daemon {
         self.metrics.reloaded(identity.is_ok() && keys.is_ok());
         if let Ok(identity) = identity {
             *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls_of(&identity);
+            *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(identity);
         }
         self.audit.reopen();
         self.record(&Line { event: "reload", ..Line::default() });
@@ -192,6 +197,10 @@ impl Daemon {
         self.admission.keep_usage();
         self.record(&Line { event: "stop", ..Line::default() });
         self.audit.close();
+    }
+
+    fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn admission(&self) -> &Arc<Admission> {
@@ -274,7 +283,9 @@ impl Runner for Client<'_> {
             }
         };
         let reserve = |bytes| granted.place.as_ref().map_or(Ok(ByteCount::MAX), |place| place.reserve(bytes));
-        let observer = SessionObserver { progress: &progress, carried: &carried, reserve: &reserve };
+        let notary = self.notary(&session);
+        let notary = notary.as_ref().map(|notary| notary as &dyn Notary);
+        let observer = SessionObserver { progress: &progress, carried: &carried, reserve: &reserve, notary };
         self.daemon.workers.run(session, observer)
     }
 }
@@ -296,6 +307,16 @@ impl<'a> Client<'a> {
     fn new(daemon: &'a Daemon, key: &'a PublicKey, who: &'a str, peer: &'a str) -> Self {
         let (running, counted, is_refused) = Default::default();
         Self { daemon, key, who, peer, running, counted, is_refused }
+    }
+
+    /// Notary of the session's receipt, if its request asks for one.
+    fn notary(&self, session: &Session<'_>) -> Option<KeyNotary> {
+        let Job::Transfer(Transfer::Receive { options, .. }) = &session.request.job else { return None };
+        let user = session.granted.acting.as_deref().map_or("the daemon's user", User::name);
+        let sender = format!("{} {}, from {}", self.key.ssh_line(), self.who, self.peer);
+        let parties = Parties::on_this_host(user, sender);
+        let identity = self.daemon.identity();
+        options.receipt.then(|| KeyNotary::new(identity, parties, &session.request.transfer, options))
     }
 
     /// Counts in the metrics how a session ended, or that a key was refused something.

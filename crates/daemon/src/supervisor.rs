@@ -21,7 +21,7 @@ use icdc_session_process::messages::{self, Instruction, Report};
 use icdc_session_process::{Done, Ended, Registered, Rights, refuse};
 use icdc_stop::{ChildProcess, StopSignal};
 use icdc_tcp::clock;
-use icdc_transfer::FurtherLink;
+use icdc_transfer::{FurtherLink, Notary};
 use icdc_units::{ByteCount, Span};
 
 use crate::granted::Granted;
@@ -52,6 +52,8 @@ pub(crate) struct SessionObserver<'a> {
     /// Reserves payload that is about to move: returns how much may move from now on, or the limit
     /// that is used up.
     pub(crate) reserve: &'a (dyn Fn(ByteCount) -> Result<ByteCount, String> + Sync),
+    /// Signs the session's receipt; `None` if its request asks for none.
+    pub(crate) notary: Option<&'a dyn Notary>,
 }
 
 /// Starter of the processes of sessions.
@@ -86,6 +88,7 @@ impl Workers {
             allowed: &granted.rights.congestion,
             expected: &sessions.measurements,
             reserve: observer.reserve,
+            notary: observer.notary,
         };
         let start = SessionStart { request, rights: granted.rights.clone(), link };
         let reported = supervised.supervise(start, registered, provided, observer);

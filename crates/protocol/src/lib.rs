@@ -57,6 +57,7 @@ pub mod message;
 mod notice;
 mod outcome;
 mod ports;
+pub mod receipt;
 pub mod relay;
 mod renaming;
 mod request;

@@ -6,7 +6,7 @@
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   NamesWanted* (of listed names), CandidateAnswer* (of a mirror)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
-//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted)
+//!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
 //! of a change       Change (see [`ChangeMessage`])
@@ -32,6 +32,7 @@ pub use crate::listing::{
 use crate::measure;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+pub use crate::receipt::ReceiptPart;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
     Backup, Diskless, Drive, DriveRoute, Equality, Existing, Job, Missing, Place, Preserve, ReceiveOptions, Request,
@@ -212,6 +213,9 @@ pub enum Message {
     Snapshot(SnapshotNews),
     /// A message of a change ([`Job::Change`]).
     Change(ChangeMessage),
+    /// What the receiver tells of the receipt that it was asked for ([`ReceiveOptions::receipt`]): its
+    /// first part before the first [`Wants`](Self::Wants), its last once every item is done.
+    Receipt(ReceiptPart),
 }
 
 impl Message {
@@ -274,6 +278,7 @@ impl Message {
             Self::CandidateAnswer(_) => "CandidateAnswer",
             Self::Snapshot(_) => "Snapshot",
             Self::Change(_) => "Change",
+            Self::Receipt(_) => "Receipt",
         }
     }
 }

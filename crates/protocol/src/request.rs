@@ -205,6 +205,8 @@ pub struct ReceiveOptions {
     pub snapshot: Option<Snapshot>,
     /// Where replaced and deleted items are kept; `None` to keep none.
     pub backup: Option<Backup>,
+    /// Whether the sender is given a receipt ([`crate::receipt`]), signed by the receiving end.
+    pub receipt: bool,
 }
 
 /// Place of the items that are replaced or deleted at the destination.

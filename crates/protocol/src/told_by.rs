@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
 use crate::message::{
-    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, Refusal,
+    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, ReceiptPart, Refusal,
 };
 use crate::validate::clip;
 
@@ -41,7 +41,8 @@ impl Message {
             | Self::Measure(ControlMessage::Sent(_) | ControlMessage::Received(_))
             | Self::Notice(_)
             | Self::Change(ChangeMessage::Failed { .. })
-            | Self::Running(Some(_)) => true,
+            | Self::Running(Some(_))
+            | Self::Receipt(ReceiptPart::Refused(_)) => true,
             Self::List(ListMessage::Listed(records)) => records.iter().any(has_reason),
             _ => false,
         };
@@ -68,6 +69,7 @@ fn texts(message: &mut Message, act: &mut dyn FnMut(&mut String)) {
         Message::FileEnd(FileEnd { outcome: Err(given_up), .. }) => act(&mut given_up.reason),
         Message::Done(done) => done.iter_mut().filter_map(|done| done.outcome.as_mut().err()).for_each(act),
         Message::Congestion(Congestion { instead, .. }) if !instead.is_empty() => act(instead),
+        Message::Receipt(ReceiptPart::Refused(reason)) => act(reason),
         Message::Measure(ControlMessage::Sent(sent)) => {
             sent.errors.iter_mut().chain(&mut sent.notices).for_each(act);
         }
@@ -118,7 +120,7 @@ mod tests {
     use crate::message::{Done, GivenUp, RefusalKind};
 
     /// Every message with a text that begins with the name of the host that sent it.
-    fn messages(reason: &str) -> [Message; 8] {
+    fn messages(reason: &str) -> [Message; 9] {
         let text = || reason.to_owned();
         let refusal = || Refusal::new(RefusalKind::Path, text());
         let problem = Problem { path: b"x".to_vec(), reason: text(), error: true };
@@ -132,6 +134,7 @@ mod tests {
             Message::Congestion(Congestion { name: "cubic".into(), instead: text() }),
             Message::Measure(ControlMessage::Sent(Sent { errors: vec![text()], ..Sent::default() })),
             Message::Measure(ControlMessage::Received(Received { notices: vec![text()], ..Received::default() })),
+            Message::Receipt(ReceiptPart::Refused(text())),
         ]
     }
 

@@ -163,6 +163,8 @@ impl Features {
     pub const RENAMES: Self = Self(1 << 6);
     /// The end can make snapshots ([`Snapshot`](crate::message::Snapshot)).
     pub const SNAPSHOT: Self = Self(1 << 7);
+    /// As a receiver, the end signs receipts ([`crate::receipt`]).
+    pub const RECEIPT: Self = Self(1 << 9);
     /// The end makes, removes and renames items ([`ChangeRequest`](crate::message::ChangeRequest)).
     pub const CHANGES: Self = Self(1 << 10);
     /// The features of this release.
@@ -175,6 +177,7 @@ impl Features {
             | Self::CHECKSUM.0
             | Self::RENAMES.0
             | Self::SNAPSHOT.0
+            | Self::RECEIPT.0
             | Self::CHANGES.0,
     );
 
@@ -222,6 +225,7 @@ impl Features {
             (Self::LISTING, "the far end cannot list what is there; upgrade icdc there"),
             (Self::SNAPSHOT, "the far end cannot make snapshots; upgrade icdc there, or copy without --snapshot"),
             (Self::CHANGES, "the far end cannot make, remove and rename items; upgrade icdc there"),
+            (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
         lacking.map(|(_, sentence)| sentence)

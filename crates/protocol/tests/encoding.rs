@@ -8,6 +8,7 @@ use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
+use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::{Features, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, Rate};
 
@@ -48,6 +49,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Names", "c0734cda"),
         ("Candidates", "537adb66"),
         ("Snapshot", "85fa1537"),
+        ("Receipt", "e4f0bbc1"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -175,6 +177,7 @@ fn requests() -> Vec<Message> {
         link_dest: vec![b"../old".to_vec()],
         snapshot: None,
         backup: Some(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() }),
+        receipt: false,
     };
     let drive = Drive {
         host: "far".into(),
@@ -195,6 +198,7 @@ fn requests() -> Vec<Message> {
     let snapshot = ReceiveOptions {
         delete: Some(Delete::default()),
         snapshot: Some(Snapshot { time: snapshot_time(), keep }),
+        receipt: true,
         ..ReceiveOptions::default()
     };
     let order = MeasureRequest {
@@ -414,6 +418,16 @@ fn from_receiver() -> Vec<Message> {
         Message::Snapshot(SnapshotNews::NotMade("an item failed".into())),
         Message::Snapshot(SnapshotNews::Removed(time)),
         Message::Snapshot(SnapshotNews::Stays { time, reason: "something is mounted there".into() }),
+        Message::Receipt(ReceiptPart::Begun {
+            facts: Facts::of_head().with("directory", "in").into_head(),
+            name: Some(b"b".to_vec()),
+        }),
+        Message::Receipt(ReceiptPart::Signed {
+            facts: Facts::of_foot().with("items", "1").into_foot(),
+            key: [1; 32],
+            signature: [[2; 32], [3; 32]],
+        }),
+        Message::Receipt(ReceiptPart::Refused("an item failed".into())),
     ]
 }
 

@@ -105,6 +105,7 @@ fn unknown_features_mean_nothing() {
         Features::RENAMES,
         Features::SNAPSHOT,
         Features::CHANGES,
+        Features::RECEIPT,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });

@@ -227,6 +227,7 @@ impl ClientLink {
             receive: drive.receive.clone(),
             retry_for: RETRY_FOR,
             account,
+            receipt: None,
         };
         let writer = self.writer.clone();
         let events: EventSink = Arc::new(move |event| {

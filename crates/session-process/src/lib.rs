@@ -8,6 +8,7 @@
 //!   │               confine          what the process may open and call                          confinement.rs
 //!   │               run_session      measures, drives, or run_transfer: sends or receives        run.rs, drive.rs
 //!   │             socket of each connection, with the state of its TLS                           messages.rs, channel.rs
+//!   ├◄ help ────── a receipt, which the daemon's key signs                                           receipt.rs
 //!   └◄ help ────── operations on a socket of the session that need the daemon's privileges       privileged_helper.rs
 //! ```
 //!
@@ -25,6 +26,7 @@ mod ended;
 pub mod messages;
 mod privileged_helper;
 mod process;
+mod receipt;
 mod rights;
 mod root;
 mod run;

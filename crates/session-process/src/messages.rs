@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 
 use icdc_link::LinkState;
 use icdc_protocol::measure::Proof;
-use icdc_protocol::message::Request;
+use icdc_protocol::message::{Request, SnapshotTime};
 use icdc_rate::known_paths::Resumption;
 use icdc_tcp::congestion::{BundleNumber, PathHints};
+use icdc_transfer::SignedReceipt;
 use icdc_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +80,36 @@ pub enum HelpRequest {
     Expect(Vec<Proof>),
     /// Reserve payload, in bytes; no socket comes with the request.
     Reserve(u64),
+    /// A step of the session's receipt; no socket comes with the request.
+    Receipt(ReceiptRequest),
+}
+
+/// Step of a session's receipt.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ReceiptRequest {
+    /// Begin it.
+    Begin {
+        /// Path of the directory in which everything is delivered, printable.
+        directory: String,
+    },
+    /// Add whole lines of items that are delivered.
+    Add(Vec<u8>),
+    /// Sign it.
+    Sign {
+        /// Time that the snapshot is named by, if one was made.
+        snapshot: Option<SnapshotTime>,
+    },
+}
+
+/// Answer to a step of a receipt.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ReceiptAnswer {
+    /// The text above the lines of items.
+    Begun(Vec<u8>),
+    /// The lines are added.
+    Added,
+    /// The end of the receipt.
+    Signed(SignedReceipt),
 }
 
 /// The daemon's answer to the request of the same number.
@@ -111,6 +142,8 @@ pub enum Content {
     Congestion(Result<bool, String>),
     /// Number of bytes that may move from now on; the error is the limit that is used up.
     Reserved(Result<u64, String>),
+    /// Answer to a step of a receipt; the error is the reason for which there is none.
+    Receipt(Result<ReceiptAnswer, String>),
 }
 
 /// Rate and round-trip time that are known of a path.

@@ -16,7 +16,7 @@ use icdc_transfer::Allowance;
 use icdc_units::{ByteCount, Span};
 
 use crate::channel::Channel;
-use crate::messages::{Answer, Content, HelpRequest, NumberedRequest};
+use crate::messages::{Answer, Content, HelpRequest, NumberedRequest, ReceiptAnswer, ReceiptRequest};
 
 /// Time limit for an answer: a file server that does not respond must not hold up a session for
 /// long.
@@ -80,6 +80,14 @@ impl DaemonHelper {
                       again"
                     .to_owned())
             }
+        }
+    }
+
+    /// Has the daemon take a step of the session's receipt.
+    pub(crate) fn receipt(&self, request: ReceiptRequest) -> Result<ReceiptAnswer, String> {
+        match self.ask_for(HelpRequest::Receipt(request), None, LONG_PATIENCE) {
+            Ok(Content::Receipt(answer)) => answer,
+            _ => Err("the daemon, which signs receipts, has not answered".to_owned()),
         }
     }
 

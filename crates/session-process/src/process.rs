@@ -18,6 +18,7 @@ use crate::channel::Channel;
 use crate::confinement::confine;
 use crate::messages::{Instruction, Report, Session};
 use crate::privileged_helper::{DaemonHelper, Reserve};
+use crate::receipt::DaemonNotary;
 use crate::run::{RunningSession, refuse, run_session};
 use crate::sessions::{Part, Sessions};
 use crate::user::become_user;
@@ -85,6 +86,7 @@ fn serve(
     let announce = Arc::clone(daemon);
     let measurements = Expected::announcing(move |proofs| announce.expect(proofs));
     let sessions = Sessions::of_session_process(measurements, daemon.privileges());
+    let notary = DaemonNotary::new(daemon);
     let link = Link::take_over(link, socket)?;
     let connections = Connections::default();
     connections.add(&link.control);
@@ -109,7 +111,7 @@ fn serve(
     };
     let ended = match start("daemon", listener).and_then(|_| start("report", reporter)) {
         Ok(reporter) => {
-            let session = RunningSession { rights: &rights, registered: &registered, work: &work };
+            let session = RunningSession { rights: &rights, registered: &registered, work: &work, notary: &notary };
             let ended = run_session(link, request, session);
             over.request();
             // It does not panic.

@@ -13,7 +13,7 @@ use icdc_protocol::message::{
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 use icdc_transfer::sender::{self, SendingLink};
-use icdc_transfer::{Account, EventSink, Run, receiver, summary};
+use icdc_transfer::{Account, EventSink, Notary, Run, receiver, summary};
 use icdc_tuning::Tuned;
 
 use icdc_client::Scratch;
@@ -33,11 +33,13 @@ pub struct RunningSession<'a> {
     pub registered: &'a Registered<'a>,
     /// Counters of the session's work.
     pub work: &'a Work,
+    /// Signs a receipt, where the request asks for one.
+    pub notary: &'a dyn Notary,
 }
 
 /// Runs a session in this process to its end; returns how it ended.
 pub fn run_session(link: Link, request: Request, session: RunningSession<'_>) -> Ended {
-    let RunningSession { rights, registered, work } = session;
+    let RunningSession { rights, registered, work, .. } = session;
     match request.job {
         Job::Measure(mut order) => {
             let (congestion, refused) = rights.congestion.judge(order.congestion.as_deref());
@@ -149,7 +151,7 @@ fn receive(
     link: Link,
     tree: &Tree,
     (destination, options, peer): (&[u8], &ReceiveOptions, Features),
-    RunningSession { rights, registered, work }: RunningSession<'_>,
+    RunningSession { rights, registered, work, notary }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     let transfer = registered.transfer;
     let order = receiver::ReceiveRequest {
@@ -161,6 +163,7 @@ fn receive(
         options,
         allowed: rights.allowed(),
         peer,
+        notary: options.receipt.then_some(notary),
     };
     let account: &Account = &work.account;
     let run = Run { account, events: &silent(), stop: &registered.stop };
@@ -174,7 +177,7 @@ fn send(
     mut link: Link,
     tree: &Tree,
     (sources, mut options, peer): (&[Vec<u8>], SendOptions, Features),
-    RunningSession { rights, registered, work }: RunningSession<'_>,
+    RunningSession { rights, registered, work, .. }: RunningSession<'_>,
 ) -> Result<(), SessionError> {
     // A list has its names below one source.
     let sources = match options.listed {

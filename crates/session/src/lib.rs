@@ -10,6 +10,7 @@
 //! | [`kept`] | counts of items at whose names the destination stays as it is |
 //! | [`listing`] | listings: their course, and the comparison of two |
 //! | [`receiver`] | the receiving end: names, large files, connections, the end |
+//! | [`receipt`] | lines of a receipt in the order of announcement |
 //! | [`retry`] | pauses before a client reconnects, and the time at which it gives up |
 //! | [`weight`] | the memory that an announced entry is charged with |
 //! | [`sender`] | the sending end: announcements, requests, what becomes of the items, the end |
@@ -32,6 +33,7 @@ pub mod failure;
 pub mod item_batch;
 pub mod kept;
 pub mod listing;
+pub mod receipt;
 pub mod receiver;
 pub mod retry;
 pub mod sender;

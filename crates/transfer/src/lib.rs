@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sender`], [`receiver`] | the two ends: they carry out what the machines of `icdc-session` decide |
 //! | [`WithinHost`] | a copy within one host, both ends in this process |
+//! | [`Notary`], [`ReceiptSink`] | receipts: signed where the data is, written where the user is |
 //! | [`NameList`] | names that a user lists one by one, of any number |
 //! | [`event`] | what happens, for the user, JSON and reports |
 //! | [`unfinished`] | what runs of any kind have left below a directory |
@@ -27,6 +28,7 @@ mod notices;
 mod once;
 mod processors;
 mod rate_share;
+mod receipt;
 pub mod receiver;
 mod resources;
 mod run;
@@ -46,6 +48,7 @@ pub use icdc_protocol::message::IfRunning;
 pub use name_list::{ListServer, NameList, Names, NewNameList};
 pub use notices::Noticed;
 pub use rate_share::RateShare;
+pub use receipt::{KeyNotary, NoNotary, Notary, Parties, ReceiptSink, SignedReceipt};
 pub use run::Run;
 pub use within_host::WithinHost;
 

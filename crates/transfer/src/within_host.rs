@@ -15,6 +15,7 @@ use crate::account::Account;
 use crate::event::{EventSink, Summary};
 use crate::further_links::Joining;
 use crate::name_list::NameList;
+use crate::receipt::Notary;
 use crate::run::Run;
 use crate::sender::SendingLink;
 use crate::sender::selection::Selection;
@@ -39,6 +40,8 @@ pub struct WithinHost<'a> {
     pub send: &'a SendOptions,
     /// Options of the receiving end.
     pub receive: &'a ReceiveOptions,
+    /// Signs a receipt; `None` if none is made.
+    pub notary: Option<&'a dyn Notary>,
 }
 
 impl WithinHost<'_> {
@@ -53,7 +56,7 @@ impl WithinHost<'_> {
         let nobody = Joining { joined: &nobody, wanted: None };
         // The sender reports everything.
         let silent: EventSink = Arc::new(|_| {});
-        let &Self { transfer, tree, paths, selection, listed, destination, send, receive } = self;
+        let &Self { transfer, tree, paths, selection, listed, destination, send, receive, notary } = self;
         let order = receiver::ReceiveRequest {
             transfer,
             tree,
@@ -63,6 +66,7 @@ impl WithinHost<'_> {
             options: receive,
             allowed: receiver::Allowed::default(),
             peer: Features::OURS,
+            notary,
         };
         let receiving = Account::new(account.start());
         // The sender handles the user's request to stop and informs the receiver.

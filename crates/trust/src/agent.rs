@@ -80,7 +80,7 @@ impl AgentKey {
     }
 
     /// Requests a signature of `message` from the agent, and verifies it.
-    fn signature(&self, message: &[u8]) -> Result<Vec<u8>, AgentError> {
+    pub(crate) fn signature(&self, message: &[u8]) -> Result<Vec<u8>, AgentError> {
         let mut request = vec![SIGN_REQUEST];
         put(&mut request, &self.public.to_ssh());
         put(&mut request, message);

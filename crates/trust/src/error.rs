@@ -68,6 +68,12 @@ pub enum TrustError {
         /// Reason why the agent cannot be used, with the remedy.
         reason: String,
     },
+    /// The ssh-agent that has the private half of a key has not signed with it.
+    #[error("nothing was signed: {reason}")]
+    NotSigned {
+        /// The reason, with the remedy.
+        reason: String,
+    },
     /// A public key cannot be read.
     #[error(
         "not a public key ({what}): expected `icdc-ed25519 BASE64 [comment]` or `ssh-ed25519 BASE64 [comment]`, as \

@@ -128,6 +128,16 @@ impl Identity {
         }
     }
 
+    /// Signs a message that says itself what it is for: see [`crate::FileSignature`].
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<[u8; 64], TrustError> {
+        let not_signed = |reason: String| TrustError::NotSigned { reason };
+        let bytes = match &self.private {
+            Private::Here(pair) => pair.sign(message).as_ref().to_vec(),
+            Private::InAgent(key) => key.signature(message).map_err(|error| not_signed(error.to_string()))?,
+        };
+        bytes.try_into().map_err(|_| not_signed("the signature has not 64 bytes".to_owned()))
+    }
+
     fn new(pair: Ed25519KeyPair) -> Self {
         let bytes = pair.public_key().as_ref().try_into().expect("Ed25519 public keys have 32 bytes");
         Self { public: PublicKey::from_bytes(bytes), private: Private::Here(pair) }

@@ -31,6 +31,7 @@ mod known_hosts;
 mod paths;
 mod public_key;
 mod safe_file;
+mod sshsig;
 mod tls;
 
 pub use authorized_keys::{Access, AuthorizedKeys, Grant, Limits, Owner, Sources};
@@ -40,6 +41,7 @@ pub use known_hosts::{DEFAULT_PORT, HostKey, KnownHosts};
 pub use paths::Paths;
 pub use public_key::PublicKey;
 pub use safe_file::{is_own, open_settings};
+pub use sshsig::{FileHash, FileSignature, NotASignature};
 pub use tls::{
     KeyRejected, ServerPin, VerifyServer, client_config, explain, peer_key, server_config, server_name, suite_names,
 };

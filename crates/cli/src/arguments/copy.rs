@@ -38,7 +38,8 @@ const EXACT: &str = "exact";
         "Exit codes:\n",
         "  0  everything arrived; all files that were written were verified; or another icdc is writing the same copy, and\n",
         "     --if-running skip was given\n",
-        "  1  items failed, each is named on standard error, and everything else arrived; or the run failed, with the reason\n",
+        "  1  items failed, each is named on standard error, and everything else arrived; or the run failed, with the reason;\n",
+        "     or there is no receipt, although everything arrived\n",
         "  2  nothing was copied: invalid command line, no source exists, the destination cannot be used, or another icdc\n",
         "     is writing the same copy (--if-running fail)\n",
         "  3  could not connect, or access was refused\n",
@@ -247,6 +248,12 @@ pub(crate) struct CopyArguments {
     /// Write a report with plots when the run ends
     #[arg(long, value_name = "FILE.html", help_heading = "Output", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
+
+    /// Leave a receipt when everything has arrived: each item with size, time and digest, from whom, to
+    /// whom, when. The key of the end that has the data signs it; the signature is FILE.sig, which
+    /// ssh-keygen -Y verify checks. Nothing is overwritten
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "existing", "plan"], help_heading = "Output", value_hint = ValueHint::FilePath)]
+    pub(crate) receipt: Option<PathBuf>,
 
     /// Write metrics for the textfile collector of the Prometheus node exporter, while the copy runs
     /// and when it ends. The collector reads only names that end in .prom

@@ -54,7 +54,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "known_hosts",
         ],
     ),
-    ("Output", &["verbose", "quiet", "progress", "json", "report", "metrics", "metrics_push", "metrics_interval"]),
+    (
+        "Output",
+        &["verbose", "quiet", "progress", "json", "report", "receipt", "metrics", "metrics_push", "metrics_interval"],
+    ),
     (
         "Hooks and flow marking",
         &[

@@ -24,5 +24,12 @@ pub(super) fn listing(arguments: &CopyArguments) -> anyhow::Result<Option<CopyAr
          terminal, icdc lists it and asks)"
     );
     let arguments = arguments.clone();
-    Ok(Some(CopyArguments { dry_run: true, report: None, metrics: None, metrics_push: None, ..arguments }))
+    Ok(Some(CopyArguments {
+        dry_run: true,
+        report: None,
+        receipt: None,
+        metrics: None,
+        metrics_push: None,
+        ..arguments
+    }))
 }

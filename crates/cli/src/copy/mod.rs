@@ -6,6 +6,7 @@
 //!                    ├► tally ─► summary     (standard output)
 //!                    │    └► exporter        (--metrics FILE, --metrics-push URL)
 //!                    └► recorder ─► report   (--report FILE.html)
+//! receipt, where it was signed               (--receipt FILE)
 //! ```
 
 mod consent;
@@ -14,6 +15,7 @@ mod failures;
 mod metrics;
 pub(crate) mod page;
 mod progress;
+mod receipt;
 mod recorder;
 pub(crate) mod summary;
 mod surface;
@@ -110,8 +112,13 @@ pub(crate) fn carry_out(plan: CopyPlan, stop: &StopSignal, console: &Console) ->
         (summary.verified, summary.read_back) = (false, false);
     }
     let is_through = result.is_ok();
+    let receipt = options.receipt.take().filter(|_| is_through).map(|receipt| receipt::finish(&receipt, &surface));
     let skips = options.receive.if_running == IfRunning::Skip;
-    let (ending, result, exit_code) = conclude(&surface, console, report, result, skips);
+    let (ending, result, mut exit_code) = conclude(&surface, console, report, result, skips);
+    if let Some(Err(reason)) = receipt {
+        console.complain(&reason);
+        exit_code = exit_code.max(exit::FAILED);
+    }
     if let Some(exporter) = exporter {
         exporter.finish();
     }

@@ -13,9 +13,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
+use icdc_client::is_receipt;
 use icdc_disk::tree::printable;
 use icdc_protocol::limits::MAX_PATH;
 use icdc_protocol::message::ListDigest;
+
+use super::receipt::Receipt;
+use crate::copy::summary::counted;
 
 /// Longest list in bytes.
 const MAX_LIST: u64 = 4 << 30;
@@ -27,6 +31,8 @@ const MAX_LINE: usize = 2 * MAX_PATH + 200;
 pub(super) struct Checksums {
     digest: ListDigest,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// What there is to say of the list, as sentences; nothing of one that is no receipt.
+    remarks: Vec<String>,
 }
 
 /// A line of a list.
@@ -51,8 +57,31 @@ impl Checksums {
             true => Box::new(std::io::stdin().lock()),
             false => Box::new(File::open(path).with_context(|| format!("{shown}: cannot be read"))?),
         };
+        let mut input = BufReader::new(input);
+        let beginning = input.fill_buf().with_context(|| format!("{shown}: cannot be read"))?;
+        if is_receipt(beginning) {
+            return Self::of_receipt(input, path, digest).with_context(|| shown.to_string());
+        }
         let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-        Self::parse(BufReader::new(input), digest.or_else(|| of_name(&name))).with_context(|| shown.to_string())
+        Self::parse(input, digest.or_else(|| of_name(&name))).with_context(|| shown.to_string())
+    }
+
+    /// Reads a receipt, and checks the signature beside it, if there is one.
+    fn of_receipt(input: impl BufRead, path: &Path, wanted: Option<ListDigest>) -> anyhow::Result<Self> {
+        ensure!(wanted.is_none_or(|wanted| wanted == ListDigest::Blake3), "the digests of a receipt are BLAKE3");
+        let receipt = Receipt::parse(input)?;
+        let mut remarks = vec![receipt.check_signature(path)?];
+        if receipt.without_digest > 0 {
+            let files = counted(receipt.without_digest, "file");
+            remarks
+                .push(format!("{files} in the receipt were not read by its run, have no digest, and are not compared"));
+        }
+        Ok(Self { digest: ListDigest::Blake3, files: receipt.files, remarks })
+    }
+
+    /// What there is to say of the list, as sentences.
+    pub(super) fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     fn parse(mut input: impl BufRead, wanted: Option<ListDigest>) -> anyhow::Result<Self> {
@@ -85,7 +114,7 @@ impl Checksums {
             }
         }
         let digest = digest.context("the list has no digest")?;
-        Ok(Self { digest, files })
+        Ok(Self { digest, files, remarks: Vec::new() })
     }
 
     /// Kind of the digests.

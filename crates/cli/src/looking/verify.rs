@@ -75,6 +75,7 @@ fn plan(arguments: VerifyArguments, console: &Console) -> anyhow::Result<Plan> {
         (Some(_), 2) => bail!("--list compares one tree with a list: name one"),
         (Some(file), _) => {
             let list = Checksums::read(&file, arguments.digest.map(ListDigest::from))?;
+            list.remarks().iter().for_each(|remark| console.complain(remark));
             let detail = ListDetail::Digests(list.digest());
             (Against::List(list), detail)
         }

@@ -96,6 +96,7 @@ fn the_options_of_copy_are_those_of_the_contract() {
         "--shard",
         "--json",
         "--report",
+        "--receipt <FILE>",
         "--metrics <FILE>",
         "--metrics-push <URL>",
         "--metrics-interval <TIME>",

@@ -82,6 +82,8 @@ fn values_that_are_none() {
         ("--progress", "sometimes", "auto"),
         ("--retry-for", "10", "min"),
         ("--report", "no/such/directory/r.html", "--report"),
+        ("--receipt", "no/such/directory/receipt", "--receipt"),
+        ("--receipt", ".", "no name of a file"),
     ] {
         refused(&["copy", &format!("{option}={value}"), "there", "b"], expected);
     }
@@ -93,6 +95,9 @@ fn values_that_are_none() {
 fn options_that_contradict_each_other() {
     refused(&["copy", "-4", "-6", "there", "b"], "cannot be used with");
     refused(&["copy", "--dry-run", "--report", "r.html", "there", "b"], "cannot be used with");
+    refused(&["copy", "--dry-run", "--receipt", "r", "there", "b"], "cannot be used with");
+    refused(&["copy", "--existing", "--receipt", "r", "there", "b"], "cannot be used with");
+    refused(&["copy", "--receipt", "r", "h1:there", "h2:b"], "on this host");
     refused(&["copy", "--send-self", "--remote-icdc", "/bin/icdc", "there", "h:b"], "cannot be used with");
     refused(&["copy", "--send-self", "there", "b"], "ssh");
     refused(&["keygen", "--identity", "i", "--trust", "h", "icdc-ed25519 AAAA"], "cannot be used with");

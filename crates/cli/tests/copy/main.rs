@@ -30,6 +30,7 @@ mod old_kernel;
 mod options;
 mod patterns;
 mod pruning;
+mod receipt;
 mod renames;
 mod replaced;
 mod rights;

@@ -11,6 +11,7 @@ mod mirrors;
 mod parting;
 #[path = "../support/peer.rs"]
 mod peer;
+mod receipts;
 mod server;
 mod strangers;
 #[path = "../support/mod.rs"]

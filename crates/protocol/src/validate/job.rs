@@ -5,7 +5,7 @@ use icdc_units::ByteCount;
 
 use super::names::{is_component, path};
 use super::rules::{Checked, require};
-use super::snapshot;
+use super::{receipt, snapshot};
 use crate::limits::{
     MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES,
     MAX_STREAMS, MIN_DISKLESS_BYTES,
@@ -132,6 +132,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
     backup(options)?;
     snapshot::options(options)?;
+    receipt::options(options)?;
     let Some(diskless) = options.diskless else { return Ok(()) };
     self::diskless(diskless)?;
     // An end that may only measure does nothing else.

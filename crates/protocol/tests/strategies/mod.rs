@@ -9,6 +9,7 @@ use icdc_protocol::limits::{
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
+use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::validate::is_component;
 use icdc_protocol::{Features, Ports, Versions};
 use icdc_units::{ByteCount, Rate};
@@ -98,6 +99,19 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
     (snapshot_time(), option::of(keep)).prop_map(|(time, keep)| Snapshot { time, keep })
 }
 
+fn receipt_part() -> impl Strategy<Value = ReceiptPart> {
+    let facts = || ("[a-z]{1,8}", text());
+    let begun =
+        (facts(), option::of("[a-z]{1,8}")).prop_map(|((fact, value), name): (_, Option<String>)| ReceiptPart::Begun {
+            facts: Facts::of_head().with(&fact, &value).into_head(),
+            name: name.map(String::into_bytes),
+        });
+    let signed = (facts(), any::<Digest>(), any::<[Digest; 2]>()).prop_map(|((fact, value), key, signature)| {
+        ReceiptPart::Signed { facts: Facts::of_foot().with(&fact, &value).into_foot(), key, signature }
+    });
+    prop_oneof![begun, signed, text().prop_map(ReceiptPart::Refused)]
+}
+
 fn snapshot_news() -> impl Strategy<Value = SnapshotNews> {
     prop_oneof![
         snapshot_time().prop_map(SnapshotNews::Made),
@@ -134,6 +148,7 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         listed_names().prop_map(Message::Names),
         candidates().prop_map(Message::Candidates),
         snapshot_news().prop_map(Message::Snapshot),
+        receipt_part().prop_map(Message::Receipt),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
@@ -464,7 +479,7 @@ fn backup() -> impl Strategy<Value = Backup> {
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     let usual = (
-        any::<[bool; 6]>(),
+        any::<[bool; 7]>(),
         existing(),
         if_running(),
         preserve(),
@@ -477,7 +492,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     )
         .prop_map(
             |(
-                [verify, resume, mkpath, dry_run, buffered, keeps_name],
+                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt],
                 existing,
                 if_running,
                 preserve,
@@ -506,6 +521,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     missing: if missing { Missing::LeaveOut } else { Missing::Make },
                     snapshot: None,
                     backup,
+                    receipt: receipt && !dry_run && !missing,
                 }
             },
         );

@@ -28,6 +28,7 @@
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
 //! | [`obstacles`] | what a mirror has in place of something of another kind |
+//! | `receipt` | lines of what is delivered, for a receipt |
 //! | `snapshot`, `retention` | completion of a snapshot, and which older ones are no longer kept |
 //! | `state` | progress of the session and of each item |
 //! | `claims`, `levels`, `links` | names that are held, directories that are filled, files with several names |
@@ -46,6 +47,7 @@ mod levels;
 mod links;
 pub mod obstacles;
 mod publishing;
+mod receipt;
 mod referring;
 mod renaming;
 pub mod resume;
@@ -69,7 +71,8 @@ use self::levels::Levels;
 use self::links::Links;
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::{Facts, Terms, Verdict};
-use self::state::{Announced, Finishing, NameFlush, Phase, Run, SessionStage, SnapshotStage, Tracked};
+use self::state::{Announced, Finishing, NameFlush, Phase, ReceiptStage, Run, SessionStage, SnapshotStage, Tracked};
+use crate::receipt::Lines;
 use crate::weight::{Pending, entry_weight};
 use crate::{ById, Failure, SessionError};
 
@@ -88,6 +91,8 @@ pub struct Settings {
     /// Whether existing names must not be replaced: only names that do not exist yet may be
     /// created.
     pub only_new: bool,
+    /// Whether a receipt is made.
+    pub makes_receipt: bool,
 }
 
 /// State machine of the names in a receiving session, from announcement to final name: the module
@@ -131,6 +136,8 @@ pub struct Book<P> {
     finds_candidates: bool,
     /// Progress of the snapshot, if one is made.
     snapshot: SnapshotStage,
+    /// The receipt, if one is made.
+    receipt: ReceiptStage,
     /// Path of the first item that has failed at either end.
     first_failed: Option<Vec<u8>>,
     /// Whether an item has failed for a reason that may be gone when the same command is run again.
@@ -141,6 +148,10 @@ impl<P> Book<P> {
     /// An empty book.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        let receipt = match settings.makes_receipt {
+            true => ReceiptStage::Listing { lines: Lines::default(), snapshot: None },
+            false => ReceiptStage::Nothing,
+        };
         Self {
             settings,
             actions: VecDeque::new(),
@@ -165,6 +176,7 @@ impl<P> Book<P> {
             extras: Extras::default(),
             finds_candidates: false,
             snapshot: SnapshotStage::default(),
+            receipt,
             first_failed: None,
             has_passing_failure: false,
         }
@@ -333,6 +345,7 @@ impl<P> Book<P> {
     fn note_failure(&mut self, entry: &Entry, path: Vec<u8>, failure: Failure) -> String {
         self.has_passing_failure |= failure.is_passing();
         self.first_failed.get_or_insert_with(|| path.clone());
+        self.fail_receipt(&path);
         let reason = failure.into_reason();
         self.notify(Notification::Failed { path, size: size_of(entry), reason: reason.clone() });
         reason

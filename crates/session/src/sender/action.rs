@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Candidates, ChangedItem, Deletion, EntryId, FileDigest, Kept, Notice, Place, Problem, Running, SnapshotNews,
+    Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Place, Problem, Running, SnapshotNews,
 };
 use icdc_units::ByteCount;
 
@@ -68,6 +68,8 @@ pub enum Action {
     Deletion(Deletion),
     /// Report what has become of the snapshot.
     Snapshot(SnapshotNews),
+    /// Add this to the text of the receipt.
+    Receipt(ReceiptText),
     /// Remove an item at the source, unless it has changed since it was announced:
     /// [`on_removed`](super::Sender::on_removed).
     Remove {
@@ -116,6 +118,26 @@ pub enum Action {
     Leave,
     /// The session has ended; shut its connections.
     End(Result<(), SessionError>),
+}
+
+/// A part of a receipt's text, in the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiptText {
+    /// The text above the lines of items, from the receiver. What was written before is void.
+    Begun(Vec<u8>),
+    /// Lines of items, written here.
+    Items(Vec<u8>),
+    /// The text below the lines of items, and the signature of the whole text, from the receiver.
+    Signed {
+        /// The text.
+        facts: Vec<u8>,
+        /// Public key of the signature.
+        key: Digest,
+        /// The two halves of the signature.
+        signature: [Digest; 2],
+    },
+    /// The receiver gives no receipt, for this reason.
+    Refused(String),
 }
 
 /// Outcome of an item.

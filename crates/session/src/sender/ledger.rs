@@ -62,6 +62,9 @@ pub struct Item {
     pub entry: Entry,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
+    /// Bytes at the start of the path that are above the destination's directory: the name of a source
+    /// whose contents are copied, and the slash behind it.
+    pub above: usize,
     /// For a hard link, the [`first_name`](digest::first_name) of its file; `None` for other items.
     pub first: Option<Digest>,
     /// Bytes of its contents that are kept in memory until it is settled.

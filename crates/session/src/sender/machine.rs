@@ -1,6 +1,7 @@
 //! The machine of the sending end.
 
 mod answers;
+mod receipt;
 mod removal;
 mod retransmission;
 
@@ -11,6 +12,7 @@ use icdc_protocol::message::{
     Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message,
     Notice, PackItem, Parent, Problem,
 };
+use icdc_protocol::receipt::line::Status;
 use icdc_units::Time;
 
 use super::action::{Action, Fate};
@@ -20,6 +22,7 @@ use super::ending::{Ending, Outgoing, Step};
 use super::ledger::{Counts, Item, Ledger, Settlement, Window};
 use super::opening;
 use super::packs::Packs;
+use super::receipt::Receipt;
 use super::removal::{Removal, Removals};
 use crate::error::SessionError;
 use crate::weight::Pending;
@@ -43,6 +46,8 @@ pub struct Settings {
     pub needs: Features,
     /// Whether the receiver deletes what the source does not have: the session ends after that.
     pub awaits_deletion: bool,
+    /// Whether the receiver gives a receipt, whose lines are written here: the session ends after that.
+    pub awaits_receipt: bool,
 }
 
 /// An entry that the scan has found, to be announced.
@@ -64,6 +69,8 @@ pub struct Found {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Path from the source's parent, for messages and the tree digest.
     pub path: Vec<u8>,
+    /// Bytes at the start of the path that are above the destination's directory: see [`Item::above`].
+    pub above: usize,
     /// Digest of a hard link's first name: see [`Item::first`].
     pub first: Option<Digest>,
     /// Bytes of contents kept in memory: see [`Item::held`].
@@ -112,6 +119,8 @@ pub struct Sender {
     awaits_deletion: bool,
     /// Whether the receiver has begun: before that, it takes an end for a lost connection.
     receiver_has_begun: bool,
+    /// The receipt that is still to come; `None` if none is, or it is here.
+    receipt: Option<Receipt>,
     removals: Removals,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
@@ -136,6 +145,7 @@ impl Sender {
             has_answered: false,
             awaits_deletion: settings.awaits_deletion,
             receiver_has_begun: false,
+            receipt: settings.awaits_receipt.then(Receipt::default),
             removals: Removals::default(),
             waits: MAX_WAITS,
             is_waiting: false,
@@ -183,13 +193,14 @@ impl Sender {
     /// Announces an entry, once there is [room](Self::request); returns its id. A directory is to
     /// be [left](Self::leave_directory) when everything in it has been announced.
     pub fn announce(&mut self, found: Found) -> EntryId {
-        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, first, held, removal } = found;
+        let Found { parent, name, kind, mode, mtime, owner, xattrs, path, above, first, held, removal } = found;
         let id = self.ledger.next_id();
         let (mtime_seconds, mtime_nanos) = mtime;
         let entry = Entry { id, parent, name, kind, mode, mtime_seconds, mtime_nanos, owner, xattrs };
         let is_directory = entry.kind == EntryKind::Directory;
-        let item = Item { entry: entry.clone(), path, first, held, removal };
+        let item = Item { entry: entry.clone(), path, above, first, held, removal };
         if is_directory {
+            self.note_delivered(&item, Status::Stored, None);
             self.ledger.announce_directory(item);
         } else {
             self.ledger.announce(item);
@@ -415,10 +426,10 @@ impl Sender {
     }
 
     /// Whether everything is announced, every item has ended, and the receiver has deleted what it
-    /// was to delete. Items may still have to be removed at the source.
+    /// was to delete and given the receipt that it was to give. Items may still have to be removed at the source.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.ledger.is_settled() && !self.awaits_deletion
+        self.ledger.is_settled() && !self.awaits_deletion && self.receipt.is_none()
     }
 
     /// Counters of the items so far.
@@ -499,7 +510,7 @@ impl Sender {
     fn has_room(&self, need: Need) -> bool {
         self.messages.len() < MOST_MESSAGES
             && match need {
-                Need::Item { depth } => self.ledger.has_room(depth),
+                Need::Item { depth } => self.ledger.has_room(depth) && self.has_room_for_lines(),
                 Need::Problem => true,
             }
     }

@@ -24,9 +24,10 @@ mod ledger;
 mod machine;
 mod opening;
 mod packs;
+mod receipt;
 mod removal;
 
-pub use action::{Action, Fate};
+pub use action::{Action, Fate, ReceiptText};
 pub use ending::{INTERRUPT_PATIENCE, LAST_WORDS_PATIENCE, REASON_PATIENCE};
 pub use ledger::{Counts, Item, Window};
 pub use machine::{Found, Grant, Need, Sender, Settings};

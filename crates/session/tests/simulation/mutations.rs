@@ -71,6 +71,8 @@ pub(crate) enum Mutation {
     SourceGoesWhenSent,
     /// A file that may have been renamed is not compared with the source.
     CandidatesAreTrusted,
+    /// The receiver does not add the lines to the receipt that it makes of what it has published.
+    LinesAreLost,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -104,6 +106,11 @@ fn a_goodbye_that_overtakes_the_last_failure_is_found() {
 #[test]
 fn a_journal_that_is_put_away_too_early_is_found() {
     finds(Mutation::PutAwayAtFurtherEnd, &["does not know that all is done"]);
+}
+
+#[test]
+fn a_receipt_of_something_else_is_found() {
+    finds(Mutation::LinesAreLost, &["other lines in the receipt"]);
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) snapshots: bool,
     /// There is an older copy of some files, from which they are made.
     pub(crate) references: bool,
+    /// The receiver gives a receipt.
+    pub(crate) receipts: bool,
     /// The sender removes what it has moved; nobody else writes to the same names.
     pub(crate) moves: bool,
     /// The server knows which sessions run; otherwise each is a process of its own.
@@ -134,6 +136,7 @@ impl Plan {
             renames,
             snapshots: deletes && is_tree && random.once_in(2),
             references: random.once_in(4),
+            receipts: count.is_multiple_of(2),
             has_registry: random.once_in(2),
             faults: faults(random),
             incidents,
@@ -177,6 +180,7 @@ impl Plan {
             renames: false,
             snapshots: false,
             references: false,
+            receipts: false,
             moves: false,
             has_registry: true,
             faults: DiskFaults::default(),

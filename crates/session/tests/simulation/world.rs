@@ -345,9 +345,15 @@ impl World {
             resume: true,
             delete,
             snapshot,
+            receipt: self.plan.receipts && !is_dry,
             ..ReceiveOptions::default()
         };
-        let runs = Runs { is_dry, deletes: self.plan.deletes, moves: self.plan.moves };
+        let runs = Runs {
+            is_dry,
+            deletes: self.plan.deletes,
+            moves: self.plan.moves,
+            receipts: self.plan.receipts && !is_dry,
+        };
         let mut sender = SenderEnd::new(session, &self.source, [7; 32], window, self.plan.ring, runs);
         let receiver = ReceiverEnd::new(session, transfer, options, self.plan.ring);
         sender.settle(&mut self.env, &mut connections);
@@ -403,6 +409,9 @@ impl World {
             self.ended(session, Side::Receiver, outcome, failed);
         }
         let found = &mut self.sessions[session];
+        if let Some(problem) = found.sender.misstated.take().filter(|_| !found.forged) {
+            self.env.violate(format!("{session}: {problem}"));
+        }
         if let (Some(outcome), false) = (found.sender.outcome().cloned(), found.sender_ended) {
             let failed = found.sender.machine().counts().failed;
             self.env.note(format_args!("{session} sender has ended: {outcome:?}"));

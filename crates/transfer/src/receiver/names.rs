@@ -11,6 +11,7 @@
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |
 //! | `obstacles` | items of another kind that have the names of announced ones |
+//! | `receipt` | the receipt, which a notary signs |
 //! | `referring` | items that are made from reference directories |
 //! | `renaming` | items that are made from files which had other names |
 //! | `reporting` | events and counts |
@@ -22,6 +23,7 @@ mod directories;
 mod examine;
 mod extras;
 mod obstacles;
+mod receipt;
 mod referring;
 mod renaming;
 mod reporting;
@@ -88,6 +90,8 @@ pub(super) struct FileExecutor<'a> {
     spellings: Spellings,
     /// Whether the destination was made for this session.
     new_destination: bool,
+    /// Whether the receipt has begun, if one is made.
+    has_begun_receipt: bool,
     /// Unfinished files that examinations have claimed, until their blocks are expected.
     claimed: ById<Continued>,
     staged: ById<Staged>,
@@ -140,6 +144,7 @@ impl<'a> FileExecutor<'a> {
             is_reserved: resembles_staging,
             asked: shared.order.asked.map(<[_]>::to_vec),
             only_new: shared.only_new(),
+            makes_receipt: shared.order.notary.is_some(),
         };
         Self {
             shared,
@@ -149,6 +154,7 @@ impl<'a> FileExecutor<'a> {
             directories: Directories::default(),
             spellings: Spellings::default(),
             new_destination: false,
+            has_begun_receipt: false,
             claimed: ById::default(),
             staged: ById::default(),
             first_files: ById::default(),
@@ -317,6 +323,8 @@ impl<'a> FileExecutor<'a> {
                 let removed = self.remove_snapshots(&times);
                 self.book.on_snapshots_removed(removed);
             }
+            Action::AddToReceipt(lines) => self.add_to_receipt(lines),
+            Action::EndReceipt(outcome) => self.end_receipt(outcome),
             Action::PutAway { contents } => self.put_away(contents),
             Action::Reply(message) => self.shared.reply(message),
             Action::Notify(notification) => self.shared.notify(notification),
@@ -392,6 +400,8 @@ impl FileExecutor<'_> {
     /// of each source.
     fn begin_run(&mut self) -> Result<Vec<Target>, NotBegun> {
         let shared = self.shared;
+        // Nothing is made for a copy that is refused.
+        self.begin_receipt().map_err(NotBegun::Failed)?;
         let Some(opening) = &mut self.opening else { return Ok(Vec::new()) };
         if !shared.options.dry_run {
             self.new_destination |= opening.placement.make(shared.only_new()).map_err(NotBegun::Failed)?;

@@ -186,6 +186,14 @@ impl Placement {
         }
     }
 
+    /// Path of the directory that the sources are placed in, printable.
+    pub(super) fn path(&self) -> String {
+        match &self.destination {
+            Destination::Inside(directory) | Destination::Named(directory, _) => directory.path(),
+            Destination::InsideNew(located) => located.path(),
+        }
+    }
+
     /// Whether the destination is the copy of the only source, a directory, by another name.
     pub(super) fn is_source_named(&self) -> bool {
         self.only_name().is_some() && self.sources.iter().any(|source| source.kind == SourceKind::Directory)

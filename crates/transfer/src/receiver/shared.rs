@@ -26,6 +26,7 @@ use crate::further_links::FurtherControls;
 use crate::name_list::NameList;
 use crate::notices::Notices;
 use crate::once::{Ended, Once, Running, watched};
+use crate::receipt::Notary;
 use crate::stages::{Activity, Busy};
 
 /// Panic message of a lock on notices, which only a panic can poison.
@@ -55,6 +56,8 @@ pub struct ReceiveRequest<'a> {
     pub allowed: Allowed,
     /// Features of the sender, as far as they are known before it answers.
     pub peer: Features,
+    /// Signs a receipt; `None` if none is made.
+    pub notary: Option<&'a dyn Notary>,
 }
 
 /// Limits on what the other end of a session may do, whatever it requests. By default there are

@@ -64,6 +64,7 @@ impl<'scope> Session<'scope> {
                 options: &options,
                 allowed: Allowed::default(),
                 peer: icdc_protocol::Features::NONE,
+                notary: None,
             };
             let silent: EventSink = Arc::new(|_| {});
             let account = Account::new(clock::now());

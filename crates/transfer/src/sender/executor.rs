@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, select, unbounded};
 use icdc_disk::BlockPool;
@@ -38,6 +38,7 @@ use crate::further_links::FurtherControls;
 use crate::notices::Notices;
 use crate::once::Once;
 use crate::processors::hashers;
+use crate::receipt::ReceiptSink;
 use crate::stages::StageClock;
 use crate::{clock, digest_text, path_text};
 
@@ -174,6 +175,8 @@ pub(super) struct Executor<'a> {
     pub(super) diskless: Option<Diskless>,
     /// The sources, as far as a receiver may ask what they have.
     pub(super) asked_about: AskedAbout,
+    /// Takes the receipt; `None` if there is none.
+    pub(super) receipt: Option<Arc<dyn ReceiptSink>>,
     /// Announced items of the selection: entry id and place in the selection, once all are
     /// announced.
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
@@ -258,6 +261,7 @@ impl<'a> Executor<'a> {
             buffered: options.buffered,
             diskless: options.diskless,
             asked_about: AskedAbout::default(),
+            receipt: None,
             announced: Mutex::default(),
             list_answers: OnceLock::new(),
         };
@@ -342,6 +346,11 @@ impl<'a> Executor<'a> {
             }
             Action::Deletion(news) => outside.events.extend(Event::of_deletion(news, self.dry_run)),
             Action::Snapshot(news) => outside.events.push(Event::of_snapshot(news, self.dry_run)),
+            Action::Receipt(part) => {
+                if let Some(receipt) = &self.receipt {
+                    receipt.take(part);
+                }
+            }
             Action::Noticed(notice) => state.noticed.replace(notice),
             Action::Placed(place) => {
                 let _ = self.placed.set(place);

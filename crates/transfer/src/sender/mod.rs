@@ -45,6 +45,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded
 use icdc_disk::{BLOCK_SIZE, BlockPool};
 use icdc_filter::PatternError;
 use icdc_link::{Inlet, Link, Outlet};
+use icdc_protocol::Features;
 use icdc_protocol::limits::MAX_STREAMS;
 use icdc_protocol::message::{
     Choice, Digest, FileDigest, Message, Mirrored, Problem, Refusal, RefusalKind, SendOptions,
@@ -149,11 +150,12 @@ fn send(
         }
     };
     let machine = machine(&sources, options);
-    let Sources { roots, problems, selection, listed, .. } = sources;
+    let Sources { roots, problems, selection, listed, receipt, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
     let first = FirstConnection { control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, options, pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
+    executor.receipt = receipt;
     let Queues { outgoing, work } = queues;
     let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
@@ -185,7 +187,8 @@ fn machine(sources: &Sources, options: &SendOptions) -> Sender {
         window: Window::default().with_directories(resources::directories()),
         keeps_digests: sources.selection.is_some(),
         awaits_deletion: options.mirrored != Mirrored::No,
-        needs: options.needs(),
+        awaits_receipt: sources.receipt.is_some(),
+        needs: options.needs().union(if sources.receipt.is_some() { Features::RECEIPT } else { Features::NONE }),
     };
     Sender::new(settings, sources.begin())
 }

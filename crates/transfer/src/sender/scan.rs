@@ -545,6 +545,7 @@ impl<'a> Scan<'a> {
             owner: self.preserve.owner.then_some((stat.uid, stat.gid)),
             xattrs,
             path,
+            above: self.above_root,
             first: None,
             held: 0,
             removal: Removal::Never,

@@ -12,6 +12,7 @@ use super::selection::Selection;
 use crate::identity::Identities;
 use crate::name_list::NameList;
 use crate::path_text;
+use crate::receipt::ReceiptSink;
 
 /// Advice for the user about what may have been meant as a pattern.
 const UNMATCHED: &str = "; if it is a pattern, nothing matches it there (on this host patterns are for the shell: leave the quotes \
@@ -68,6 +69,8 @@ pub struct Sources {
     /// Where the names below the only source that are copied come from; `None` where the other end
     /// has the list, or for everything.
     pub(crate) listed: Option<ListSource<'static>>,
+    /// Takes the receipt that the receiver is to give; `None` if none is.
+    pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
 }
 
 impl Sources {
@@ -95,6 +98,12 @@ impl Sources {
     #[must_use]
     pub fn asked_for(self, list: Option<AskedList<'static>>) -> Self {
         Self { listed: list.map(ListSource::Asked), ..self }
+    }
+
+    /// Has the receiver give a receipt, which this takes.
+    #[must_use]
+    pub fn with_receipt(self, receipt: Option<Arc<dyn ReceiptSink>>) -> Self {
+        Self { receipt, ..self }
     }
 
     /// Files that the sending end may read, and no others: each directory with everything beneath
@@ -184,7 +193,16 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
             }
         }
     }
-    Sources { job: *job.finalize().as_bytes(), named, roots, problems, unseen, selection: None, listed: None }
+    Sources {
+        job: *job.finalize().as_bytes(),
+        named,
+        roots,
+        problems,
+        unseen,
+        selection: None,
+        listed: None,
+        receipt: None,
+    }
 }
 
 /// Why a source that was found is not copied, behind its path; `None` if it is. It would fail later,

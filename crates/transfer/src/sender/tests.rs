@@ -56,6 +56,7 @@ fn what_goes_over_a_connection_that_the_receiver_never_had_goes_over_another() {
         options: &receive,
         allowed: receiver::Allowed::default(),
         peer: Features::OURS,
+        notary: None,
     };
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| receiver::run(far, Joining { joined: &nobody, wanted: None }, &order, receiving).unwrap());

@@ -183,6 +183,11 @@ pub enum Action<P> {
     /// Remove these snapshots, the oldest first, or in a dry run see whether they can be, and what an
     /// earlier removal has left: `on_snapshots_removed`.
     RemoveSnapshots(Vec<SnapshotTime>),
+    /// Add these lines to the receipt.
+    AddToReceipt(Vec<u8>),
+    /// Everything else is done: sign the receipt, with the time that the snapshot is named by if one
+    /// was made; or tell why there is none.
+    EndReceipt(Result<Option<SnapshotTime>, String>),
     /// The run is complete at both ends: remove its journal, and what earlier attempts left of
     /// items that are no longer part of it.
     PutAway {
@@ -256,6 +261,8 @@ impl<P> Action<P> {
             | Self::Discard(_)
             | Self::NoteReleased { .. }
             | Self::Forget(_)
+            | Self::AddToReceipt(_)
+            | Self::EndReceipt(_)
             | Self::PutAway { .. }
             | Self::Reply(_)
             | Self::Notify(_)

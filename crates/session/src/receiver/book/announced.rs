@@ -235,10 +235,12 @@ impl<P> Book<P> {
                 DirectoryState::Failed(reason) => {
                     let (path, reason) = (level.path.clone(), reason.clone());
                     self.first_failed.get_or_insert_with(|| path.clone());
+                    self.fail_receipt(&path);
                     self.notify(Notification::Failed { path, size: ByteCount::ZERO, reason });
                 }
                 DirectoryState::Exists(place) if !self.settings.options.dry_run => {
                     level.lot = Some(self.batch.touch(place.device));
+                    self.deliver_directory(id);
                 }
                 _ => {}
             }

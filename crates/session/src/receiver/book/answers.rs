@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_ENTRIES, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, Entry, EntryId, EntryKind, FileDigest, Kept, Message, Want, Wants};
+use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
@@ -68,6 +69,7 @@ impl<P> Book<P> {
             Ok(Verdict::Have(digest)) => Some(self.have(id, digest, None)),
             Ok(Verdict::TakenOver(digest)) => {
                 self.notify(Notification::TakenOver { size });
+                self.deliver(id, Status::Earlier, Some(digest));
                 self.leave(id, Progress::Published);
                 Some(Want::TakenOver(digest))
             }
@@ -173,6 +175,7 @@ impl<P> Book<P> {
             let (size, path) = (item.size(), item.path.clone());
             self.notify(Notification::Kept { path, size, why });
         }
+        self.deliver(id, Status::Kept, None);
         self.leave(id, Progress::Kept);
         Want::Keep(why)
     }
@@ -190,6 +193,7 @@ impl<P> Book<P> {
             }
             self.notify(Notification::Skipped { path, size, is_file });
         }
+        self.deliver(id, Status::Equal, None);
         self.leave(id, Progress::Published);
         Want::Skip
     }
@@ -220,6 +224,7 @@ impl<P> Book<P> {
             }
             self.notify(Notification::Had { size, digest });
         }
+        self.deliver(id, Status::Stored, Some(digest));
         self.leave(id, Progress::Published);
         Want::Have(digest)
     }

@@ -25,6 +25,9 @@ impl<P> Book<P> {
             }
             Message::CandidateAnswer(answer) => return self.candidates_answered(answer),
             Message::Problem(problem) => {
+                if problem.error {
+                    self.fail_receipt(&problem.path);
+                }
                 self.first_failed.get_or_insert(problem.path);
                 return Ok(());
             }

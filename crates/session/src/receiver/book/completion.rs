@@ -173,6 +173,7 @@ impl<P> Book<P> {
             && self.delete_extras()
             && self.make_snapshot()
         {
+            self.end_receipt();
             self.phase = Phase::Complete;
             self.ask(Action::Complete);
         }

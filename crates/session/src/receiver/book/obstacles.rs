@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use icdc_protocol::message::{Deletion, Done, Entry, EntryId, FileDigest, Message, Parent};
+use icdc_protocol::receipt::line::Status;
 use icdc_protocol::validate::clip;
 use icdc_units::ByteCount;
 
@@ -97,7 +98,9 @@ impl<P> Book<P> {
             // The sender would have to be told a digest that it has read, and that is not known.
             return false;
         }
-        let replacement = Replacement::Item { item: item.clone(), digest: origin.digest(), bytes: *bytes };
+        let (digest, bytes) = (origin.digest(), *bytes);
+        let replacement = Replacement::Item { item: item.clone(), digest, bytes };
+        self.deliver(id, Status::Stored, digest);
         self.leave(id, Progress::Published);
         self.completed(id, replacement);
         true

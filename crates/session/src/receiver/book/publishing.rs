@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{Done, EntryId, EntryKind, FileDigest, Message, PackItem, Want};
+use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
@@ -327,14 +328,25 @@ impl<P> Book<P> {
     fn report_done(&mut self, published: &[EntryId]) {
         let (mut done, mut answers) = (Vec::new(), Vec::new());
         for id in published {
-            match self.state(*id) {
-                Some(ItemState::Staged { origin: Origin::Reference, .. }) => answers.push((*id, Want::Linked)),
-                Some(ItemState::Staged { origin: Origin::Renamed(digest), .. }) => {
-                    answers.push((*id, Want::Renamed(Some(digest))));
+            let origin = match self.state(*id) {
+                Some(ItemState::Staged { origin, .. }) => origin,
+                _ => Origin::Link,
+            };
+            let (status, digest) = match origin {
+                Origin::Reference => {
+                    answers.push((*id, Want::Linked));
+                    (Status::Linked, None)
                 }
-                Some(ItemState::Staged { origin, .. }) => done.push(Done { id: *id, outcome: Ok(origin.digest()) }),
-                _ => done.push(Done { id: *id, outcome: Ok(None) }),
-            }
+                Origin::Renamed(digest) => {
+                    answers.push((*id, Want::Renamed(Some(digest))));
+                    (Status::Renamed, Some(digest))
+                }
+                Origin::Sender(_) | Origin::Link => {
+                    done.push(Done { id: *id, outcome: Ok(origin.digest()) });
+                    (Status::Stored, origin.digest())
+                }
+            };
+            self.deliver(*id, status, digest);
         }
         self.answer_each(answers);
         for done in done.chunks(MAX_DONE) {

@@ -43,6 +43,7 @@ impl<P> Book<P> {
         self.answered(Answer::SnapshotMade);
         match outcome {
             Ok(MadeSnapshot { time, all }) => {
+                self.deliver_snapshot(time);
                 self.tell_snapshot(SnapshotNews::Made(time));
                 match self.settings.options.snapshot.and_then(|snapshot| snapshot.keep) {
                     Some(keep) => {
@@ -75,6 +76,7 @@ impl<P> Book<P> {
 
     /// Leaves the snapshot unfinished; the same command goes on with it.
     pub(super) fn refuse_snapshot(&mut self, reason: String) {
+        self.fail_receipt(b"the snapshot");
         self.tell_snapshot(SnapshotNews::NotMade(clip(reason)));
         self.end_snapshot();
     }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Entry, EntryId, FileDigest, LeftOut, Message, Source, Want};
+use icdc_protocol::message::{Entry, EntryId, FileDigest, LeftOut, Message, SnapshotTime, Source, Want};
 use icdc_units::ByteCount;
 
 use super::action::Target;
 use super::item::{DirectoryId, Item, ModificationTime};
 use super::publishing::batch::LotNumber;
 use crate::SessionError;
+use crate::receipt::Lines;
 use crate::weight::entry_weight;
 
 /// Progress of a session up to the processing of its announcements.
@@ -133,6 +134,23 @@ impl Phase {
     pub(super) fn is_last(self) -> bool {
         matches!(self, Self::Announced | Self::Draining)
     }
+}
+
+/// Stage of the receipt of a run.
+#[derive(Debug, Default)]
+pub(super) enum ReceiptStage {
+    /// No receipt is made, or its end has been asked for.
+    #[default]
+    Nothing,
+    /// The items that are done have their lines.
+    Listing {
+        /// The lines.
+        lines: Lines,
+        /// Time that the snapshot is named by, once that is made.
+        snapshot: Option<SnapshotTime>,
+    },
+    /// There will be none: the item with this path has failed.
+    Failed(Vec<u8>),
 }
 
 /// Progress of a snapshot.

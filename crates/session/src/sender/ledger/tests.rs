@@ -24,7 +24,7 @@ fn announce(ledger: &mut Ledger, path: usize, attributes: usize) -> EntryId {
     let id = ledger.next_id();
     let entry = entry(id, Parent::Source(0), file(1));
     let entry = Entry { xattrs: vec![(b"user.a".to_vec(), vec![0; attributes])], ..entry };
-    ledger.announce(Item { entry, path: vec![b'p'; path], first: None, held: 0, removal: Removal::Never });
+    ledger.announce(Item { entry, path: vec![b'p'; path], above: 0, first: None, held: 0, removal: Removal::Never });
     id
 }
 
@@ -43,6 +43,7 @@ fn announce_directory(ledger: &mut Ledger, parent: Parent) -> EntryId {
     ledger.announce_directory(Item {
         entry: entry(id, parent, EntryKind::Directory),
         path: b"d".to_vec(),
+        above: 0,
         first: None,
         held: 0,
         removal: Removal::Never,
@@ -106,7 +107,7 @@ fn open_directories_are_bounded_until_the_scan_and_their_items_have_left_them() 
         for _ in 0..2 {
             let id = ledger.next_id();
             let entry = entry(id, Parent::Directory(directory), file(1));
-            ledger.announce(Item { entry, path: Vec::new(), first: None, held: 0, removal: Removal::Never });
+            ledger.announce(Item { entry, path: Vec::new(), above: 0, first: None, held: 0, removal: Removal::Never });
             items.push(id);
         }
         ledger.leave_directory(directory);
@@ -152,6 +153,7 @@ fn an_item_is_asked_for_once_and_then_gives_what_the_receiver_holds() {
     ledger.announce(Item {
         entry: entry(id, Parent::Source(0), file(size)),
         path: Vec::new(),
+        above: 0,
         first: None,
         held: 0,
         removal: Removal::Never,

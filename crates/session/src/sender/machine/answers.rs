@@ -2,8 +2,9 @@
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{
-    Candidates, Deletion, Done, EntryId, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
+    Candidates, Deletion, Done, EntryId, FileDigest, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
 };
+use icdc_protocol::receipt::line::Status;
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
@@ -71,6 +72,7 @@ impl Sender {
                 self.actions.push_back(Action::Snapshot(news));
                 Ok(())
             }
+            Message::Receipt(part) => self.receipt_told(part),
             Message::Accepted(theirs) => match theirs.lacking(self.settings.needs) {
                 Some(reason) => Err(SessionError::Refused(Refusal::new(RefusalKind::NotAllowed, reason))),
                 None => Ok(()),
@@ -135,6 +137,9 @@ impl Sender {
         let told = self.ledger.told_digest(id);
         let held = self.ledger.ask(id);
         let held = held.map_err(|_| SessionError::Protocol(format!("asks twice for item {id}")))?;
+        if let Some((status, digest)) = delivered(want) {
+            self.note_pending_delivered(id, status, digest)?;
+        }
         match want {
             Want::All | Want::Rest if self.settings.dry_run => {
                 self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
@@ -200,6 +205,7 @@ impl Sender {
                 Err(SessionError::Protocol(format!("the receiver published {path} with another digest than was sent")))
             }
             Ok(digest) => {
+                self.note_pending_delivered(id, Status::Stored, digest)?;
                 self.settle_durable(id, Settlement::Published(digest), Fate::Published(digest));
                 Ok(())
             }
@@ -208,5 +214,19 @@ impl Sender {
                 Ok(())
             }
         }
+    }
+}
+
+/// Status and digest in a receipt of an item that the receiver has answered so; `None` if that is not
+/// the end of the item, or it failed.
+fn delivered(want: Want) -> Option<(Status, Option<FileDigest>)> {
+    match want {
+        Want::Have(digest) => Some((Status::Stored, Some(digest))),
+        Want::TakenOver(digest) => Some((Status::Earlier, Some(digest))),
+        Want::Skip => Some((Status::Equal, None)),
+        Want::Keep(_) => Some((Status::Kept, None)),
+        Want::Linked => Some((Status::Linked, None)),
+        Want::Renamed(digest) => Some((Status::Renamed, digest)),
+        Want::All | Want::Rest | Want::Failed | Want::Contents => None,
     }
 }

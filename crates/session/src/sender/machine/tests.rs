@@ -32,6 +32,7 @@ fn sender() -> Sender {
             keeps_digests: false,
             needs: Features::NONE,
             awaits_deletion: false,
+            awaits_receipt: false,
         },
         begin(),
     )
@@ -48,6 +49,7 @@ fn found(parent: Parent, kind: EntryKind, path: &[u8]) -> Found {
         owner,
         xattrs,
         path: path.to_vec(),
+        above: 0,
         first: None,
         held: 0,
         removal: Removal::Never,
@@ -133,6 +135,7 @@ fn a_receiver_that_cannot_do_what_is_needed_ends_the_session() {
         keeps_digests: false,
         needs,
         awaits_deletion: false,
+        awaits_receipt: false,
     };
     let ended = |needs, theirs| {
         let mut sender = Sender::new(settings(needs), begin());
@@ -328,6 +331,7 @@ fn a_dry_run_settles_everything_by_the_answers() {
             keeps_digests: false,
             needs: Features::NONE,
             awaits_deletion: false,
+            awaits_receipt: false,
         },
         begin(),
     );
@@ -559,6 +563,7 @@ fn the_session_of_a_mirror_ends_after_the_receivers_deletion() {
         keeps_digests: false,
         needs: Features::NONE,
         awaits_deletion: true,
+        awaits_receipt: false,
     };
     let mut sender = Sender::new(settings, begin());
     sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
@@ -684,6 +689,7 @@ fn a_dry_run_of_a_move_tells_what_would_go() {
         keeps_digests: false,
         needs: Features::NONE,
         awaits_deletion: false,
+        awaits_receipt: false,
     };
     let mut sender = Sender::new(settings, begin());
     let directory = found(Parent::Source(0), EntryKind::Directory, b"d");

@@ -110,6 +110,7 @@ impl ReceiverEnd {
             is_reserved: staging::is_staging,
             asked: None,
             only_new: false,
+            makes_receipt: options.receipt,
         };
         Self {
             session,

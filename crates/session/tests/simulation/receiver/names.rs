@@ -125,6 +125,9 @@ pub(crate) struct Names {
     put_away: bool,
     /// A snapshot was made that the world has not looked at; and whether one was made at all.
     snapshot: (bool, bool),
+    /// Whether the receipt has begun, and the lines that were added to it.
+    has_begun_receipt: bool,
+    receipt: blake3::Hasher,
     failed: u64,
     /// Items of which was told that they would be received, or are left alone.
     looked_at: u64,
@@ -159,6 +162,8 @@ impl Names {
             renames: Renames::default(),
             put_away: false,
             snapshot: (false, false),
+            has_begun_receipt: false,
+            receipt: blake3::Hasher::new(),
             failed: 0,
             looked_at: 0,
             polls: false,

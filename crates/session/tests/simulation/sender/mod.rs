@@ -10,7 +10,7 @@ use icdc_protocol::message::{
     Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, Message, PackItem, Source as Named,
 };
 use icdc_session::SessionError;
-use icdc_session::sender::{Action, Grant, Need, Removed, Sender, Settings, Window};
+use icdc_session::sender::{Action, Grant, Need, ReceiptText, Removed, Sender, Settings, Window};
 use icdc_units::Time;
 
 use self::reader::{Read, Reading, changed, digest_now, look};
@@ -91,6 +91,10 @@ pub(crate) struct SenderEnd {
     /// What was overtaken by the message behind it.
     overtaken: Option<Message>,
     outcome: Option<Outcome>,
+    /// The lines of the receipt so far.
+    receipt: blake3::Hasher,
+    /// What is wrong with the receipt that the receiver has signed.
+    pub(crate) misstated: Option<String>,
 }
 
 /// How a session runs.
@@ -101,6 +105,8 @@ pub(crate) struct Runs {
     pub(crate) deletes: bool,
     /// The sender removes what it has moved.
     pub(crate) moves: bool,
+    /// The receiver gives a receipt.
+    pub(crate) receipts: bool,
 }
 
 impl SenderEnd {
@@ -110,7 +116,7 @@ impl SenderEnd {
         job: [u8; 32],
         window: Window,
         ring: usize,
-        Runs { is_dry, deletes, moves }: Runs,
+        Runs { is_dry, deletes, moves, receipts }: Runs,
     ) -> Self {
         let named = source
             .roots
@@ -125,6 +131,7 @@ impl SenderEnd {
             keeps_digests: false,
             needs: Features::NONE,
             awaits_deletion: deletes,
+            awaits_receipt: receipts,
         };
         Self {
             session,
@@ -149,6 +156,8 @@ impl SenderEnd {
             deadline: None,
             overtaken: None,
             outcome: None,
+            receipt: blake3::Hasher::new(),
+            misstated: None,
         }
     }
 
@@ -215,6 +224,7 @@ impl SenderEnd {
                 Action::RemoveDirectory { id, .. } => self.removals.push_back(Removing::Directory(id)),
                 Action::RemoveAtEnd { id, path } => self.at_end(id, path),
                 Action::RemoveRest => self.removals.push_back(Removing::Rest),
+                Action::Receipt(text) => self.receipt(text),
                 Action::Granted => self.scan_waits = false,
                 Action::StopData => self.data_stopped = true,
                 Action::Leave => {
@@ -252,6 +262,23 @@ impl SenderEnd {
             }
         }
         self.wake(env, connections);
+    }
+
+    /// The receipt goes on: what is signed stands for the lines of the receiver.
+    fn receipt(&mut self, text: ReceiptText) {
+        match text {
+            ReceiptText::Begun(_) => self.receipt = blake3::Hasher::new(),
+            ReceiptText::Items(lines) => drop(self.receipt.update(&lines)),
+            ReceiptText::Signed { key, .. } => {
+                if self.receipt.finalize() != key {
+                    self.misstated = Some("the ends have other lines in the receipt".into());
+                }
+            }
+            ReceiptText::Refused(_) if self.machine.counts().failed == 0 => {
+                self.misstated = Some("there is no receipt although nothing has failed".into());
+            }
+            ReceiptText::Refused(_) => {}
+        }
     }
 
     /// Something is kept for the end; a directory as such.

@@ -109,6 +109,7 @@ impl Scan {
             owner: None,
             xattrs: Vec::new(),
             path,
+            above: if source.roots[place.root].kind == SourceKind::Contents { root.len() + 1 } else { 0 },
             first: None,
             held: 0,
             removal: self.removal(place, node, source),

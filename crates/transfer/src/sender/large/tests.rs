@@ -64,6 +64,7 @@ impl Sending {
             keeps_digests: false,
             needs,
             awaits_deletion: false,
+            awaits_receipt: false,
         };
         let machine = Sender::new(settings, begin);
         let (executor, queues) = Executor::new(first, machine, &options, pool, events);
@@ -76,6 +77,7 @@ impl Sending {
             owner: None,
             xattrs: Vec::new(),
             path: b"source".to_vec(),
+            above: 0,
             first: None,
             held: 0,
             removal: Removal::Never,

@@ -70,6 +70,7 @@ pub(super) fn settings() -> Settings {
         is_reserved: |name| name.starts_with(b".icdc-"),
         asked: None,
         only_new: false,
+        makes_receipt: false,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{EntryId, EntryKind, SnapshotNews};
+use icdc_protocol::message::{EntryId, EntryKind, Message, ReceiptPart, SnapshotNews};
+use icdc_protocol::receipt::facts::Facts;
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, Notification, Placed};
@@ -94,7 +95,23 @@ impl Names {
                 let (has_waited, peer_is_gone) = (has_waited && !forgets, is_hung_up && !forgets);
                 self.book.on_placed(Ok(Placed { resuming, has_waited, peer_is_gone }));
             }
-            Action::BeginRun => return self.begin_run(has_waited, patient, env),
+            Action::BeginRun => {
+                reports.extend(self.begin_receipt().map(Report::Reply));
+                return self.begin_run(has_waited, patient, env);
+            }
+            Action::AddToReceipt(_) if env.has(Mutation::LinesAreLost) => {}
+            Action::AddToReceipt(lines) => drop(self.receipt.update(&lines)),
+            Action::EndReceipt(outcome) => {
+                let part = match outcome {
+                    Ok(_) => ReceiptPart::Signed {
+                        facts: Facts::of_foot().with("items", "0").into_foot(),
+                        key: *self.receipt.finalize().as_bytes(),
+                        signature: [[0; 32]; 2],
+                    },
+                    Err(reason) => ReceiptPart::Refused(reason),
+                };
+                reports.push(Report::Reply(Message::Receipt(part)));
+            }
             Action::MakeDirectories(wanted) if self.options.dry_run => {
                 let found = wanted.iter().map(|wanted| (wanted.id, Ok(self.look(wanted, env)))).collect();
                 self.book.on_directories_made(found);

@@ -1,6 +1,7 @@
 //! Where the sources of a run land, and how it begins.
 
-use icdc_protocol::message::{Begin, SourceKind};
+use icdc_protocol::message::{Begin, Message, ReceiptPart, SourceKind};
+use icdc_protocol::receipt::facts::Facts;
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, NewDirectory, NotBegun, Target};
@@ -15,6 +16,15 @@ use crate::receiver::run_log::RunLog;
 use crate::receiver::staging;
 
 impl Names {
+    /// What is told at the beginning of a receipt, the first time; `None` if none is made.
+    pub(super) fn begin_receipt(&mut self) -> Option<Message> {
+        let placement = self.placement.as_ref().filter(|_| self.options.receipt && !self.has_begun_receipt)?;
+        self.has_begun_receipt = true;
+        let facts = Facts::of_head().with("directory", "/").into_head();
+        let name = placement.inside.is_none().then(|| DESTINATION.to_vec());
+        Some(Message::Receipt(ReceiptPart::Begun { facts, name }))
+    }
+
     pub(super) fn begin_run(&mut self, has_waited: bool, patient: bool, env: &mut Environment) -> Done {
         let Some(placement) = self.placement.clone() else {
             env.violate("a run begins that was not placed".into());

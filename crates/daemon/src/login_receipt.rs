@@ -1,0 +1,47 @@
+//! Receipts of a far end that ssh has started: the identity of the user who is logged in signs them.
+//!
+//! None is made on the way: a key that nobody knew before proves nothing to others.
+
+use std::sync::Arc;
+
+use icdc_protocol::message::{Job, Request, Transfer};
+use icdc_transfer::{KeyNotary, NoNotary, Notary, Parties};
+use icdc_trust::{Identity, Paths};
+
+/// Notary of a session's receipt; one without a key if the user has none, or no receipt is asked for.
+pub(crate) fn login_notary(request: &Request) -> Box<dyn Notary> {
+    let Job::Transfer(Transfer::Receive { options, .. }) = &request.job else { return unasked() };
+    if !options.receipt {
+        return unasked();
+    }
+    let identity = Paths::from_environment()
+        .ok_or_else(|| "neither XDG_CONFIG_HOME nor HOME is set".to_owned())
+        .and_then(|paths| Identity::load(&paths.identity).map_err(|error| error.to_string()));
+    match identity {
+        Ok(identity) => {
+            let parties = Parties::on_this_host(&user(), login());
+            Box::new(KeyNotary::new(Arc::new(identity), parties, &request.transfer, options))
+        }
+        Err(error) => Box::new(NoNotary(format!(
+            "no key there can sign a receipt: {error}; run `icdc keygen` there once, and keep the public key that it prints"
+        ))),
+    }
+}
+
+fn unasked() -> Box<dyn Notary> {
+    Box::new(NoNotary("no receipt was asked for".to_owned()))
+}
+
+/// The user of this process, as the login has it.
+fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| format!("user {}", rustix::process::geteuid().as_raw()))
+}
+
+/// The login: from which address, as sshd tells.
+fn login() -> String {
+    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    match connection.split(' ').next() {
+        Some(address) if !address.is_empty() => format!("ssh login from {address}"),
+        _ => "ssh login".to_owned(),
+    }
+}
