@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use crate::limits::MAX_SHOWN_PATH;
 use crate::measure::ControlMessage;
 use crate::message::{
-    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, ReceiptPart, Refusal,
+    ChangeMessage, Congestion, FileEnd, ListMessage, Listed, ListedItem, ListedKind, Message, Problem, ReceiptPart,
+    Refusal,
 };
 use crate::validate::clip;
 

@@ -16,7 +16,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "8c3508b8"),
+        ("Request", "ba831fae"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -49,7 +49,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Names", "c0734cda"),
         ("Candidates", "537adb66"),
         ("Snapshot", "85fa1537"),
-        ("Receipt", "e4f0bbc1"),
+        ("Receipt", "97783c88"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
