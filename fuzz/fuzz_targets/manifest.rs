@@ -7,7 +7,7 @@ use std::hint::black_box;
 use icdc_protocol::digest::item;
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::limits::{MAX_ENTRIES, MAX_FILE_SIZE, MAX_NAME, MAX_PATH};
-use icdc_protocol::message::{Entry, EntryKind, Message, Parent};
+use icdc_protocol::message::{DeviceNumber, Entry, EntryKind, Message, Parent};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -45,6 +45,7 @@ fn check(entry: &Entry) {
             assert!((1..=MAX_PATH).contains(&target.len()) && !target.contains(&0));
         }
         EntryKind::HardLink { to, .. } => assert!(*to < entry.id),
+        EntryKind::Special(special) => assert!(special.device().is_none_or(DeviceNumber::is_valid)),
     }
     assert!(entry.mode <= 0o7777 && entry.mtime_nanos < 1_000_000_000);
 }

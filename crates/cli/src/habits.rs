@@ -80,10 +80,18 @@ const COPY: &[Habit] = &[
         "there is none: directories keep their times with files; write --preserve without times",
     ),
     (&["-H", "--hard-links"], "not needed: hard links are preserved"),
-    (&["-A", "--acls", "-X", "--xattrs"], "write --preserve all, or a list with xattr"),
+    (&["-A", "--acls"], "write --preserve all, or a list with acl"),
     (
-        &["-D", "--devices", "--specials", "--copy-devices", "--write-devices"],
-        "devices, pipes and sockets are not copied; they are named and left out",
+        &["-X", "--xattrs"],
+        "write --preserve all, or a list with xattr; security labels are kept by a list with security",
+    ),
+    (
+        &["-D", "--devices", "--specials"],
+        "write --preserve all, or a list with specials: pipes and sockets, and with owner devices, which root makes",
+    ),
+    (
+        &["--copy-devices", "--write-devices"],
+        "there is none: a device is never read or written into; --preserve all makes devices anew, by root",
     ),
     (
         &["--safe-links", "--copy-unsafe-links", "--munge-links", "--insecure-links"],
@@ -230,14 +238,13 @@ const COPY: &[Habit] = &[
     ),
     (&["--batch"], "name the sources on the command line"),
     (&["--interactive"], "there is no question for each file: write --dry-run first"),
-    (&["--chmod"], "there is none: modes are those of the source, or without mode in --preserve those of new files"),
     (
         &["-K", "--keep-dirlinks"],
         "there is none: nothing is written through a link at the destination; name the directory that it points to",
     ),
     (
         &["--confine-root", "--drop-D"],
-        "not needed: nothing is written outside of the destination, and no devices are made",
+        "not needed: nothing is written outside of the destination, and devices are made only with specials in --preserve",
     ),
     (&["--open-noatime"], "there is none: mount the source's file system with noatime, or leave it out"),
     (&["--from0", "-0"], "write --files-from0 FILE for a list whose names end in NULs"),

@@ -39,6 +39,7 @@ mod applies;
 mod arguments;
 mod cc;
 mod changing;
+mod chmod;
 mod choosing;
 mod clock;
 mod command_line;

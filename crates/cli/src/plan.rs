@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use icdc_client::{CopyOptions, Location, ReceiptFile};
 use icdc_filter::Rule;
 use icdc_metrics::Gateway;
-use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_PATH, MAX_SOURCES};
+use icdc_protocol::limits::{MAX_ASKED_BYTES, MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH, MAX_SOURCES};
 use icdc_protocol::message::{
     Backup, Choice, Delete, Equality, Existing, IfRunning, Mirrored, Missing, ReceiveOptions, SendOptions, Snapshot,
     SnapshotTime,
@@ -26,6 +26,7 @@ use crate::applies::{Concern, Hosts, Mismatch};
 use crate::arguments::{
     AddressFamily, ConnectionArguments, CopyArguments, IfRunningMode, ProgressMode, ReportingArguments,
 };
+use crate::chmod::gives_set_id;
 use crate::choosing;
 use crate::clock::seconds_since_1970;
 use crate::config::settings::concern;
@@ -107,6 +108,7 @@ impl CopyPlan {
         refuse_without_effect(&arguments, hosts)?;
         refuse_references(&arguments.link_dest)?;
         refuse_backups(&arguments)?;
+        refuse_mode_changes(&arguments)?;
         let listed = listed::chosen(&arguments, &mut sources)?;
         let mut receive = receiving(&arguments, &choice.rules);
         if arguments.snapshot {
@@ -208,6 +210,7 @@ fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOptions {
         snapshot: None,
         backup: backup(arguments),
         receipt: false,
+        chmod: arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
     }
 }
 
@@ -250,6 +253,21 @@ fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Refuses changes of modes that have no effect, or give rights that travel with an owner only.
+fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let changes: Vec<_> = arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect();
+    ensure!(
+        changes.is_empty() || arguments.preserve.mode,
+        "--chmod changes modes, and --preserve leaves them out: add mode to its list"
+    );
+    ensure!(changes.len() <= MAX_MODE_CHANGES, "--chmod: at most {MAX_MODE_CHANGES} changes can be made");
+    ensure!(
+        arguments.preserve.owner || !gives_set_id(&changes),
+        "--chmod: set-id bits of files go with the owner only: write D before them, or add owner to --preserve"
+    );
+    Ok(())
 }
 
 /// Refuses reference directories that cannot be asked for.

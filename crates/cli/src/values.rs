@@ -206,7 +206,18 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
     match text {
         "none" => return Ok(nothing),
         "all" => {
-            return Ok(Preserve { mode: true, times: true, links: true, owner: true, xattr: true, sparse: true });
+            // Labels mean something on hosts of one policy only.
+            return Ok(Preserve {
+                mode: true,
+                times: true,
+                links: true,
+                owner: true,
+                xattr: true,
+                sparse: true,
+                acl: true,
+                specials: true,
+                security: false,
+            });
         }
         _ => {}
     }
@@ -219,13 +230,21 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
             "owner" => &mut preserve.owner,
             "xattr" => &mut preserve.xattr,
             "sparse" => &mut preserve.sparse,
+            "acl" => &mut preserve.acl,
+            "specials" => &mut preserve.specials,
+            "security" => &mut preserve.security,
             _ => {
                 return Err(format!(
-                    "{word:?} is none of mode, times, links, owner, xattr, sparse (or all, or none, alone)"
+                    "{word:?} is none of mode, times, links, owner, xattr, acl, specials, sparse, security (or all, or none, alone)"
                 ));
             }
         } = true;
     }
+    if preserve.security && !preserve.owner {
+        return Err("security is preserved together with the owner only: add owner to the list".into());
+    }
+    // A list without its mode gives other permissions than at the source.
+    preserve.mode |= preserve.acl;
     Ok(preserve)
 }
 

@@ -92,10 +92,24 @@ impl Files {
         self.allow(place.as_fd(), CHANGE)
     }
 
+    /// Adds the rights of [`change`](Self::change), and to make named pipes, sockets and device nodes
+    /// beneath this directory.
+    #[must_use]
+    pub fn change_with_specials(self, place: &impl AsFd) -> Self {
+        self.allow(place.as_fd(), CHANGE | SPECIALS)
+    }
+
     /// Adds the right of [`change`](Self::change) by a path; one that cannot be opened is left out.
     #[must_use]
     pub fn change_path(self, path: &Path) -> Self {
         self.with_path(path, Self::change)
+    }
+
+    /// Adds the rights of [`change_with_specials`](Self::change_with_specials) by a path; one that
+    /// cannot be opened is left out.
+    #[must_use]
+    pub fn change_path_with_specials(self, path: &Path) -> Self {
+        self.with_path(path, Self::change_with_specials)
     }
 
     fn with_path(self, path: &Path, allowed: impl FnOnce(Self, &File) -> Self) -> Self {
@@ -149,6 +163,9 @@ impl Files {
 const CHANGE: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
 });
+
+/// Landlock access rights that [`Files::change_with_specials`] gives beside these.
+const SPECIALS: BitFlags<AccessFs> = landlock::make_bitflags!(AccessFs::{MakeFifo | MakeSock | MakeBlock | MakeChar});
 
 /// The version of Landlock that this kernel has, as far as this program knows versions; 0 without
 /// any.

@@ -68,6 +68,11 @@ fn authorize_transfer(job: &Transfer, granted: &Granted) -> Result<(), Refusal> 
             refused("a drop box does not tell what is there; leave --dry-run out")
         }
         Transfer::Receive { options, .. }
+            if options.preserve.specials && granted.rights.access.drop_box().is_some() =>
+        {
+            refused("a drop box takes no named pipes, sockets and devices; leave specials out of --preserve")
+        }
+        Transfer::Receive { options, .. }
             if options.snapshot.is_some() && granted.rights.access.drop_box().is_some() =>
         {
             refused("a drop box does not tell what is there; leave --snapshot out")

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use icdc_disk::tree::{Directory, FileTime, Metadata, Name, Stat, Tree, TreeError};
+use icdc_disk::tree::{
+    AttributeKinds, Directory, FileTime, Metadata, Name, Special, Stat, Tree, TreeError, device_node, device_number,
+};
 use tempfile::TempDir;
 
 fn root() -> (TempDir, Directory) {
@@ -64,7 +66,7 @@ fn the_owner_is_given_before_the_mode_that_it_would_clear() {
     let (_temporary, root) = root();
     let (name, file) = made(&root, 0o600);
     let owner = Some((12345, 23456));
-    let wanted = Metadata { mode: Some(0o6755), mtime: Some(THEN), owner, xattrs: None };
+    let wanted = Metadata { mode: Some(0o6755), mtime: Some(THEN), owner, ..Metadata::default() };
     for _ in 0..2 {
         root.set_metadata(&name, &file, &wanted).unwrap();
         let stat = root.stat(&name).unwrap();
@@ -83,7 +85,7 @@ fn links_have_times_and_owners_of_their_own() {
     let link = Name::new(b"link").unwrap();
     root.make_symlink(b"target", &link).unwrap();
     let owner = is_root().then_some((12345, 23456));
-    let wanted = Metadata { mode: Some(0o600), mtime: Some(THEN), owner, xattrs: None };
+    let wanted = Metadata { mode: Some(0o600), mtime: Some(THEN), owner, ..Metadata::default() };
     root.set_link_metadata(&link, &wanted).unwrap();
     let stat = root.stat(&link).unwrap();
     assert_eq!(stat.mtime, THEN);
@@ -112,7 +114,8 @@ fn attributes_travel_unless_they_would_give_rights() {
         (b"user.b".to_vec(), vec![7; 2000]),
         (b"user.empty".to_vec(), Vec::new()),
     ];
-    let wanted = Metadata { mode: Some(0o444), mtime: Some(THEN), owner: None, xattrs: Some(&pairs) };
+    let kinds = AttributeKinds::USER;
+    let wanted = Metadata { mode: Some(0o444), mtime: Some(THEN), xattrs: Some(&pairs), kinds, ..Metadata::default() };
     match root.set_metadata(&name, &file, &wanted) {
         Err(TreeError::Attribute { attribute, .. }) => {
             eprintln!("skipped: the file system takes no {attribute}");
@@ -120,20 +123,20 @@ fn attributes_travel_unless_they_would_give_rights() {
         }
         outcome => outcome.unwrap(),
     }
-    assert_eq!(root.xattrs(&name, &file).unwrap().carried, pairs);
+    assert_eq!(root.xattrs(&name, &file, kinds).unwrap().carried, pairs);
     let stat = root.stat(&name).unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o444, THEN));
     for refused in ["security.selinux", "trusted.overlay.opaque", "system.other", "user", ""] {
         let pairs = vec![(refused.as_bytes().to_vec(), b"x".to_vec())];
-        let wanted = Metadata { xattrs: Some(&pairs), ..Metadata::default() };
+        let wanted = Metadata { xattrs: Some(&pairs), kinds, ..Metadata::default() };
         let error = root.set_metadata(&name, &file, &wanted).unwrap_err();
         assert!(matches!(error, TreeError::Attribute { .. }), "{refused}: {error}");
     }
-    assert_eq!(root.xattrs(&name, &file).unwrap().carried, pairs);
+    assert_eq!(root.xattrs(&name, &file, kinds).unwrap().carried, pairs);
 
     let directory = root.make_directory(&Name::new(b"directory").unwrap(), 0o755).unwrap();
-    directory.set_own_metadata(&Metadata { xattrs: Some(&pairs), ..Metadata::default() }).unwrap();
-    assert_eq!(directory.own_xattrs().unwrap().carried, pairs);
+    directory.set_own_metadata(&Metadata { xattrs: Some(&pairs), kinds, ..Metadata::default() }).unwrap();
+    assert_eq!(directory.own_xattrs(kinds).unwrap().carried, pairs);
 }
 
 #[test]
@@ -150,14 +153,64 @@ fn an_acl_travels_and_keeps_the_mode() {
         acl.extend(id.to_le_bytes());
     }
     let pairs = vec![(b"system.posix_acl_access".to_vec(), acl)];
-    let wanted = Metadata { mode: Some(0o660), xattrs: Some(&pairs), ..Metadata::default() };
+    let kinds = AttributeKinds::ACL;
+    let wanted = Metadata { mode: Some(0o660), xattrs: Some(&pairs), kinds, ..Metadata::default() };
     if let Err(error) = root.set_metadata(&name, &file, &wanted) {
         assert!(matches!(error, TreeError::Attribute { .. }), "{error}");
         eprintln!("skipped: {error}");
         return;
     }
-    assert_eq!(root.xattrs(&name, &file).unwrap().carried, pairs);
+    assert_eq!(root.xattrs(&name, &file, kinds).unwrap().carried, pairs);
     assert_eq!(root.stat(&name).unwrap().mode, 0o660);
+}
+
+#[test]
+fn pipes_and_sockets_are_made_and_described_without_being_opened() {
+    let (_temporary, root) = root();
+    for (special, letter) in [(Special::Pipe, 'p'), (Special::Socket, 's')] {
+        let name = Name::new(&[letter as u8]).unwrap();
+        root.make_special(special, &name, 0o600).unwrap();
+        let found = root.stat(&name).unwrap();
+        assert_eq!((found.special(), found.kind.letter()), (Some(special), letter));
+        assert!(root.make_special(special, &name, 0o600).unwrap_err().is_existing());
+        let wanted = Metadata { mode: Some(0o1751), mtime: Some(THEN), ..Metadata::default() };
+        root.set_special_metadata(&name, &found, &wanted).unwrap();
+        let stat = root.stat(&name).unwrap();
+        assert_eq!((stat.mode, stat.mtime), (0o1751, THEN));
+        // Of what was looked at, and of nothing else.
+        root.hard_link(&root, &name, &Name::new(b"other").unwrap()).unwrap();
+        let error = root.set_special_metadata(&name, &stat, &wanted).unwrap_err();
+        assert!(matches!(error, TreeError::NotOurs { .. }), "{error}");
+        root.remove_file(&Name::new(b"other").unwrap()).unwrap();
+        root.remove_file(&name).unwrap();
+        root.make_symlink(b"elsewhere", &name).unwrap();
+        let error = root.set_special_metadata(&name, &stat, &wanted).unwrap_err();
+        assert!(matches!(error, TreeError::NotOurs { .. }), "{error}");
+    }
+    assert_eq!(root.stat(&made(&root, 0o640).0).unwrap().special(), None);
+}
+
+#[test]
+fn device_nodes_are_those_of_root() {
+    let (_temporary, root) = root();
+    let name = Name::new(b"null").unwrap();
+    let special = Special::CharacterDevice(device_node(1, 3));
+    match root.make_special(special, &name, 0o600) {
+        Ok(()) => assert_eq!(root.stat(&name).unwrap().special(), Some(special)),
+        Err(error) => assert!(matches!(error, TreeError::NotPermitted { .. }), "{error}"),
+    }
+    assert_eq!(device_number(device_node(259, 70_000)), (259, 70_000));
+}
+
+#[test]
+fn bits_of_a_mode_that_are_kept_stay() {
+    let (_temporary, root) = root();
+    let directory = root.make_directory(&Name::new(b"d").unwrap(), 0o755).unwrap();
+    let mode = |mode, kept_mode| {
+        directory.set_own_metadata(&Metadata { mode: Some(mode), kept_mode, ..Metadata::default() }).unwrap();
+        directory.own_stat().unwrap().mode
+    };
+    assert_eq!([mode(0o2750, 0), mode(0o755, 0o2000), mode(0o755, 0)], [0o2750, 0o2755, 0o755]);
 }
 
 #[test]
@@ -181,7 +234,7 @@ fn tmpfs_serves_as_well() {
     let (name, file) = made(&root, 0o600);
     let wanted = Metadata { mode: Some(0o754), mtime: Some(THEN), ..Metadata::default() };
     root.set_metadata(&name, &file, &wanted).unwrap();
-    assert!(root.xattrs(&name, &file).unwrap().carried.is_empty());
+    assert!(root.xattrs(&name, &file, AttributeKinds::USER).unwrap().carried.is_empty());
     root.sync().unwrap();
     root.file_system().unwrap().sync().unwrap();
     let stat = root.stat(&name).unwrap();

@@ -26,7 +26,7 @@ use blake3::hazmat::{
 
 use crate::blocks::block_count;
 use crate::limits::BLOCK_SIZE;
-use crate::message::{Digest, Entry, EntryKind, FileDigest};
+use crate::message::{DeviceNumber, Digest, Entry, EntryKind, FileDigest, Special};
 
 /// Value of the block at `offset` (a multiple of [`BLOCK_SIZE`]) of a file of `file_size` bytes:
 /// the chaining value of the block's subtree, or the file's digest if it has no other block.
@@ -163,6 +163,18 @@ pub fn item(path: &[u8], entry: &Entry, first: Option<&Digest>, contents: Option
         EntryKind::Symlink { target } => field(hasher.update(b"l"), target),
         EntryKind::HardLink { .. } => {
             hasher.update(b"h").update(first.unwrap_or(&[0; 32]));
+        }
+        EntryKind::Special(special) => {
+            let kind = match special {
+                Special::Pipe => b"p",
+                Special::Socket => b"s",
+                Special::BlockDevice(_) => b"B",
+                Special::CharacterDevice(_) => b"C",
+            };
+            hasher.update(kind);
+            if let Some(DeviceNumber { major, minor }) = special.device() {
+                hasher.update(&major.to_le_bytes()).update(&minor.to_le_bytes());
+            }
         }
     }
     hasher

@@ -38,6 +38,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod block_journal;
 pub mod block_map;
 mod blocks;
@@ -54,6 +55,7 @@ pub mod listed;
 mod listing;
 pub mod measure;
 pub mod message;
+pub mod mode_change;
 mod notice;
 mod outcome;
 mod ports;
@@ -65,6 +67,7 @@ pub mod run_journal;
 mod running;
 mod seal;
 pub mod snapshot;
+mod special;
 mod told_by;
 pub mod validate;
 pub mod version;

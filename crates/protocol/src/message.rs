@@ -30,6 +30,7 @@ pub use crate::listing::{
     ListDetail, ListDigest, ListMessage, ListReach, ListRequest, Listed, ListedItem, ListedKind, ListedMetadata,
 };
 use crate::measure;
+pub use crate::mode_change::ModeChange;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
 pub use crate::receipt::ReceiptPart;
@@ -40,6 +41,7 @@ pub use crate::request::{
 };
 pub use crate::running::{IfRunning, Running};
 pub use crate::snapshot::{Keep, Snapshot, SnapshotNews, SnapshotTime};
+pub use crate::special::{DeviceNumber, Special};
 use crate::version::Features;
 
 /// A BLAKE3 digest or chaining value.
@@ -394,6 +396,9 @@ pub enum EntryKind {
         /// Whether the file has holes worth keeping.
         sparse: bool,
     },
+    /// A named pipe, a socket or a device node, for a receiver with [`Preserve::specials`]; device
+    /// nodes only together with the owner.
+    Special(Special),
 }
 
 /// Head of a block. The payload is the data of `ranges`; the gaps between them are zero.

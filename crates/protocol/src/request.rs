@@ -9,6 +9,7 @@ use crate::deletion::{Delete, Mirrored};
 use crate::listing::ListRequest;
 use crate::measure;
 use crate::message::{Digest, TransferId};
+use crate::mode_change::ModeChange;
 use crate::ports::Ports;
 use crate::running::IfRunning;
 use crate::snapshot::Snapshot;
@@ -207,6 +208,8 @@ pub struct ReceiveOptions {
     pub backup: Option<Backup>,
     /// Whether the sender is given a receipt ([`crate::receipt`]), signed by the receiving end.
     pub receipt: bool,
+    /// Changes of the modes that the sender announces, made in their order.
+    pub chmod: Vec<ModeChange>,
 }
 
 /// Place of the items that are replaced or deleted at the destination.
@@ -310,6 +313,12 @@ pub struct Preserve {
     pub xattr: bool,
     /// Whether holes are carried.
     pub sparse: bool,
+    /// Whether access control lists are carried.
+    pub acl: bool,
+    /// Whether named pipes and sockets are carried, and, together with the owner, device nodes.
+    pub specials: bool,
+    /// Whether extended attributes of the `security` namespace are carried, together with the owner.
+    pub security: bool,
 }
 
 impl SendOptions {
@@ -317,6 +326,7 @@ impl SendOptions {
     #[must_use]
     pub fn needs(&self) -> Features {
         needs(self.diskless, self.mirrored != Mirrored::No, self.mirrored == Mirrored::Snapshot)
+            .union(self.preserve.needs())
     }
 }
 
@@ -324,7 +334,7 @@ impl ReceiveOptions {
     /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        let needed = needs(self.diskless, self.delete.is_some(), self.snapshot.is_some());
+        let needed = needs(self.diskless, self.delete.is_some(), self.snapshot.is_some()).union(self.preserve.needs());
         if self.existing.equality() == Some(Equality::Contents) { needed.union(Features::CHECKSUM) } else { needed }
     }
 }
@@ -338,12 +348,32 @@ fn needs(diskless: Option<Diskless>, deletes: bool, is_snapshot: bool) -> Featur
 
 impl Preserve {
     /// No metadata is carried besides names and data.
-    pub const NOTHING: Self =
-        Self { mode: false, times: false, links: false, owner: false, xattr: false, sparse: false };
+    pub const NOTHING: Self = Self {
+        mode: false,
+        times: false,
+        links: false,
+        owner: false,
+        xattr: false,
+        sparse: false,
+        acl: false,
+        specials: false,
+        security: false,
+    };
+
+    /// Whether any extended attributes are carried.
+    #[must_use]
+    pub fn attributes(self) -> bool {
+        self.xattr || self.acl || self.security
+    }
+
+    /// Features that the other end must have.
+    fn needs(self) -> Features {
+        if self.acl || self.specials || self.security { Features::ATTRIBUTES } else { Features::NONE }
+    }
 }
 
 impl Default for Preserve {
     fn default() -> Self {
-        Self { mode: true, times: true, links: true, owner: false, xattr: false, sparse: true }
+        Self { mode: true, times: true, links: true, sparse: true, ..Self::NOTHING }
     }
 }

@@ -20,8 +20,9 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    BlockHeader, Bootstrap, CandidatePlace, Candidates, Congestion, ConnectBack, Entry, EntryKind, FarTask, Goodbye,
-    Held, Job, Message, Notice, PackItem, Parent, Part, Problem, Refusal, Running, Source, SourceKind, Wants,
+    BlockHeader, Bootstrap, CandidatePlace, Candidates, Congestion, ConnectBack, DeviceNumber, Entry, EntryKind,
+    FarTask, Goodbye, Held, Job, Message, Notice, PackItem, Parent, Part, Problem, Refusal, Running, Source,
+    SourceKind, Wants,
 };
 use names::{path, xattrs};
 use rules::{Checked, require, text};
@@ -220,6 +221,9 @@ fn entry(entry: &Entry) -> Checked {
         EntryKind::HardLink { to, size, .. } => {
             require(*to < entry.id, "a hard link to a later entry")?;
             require(*size <= MAX_FILE_SIZE, "a file too large")?;
+        }
+        EntryKind::Special(special) => {
+            require(special.device().is_none_or(DeviceNumber::is_valid), "a device number that Linux does not have")?;
         }
     }
     require(entry.mode <= 0o7777, "mode bits beyond 7777")?;

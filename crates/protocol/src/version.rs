@@ -163,6 +163,9 @@ impl Features {
     pub const RENAMES: Self = Self(1 << 6);
     /// The end can make snapshots ([`Snapshot`](crate::message::Snapshot)).
     pub const SNAPSHOT: Self = Self(1 << 7);
+    /// The end carries named pipes, sockets and device nodes, access control lists apart from other
+    /// attributes, and the `security` namespace.
+    pub const ATTRIBUTES: Self = Self(1 << 8);
     /// As a receiver, the end signs receipts ([`crate::receipt`]).
     pub const RECEIPT: Self = Self(1 << 9);
     /// The end makes, removes and renames items ([`ChangeRequest`](crate::message::ChangeRequest)).
@@ -177,6 +180,7 @@ impl Features {
             | Self::CHECKSUM.0
             | Self::RENAMES.0
             | Self::SNAPSHOT.0
+            | Self::ATTRIBUTES.0
             | Self::RECEIPT.0
             | Self::CHANGES.0,
     );
@@ -226,6 +230,10 @@ impl Features {
             (Self::SNAPSHOT, "the far end cannot make snapshots; upgrade icdc there, or copy without --snapshot"),
             (Self::CHANGES, "the far end cannot make, remove and rename items; upgrade icdc there"),
             (Self::RECEIPT, "the far end cannot sign receipts; upgrade icdc there, or copy without --receipt"),
+            (
+                Self::ATTRIBUTES,
+                "the far end does not know all that --preserve names; upgrade icdc there, or leave acl, specials and security out",
+            ),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));
         lacking.map(|(_, sentence)| sentence)

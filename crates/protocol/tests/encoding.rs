@@ -8,6 +8,7 @@ use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
+use icdc_protocol::mode_change::{ChangedItems, Copied, CopiedBits, Execution, UserClass};
 use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::{Features, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, Rate};
@@ -20,7 +21,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
-        ("Entries", "6a482cfb"),
+        ("Entries", "ee102dd0"),
         ("Block", "5d599d8e"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
@@ -129,8 +130,29 @@ fn examples() -> Vec<Message> {
     [requests(), from_sender(), from_receiver(), either_way(), of_measurements(), listing(), changes()].concat()
 }
 
+fn mode_changes() -> Vec<ModeChange> {
+    let change = |of, execution, copied| ModeChange { of, kept: 0o7000, set: 0o755, execution, copied };
+    let copied = |from, how| Some(CopiedBits { from, to: 0o077, how });
+    vec![
+        change(ChangedItems::All, Execution::Given, None),
+        change(ChangedItems::Directories, Execution::IfExecutable, copied(UserClass::Owner, Copied::Given)),
+        change(ChangedItems::Others, Execution::Given, copied(UserClass::Group, Copied::Taken)),
+        change(ChangedItems::Others, Execution::Given, copied(UserClass::Others, Copied::Taken)),
+    ]
+}
+
 fn requests() -> Vec<Message> {
-    let preserve = Preserve { mode: true, times: false, links: true, owner: false, xattr: true, sparse: false };
+    let preserve = Preserve {
+        mode: true,
+        times: false,
+        links: true,
+        owner: false,
+        xattr: true,
+        sparse: false,
+        acl: true,
+        specials: true,
+        security: false,
+    };
     let rule = |effect, pattern: &str| Rule { effect, pattern: pattern.into() };
     let choice = Choice {
         rules: vec![rule(Effect::Include, "/a.o"), rule(Effect::Exclude, "*.o")],
@@ -178,6 +200,7 @@ fn requests() -> Vec<Message> {
         snapshot: None,
         backup: Some(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() }),
         receipt: false,
+        chmod: mode_changes(),
     };
     let drive = Drive {
         host: "far".into(),
@@ -354,6 +377,7 @@ fn entries() -> Vec<Entry> {
         xattrs: vec![(b"user.a".to_vec(), b"value".to_vec())],
     };
     let file = EntryKind::File { size: 1 << 20, version: [9; 16], sparse: true, linked: false };
+    let device = DeviceNumber { major: 259, minor: 1_000_000 };
     vec![
         Entry { owner: None, xattrs: vec![], ..entry(10, b"", Parent::Source(1), EntryKind::Directory) },
         entry(11, b"file", Parent::Directory(10), file),
@@ -364,6 +388,10 @@ fn entries() -> Vec<Entry> {
             Parent::Directory(10),
             EntryKind::HardLink { to: 11, size: 1 << 20, version: [9; 16], sparse: true },
         ),
+        entry(14, b"pipe", Parent::Directory(10), EntryKind::Special(Special::Pipe)),
+        entry(15, b"socket", Parent::Directory(10), EntryKind::Special(Special::Socket)),
+        entry(16, b"disk", Parent::Directory(10), EntryKind::Special(Special::BlockDevice(device))),
+        entry(17, b"null", Parent::Directory(10), EntryKind::Special(Special::CharacterDevice(device))),
     ]
 }
 

@@ -6,7 +6,7 @@ use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
-use icdc_protocol::{Ports, validate};
+use icdc_protocol::{Ports, acl, validate};
 use icdc_units::ByteCount;
 use proptest::prelude::*;
 
@@ -159,7 +159,15 @@ fn entries_that_break_a_rule_are_refused_by_name() {
         },
         "file too large",
     );
+    refused(
+        |entry| {
+            let number = DeviceNumber { major: 1 << 12, minor: 0 };
+            entry.kind = EntryKind::Special(Special::BlockDevice(number));
+        },
+        "device number",
+    );
     refused(|entry| entry.xattrs = vec![(Vec::new(), Vec::new())], "proper name");
+    refused(|entry| entry.xattrs = vec![(acl::ACCESS.to_vec(), vec![2, 0, 0, 0, 1])], "access control list");
     refused(|entry| entry.xattrs = vec![(b"user.a".to_vec(), vec![0; 128 << 10])], "too many bytes");
 
     let mut second = file();

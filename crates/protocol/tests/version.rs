@@ -2,7 +2,7 @@
 
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::message::{
-    Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, ReceiveOptions, Refusal, RefusalKind,
+    Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, Preserve, ReceiveOptions, Refusal, RefusalKind,
     SendOptions, Snapshot, SnapshotTime,
 };
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
@@ -106,8 +106,13 @@ fn unknown_features_mean_nothing() {
         Features::SNAPSHOT,
         Features::CHANGES,
         Features::RECEIPT,
+        Features::ATTRIBUTES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
+    let preserve = Preserve { specials: true, ..Preserve::default() };
+    let (send, receive) =
+        (SendOptions { preserve, ..SendOptions::default() }, ReceiveOptions { preserve, ..ReceiveOptions::default() });
+    assert_eq!((send.needs(), receive.needs()), (Features::ATTRIBUTES, Features::ATTRIBUTES));
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
     let (send, receive) = (SendOptions::default(), ReceiveOptions::default());
     assert_eq!((send.needs(), receive.needs()), (Features::NONE, Features::NONE));

@@ -17,6 +17,9 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
         job if diskless(job).is_some() => {
             (true, icdc_client::scratch_places().iter().fold(Files::of_end(), |files, place| files.change_path(place)))
         }
+        Job::Transfer(Transfer::Receive { options, .. }) if options.preserve.specials => {
+            (true, of_root(rights, Files::change_path_with_specials))
+        }
         Job::Transfer(Transfer::Receive { .. }) | Job::Change(_) => (true, of_root(rights, Files::change_path)),
         Job::Transfer(Transfer::Send { options, .. }) if options.moves => {
             (true, of_root(rights, Files::read_and_remove_path))

@@ -37,6 +37,7 @@ pub mod receipt;
 pub mod receiver;
 pub mod retry;
 pub mod sender;
+pub mod special;
 pub mod weight;
 
 pub use by_id::ById;

@@ -17,6 +17,7 @@
 
 mod account;
 mod allowance;
+mod attribute_kinds;
 mod clock;
 mod confined;
 pub mod diskless;
@@ -33,6 +34,7 @@ pub mod receiver;
 mod resources;
 mod run;
 pub mod sender;
+mod special;
 mod stage_thread;
 mod stages;
 pub mod summary;

@@ -10,6 +10,7 @@ use icdc_units::{ByteCount, Span};
 
 use super::choosing::CHOOSING;
 use super::{ChoosingArguments, ConnectionArguments, ReportingArguments};
+use crate::chmod::{ModeChanges, mode_changes};
 use crate::values::{
     Ceiling, Congestion, Shard, Streams, ceiling, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
 };
@@ -48,6 +49,7 @@ const EXACT: &str = "exact";
         "  icdc copy data.bin user@far.example.org:/srv/in/\n",
         "  icdc copy --rate 900mbit --report run7.html far.example.org:run7/ run7\n",
         "  icdc copy --exclude '*.tmp' --update run7 icdc://dtn.example.org/in/\n",
+        "  icdc copy --preserve all --chmod Dg+s,go-w run7 far.example.org:/srv/\n",
         "  icdc copy --include '*.nc' --include '*/' --exclude '*' --newer-than 7d run7 far.example.org:\n",
         "  icdc copy --metrics /var/lib/prometheus/node-exporter/run7.prom run7 far.example.org:\n",
         "  icdc copy --json a.example.org:run7 b.example.org:/srv/ | tail -n 1\n",
@@ -221,15 +223,21 @@ pub(crate) struct CopyArguments {
     #[arg(short = 'm', long, help_heading = "Choosing what is copied")]
     pub(crate) prune_empty_dirs: bool,
 
-    /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
+    /// What to preserve besides the data: mode, times, links, owner, xattr, acl, specials, sparse, security;
+    /// or all (but security), or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
+
+    /// Change the modes that the source has: D2755,F644 for directories and others, or letters as for
+    /// chmod, such as Du=rwx,go=rX. May be given several times
+    #[arg(long, value_name = "CHANGES", action = ArgAction::Append, value_parser = mode_changes, help_heading = "What to copy and how")]
+    pub(crate) chmod: Vec<ModeChanges>,
 
     /// Copy a shard of this plan, made by icdc plan; sources and destination are those of the plan
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "chmod", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

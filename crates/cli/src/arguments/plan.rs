@@ -75,7 +75,8 @@ pub(crate) struct PlannedContent {
     #[command(flatten)]
     pub(crate) choosing: ChoosingArguments,
 
-    /// What to preserve besides the data: mode, times, links, owner, xattr, sparse; or all, or none
+    /// What to preserve besides the data: mode, times, links, owner, xattr, acl, specials, sparse, security;
+    /// or all (but security), or none
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve)]
     pub(crate) preserve: Preserve,
 }

@@ -4,7 +4,7 @@
 use self::Meaning::{Needless, On, Pass, PassValue, Refused, Value};
 use self::Switch::{
     Acls, Backup, Delete, DeleteExcluded, Group, HardLinks, Links, NumericIds, Owner, Perms, Progress, Quiet,
-    Recursive, Times, Verbose, Xattrs,
+    Recursive, Specials, Times, Verbose, Xattrs,
 };
 
 /// An option of rsync.
@@ -48,6 +48,7 @@ pub(super) enum Switch {
     Group,
     Acls,
     Xattrs,
+    Specials,
     NumericIds,
     Delete,
     DeleteExcluded,
@@ -110,7 +111,7 @@ const NO_COMPRESSION: &str = "there is no compression";
 const LAST: &str = "deletes last, after everything else has arrived";
 
 const OPTIONS: &[RsyncOption] = &[
-    option(&["-a", "--archive"], On(&[Recursive, Links, Perms, Times, Owner, Group])),
+    option(&["-a", "--archive"], On(&[Recursive, Links, Perms, Times, Owner, Group, Specials])),
     option(&["-r", "--recursive"], On(&[Recursive])),
     option(&["-l", "--links"], On(&[Links])),
     option(&["-H", "--hard-links"], On(&[HardLinks])),
@@ -121,8 +122,9 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["-A", "--acls"], On(&[Acls, Perms])),
     option(&["-X", "--xattrs"], On(&[Xattrs])),
     option(&["--numeric-ids"], On(&[NumericIds])),
-    option(&["-D", "--devices", "--specials"], Needless)
-        .but("devices, pipes and sockets are not copied; each counts as a failed item, unless it is excluded"),
+    option(&["-D", "--specials"], On(&[Specials])),
+    option(&["--devices"], On(&[Specials])).but("named pipes and sockets are copied as well, as with -D"),
+    option(&["--chmod"], PassValue("--chmod")),
     option(&["-S", "--sparse", "-E", "--executability"], Needless),
     option(&["-u", "--update"], Pass("--update")),
     option(&["--existing", "--ignore-non-existing"], Pass("--existing")),

@@ -199,16 +199,14 @@ impl Reading {
         if sets_owner && places.is_remote && !self.has(Switch::NumericIds) {
             self.say("-o, -g: owners and groups are kept by number, as with --numeric-ids, not by name".to_owned());
         }
-        let sets_xattrs = self.has(Switch::Xattrs) || self.has(Switch::Acls);
-        if sets_xattrs && !(self.has(Switch::Xattrs) && self.has(Switch::Acls)) {
-            self.say("-A, -X: extended attributes and ACLs are kept together".to_owned());
-        }
         let kept = [
             ("mode", true),
             ("times", self.has(Switch::Times)),
             ("links", self.has(Switch::Links)),
             ("owner", sets_owner),
-            ("xattr", sets_xattrs),
+            ("xattr", self.has(Switch::Xattrs)),
+            ("acl", self.has(Switch::Acls)),
+            ("specials", self.has(Switch::Specials)),
             ("sparse", true),
         ];
         let list: Vec<&str> = kept.iter().filter(|(_, is_kept)| *is_kept).map(|(name, _)| *name).collect();

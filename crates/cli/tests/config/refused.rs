@@ -74,7 +74,7 @@ fn values_of_the_wrong_kind_or_none() {
     refused("port = '5010-5000'", "1:8", &["5000-5010"]);
     refused("identity = 'key'", "1:12", &["absolute path, or one that begins with ~/"]);
     refused("identity = ''", "1:12", &["absolute path"]);
-    refused("preserve = ['mode', 'acl']", "1:12", &["xattr"]);
+    refused("preserve = ['mode', 'dates']", "1:12", &["xattr"]);
     refused("[serve]\nlisten = 'localhost:1'", "2:10", &["192.0.2.7:2633"]);
     refused("[serve]\naudit = 'journald'", "2:9", &["audit takes journal, an absolute path"]);
     refused("[host.\"never-named\"]\nrate = 'fast'", "2:8", &["rate: "]);

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "real processes need real time")]
 
+mod acls;
 mod apart;
+mod as_kernel;
 mod as_rsync;
+mod as_rsync_attributes;
 mod backups;
+mod chmod;
 mod choosing;
 mod coming_from;
 mod deep;
@@ -30,6 +34,7 @@ mod old_kernel;
 mod options;
 mod patterns;
 mod pruning;
+mod published;
 mod receipt;
 mod renames;
 mod replaced;
@@ -38,6 +43,7 @@ mod rsync;
 mod running;
 mod semantics;
 mod snapshots;
+mod specials;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

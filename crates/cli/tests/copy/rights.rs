@@ -135,7 +135,7 @@ fn an_acl_that_the_source_does_not_have_is_not_inherited() {
         return;
     }
     for _ in 0..2 {
-        site.copy(&["--preserve", "mode,times,xattr", "source", "target/copy"]).run().expect_code(0);
+        site.copy(&["--preserve", "mode,times,acl", "source", "target/copy"]).run().expect_code(0);
         for name in ["small", "large", "directory"] {
             let (original, copy) = (source.join(name), target.join("copy").join(name));
             assert_eq!(attribute(&copy, ACCESS_ACL), None, "{name}");

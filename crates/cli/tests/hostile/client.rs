@@ -16,8 +16,8 @@ use icdc_protocol::limits::{
     BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES, PART_SIZE,
 };
 use icdc_protocol::message::{
-    BlockHeader, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, PackItem, Parent, Part, ReceiveOptions,
-    Request, SendOptions, SourceKind, Transfer, Want, Wants,
+    BlockHeader, DeviceNumber, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, PackItem, Parent, Part,
+    Preserve, ReceiveOptions, Request, SendOptions, SourceKind, Special, Transfer, Want, Wants,
 };
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 
@@ -156,6 +156,37 @@ fn names_cannot_escape() {
         peer.say(begin(&name, SourceKind::Item));
         scene.assert_refused(peer, "not one component");
     }
+    scene.assert_well();
+}
+
+#[test]
+fn special_items_that_were_not_asked_for_are_not_made() {
+    let scene = Scene::new();
+    let device = Special::CharacterDevice(DeviceNumber { major: 1, minor: 3 });
+    let asked = |specials| {
+        let preserve = Preserve { specials, ..Preserve::default() };
+        Peer::push_with(&scene.site, &scene.daemon, "in", ReceiveOptions { preserve, ..ReceiveOptions::default() })
+    };
+    for (specials, special, words) in [
+        (false, Special::Pipe, "a named pipe is not copied"),
+        (false, device, "a character device is not copied"),
+        (true, device, "without its owner"),
+    ] {
+        let mut peer = asked(specials);
+        peer.say(child(1, b"special", EntryKind::Special(special)));
+        let reason = peer.hear_failed(1);
+        assert!(reason.contains(words), "{reason}");
+        peer.close();
+        scene.assert_untouched();
+    }
+    let mut peer = asked(true);
+    let beyond = DeviceNumber { major: 1 << 12, minor: 0 };
+    peer.say(child(1, b"special", EntryKind::Special(Special::BlockDevice(beyond))));
+    scene.assert_refused(peer, "a device number that Linux does not have");
+    scene.refused("an access control list that is none", |peer| {
+        let xattrs = vec![(b"system.posix_acl_access".to_vec(), vec![2, 0, 0, 0, 1, 0])];
+        peer.say(Message::Entries(vec![Entry { xattrs, ..entry(1, Parent::Directory(0), b"file", file(3)) }]));
+    });
     scene.assert_well();
 }
 
@@ -550,7 +581,10 @@ fn what_announced_entries_keep_in_memory_is_bounded() {
     let scene = Scene::new();
     // Files, directories, and files that wait for an earlier one of the same name.
     for (same_name, kind) in [(false, file(7)), (false, EntryKind::Directory), (true, file(7))] {
-        scene.refused("more entries are announced than may be pending", |peer| {
+        let preserve = Preserve { xattr: true, ..Preserve::default() };
+        let options = ReceiveOptions { preserve, ..ReceiveOptions::default() };
+        let mut peer = Peer::push_with(&scene.site, &scene.daemon, "in", options);
+        let attack = |peer: &mut Peer| {
             let heavy = |id: u32| {
                 let xattrs = vec![(b"user.heavy".to_vec(), vec![1; MAX_XATTR_BYTES - 10])];
                 let name = if same_name { "same".to_owned() } else { id.to_string() };
@@ -559,7 +593,9 @@ fn what_announced_entries_keep_in_memory_is_bounded() {
             // Far fewer than their number would allow.
             let most = (MAX_PENDING_BYTES / MAX_XATTR_BYTES) as u32 + 64;
             (1..most).step_by(4).all(|id| peer.say(Message::Entries((id..id + 4).map(heavy).collect())));
-        });
+        };
+        attack(&mut peer);
+        scene.assert_refused(peer, "more entries are announced than may be pending");
     }
     // 256 MiB of attributes, and 21 MiB of everything else: measured with 277 MiB.
     let used = peak_memory(&scene.daemon);

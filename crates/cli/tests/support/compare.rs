@@ -117,6 +117,9 @@ fn compare(source: &Path, copy: &Path, differences: &mut Vec<String>) {
     if time(&theirs) != time(&ours) {
         differs(format!("has time {:?}, not {:?}", time(&ours), time(&theirs)));
     }
+    if theirs.rdev() != ours.rdev() {
+        differs(format!("is the device {:x}, not {:x}", ours.rdev(), theirs.rdev()));
+    }
     if theirs.is_dir() {
         for name in names(source).union(&names(copy)) {
             compare(&source.join(name), &copy.join(name), differences);

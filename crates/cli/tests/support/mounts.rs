@@ -28,6 +28,18 @@ impl Mount {
         Some(Self { path })
     }
 
+    /// A file system at `path`, which is made, that has neither extended attributes nor ACLs. `None`
+    /// where it cannot be mounted, with the reason on standard error.
+    pub fn ramfs(path: PathBuf) -> Option<Self> {
+        if !is_root() {
+            skip("mounting needs root");
+            return None;
+        }
+        std::fs::create_dir_all(&path).unwrap();
+        let mounted = succeeds(Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(&path));
+        mounted.then_some(Self { path })
+    }
+
     /// `file` once more, at `path`, which is a file. `None` where it cannot be mounted, with the reason on
     /// standard error.
     pub fn file(file: &Path, path: PathBuf) -> Option<Self> {

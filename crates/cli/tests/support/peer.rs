@@ -62,8 +62,12 @@ impl Peer {
 
     /// Connects and asks a daemon to receive into `destination`.
     pub fn push(site: &Site, daemon: &Daemon, destination: &str) -> Self {
-        let mut peer = Self::connect(site, daemon);
         let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
+        Self::push_asking(site, daemon, destination, options)
+    }
+
+    fn push_asking(site: &Site, daemon: &Daemon, destination: &str, options: ReceiveOptions) -> Self {
+        let mut peer = Self::connect(site, daemon);
         let job = Transfer::Receive { destination: destination.into(), options };
         peer.say(Message::Request(Request::new(transfer(), job)));
         peer
@@ -71,7 +75,13 @@ impl Peer {
 
     /// As [`push`](Self::push), up to a directory with id 0 that is open.
     pub fn push_into_directory(site: &Site, daemon: &Daemon, destination: &str) -> Self {
-        let mut peer = Self::push(site, daemon, destination);
+        let options = ReceiveOptions { resume: true, ..ReceiveOptions::default() };
+        Self::push_with(site, daemon, destination, options)
+    }
+
+    /// As [`push_into_directory`](Self::push_into_directory), with these options.
+    pub fn push_with(site: &Site, daemon: &Daemon, destination: &str, options: ReceiveOptions) -> Self {
+        let mut peer = Self::push_asking(site, daemon, destination, options);
         peer.say(begin(b"top", SourceKind::Directory));
         // An earlier session of the same run may still be ending.
         peer.hear_of(|message| matches!(message, Message::Ready(_)).then_some(()));

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
+use super::attributes::{self, AttributeKinds, FoundXattrs};
 use super::error::{Result, TreeError};
 use super::file_system::FileSystem;
+use super::kind::Kind;
 use super::listing::{self, Listing};
-use super::metadata::{self, FoundXattrs, Incarnation, Kind, Metadata, Stat, permissions};
+use super::metadata::{self, Incarnation, Metadata, Stat, permissions};
 use super::names::{Name, printable};
 use super::scope::Scope;
 use super::trail::Trail;
@@ -134,7 +136,7 @@ impl Directory {
     /// none can be made, the `umask` counts.
     #[must_use]
     pub fn new_file_mode(&self, umask: u16) -> u16 {
-        let by_acl = self.readable().is_ok_and(metadata::has_default_acl);
+        let by_acl = self.readable().is_ok_and(attributes::has_default_acl);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let made = || rustix::fs::openat(self, c".", flags, permissions(0o666)).and_then(rustix::fs::fstat);
         match by_acl.then(made) {
@@ -403,8 +405,7 @@ impl Directory {
 
     /// Sets the `wanted` attributes of the existing regular file `file` where one of them is missing
     /// or different. `name` is for the error only. If extended attributes are wanted (`Some`),
-    /// existing ones of the kinds that are copied are removed unless they are wanted: capabilities
-    /// only if an owner is wanted, too, and the ACL only if a mode is. Returns whether something was
+    /// existing ones of their kinds are removed unless they are wanted. Returns whether something was
     /// changed.
     ///
     /// # Errors
@@ -438,22 +439,22 @@ impl Directory {
         metadata::apply_to_link(self, name.as_c_str(), wanted).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Extended attributes of the open file `file`: those that are copied, sorted by name, and
+    /// Extended attributes of the open file `file`: those of these kinds, sorted by name, and
     /// whether there are others. No attributes on a file system that has none; one that is removed
     /// meanwhile is left out. `name` is for the error only.
     ///
     /// # Errors
     /// Other errors of `flistxattr` and `fgetxattr`.
-    pub fn xattrs(&self, name: &Name, file: &File) -> Result<FoundXattrs> {
-        metadata::found_xattrs(file).map_err(|failure| failure.at(self.path_of(name)))
+    pub fn xattrs(&self, name: &Name, file: &File, kinds: AttributeKinds) -> Result<FoundXattrs> {
+        attributes::found(file, kinds).map_err(|failure| failure.at(self.path_of(name)))
     }
 
-    /// Extended attributes of this directory.
+    /// Extended attributes of this directory that are of these kinds.
     ///
     /// # Errors
     /// As [`xattrs`](Self::xattrs); the directory must be readable.
-    pub fn own_xattrs(&self) -> Result<FoundXattrs> {
-        metadata::found_xattrs(self.readable()?).map_err(|failure| failure.at(self.path()))
+    pub fn own_xattrs(&self, kinds: AttributeKinds) -> Result<FoundXattrs> {
+        attributes::found(self.readable()?, kinds).map_err(|failure| failure.at(self.path()))
     }
 
     /// Makes the names in this directory durable, and its own metadata; flushes its whole file

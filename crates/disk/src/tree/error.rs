@@ -107,12 +107,22 @@ pub enum TreeError {
     /// An extended attribute cannot be read, set or removed, or is of a refused namespace.
     #[error(
         "{path}: the extended attribute {attribute} cannot be set ({cause}); leave \
-         xattr out of --preserve or choose another file system"
+         {} out of --preserve or choose another file system", preserved_by(.attribute)
     )]
     Attribute { path: String, attribute: String, call: &'static str, cause: io::Error },
     /// Any other error of the kernel.
     #[error("{path}: {}: {cause}", operation(.call))]
     System { path: String, call: &'static str, cause: io::Error },
+}
+
+/// Word of `--preserve` by which an extended attribute is copied.
+fn preserved_by(attribute: &str) -> &'static str {
+    match attribute {
+        "system.posix_acl_access" | "system.posix_acl_default" => "acl",
+        "security.capability" => "xattr",
+        _ if attribute.starts_with("security.") => "security",
+        _ => "xattr",
+    }
 }
 
 /// Sentence for users about `EPERM` of a system call: the refused operation, likely reasons, the
@@ -148,6 +158,10 @@ fn not_permitted(call: &str) -> &'static str {
             "the directory may not be made: the one above it is immutable (lsattr -d shows it); have that changed, or \
              choose another destination"
         }
+        "mknodat" => {
+            "it may not be made: devices can be made by root alone, and not all file systems have devices, named pipes and \
+             sockets; exclude it, or leave specials out of --preserve"
+        }
         "openat" | "openat2" => {
             "it may not be opened or made: it or its directory is immutable or append-only (lsattr, lsattr -d show it); \
              have that changed, or choose another place"
@@ -161,6 +175,7 @@ pub(crate) fn operation(call: &str) -> &'static str {
     match call {
         "mkdirat" => "the directory cannot be made",
         "symlinkat" => "the symbolic link cannot be made",
+        "mknodat" => "the named pipe, socket or device cannot be made",
         "linkat" => "the hard link cannot be made",
         "readlinkat" => "the symbolic link cannot be read",
         "renameat" => "it cannot be renamed",

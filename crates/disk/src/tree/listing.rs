@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-use super::metadata::Kind;
+use super::kind::Kind;
 
 /// List of all entries of a directory but `.` and `..`, sorted by the bytes of their names.
 ///

@@ -2,7 +2,8 @@
 
 use super::directory::Directory;
 use super::error::{Result, TreeError};
-use super::metadata::{Kind, Stat};
+use super::kind::Kind;
+use super::metadata::Stat;
 use super::names::Name;
 use super::opening::Followed;
 

@@ -8,12 +8,13 @@
 use std::os::fd::AsFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags,
+    AtFlags, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 
-use super::error::TreeError;
-use super::names::printable;
+use super::attributes::{self, AttributeKinds};
+use super::failure::{Failure, at};
+use super::kind::Kind;
 
 /// A point in time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,24 +24,6 @@ pub struct FileTime {
     /// Nanoseconds into that second, below 1e9.
     pub nanos: u32,
 }
-
-/// Kind of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// Another item, which cannot be copied; the text names it ("a named pipe").
-    Other(&'static str),
-}
-
-const PIPE: &str = "a named pipe";
-const SOCKET: &str = "a socket";
-const BLOCK_DEVICE: &str = "a block device";
-const CHARACTER_DEVICE: &str = "a character device";
 
 /// Description of an item, as `stat` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +50,8 @@ pub struct Stat {
     pub gid: u32,
     /// Space in use on the disk, in units of 512 bytes.
     pub blocks: u64,
+    /// Number of the device that a device node stands for.
+    pub device_node: u64,
 }
 
 /// Identity of a file in one of its states, to distinguish a further name of it from another file
@@ -92,9 +77,6 @@ impl Incarnation {
     }
 }
 
-/// Extended attributes as (name, value).
-pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// Metadata to be restored; `None` and empty values leave an item's own. The mode is set exactly as
 /// given, set-user-id bits included: whether a source may request those is the caller's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,9 +87,14 @@ pub struct Metadata<'a> {
     pub mtime: Option<FileTime>,
     /// Numeric owner (user id) and group (group id).
     pub owner: Option<(u32, u32)>,
-    /// Extended attributes (name, value). With a mode, `Some` also takes away the ACLs that are not
-    /// among them, which a directory may have passed on to what was made in it.
+    /// Bits of the mode that stay as the item has them, besides those of `mode`.
+    pub kept_mode: u16,
+    /// Extended attributes (name, value) of the `kinds`. With a mode and ACLs among these, `Some`
+    /// also takes away the ACLs that are not given, which a directory may have passed on to what was
+    /// made in it.
     pub xattrs: Option<&'a [(Vec<u8>, Vec<u8>)]>,
+    /// Kinds of extended attributes that are restored.
+    pub kinds: AttributeKinds,
 }
 
 impl Stat {
@@ -128,49 +115,6 @@ impl Stat {
     }
 }
 
-impl Kind {
-    /// Name of the kind with its article, for messages: "a directory".
-    #[must_use]
-    pub fn described(self) -> &'static str {
-        match self {
-            Self::File => "a regular file",
-            Self::Directory => "a directory",
-            Self::Symlink => "a symbolic link",
-            Self::Other(what) => what,
-        }
-    }
-
-    /// Letter of the kind, as `ls -l` has it: `-`, `d`, `l`, `p`, `s`, `b`, `c`; `?` for an unknown
-    /// one.
-    #[must_use]
-    pub fn letter(self) -> char {
-        match self {
-            Self::File => '-',
-            Self::Directory => 'd',
-            Self::Symlink => 'l',
-            Self::Other(PIPE) => 'p',
-            Self::Other(SOCKET) => 's',
-            Self::Other(BLOCK_DEVICE) => 'b',
-            Self::Other(CHARACTER_DEVICE) => 'c',
-            Self::Other(_) => '?',
-        }
-    }
-
-    /// Kind by the type in a mode or a directory entry; `None` for an unknown type.
-    pub(super) fn from_file_type(kind: FileType) -> Option<Self> {
-        Some(match kind {
-            FileType::RegularFile => Self::File,
-            FileType::Directory => Self::Directory,
-            FileType::Symlink => Self::Symlink,
-            FileType::Fifo => Self::Other(PIPE),
-            FileType::Socket => Self::Other(SOCKET),
-            FileType::BlockDevice => Self::Other(BLOCK_DEVICE),
-            FileType::CharacterDevice => Self::Other(CHARACTER_DEVICE),
-            FileType::Unknown => return None,
-        })
-    }
-}
-
 impl From<rustix::fs::Stat> for Stat {
     #[expect(clippy::useless_conversion, clippy::unnecessary_cast, reason = "widths differ by architecture")]
     fn from(stat: rustix::fs::Stat) -> Self {
@@ -188,6 +132,7 @@ impl From<rustix::fs::Stat> for Stat {
             uid: stat.st_uid,
             gid: stat.st_gid,
             blocks: stat.st_blocks as u64,
+            device_node: stat.st_rdev.into(),
         }
     }
 }
@@ -231,38 +176,10 @@ impl From<&Statx> for Stat {
             uid: found.stx_uid,
             gid: found.stx_gid,
             blocks: found.stx_blocks,
+            device_node: rustix::fs::makedev(found.stx_rdev_major, found.stx_rdev_minor),
         }
     }
 }
-
-/// A step that failed: the system call, what it was about if not the file itself, and the error.
-pub(super) struct Failure {
-    pub(super) call: &'static str,
-    pub(super) attribute: Option<String>,
-    pub(super) errno: Errno,
-}
-
-impl Failure {
-    /// Error for the item at `path`.
-    pub(super) fn at(self, path: String) -> TreeError {
-        let Self { call, attribute, errno } = self;
-        match attribute {
-            Some(attribute) if !matches!(errno, Errno::DQUOT | Errno::ROFS) => {
-                TreeError::Attribute { path, attribute, call, cause: errno.into() }
-            }
-            _ => TreeError::new(call, path, errno),
-        }
-    }
-}
-
-/// Name of the extended attribute with a file's capabilities. Like set-id bits it gives rights to
-/// whoever runs the file, so that it is to be copied together with the owner only. A change of
-/// data or owner removes it.
-pub const CAPABILITY: &[u8] = b"security.capability";
-/// Name of the extended attribute with the ACL of a file or directory.
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-/// Name of the extended attribute with the ACL that a directory passes on to new items in it.
-const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 /// Restores `wanted` on an open file or directory, after its data is written.
 pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failure> {
@@ -271,7 +188,9 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
         (None, None, None) => None,
         _ => Some(Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?)),
     };
-    let mut mode_holds = found.is_some_and(|found| wanted.mode == Some(found.mode));
+    let wanted_mode = |found: &Stat| wanted.mode.map(|mode| mode | found.mode & wanted.kept_mode);
+    let mut mode = found.as_ref().and_then(wanted_mode);
+    let mut mode_holds = found.is_some_and(|found| mode == Some(found.mode));
     if let Some((uid, gid)) = wanted.owner
         && found.is_none_or(|found| (uid, gid) != (found.uid, found.gid))
     {
@@ -279,7 +198,6 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
         rustix::fs::fchown(file, Some(uid), Some(gid)).map_err(at("fchown"))?;
         mode_holds = false;
     }
-    let mut mode = wanted.mode;
     if let (Some(xattrs), Some(found)) = (wanted.xattrs, &found) {
         // Attributes of what is read-only can be set by root alone.
         if !xattrs.is_empty() && found.mode & 0o200 == 0 {
@@ -288,15 +206,15 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
             mode_holds = false;
         }
         for (name, value) in xattrs {
-            set_xattr(file, name, value).inspect_err(|_| {
+            attributes::set(file, (name, value), wanted.kinds).inspect_err(|_| {
                 if found.mode & 0o200 == 0 {
                     let _ = rustix::fs::fchmod(file, permissions(found.mode));
                 }
             })?;
             mode_holds = false;
         }
-        if wanted.mode.is_some() {
-            mode_holds &= !remove_other_acls(file, found.kind, xattrs)?;
+        if wanted.mode.is_some() && wanted.kinds.has(AttributeKinds::ACL) {
+            mode_holds &= !attributes::remove_other_acls(file, found.kind, xattrs)?;
         }
     }
     if let Some(mode) = mode
@@ -311,34 +229,20 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
 }
 
 /// Sets those `wanted` attributes that an existing file lacks. If extended ones are wanted
-/// (`Some`), those that are copied and not among them are removed: capabilities only with an owner,
-/// the ACL only with a mode. Returns whether something was changed; a time that the file system
-/// rounds to the one that is there is no change.
+/// (`Some`), those of their kinds that are not among them are removed. Returns whether something was
+/// changed; a time that the file system rounds to the one that is there is no change.
 pub(super) fn amend(file: impl AsFd, wanted: &Metadata<'_>) -> Result<bool, Failure> {
     let file = file.as_fd();
     let found = Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?);
     let wanted_xattrs = wanted.xattrs.unwrap_or_default();
-    let has = wanted.xattrs.map(|_| xattrs(file)).transpose()?.unwrap_or_default();
+    let has = wanted.xattrs.map(|_| attributes::found(file, wanted.kinds)).transpose()?.unwrap_or_default().carried;
     let is_wanted = |name: &[u8]| wanted_xattrs.iter().any(|(wanted, _)| wanted == name);
-    // Capabilities go with the owner, and ACLs with the mode.
-    let belongs = |name: &[u8]| match name {
-        CAPABILITY => wanted.owner.is_some(),
-        ACCESS_ACL => wanted.mode.is_some(),
-        _ => true,
-    };
-    let others: Vec<&[u8]> =
-        has.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_wanted(name) && belongs(name)).collect();
+    let others: Vec<&[u8]> = has.iter().map(|(name, _)| name.as_slice()).filter(|name| !is_wanted(name)).collect();
     let has_all = wanted.owner.is_none_or(|owner| owner == (found.uid, found.gid))
         && wanted.mode.is_none_or(|mode| mode == found.mode)
         && wanted_xattrs.iter().all(|attribute| has.contains(attribute))
         && others.is_empty();
-    for name in others {
-        rustix::fs::fremovexattr(file, name).map_err(|errno| Failure {
-            call: "fremovexattr",
-            attribute: Some(printable(name)),
-            errno,
-        })?;
-    }
+    others.into_iter().try_for_each(|name| attributes::remove(file, name))?;
     if !has_all {
         apply(file, &Metadata { mtime: None, ..wanted.clone() })?;
     }
@@ -378,106 +282,9 @@ pub(super) fn apply_to_link(directory: impl AsFd, name: &std::ffi::CStr, wanted:
     Ok(())
 }
 
-/// Extended attributes found on an item.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FoundXattrs {
-    /// Attributes that are copied, sorted by name: `user.*`, POSIX ACLs and [`CAPABILITY`].
-    pub carried: Xattrs,
-    /// Whether the file has other attributes, which are not copied. The rest of the `security` and
-    /// `trusted` namespaces belongs to one machine (labels, overlays).
-    pub has_others: bool,
-}
-
-/// Reads the extended attributes of an open file that are copied, and whether it has others; none
-/// on a file system without attributes.
-pub(super) fn found_xattrs(file: impl AsFd) -> Result<FoundXattrs, Failure> {
-    let file = file.as_fd();
-    let names = match whole(|buffer| rustix::fs::flistxattr(file, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(FoundXattrs::default()),
-        outcome => outcome.map_err(at("flistxattr"))?,
-    };
-    let has_others = names.split(|byte| *byte == 0).any(|name| !name.is_empty() && !is_carried(name));
-    let mut found = Vec::new();
-    for name in names.split(|byte| *byte == 0).filter(|name| is_carried(name)) {
-        match whole(|buffer| rustix::fs::fgetxattr(file, name, buffer)) {
-            Ok(value) => found.push((name.to_vec(), value)),
-            // Removed since it was listed, or listed by the file system and not supported.
-            Err(Errno::NODATA | Errno::NOTSUP) => {}
-            Err(errno) => {
-                let attribute = Some(printable(name));
-                return Err(Failure { call: "fgetxattr", attribute, errno });
-            }
-        }
-    }
-    found.sort();
-    Ok(FoundXattrs { carried: found, has_others })
-}
-
-/// Extended attributes of a file that are copied.
-fn xattrs(file: impl AsFd) -> Result<Xattrs, Failure> {
-    found_xattrs(file).map(|found| found.carried)
-}
-
-fn set_xattr(file: impl AsFd, name: &[u8], value: &[u8]) -> Result<(), Failure> {
-    let file = file.as_fd();
-    let outcome =
-        if is_carried(name) { rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) } else { Err(Errno::PERM) };
-    outcome.map_err(|errno| {
-        // Said of a full disk, and of more attributes than the file system keeps of one file.
-        let is_full = errno == Errno::NOSPC && rustix::fs::fstatvfs(file).is_ok_and(|disk| disk.f_bavail == 0);
-        Failure { call: "fsetxattr", attribute: (!is_full).then(|| printable(name)), errno }
-    })
-}
-
-/// Removes the ACLs that are not among `xattrs`. Returns whether there was one.
-fn remove_other_acls(file: impl AsFd, kind: Kind, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<bool, Failure> {
-    let file = file.as_fd();
-    let acls = if kind == Kind::Directory { &[ACCESS_ACL, DEFAULT_ACL][..] } else { &[ACCESS_ACL] };
-    let mut has_removed = false;
-    for acl in acls.iter().filter(|acl| xattrs.iter().all(|(name, _)| name != *acl)) {
-        match rustix::fs::fremovexattr(file, *acl) {
-            Ok(()) => has_removed = true,
-            Err(Errno::NODATA | Errno::NOTSUP) => {}
-            Err(errno) => {
-                return Err(Failure { call: "fremovexattr", attribute: Some(printable(acl)), errno });
-            }
-        }
-    }
-    Ok(has_removed)
-}
-
-/// Whether a directory passes an ACL on to items that are made in it; false if that cannot be read.
-pub(super) fn has_default_acl(directory: impl AsFd) -> bool {
-    rustix::fs::fgetxattr(directory, DEFAULT_ACL, &mut [0_u8; 0][..]).is_ok()
-}
-
-fn is_carried(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || [ACCESS_ACL, DEFAULT_ACL, CAPABILITY].contains(&name)
-}
-
-/// Reads a value of unknown length into a buffer that grows until it fits. The kernel bounds both
-/// lists and values to 64 KiB.
-fn whole(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0; 1 << 10];
-    loop {
-        match read(&mut buffer) {
-            Ok(length) => {
-                buffer.truncate(length);
-                return Ok(buffer);
-            }
-            Err(Errno::RANGE) if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 8, 0),
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-fn at(call: &'static str) -> impl Fn(Errno) -> Failure {
-    move |errno| Failure { call, attribute: None, errno }
-}
-
 /// Converts user and group id for a system call. An error for the largest number, which the kernel
 /// takes as "do not change", so that it cannot be a user or group.
-fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
+pub(super) fn identity(uid: u32, gid: u32) -> Result<(Uid, Gid), Failure> {
     if uid == u32::MAX || gid == u32::MAX {
         return Err(at("fchown")(Errno::INVAL));
     }

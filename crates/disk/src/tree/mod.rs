@@ -25,11 +25,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod beneath;
 mod directory;
 mod error;
+mod failure;
 mod file_system;
 mod holder;
+mod kind;
 mod listing;
 mod located;
 mod lock;
@@ -38,23 +41,27 @@ mod names;
 mod opening;
 mod resolving;
 mod scope;
+mod special;
 mod stated_sizes;
 mod trail;
 mod walk;
 
+pub use attributes::{AttributeKinds, CAPABILITY, FoundXattrs, Xattrs};
 pub use directory::{Directory, Whereabouts};
 pub(crate) use error::operation;
 pub use error::{Result, TreeError};
 pub use file_system::FileSystem;
 pub use holder::{Holder, RunState};
+pub use kind::Kind;
 pub use listing::{ListedEntry, Listing};
 pub use located::Located;
 pub use lock::{try_lock, unlock};
-pub use metadata::{CAPABILITY, FileTime, FoundXattrs, Incarnation, Kind, Metadata, Stat, Xattrs, set_time};
+pub use metadata::{FileTime, Incarnation, Metadata, Stat, set_time};
 pub use names::{MAX_NAME, Name, NameError, StagingKind, StagingName, is_staging, printable, resembles_staging};
 pub use opening::Followed;
 pub use resolving::Tree;
+pub use special::{Special, device_node, device_number};
 pub use stated_sizes::StatedSizes;
 pub use walk::{Visitor, WalkFailure, WalkItem, walk};
 
-pub use crate::user::file_user;
+pub use crate::user::{file_user, umask};

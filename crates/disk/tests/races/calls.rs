@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 
 use icdc_disk::tree::{
-    Directory, FileTime, Followed, FoundXattrs, Metadata, Name, Result, Stat, Tree, TreeError, Visitor, WalkFailure,
-    WalkItem, Whereabouts,
+    AttributeKinds, Directory, FileTime, Followed, FoundXattrs, Metadata, Name, Result, Special, Stat, Tree, TreeError,
+    Visitor, WalkFailure, WalkItem, Whereabouts,
 };
 
 use crate::world::{ABOVE, SIDE, World};
@@ -32,6 +32,7 @@ pub(crate) const CALLS: [(&str, Call); 29] = [
     ("make a file", create_file),
     ("make a directory", make_directory),
     ("make a symbolic link", make_symlink),
+    ("make a named pipe", make_special),
     ("make a hard link", hard_link),
     ("rename", rename),
     ("rename unless it is there", rename_new),
@@ -42,6 +43,7 @@ pub(crate) const CALLS: [(&str, Call); 29] = [
     ("amend a file's attributes", amend),
     ("set a directory's attributes", set_own_metadata),
     ("set a link's attributes", set_link_metadata),
+    ("set a named pipe's attributes", set_special_metadata),
     ("read a file's attributes", xattrs),
     ("read a directory's attributes", own_xattrs),
 ];
@@ -99,7 +101,7 @@ impl<'a> Caller<'a> {
         let owner = rustix::process::geteuid().is_root().then_some((12345, 23456));
         let mtime = FileTime { seconds: self.turns as i64, nanos: 5 };
         let xattrs = self.world.has_xattrs().then_some(xattrs);
-        Metadata { mode: Some(0o711), mtime: Some(mtime), owner, xattrs }
+        Metadata { mode: Some(0o711), kept_mode: 0, mtime: Some(mtime), owner, xattrs, kinds: AttributeKinds::USER }
     }
 }
 
@@ -262,6 +264,13 @@ fn make_symlink(caller: &mut Caller<'_>) -> Result<()> {
     directory.remove_file(&made)
 }
 
+fn make_special(caller: &mut Caller<'_>) -> Result<()> {
+    let (directory, made) = (caller.directory()?, name("made-pipe"));
+    directory.make_special(Special::Pipe, &made, 0o600)?;
+    caller.judge(&directory.stat(&made)?);
+    directory.remove_file(&made)
+}
+
 fn hard_link(caller: &mut Caller<'_>) -> Result<()> {
     let (from, to, second) = (caller.directory()?, caller.directory()?, name("second"));
     to.hard_link(&from, &name("linked"), &second)?;
@@ -326,14 +335,23 @@ fn set_link_metadata(caller: &mut Caller<'_>) -> Result<()> {
     directory.set_link_metadata(&name("file"), &caller.wanted(&[]))
 }
 
+fn set_special_metadata(caller: &mut Caller<'_>) -> Result<()> {
+    let (directory, made) = (caller.directory()?, name("made-pipe"));
+    directory.make_special(Special::Pipe, &made, 0o600)?;
+    let found = directory.stat(&made)?;
+    let set = directory.set_special_metadata(&made, &found, &caller.wanted(&[]));
+    directory.remove_file(&made)?;
+    set
+}
+
 fn xattrs(caller: &mut Caller<'_>) -> Result<()> {
     let (directory, name) = (caller.directory()?, name("file"));
     let (file, _) = directory.open_file(&name)?;
-    judge_attributes(&directory.xattrs(&name, &file)?);
+    judge_attributes(&directory.xattrs(&name, &file, AttributeKinds::USER)?);
     Ok(())
 }
 
 fn own_xattrs(caller: &mut Caller<'_>) -> Result<()> {
-    judge_attributes(&caller.directory()?.open_directory(&name("sub"))?.own_xattrs()?);
+    judge_attributes(&caller.directory()?.open_directory(&name("sub"))?.own_xattrs(AttributeKinds::USER)?);
     Ok(())
 }

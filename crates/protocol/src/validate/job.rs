@@ -7,12 +7,12 @@ use super::names::{is_component, path};
 use super::rules::{Checked, require};
 use super::{receipt, snapshot};
 use crate::limits::{
-    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES, MAX_RULES, MAX_SOURCES,
-    MAX_STREAMS, MIN_DISKLESS_BYTES,
+    MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES,
+    MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
 };
 use crate::measure;
 use crate::message::{
-    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, Preserve, ReceiveOptions, SendOptions,
+    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions, SendOptions,
     TimeStamp, Transfer,
 };
 
@@ -128,6 +128,8 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
         require(is_limit, "a limit of more than 100 percent")?;
         rules(&delete.rules)?;
     }
+    require(options.chmod.len() <= MAX_MODE_CHANGES, "too many changes of modes")?;
+    require(options.chmod.iter().all(is_mode_change), "mode bits beyond 7777")?;
     require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
     backup(options)?;
@@ -148,6 +150,10 @@ fn backup(options: &ReceiveOptions) -> Checked {
         Some(directory) => path(directory),
         None => require(!suffix.is_empty(), "a backup under the name of what replaces it"),
     }
+}
+
+fn is_mode_change(change: &ModeChange) -> bool {
+    change.kept <= 0o7777 && change.set <= 0o7777 && change.copied.is_none_or(|copied| copied.to <= 0o777)
 }
 
 const WITHOUT_DISKS: &str = "a copy without disks with options that it does not have";

@@ -9,6 +9,7 @@ use icdc_protocol::limits::{
 };
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
+use icdc_protocol::mode_change::{ChangedItems, Copied, CopiedBits, Execution, UserClass};
 use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::validate::is_component;
 use icdc_protocol::{Features, Ports, Versions};
@@ -486,7 +487,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
-        vec(path(), 0..=2),
+        (vec(path(), 0..=2), vec(mode_change(), 0..=3)),
         any::<bool>(),
         option::of(backup()),
     )
@@ -499,7 +500,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ring,
                 place,
                 delete,
-                link_dest,
+                (link_dest, chmod),
                 missing,
                 backup,
             )| {
@@ -522,6 +523,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     snapshot: None,
                     backup,
                     receipt: receipt && !dry_run && !missing,
+                    chmod,
                 }
             },
         );
@@ -566,14 +568,27 @@ fn existing() -> impl Strategy<Value = Existing> {
 }
 
 fn preserve() -> impl Strategy<Value = Preserve> {
-    any::<[bool; 6]>().prop_map(|[mode, times, links, owner, xattr, sparse]| Preserve {
+    any::<[bool; 9]>().prop_map(|[mode, times, links, owner, xattr, sparse, acl, specials, security]| Preserve {
         mode,
         times,
         links,
         owner,
         xattr,
         sparse,
+        acl,
+        specials,
+        security,
     })
+}
+
+fn mode_change() -> impl Strategy<Value = ModeChange> {
+    let of = prop_oneof![Just(ChangedItems::All), Just(ChangedItems::Directories), Just(ChangedItems::Others)];
+    let execution = prop_oneof![Just(Execution::Given), Just(Execution::IfExecutable)];
+    let from = prop_oneof![Just(UserClass::Owner), Just(UserClass::Group), Just(UserClass::Others)];
+    let copied = (from, 0..=0o777_u16, prop_oneof![Just(Copied::Given), Just(Copied::Taken)]);
+    let copied = option::of(copied.prop_map(|(from, to, how)| CopiedBits { from, to, how }));
+    let change = (of, [0..=0o7777_u16, 0..=0o7777_u16], execution, copied);
+    change.prop_map(|(of, [kept, set], execution, copied)| ModeChange { of, kept, set, execution, copied })
 }
 
 fn begin() -> impl Strategy<Value = Begin> {
@@ -637,6 +652,17 @@ fn entry_kind() -> impl Strategy<Value = EntryKind> {
         Just(EntryKind::Directory),
         vec(1_u8..=255, 1..300).prop_map(|target| EntryKind::Symlink { target }),
         link.prop_map(|(to, size, version, sparse)| EntryKind::HardLink { to, size, version, sparse }),
+        special().prop_map(EntryKind::Special),
+    ]
+}
+
+fn special() -> impl Strategy<Value = Special> {
+    let device = || (0..1_u32 << 12, 0..1_u32 << 20).prop_map(|(major, minor)| DeviceNumber { major, minor });
+    prop_oneof![
+        Just(Special::Pipe),
+        Just(Special::Socket),
+        device().prop_map(Special::BlockDevice),
+        device().prop_map(Special::CharacterDevice),
     ]
 }
 

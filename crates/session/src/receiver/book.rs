@@ -21,6 +21,7 @@
 //! | [`resume`] | what is wanted of an item, according to the destination |
 //! | `beginning` | from the sender's first message until its announcements are processed |
 //! | `announced` | entries, until their directories are made |
+//! | `attributes` | attributes of entries, as far as they are restored |
 //! | `answers` | answers to items |
 //! | `referring` | items that are made from reference directories |
 //! | `renaming` | items of a mirror that the destination has under another name |
@@ -36,6 +37,7 @@
 pub mod action;
 mod announced;
 mod answers;
+mod attributes;
 mod beginning;
 mod checksum;
 mod claims;

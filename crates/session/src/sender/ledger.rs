@@ -89,7 +89,9 @@ impl Item {
     pub fn size(&self) -> ByteCount {
         match self.entry.kind {
             EntryKind::File { size, .. } => ByteCount::new(size),
-            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => ByteCount::ZERO,
+            EntryKind::Directory | EntryKind::Symlink { .. } | EntryKind::HardLink { .. } | EntryKind::Special(_) => {
+                ByteCount::ZERO
+            }
         }
     }
 

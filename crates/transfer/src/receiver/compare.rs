@@ -32,7 +32,7 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<N
         let job = match job {
             DiskJob::Compare(job) => job,
             DiskJob::Copy(job) => {
-                let how = (shared.options.preserve, shared.whose());
+                let how = (shared.options, shared.whose());
                 let copied = references::copy(&job, how, || !shared.has_failed());
                 let made = copied.inspect_err(|failure| tracing::debug!(?failure, "a file travels after all")).ok();
                 let _ = names.send(NameJob::Referred { id: job.id, made });

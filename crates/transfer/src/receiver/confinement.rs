@@ -13,32 +13,36 @@ use super::beside::path_beside;
 /// that is to be made. Empty where the destination cannot be resolved: the session finds and
 /// reports that when it begins.
 pub(super) fn files(tree: &Tree, destination: &[u8], options: &ReceiveOptions) -> Files {
+    let change = |files: Files, directory: &Directory| match options.preserve.specials {
+        true => files.change_with_specials(directory),
+        false => files.change(directory),
+    };
     // Linking from a directory takes as many rights there as at the destination.
     let references = options.link_dest.iter().filter_map(|path| {
         tree.resolve(&path_beside(destination, path)).and_then(|located| located.open_directory()).ok()
     });
-    let files = references.fold(Files::of_end(), |files, directory| files.change(&directory));
+    let files = references.fold(Files::of_end(), |files, directory| change(files, &directory));
     let files = match backups(tree, destination, options) {
-        Some(directory) => files.change(&directory),
+        Some(directory) => change(files, &directory),
         None => files,
     };
     let place = options.place;
     let Ok(located) = tree.resolve(destination) else {
         return match above_missing(tree, destination) {
-            Some(directory) => files.change(&directory),
+            Some(directory) => change(files, &directory),
             None => files,
         };
     };
     let existing = match (&located.name, located.stat.map(|stat| stat.kind)) {
-        (None, _) => return files.change(&located.directory),
+        (None, _) => return change(files, &located.directory),
         (Some(_), Some(Kind::Directory | Kind::Symlink)) => located.open_directory().ok(),
         (Some(_), _) => None,
     };
     let is_above_needed = || place == Some(Place::Named) || may_hold_journal(&located.directory);
     match existing {
-        Some(existing) if located.trailing_slash || !is_above_needed() => files.change(&existing),
-        Some(existing) => files.change(&existing).change(&located.directory),
-        None => files.change(&located.directory),
+        Some(existing) if located.trailing_slash || !is_above_needed() => change(files, &existing),
+        Some(existing) => change(change(files, &existing), &located.directory),
+        None => change(files, &located.directory),
     }
 }
 

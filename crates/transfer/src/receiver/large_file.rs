@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use icdc_disk::tree::{Directory, Metadata, Name};
+use icdc_disk::tree::{Directory, Metadata, Name, umask};
 use icdc_disk::{DiskFile, sparse};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, Preserve};
+use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, ReceiveOptions};
 use icdc_session::SessionError;
 use icdc_session::receiver::files::Opened;
 use icdc_units::ByteCount;
@@ -174,9 +174,9 @@ impl LargeFile {
     }
 
     /// Sets length and metadata of the file; false if it could not be given its mode.
-    pub(super) fn finish(&self, preserve: Preserve) -> Result<bool, Failure> {
+    pub(super) fn finish(&self, options: &ReceiveOptions) -> Result<bool, Failure> {
         self.disk.set_len(self.size.as_u64()).map_err(|error| Failure::Passing(error.to_string()))?;
-        let wanted = metadata(&self.entry, preserve);
+        let wanted = metadata(&self.entry, options);
         let (name, file) = (self.staging.part(), self.disk.as_file());
         let set = |wanted: &Metadata<'_>| restore(wanted, |wanted| self.directory.set_metadata(&name, file, wanted));
         // It was made for this user alone.
@@ -213,15 +213,4 @@ impl LargeFile {
             leftovers::discard(&self.directory, self.staging);
         }
     }
-}
-
-/// File mode creation mask (umask) of this process.
-fn umask() -> u16 {
-    static UMASK: OnceLock<u16> = OnceLock::new();
-    *UMASK.get_or_init(|| {
-        // Reading it by umask(2) would change it for a moment, for all threads.
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let field = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        field.and_then(|text| u16::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
-    })
 }

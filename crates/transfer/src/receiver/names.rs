@@ -64,7 +64,7 @@ use super::leftovers;
 use super::onto_itself::{SourcesHere, refuse_onto_itself};
 use super::pending::{metadata, restore};
 use super::placement::{Parents, Placement, Wanted, let_owner_in};
-use super::publishing::{Replaced, Staged};
+use super::publishing::{Replaced, Staged, amend_special};
 use super::references::{Counterpart, References};
 use super::renames::Renames;
 use super::run_log::{RunId, RunLog};
@@ -280,6 +280,10 @@ impl<'a> FileExecutor<'a> {
                 let made = self.make_symlink(id);
                 self.book.on_link_made(id, made);
             }
+            Action::MakeSpecial(id) => {
+                let made = self.make_special(id);
+                self.book.on_link_made(id, made);
+            }
             Action::MakeLink { id, first } => self.make_hard_link(id, &first),
             Action::Flush(file_systems) => {
                 let flushed = self.directories.flush(&file_systems).map_err(|error| failure::of_tree(&error));
@@ -480,7 +484,7 @@ impl FileExecutor<'_> {
             && let Ok(directory) = self.directories.get(directory)
         {
             // It was possible a moment ago, and was answered for then.
-            let restored = directory.set_own_metadata(&metadata(&entry, self.shared.options.preserve));
+            let restored = directory.set_own_metadata(&metadata(&entry, self.shared.options));
             if let Err(reason) = restored.and_then(|()| directory.sync()) {
                 tracing::warn!(%reason, "the directory's time may be that of the end of the copy");
             }
@@ -564,7 +568,7 @@ impl FileExecutor<'_> {
         if self.shared.options.dry_run {
             return Ok(());
         }
-        let wanted = metadata(entry, self.shared.options.preserve);
+        let wanted = metadata(entry, self.shared.options);
         let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
         if !restored.map_err(|error| failure::of_tree(&error))? {
             self.shared.notice(NoticeKind::ModeNotKept, directory.path().as_bytes());
@@ -609,6 +613,7 @@ impl FileExecutor<'_> {
         let waiting = LockWait::of(self.shared, self.locked());
         let ours = (self.run.as_ref(), self.shared.whose());
         let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
+        let examiner = examiner.preserving(self.shared.options.preserve);
         let mut examiner = examiner.with_references(&references).with_renames(&self.renames).with_compared(compared);
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
@@ -669,11 +674,15 @@ impl FileExecutor<'_> {
         let looked_at = self.to_amend.remove(&id);
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
+        let wanted = metadata(&item.entry, self.shared.options);
+        if let EntryKind::Special(_) = item.entry.kind {
+            return amend_special(directory, &name, looked_at, &wanted);
+        }
         let (file, stat) = directory.open_file(&name).map_err(|error| failure::of_tree(&error))?;
         if looked_at != Some(FileIdentity::of(&stat)) {
             return Err("is another file by now".into());
         }
-        let amended = directory.amend(&name, &file, &metadata(&item.entry, self.shared.options.preserve));
+        let amended = directory.amend(&name, &file, &wanted);
         amended.map_err(|error| {
             tracing::debug!(%error, "a file's attributes cannot be set, so it is replaced");
             failure::of_tree(&error)
@@ -714,7 +723,7 @@ impl FileExecutor<'_> {
     /// each the bytes that are not yet durable, or why it was not staged.
     fn stage(&mut self, pieces: &[Piece], payload: Option<Arrived>) -> Vec<(EntryId, Result<ByteCount, NotStaged>)> {
         let contents = payload.as_ref().map_or(&[][..], |arrived| &arrived.block[..arrived.length]);
-        let how = (self.shared.options.preserve, self.shared.whose());
+        let how = (self.shared.options, self.shared.whose());
         let placed = |piece: &Piece| {
             let item = self.item(piece.id)?;
             let (directory, name) = self.place(item)?;
@@ -744,8 +753,17 @@ impl FileExecutor<'_> {
     fn make_symlink(&mut self, id: EntryId) -> Result<(), Failure> {
         let item = self.item(id)?;
         let (directory, name) = self.place(item)?;
-        let how = (self.shared.options.preserve, self.shared.whose());
+        let how = (self.shared.options, self.shared.whose());
         let staged = Staged::stage_symlink(directory, name, &item.entry, how)?;
+        self.staged.insert(id, staged);
+        Ok(())
+    }
+
+    fn make_special(&mut self, id: EntryId) -> Result<(), Failure> {
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let how = (self.shared.options, self.shared.whose());
+        let staged = Staged::stage_special(directory, name, &item.entry, how)?;
         self.staged.insert(id, staged);
         Ok(())
     }
@@ -824,7 +842,7 @@ impl FileExecutor<'_> {
     /// Notifies the user if an item's time of modification is not the one that was set.
     fn check_time(&self, item: &Item, shown: FileTime) {
         let is_link = matches!(item.entry.kind, EntryKind::HardLink { .. });
-        if !is_link && is_far_off(metadata(&item.entry, self.shared.options.preserve).mtime, shown) {
+        if !is_link && is_far_off(metadata(&item.entry, self.shared.options).mtime, shown) {
             self.shared.notice(NoticeKind::TimeNotKept, &item.path);
         }
     }
@@ -837,9 +855,12 @@ impl FileExecutor<'_> {
             return Err(format!("{path}: the sender closed the connection before it was through").into());
         }
         let verified = publication.digest.filter(|_| self.shared.options.verify);
+        let options = self.shared.options;
         let replaced = match kept {
             _ if self.shared.only_new() => Replaced::Nothing,
-            None => Replaced::Anything,
+            // A mirror counts what it deletes first.
+            None if options.preserve.specials && options.delete.is_none() => Replaced::AllButDirectories,
+            None => Replaced::FilesAndLinks,
             Some(kept) => match kept.get(&publication.id).ok_or("what it replaces is not known")? {
                 Ok(before) => Replaced::Kept(before),
                 Err(failure) => return Err(failure.clone()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use icdc_disk::DiskFile;
 use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
-use icdc_protocol::message::{Entry, EntryKind, FileDigest, Preserve};
+use icdc_protocol::message::{Entry, EntryKind, FileDigest, ReceiveOptions};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
 use icdc_session::receiver::book::resume::{cannot_replace, is_in_the_way, taken};
@@ -21,6 +21,7 @@ use super::leftovers;
 use super::pending::{metadata, restore};
 use super::spellings::{Spelling, Spellings};
 use super::staging::{Staging, Whose};
+use crate::special;
 
 /// A large file whose contents and metadata are durable, and which only lacks its final name.
 struct Durable {
@@ -93,19 +94,43 @@ impl Made {
 pub(super) enum Replaced<'a> {
     /// Nothing: the name must be free.
     Nothing,
-    /// Any file or symbolic link.
-    Anything,
+    /// Any file or symbolic link, and what is of the same kind as the item.
+    FilesAndLinks,
+    /// Everything but directories.
+    AllButDirectories,
     /// This, which is kept, and nothing that has taken the name since.
     Kept(&'a Before),
 }
 
 /// Returns an error if the name belongs to something that is neither a file nor a directory nor a
-/// link.
-fn refuse_special(directory: &Directory, name: &Name) -> Result<(), Failure> {
+/// link, unless the item is of this kind, too.
+fn refuse_special(directory: &Directory, name: &Name, item: &Item) -> Result<(), Failure> {
+    let own = match item.entry.kind {
+        EntryKind::Special(special) => Some(special.described()),
+        _ => None,
+    };
     match directory.stat(name) {
-        Ok(Stat { kind: Kind::Other(what), .. }) => Err(cannot_replace(&directory.path_of(name), what)),
+        Ok(Stat { kind: Kind::Other(what), .. }) if own != Some(what) => {
+            Err(cannot_replace(&directory.path_of(name), what))
+        }
         _ => Ok(()),
     }
+}
+
+/// Sets the attributes that an existing special item lacks, if it is still the one that was looked
+/// at. Returns true: something was different.
+pub(super) fn amend_special(
+    directory: &Directory,
+    name: &Name,
+    looked_at: Option<FileIdentity>,
+    wanted: &Metadata<'_>,
+) -> Result<bool, Failure> {
+    let stat = directory.stat(name).map_err(|error| failure::of_tree(&error))?;
+    if looked_at != Some(FileIdentity::of(&stat)) {
+        return Err("is another item by now".into());
+    }
+    directory.set_special_metadata(name, &stat, wanted).map_err(|error| failure::of_tree(&error))?;
+    Ok(true)
 }
 
 /// A complete item under its staging name, ready to get its final name.
@@ -128,9 +153,9 @@ impl Staged {
         name: Name,
         entry: &Entry,
         contents: &[u8],
-        (preserve, whose): (Preserve, Whose),
+        (options, whose): (&ReceiveOptions, Whose),
     ) -> Result<Self, Failure> {
-        let wanted = metadata(entry, preserve);
+        let wanted = metadata(entry, options);
         let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
         let (file, staging) = leftovers::make_part(directory, &name, whose, |part| directory.create_file(part, mode))?;
         let written = file
@@ -153,15 +178,46 @@ impl Staged {
         directory: &Directory,
         name: Name,
         entry: &Entry,
-        (preserve, whose): (Preserve, Whose),
+        (options, whose): (&ReceiveOptions, Whose),
     ) -> Result<Self, Failure> {
         let EntryKind::Symlink { target } = &entry.kind else { return Err("is not a symbolic link".into()) };
         let ((), staging) = leftovers::make_part(directory, &name, whose, |part| directory.make_symlink(target, part))?;
-        let wanted = Metadata { mode: None, ..metadata(entry, preserve) };
+        let wanted = Metadata { mode: None, ..metadata(entry, options) };
         match directory.set_link_metadata(&staging, &wanted) {
             Ok(()) => {
                 let identity = directory.stat(&staging).ok().map(|stat| FileIdentity::of(&stat));
                 Ok(Self::new(directory, name, Made { identity, ..Made::unsynced(staging) }))
+            }
+            Err(error) => {
+                let _ = directory.remove_file(&staging);
+                Err(failure::of_tree(&error))
+            }
+        }
+    }
+
+    /// Makes a named pipe, a socket or a device node under a staging name; `name` is the one that it
+    /// gets when it is published.
+    pub(super) fn stage_special(
+        directory: &Directory,
+        name: Name,
+        entry: &Entry,
+        (options, whose): (&ReceiveOptions, Whose),
+    ) -> Result<Self, Failure> {
+        let EntryKind::Special(item) = entry.kind else { return Err("is no special item".into()) };
+        let wanted = metadata(entry, options);
+        let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
+        let make = |part: &Name| directory.make_special(special::to_make(item), part, mode);
+        let ((), staging) = leftovers::make_part(directory, &name, whose, make)?;
+        let set = |found: &Stat| {
+            let set = |wanted: &Metadata<'_>| directory.set_special_metadata(&staging, found, wanted);
+            restore(&wanted, set)
+        };
+        let made = directory.stat(&staging).and_then(|found| Ok((set(&found)?, directory.stat(&staging)?)));
+        match made {
+            Ok((has_mode, found)) => {
+                let identity = Some(FileIdentity::of(&found));
+                let made = Made { identity, ..Made::unsynced(staging) };
+                Ok(Self::new(directory, name, made.with_mode(has_mode)))
             }
             Err(error) => {
                 let _ = directory.remove_file(&staging);
@@ -268,10 +324,15 @@ impl Staged {
                 error => kept_for_later(failure::of_tree(&error)),
             });
         }
-        refuse_special(directory, name)?;
+        if !matches!(replaced, Replaced::AllButDirectories) {
+            refuse_special(directory, name, item)?;
+        }
+        let is_special = matches!(item.entry.kind, EntryKind::Special(_));
         let renamed = match replaced {
+            // One of its own kind, which has no contents to keep; or a directory, over which it gets no name.
+            Replaced::Kept(Before::Irreplaceable) if is_special => self.rename_over(),
             Replaced::Kept(before) => self.replace(before),
-            Replaced::Nothing | Replaced::Anything => self.rename_over(),
+            Replaced::Nothing | Replaced::FilesAndLinks | Replaced::AllButDirectories => self.rename_over(),
         };
         renamed.map_err(kept_for_later)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use icdc_disk::local_copy::copy_contents;
 use icdc_disk::tree::{Directory, Name, Stat, Tree};
-use icdc_protocol::message::{Entry, EntryId, Preserve, ReceiveOptions};
+use icdc_protocol::message::{Entry, EntryId, ReceiveOptions};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryId;
 use icdc_units::ByteCount;
@@ -133,7 +133,7 @@ pub(super) struct CopyJob {
 /// The counterpart is not as it was when it was examined.
 pub(super) fn copy(
     job: &CopyJob,
-    (preserve, whose): (Preserve, Whose),
+    (options, whose): (&ReceiveOptions, Whose),
     goes_on: impl Fn() -> bool,
 ) -> Result<Made, Failure> {
     let CopyJob { directory, name, entry, counterpart, .. } = job;
@@ -144,7 +144,7 @@ pub(super) fn copy(
     if !is_unchanged(&stat) {
         return Err("its counterpart is another file by now".into());
     }
-    let wanted = metadata(entry, preserve);
+    let wanted = metadata(entry, options);
     let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
     let make = |part: &Name| directory.create_file(part, mode);
     let (file, staging) = leftovers::make_part(directory, name, whose, make)?;
@@ -223,7 +223,7 @@ mod tests {
         };
         let counterpart = Counterpart { location: location.clone(), found };
         let job = CopyJob { id: 1, directory, name: to, entry, counterpart };
-        let copy = || copy(&job, (Preserve::default(), Whose::default()), || true);
+        let copy = || copy(&job, (&ReceiveOptions::default(), Whose::default()), || true);
         let items = || fs::read_dir(root).unwrap().count();
         assert!(copy().is_ok() && location.open_unchanged(&found).is_ok());
         assert_eq!(items(), 2, "it is there under its staging name");

@@ -192,7 +192,7 @@ impl Store<'_> {
 
     fn finish(&mut self, id: EntryId) {
         let Some(file) = self.files.get(&id) else { return };
-        let finished = file.finish(self.shared.options.preserve);
+        let finished = file.finish(self.shared.options);
         if finished == Ok(false) {
             self.shared.notice(NoticeKind::ModeNotKept, file.path().as_bytes());
         }

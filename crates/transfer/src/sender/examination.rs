@@ -3,7 +3,10 @@
 
 use icdc_disk::tree::{Kind, Stat};
 use icdc_protocol::limits::{MAX_DEPTH, MAX_FILE_SIZE, MAX_LEVEL_PATHS, MAX_NAME, MAX_SHOWN_PATH};
-use icdc_protocol::message::Problem;
+use icdc_protocol::message::{Preserve, Problem, Special};
+use icdc_session::special::refusal;
+
+use crate::special;
 
 /// Reason for not copying a name that belongs to an unfinished file.
 pub(super) const STAGED: &str = "left behind by an unfinished copy, not copied";
@@ -15,6 +18,8 @@ pub(super) enum Leaf {
     File,
     /// A symbolic link.
     Symlink,
+    /// A named pipe, a socket or a device.
+    Special(Special),
 }
 
 /// Reason why an item is not copied, and whether that is an error.
@@ -31,16 +36,22 @@ impl NotCopied {
     }
 }
 
-/// Kind of the item that `stat` describes, which is no directory, or why it is not copied;
-/// symbolic links are copied only if `links` are preserved.
-pub(super) fn leaf(stat: &Stat, links: bool) -> Result<Leaf, NotCopied> {
+/// Kind of the item that `stat` describes, which is no directory, or why it is not copied with these
+/// attributes.
+pub(super) fn leaf(stat: &Stat, preserve: Preserve) -> Result<Leaf, NotCopied> {
     let (reason, error) = match stat.kind {
         Kind::File if stat.size > MAX_FILE_SIZE => ("larger than icdc can address".to_owned(), true),
         Kind::File => return Ok(Leaf::File),
-        Kind::Symlink if !links => ("symbolic link left out (--preserve without links)".to_owned(), false),
+        Kind::Symlink if !preserve.links => ("symbolic link left out (--preserve without links)".to_owned(), false),
         Kind::Symlink => return Ok(Leaf::Symlink),
         Kind::Directory => ("became a directory while it was looked at".to_owned(), true),
-        Kind::Other(what) => (format!("{what} is not copied"), true),
+        Kind::Other(what) => match special::of(stat) {
+            None => (format!("{what} is not copied"), true),
+            Some(special) => match refusal(special, preserve) {
+                None => return Ok(Leaf::Special(special)),
+                Some(reason) => (reason, true),
+            },
+        },
     };
     Err(NotCopied { reason, error })
 }

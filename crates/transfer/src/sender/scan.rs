@@ -32,6 +32,7 @@ use super::misstated::{Held, Misstated};
 use super::moved::Leaving;
 use super::selection::{Child, SelectedState, Selection};
 use super::sources::Root;
+use crate::attribute_kinds::looked_for;
 use crate::clock;
 use crate::event::Event;
 use crate::notices::{Noticed, Notices};
@@ -302,12 +303,13 @@ impl<'a> Scan<'a> {
             _ => None,
         };
         let wire_name = if let Parent::Directory(_) = parent { name.as_bytes().to_vec() } else { Vec::new() };
-        let kind = match leaf(stat, self.preserve.links) {
+        let kind = match leaf(stat, self.preserve) {
             Err(not_copied) => {
                 self.note_left_out(parent, name.as_bytes());
                 return self.report(not_copied.of(path));
             }
             Ok(Leaf::File) => self.file_kind(stat, file, held.as_ref()),
+            Ok(Leaf::Special(special)) => EntryKind::Special(special),
             Ok(Leaf::Symlink) => match directory.read_link(&name) {
                 Ok(target) => EntryKind::Symlink { target },
                 Err(error) => return self.fail(path, error.to_string()),
@@ -350,11 +352,11 @@ impl<'a> Scan<'a> {
 
     /// Extended attributes of a regular file, if they are preserved.
     fn xattrs(&mut self, directory: &Directory, name: &Name, stat: &Stat, path: &[u8]) -> Result<Xattrs, TreeError> {
-        if !self.preserve.xattr || stat.kind != Kind::File {
+        if !self.preserve.attributes() || stat.kind != Kind::File {
             return Ok(Vec::new());
         }
         let (file, _) = directory.open_file(name)?;
-        Ok(self.bounded_xattrs(directory.xattrs(name, &file)?, path))
+        Ok(self.bounded_xattrs(directory.xattrs(name, &file, looked_for(self.preserve))?, path))
     }
 
     fn file_kind(&self, stat: &Stat, file: Option<Incarnation>, held: Option<&Held>) -> EntryKind {
@@ -495,8 +497,8 @@ impl<'a> Scan<'a> {
                 Children::Selected { places: beneath.clone(), above }
             }
         };
-        let xattrs = if self.preserve.xattr {
-            match directory.own_xattrs() {
+        let xattrs = if self.preserve.attributes() {
+            match directory.own_xattrs(looked_for(self.preserve)) {
                 Ok(found) => self.bounded_xattrs(found, &path),
                 Err(error) => return self.fail(path, error.to_string()),
             }

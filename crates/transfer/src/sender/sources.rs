@@ -7,6 +7,7 @@ use icdc_confine::files::Files;
 use icdc_disk::tree::{Directory, Kind, Name, Stat, Tree, TreeError, is_staging};
 use icdc_protocol::message::{Begin, Digest, Problem, SendOptions, Source, SourceKind};
 
+use super::examination::leaf;
 use super::listed::{AskedList, ListSource};
 use super::selection::Selection;
 use crate::identity::Identities;
@@ -212,7 +213,11 @@ fn obstacle(root: &Root, path: &[u8], options: &SendOptions) -> Option<String> {
         return Some(format!(": {UNFINISHED}"));
     }
     match (root.stat.kind, &root.name) {
-        (Kind::Other(what), _) => return Some(format!(": {what} is not copied")),
+        (Kind::Other(_), _) => {
+            if let Err(not_copied) = leaf(&root.stat, options.preserve) {
+                return Some(format!(": {}", not_copied.of(Vec::new()).reason));
+            }
+        }
         (Kind::Symlink, Some(name)) if is_descriptor(&root.directory, name) => return Some(DESCRIPTOR.into()),
         _ => {}
     }

@@ -181,7 +181,7 @@ impl Walk<'_> {
                 return None;
             }
         };
-        if let Err(not_copied) = leaf(&stat, links) {
+        if let Err(not_copied) = leaf(&stat, self.options.preserve) {
             self.lock().problems.push(not_copied.of(path.to_vec()));
             return None;
         }

@@ -104,6 +104,8 @@ pub enum Action<P> {
     },
     /// Make a symbolic link under its staging name: `on_link_made`.
     MakeSymlink(EntryId),
+    /// Make a named pipe, a socket or a device node under its staging name: `on_link_made`.
+    MakeSpecial(EntryId),
     /// Make a further name of a file under its staging name: `on_link_made`, or
     /// `on_link_impossible` where the first name is not that of the file that was published or
     /// found, or the system refuses it.
@@ -236,7 +238,7 @@ impl<P> Action<P> {
             Self::Examine(_) => Some(Answer::Examined),
             Self::Amend(_) => Some(Answer::Amended),
             Self::Stage { .. } => Some(Answer::Staged),
-            Self::MakeSymlink(_) | Self::MakeLink { .. } => Some(Answer::LinkMade),
+            Self::MakeSymlink(_) | Self::MakeSpecial(_) | Self::MakeLink { .. } => Some(Answer::LinkMade),
             Self::Flush(_) => Some(Answer::Flushed),
             Self::Rename(_) => Some(Answer::Renamed),
             Self::FlushNames(_) => Some(Answer::NamesFlushed),

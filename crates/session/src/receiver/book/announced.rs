@@ -10,6 +10,7 @@ use icdc_units::ByteCount;
 
 use super::Book;
 use super::action::{Action, Answer, Examination, NewDirectory, Notification, Question, Target};
+use super::attributes;
 use super::item::{DirectoryId, DirectoryPlace, Item, Place};
 use super::levels::{DirectoryState, Level, misplaced};
 use super::links::Progress;
@@ -19,9 +20,6 @@ use crate::{Failure, SessionError};
 
 /// Most directories that may be open at once: more than a sender keeps open.
 const MAX_OPEN: usize = MAX_DEPTH + 1024;
-/// Name of the extended attribute that gives a program capabilities; it means nothing without its
-/// owner.
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// Position of an entry at the destination: its directory, name, path and depth.
 struct Position {
@@ -72,9 +70,7 @@ impl<P> Book<P> {
             Announced { first: self.next, answers: vec![None; entries.len()], drafts: Vec::new(), examined: 0 };
         let mut directories = Vec::new();
         for (slot, mut entry) in entries.into_iter().enumerate() {
-            if !self.settings.options.preserve.owner {
-                entry.xattrs.retain(|(name, _)| name != CAPABILITY);
-            }
+            attributes::receive(&mut entry, &self.settings.options);
             self.count(&entry, announced.drafts.len())?;
             self.note_source_name(&entry);
             if matches!(entry.kind, EntryKind::Directory) {
@@ -144,6 +140,9 @@ impl<P> Book<P> {
     /// Places an item that is not a directory, as far as possible before directories are made.
     fn draft(&mut self, entry: Entry) -> Result<Drafted, SessionError> {
         let Position { directory, name, path, state, .. } = self.place(&entry)?;
+        if let Some(reason) = attributes::refused_special(&entry, self.settings.options.preserve) {
+            return Ok(Drafted::Answered(self.refuse(&entry, path, reason.into())));
+        }
         match (state, name) {
             (DirectoryState::Failed(reason), _) => Ok(Drafted::Answered(self.refuse(&entry, path, reason.into()))),
             (DirectoryState::Exists(_) | DirectoryState::Pending, Some(name)) => {

@@ -237,6 +237,7 @@ impl<P> Book<P> {
         self.wanted += 1;
         match tracked.item.entry.kind {
             EntryKind::Symlink { .. } => self.ask(Action::MakeSymlink(id)),
+            EntryKind::Special(_) => self.ask(Action::MakeSpecial(id)),
             EntryKind::HardLink { .. } => self.link(id),
             EntryKind::File { size, .. } => {
                 let path = tracked.item.path.clone();

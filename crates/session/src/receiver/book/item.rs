@@ -1,6 +1,6 @@
 //! Directories and items as the book tracks them.
 
-use icdc_protocol::message::{Entry, EntryId, EntryKind, Preserve};
+use icdc_protocol::message::{Entry, EntryId, EntryKind, ModeChange, ReceiveOptions};
 use icdc_protocol::run_journal::{ItemKey, item_key};
 use icdc_units::ByteCount;
 
@@ -96,10 +96,14 @@ impl ModificationTime {
 }
 
 /// Attributes of an entry that are restored beside its contents; `None` for those not preserved.
+/// What is not restored was taken out of the entry on its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored<'a> {
-    /// Permission bits; set-id bits only together with the owner.
+    /// Permission bits; set-id bits only together with the owner, but that of a directory's group.
     pub mode: Option<u16>,
+    /// Bits of the mode that stay as the item has them: without an owner, a directory keeps the group
+    /// of the one above it, where that says so, and the bit for items in it.
+    pub kept_mode: u16,
     /// Modification time.
     pub mtime: Option<ModificationTime>,
     /// Numeric owner and group.
@@ -109,16 +113,31 @@ pub struct Restored<'a> {
 }
 
 impl<'a> Restored<'a> {
-    /// The attributes to restore with these options. Set-id bits count only together with the owner
-    /// they belong to, and so do capabilities, which are taken out of an entry on its arrival.
+    /// The attributes to restore with these options.
     #[must_use]
-    pub fn of(entry: &'a Entry, preserve: Preserve) -> Self {
-        let bits = if preserve.owner { 0o7777 } else { 0o1777 };
+    pub fn of(entry: &'a Entry, options: &ReceiveOptions) -> Self {
+        let preserve = options.preserve;
+        let is_directory = matches!(entry.kind, EntryKind::Directory);
+        let bits = match (preserve.owner, is_directory) {
+            (true, _) => 0o7777,
+            (false, true) => 0o1777 | SET_GROUP_ID,
+            (false, false) => 0o1777,
+        };
+        let keeps_group = !preserve.owner && is_directory && options.chmod.iter().all(keeps_group);
         Self {
             mode: preserve.mode.then_some(entry.mode & bits),
+            kept_mode: if keeps_group { SET_GROUP_ID } else { 0 },
             mtime: preserve.times.then(|| ModificationTime::of(entry)),
             owner: if preserve.owner { entry.owner } else { None },
-            xattrs: preserve.xattr.then_some(&entry.xattrs),
+            xattrs: preserve.attributes().then_some(&entry.xattrs),
         }
     }
+}
+
+/// Bit of a directory's mode by which new items in it get its group.
+const SET_GROUP_ID: u16 = 0o2000;
+
+/// Whether a change leaves that bit of directories as it is.
+fn keeps_group(change: &ModeChange) -> bool {
+    !change.is_of(true) || change.kept & SET_GROUP_ID != 0
 }

@@ -6,7 +6,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::digest::RootHasher;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    CandidatePlace, EntryKind, Equality, Existing, FileDigest, Kept, Missing, ReceiveOptions,
+    CandidatePlace, EntryKind, Equality, Existing, FileDigest, Kept, Missing, ReceiveOptions, Special,
 };
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
@@ -27,6 +27,9 @@ pub trait Facts {
 
     /// Target of the symbolic link that has the item's name; `None` if there is none.
     fn link_target(&mut self) -> Option<Vec<u8>>;
+
+    /// Named pipe, socket or device that has the item's name; `None` if there is none.
+    fn special(&mut self) -> Option<Special>;
 
     /// The item's name as the user would write it at the destination, for messages.
     fn shown(&self) -> String;
@@ -276,10 +279,12 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     let options = terms.options;
     // Skipping would disclose size and time, or the target.
     let existing = if terms.only_new { Existing::Replace } else { options.existing };
-    let EntryKind::File { .. } = &item.entry.kind else {
-        let is_same = existing.skips_equal() && is_same_link(item, options, facts);
-        return is_same.then_some(Verdict::Skip { amend: false });
-    };
+    match &item.entry.kind {
+        EntryKind::File { .. } => {}
+        _ if !existing.skips_equal() => return None,
+        EntryKind::Special(special) => return same_special(item, *special, options, facts),
+        _ => return is_same_link(item, options, facts).then_some(Verdict::Skip { amend: false }),
+    }
     let published = as_published(item, options, facts);
     if let Some(shown) = published
         && let Some(key) = item.key(shown)
@@ -312,7 +317,7 @@ fn is_kept(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Kept
     if only_new {
         return None;
     }
-    let is_file = !matches!(item.entry.kind, EntryKind::Symlink { .. });
+    let is_file = !matches!(item.entry.kind, EntryKind::Symlink { .. } | EntryKind::Special(_));
     match (options.existing, options.missing) {
         (_, Missing::LeaveOut) if facts.stat().is_none() => Some(Kept::Missing),
         (Existing::Keep, _) if facts.stat().is_some() => Some(Kept::Existing),
@@ -336,6 +341,7 @@ fn contents(
     match facts.stat().map(|stat| stat.kind) {
         // With a mirror it is replaced at the end.
         _ if options.delete.is_some() => {}
+        Some(Kind::Other(_)) if options.preserve.specials => {}
         Some(Kind::Directory) => return Err(is_in_the_way(&facts.shown(), "a directory")),
         Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
         _ => {}
@@ -380,7 +386,7 @@ fn as_published(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -
 /// Whether the file has the mode and the owner that this item is to have, where these are
 /// preserved.
 fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
-    let wanted = Restored::of(&item.entry, options.preserve);
+    let wanted = Restored::of(&item.entry, options);
     wanted.mode.is_none_or(|mode| mode == stat.mode) && wanted.owner.is_none_or(|owner| owner == stat.owner)
 }
 
@@ -390,7 +396,7 @@ fn has_attributes(item: &Item, options: &ReceiveOptions, stat: &Stat) -> bool {
 fn amendment(item: &Item, options: &ReceiveOptions, stat: &Stat, facts: &mut impl Facts) -> Option<bool> {
     let has_time = !options.preserve.times || shows_time(item, options, stat, facts);
     let has_attributes = has_time && has_attributes(item, options, stat);
-    if has_attributes && !options.preserve.xattr {
+    if has_attributes && !options.preserve.attributes() {
         return Some(false);
     }
     if stat.names <= 1 {
@@ -425,7 +431,7 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
         let found = facts.reference(number).filter(|stat| stat.kind == Kind::File && stat.size == item.size());
         let Some(stat) = found.filter(|stat| shows_time(item, options, stat, facts)) else { continue };
         if is_linkable(item, options, &stat, facts.user())
-            && (!options.preserve.xattr || facts.has_xattrs(Some(number)))
+            && (!options.preserve.attributes() || facts.has_xattrs(Some(number)))
         {
             return Some(Reference { place: ReferencePlace::Older(number), method: Method::Link });
         }
@@ -439,7 +445,7 @@ fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts)
 /// Extended attributes are not part of them.
 #[must_use]
 pub fn is_linkable(item: &Item, options: &ReceiveOptions, stat: &Stat, user: u32) -> bool {
-    let wanted = Restored::of(&item.entry, options.preserve);
+    let wanted = Restored::of(&item.entry, options);
     let has_mode = wanted.mode.map_or(stat.mode & 0o6000 == 0, |mode| mode == stat.mode);
     has_mode && wanted.owner.map_or(stat.owner.0 == user, |owner| owner == stat.owner)
 }
@@ -471,11 +477,25 @@ fn is_newer(item: &Item, facts: &mut impl Facts) -> bool {
 /// preserved.
 fn is_same_link(item: &Item, options: &ReceiveOptions, facts: &mut impl Facts) -> bool {
     let EntryKind::Symlink { target } = &item.entry.kind else { return false };
-    let owner = Restored::of(&item.entry, options.preserve).owner;
+    let owner = Restored::of(&item.entry, options).owner;
     let Some(stat) = facts.stat().filter(|stat| stat.kind == Kind::Symlink) else { return false };
     owner.is_none_or(|owner| owner == stat.owner)
         && (!options.preserve.times || shows_time(item, options, &stat, facts))
         && facts.link_target().is_some_and(|found| found == *target)
+}
+
+/// Verdict on a named pipe, socket or device that exists already; `None` if there is none, or if its
+/// attributes differ and it has several names, which would change with it.
+fn same_special(item: &Item, special: Special, options: &ReceiveOptions, facts: &mut impl Facts) -> Option<Verdict> {
+    let stat = facts.stat()?;
+    if facts.special() != Some(special) {
+        return None;
+    }
+    let has_time = !options.preserve.times || shows_time(item, options, &stat, facts);
+    match has_time && has_attributes(item, options, &stat) {
+        true => Some(Verdict::Skip { amend: false }),
+        false => (stat.names <= 1).then_some(Verdict::Skip { amend: true }),
+    }
 }
 
 /// Digest of a whole file from its block map; `None` unless all its blocks are in the map.
@@ -504,6 +524,7 @@ mod tests {
     struct Known {
         stat: Option<Stat>,
         target: Option<Vec<u8>>,
+        special: Option<Special>,
         published: Option<(FileDigest, PublishedBy)>,
         journals: Vec<BlockMap>,
         part: Option<BlockMap>,
@@ -527,6 +548,10 @@ mod tests {
         fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
             ModificationTime { nanos: wanted.nanos - wanted.nanos % self.granularity.max(1), ..wanted }
         }
+        fn special(&mut self) -> Option<Special> {
+            self.special
+        }
+
         fn link_target(&mut self) -> Option<Vec<u8>> {
             self.target.clone()
         }

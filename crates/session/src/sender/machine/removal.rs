@@ -32,11 +32,11 @@ impl Sender {
         }
     }
 
-    /// Settles an item whose copy was not compared with its contents. Only of a link the target was:
-    /// a file has equal size and time, and stays at the source.
+    /// Settles an item whose copy was not compared with its contents. Of a link the target was, and a
+    /// special item has none: a file has equal size and time, and stays at the source.
     pub(super) fn settle_alike(&mut self, id: EntryId, how: Settlement, fate: Fate) {
         let Some(item) = self.ledger.pending(id) else { return };
-        if matches!(item.entry.kind, EntryKind::Symlink { .. }) {
+        if matches!(item.entry.kind, EntryKind::Symlink { .. } | EntryKind::Special(_)) {
             return self.settle_durable(id, how, fate);
         }
         if item.removal != Removal::Never {

@@ -3,7 +3,7 @@
 use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found, file_user};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryKind, FileDigest};
+use icdc_protocol::message::{EntryKind, FileDigest, Preserve, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
 use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, Lookup, PublishedBy, Stat};
@@ -18,6 +18,8 @@ use super::super::renames::Renames;
 use super::super::run_log::RunLog;
 use super::super::staging::{Purpose, Whose};
 use super::super::waiting::WaitPolicy;
+use crate::attribute_kinds::restored;
+use crate::special;
 
 /// Facts about one item, read from the file system when the book asks for them.
 pub(super) struct Examiner<'a> {
@@ -28,6 +30,7 @@ pub(super) struct Examiner<'a> {
     whose: Whose,
     waits: &'a dyn WaitPolicy,
     kept_times: &'a KeptTimes,
+    preserve: Preserve,
     /// Directories in which the item's counterparts may be.
     references: &'a [Option<Directory>],
     /// Files that may have become the item; `None` where none is looked for.
@@ -62,6 +65,7 @@ impl<'a> Examiner<'a> {
             whose,
             waits,
             kept_times,
+            preserve: Preserve::NOTHING,
             references: &[],
             renames: None,
             compared: None,
@@ -72,6 +76,11 @@ impl<'a> Examiner<'a> {
             candidates: None,
             claimed: None,
         }
+    }
+
+    /// The same with the attributes that are restored.
+    pub(super) fn preserving(self, preserve: Preserve) -> Self {
+        Self { preserve, ..self }
     }
 
     /// The same with the directories in which the item's counterparts may be.
@@ -132,6 +141,11 @@ impl Facts for Examiner<'_> {
         let place = (self.directory, self.item.place.directory.device);
         let FileTime { seconds, nanos } = self.kept_times.shown(place, time(wanted), found);
         ModificationTime { seconds, nanos }
+    }
+
+    fn special(&mut self) -> Option<Special> {
+        self.stat()?;
+        self.found.as_ref().and_then(special::of)
     }
 
     fn link_target(&mut self) -> Option<Vec<u8>> {
@@ -198,7 +212,8 @@ impl Facts for Examiner<'_> {
         };
         let mut wanted = self.item.entry.xattrs.clone();
         wanted.sort();
-        directory.xattrs(self.name, &file).is_ok_and(|found| found.carried == wanted)
+        let kinds = restored(self.preserve);
+        directory.xattrs(self.name, &file, kinds).is_ok_and(|found| found.carried == wanted)
     }
 
     fn is_as_compared(&mut self) -> bool {

@@ -2,7 +2,7 @@
 //! replaces an obstacle is completed beside it, and both change places when the obstacle is deleted.
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat};
-use icdc_protocol::message::EntryId;
+use icdc_protocol::message::{EntryId, EntryKind};
 use icdc_session::receiver::book::action::{Extra, NewDirectory};
 use icdc_session::receiver::book::item::{DirectoryPlace, ModificationTime};
 
@@ -20,10 +20,18 @@ impl FileExecutor<'_> {
     pub(super) fn is_item_obstructed(&mut self, id: EntryId) -> bool {
         let place = self.item(id).and_then(|item| {
             let (directory, name) = self.place(item)?;
-            Ok((directory.clone(), name, item.place.directory))
+            let own = match item.entry.kind {
+                EntryKind::Special(special) => Some(special.described()),
+                _ => None,
+            };
+            Ok((directory.clone(), name, item.place.directory, own))
         });
-        let Ok((directory, name, place)) = place else { return false };
-        let is_obstacle = |kind| matches!(kind, Kind::Directory | Kind::Other(_));
+        let Ok((directory, name, place, own)) = place else { return false };
+        let is_obstacle = |kind| match kind {
+            Kind::Directory => true,
+            Kind::Other(what) => own != Some(what),
+            Kind::File | Kind::Symlink => false,
+        };
         self.is_obstructed(id, Spelling { directory: &directory, place, name: &name }, is_obstacle)
     }
 

@@ -16,6 +16,7 @@ use super::super::publishing::Staged;
 use super::super::references::Counterpart;
 use super::FileExecutor;
 use super::examine::attributes;
+use crate::attribute_kinds::restored;
 use crate::clock;
 
 impl FileExecutor<'_> {
@@ -117,12 +118,13 @@ impl FileExecutor<'_> {
     /// Whether a file has the extended attributes of an item and no others that are copied, if these
     /// are.
     fn has_xattrs(&self, item: &Item, location: &Location) -> bool {
-        if !self.shared.options.preserve.xattr {
+        let preserve = self.shared.options.preserve;
+        if !preserve.attributes() {
             return true;
         }
         let found = location.open().and_then(|(directory, name)| {
             let (file, _) = directory.open_file(&name)?;
-            directory.xattrs(&name, &file)
+            directory.xattrs(&name, &file, restored(preserve))
         });
         let mut wanted = item.entry.xattrs.clone();
         wanted.sort();

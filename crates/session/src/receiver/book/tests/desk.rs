@@ -316,6 +316,10 @@ impl Desk {
                 self.note(format!("symlink {id}"));
                 self.book.on_link_made(id, self.outcome("symlink", id));
             }
+            Action::MakeSpecial(id) => {
+                self.note(format!("special {id}"));
+                self.book.on_link_made(id, self.outcome("special", id));
+            }
             Action::MakeLink { id, first } => {
                 self.note(format!("link {id} {}", String::from_utf8_lossy(&first.name)));
                 if self.replaced_first == Some(id) {

@@ -180,6 +180,8 @@ impl Names {
                 let outcome = self.make_symlink(id, env);
                 self.book.on_link_made(id, outcome);
             }
+            // No sender of the simulation announces one.
+            Action::MakeSpecial(id) => self.book.on_link_made(id, Err("there are none".into())),
             Action::MakeLink { id, first } => {
                 let to = self.book.item(id).and_then(|item| match item.entry.kind {
                     EntryKind::HardLink { to, .. } => Some(to),

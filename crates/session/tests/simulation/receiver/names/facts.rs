@@ -1,7 +1,7 @@
 //! What lies at the destination, as far as it bears on one item.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::FileDigest;
+use icdc_protocol::message::{FileDigest, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
@@ -63,6 +63,10 @@ impl Facts for Known<'_> {
             Kind::Symlink(target) => Some(target.clone()),
             _ => None,
         }
+    }
+
+    fn special(&mut self) -> Option<Special> {
+        None
     }
 
     fn shown(&self) -> String {

@@ -1,0 +1,33 @@
+//! Named pipes, sockets and devices, in the terms of the file system and of messages.
+
+use icdc_disk::tree::{self, Stat};
+use icdc_protocol::message::{DeviceNumber, Special};
+
+/// What an item is that `stat` describes, if it is neither file nor directory nor link.
+pub(crate) fn of(stat: &Stat) -> Option<Special> {
+    Some(match stat.special()? {
+        tree::Special::Pipe => Special::Pipe,
+        tree::Special::Socket => Special::Socket,
+        tree::Special::BlockDevice(number) => Special::BlockDevice(device(number)),
+        tree::Special::CharacterDevice(number) => Special::CharacterDevice(device(number)),
+    })
+}
+
+/// The item to make.
+pub(crate) fn to_make(special: Special) -> tree::Special {
+    match special {
+        Special::Pipe => tree::Special::Pipe,
+        Special::Socket => tree::Special::Socket,
+        Special::BlockDevice(number) => tree::Special::BlockDevice(node(number)),
+        Special::CharacterDevice(number) => tree::Special::CharacterDevice(node(number)),
+    }
+}
+
+fn device(number: u64) -> DeviceNumber {
+    let (major, minor) = tree::device_number(number);
+    DeviceNumber { major, minor }
+}
+
+fn node(DeviceNumber { major, minor }: DeviceNumber) -> u64 {
+    tree::device_node(major, minor)
+}
