@@ -11,6 +11,7 @@ use std::process::Command;
 
 use crate::acls::{ACCESS, DEFAULT, get, list, set};
 use crate::delete::pipe;
+use crate::specials::touch;
 use crate::support::process::Start;
 use crate::support::{Noise, Site, data, has_program, skip, succeed};
 
@@ -67,8 +68,9 @@ fn tree(noise: &mut Noise, path: &Path, depth: u64, has_acls: bool) {
         if has_acls && found.is_dir() && noise.below(3) == 0 {
             set(&path, DEFAULT, &list(1000 + noise.below(9) as u32, noise.below(8) as u16));
         }
-        if !found.is_dir() && !found.file_type().is_fifo() {
-            data::age(&path, 1_000_000_000 + noise.below(1 << 20), 0);
+        if !found.is_dir() {
+            // rsync keeps the time that a new item has within the same second.
+            touch(&path, 1_000_000_000 + noise.below(1 << 20) as i64);
         }
     }
     fs::set_permissions(path, Permissions::from_mode(0o700 | noise.below(0o2000) as u32 & 0o1077)).unwrap();
