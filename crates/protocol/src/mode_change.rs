@@ -86,7 +86,7 @@ impl ModeChange {
             Execution::IfExecutable if !is_directory && !was_executable => EXECUTION,
             _ => 0,
         };
-        let changed = mode & self.kept | self.set & !withheld;
+        let changed = (mode & self.kept) | (self.set & !withheld);
         match self.copied.map(|copied| copied.how) {
             Some(Copied::Taken) => changed & !copied,
             _ => changed | copied,
@@ -101,7 +101,7 @@ impl CopiedBits {
             UserClass::Group => 3,
             UserClass::Others => 0,
         };
-        ((mode >> shift) & 0o7) * 0o111 & self.to
+        (((mode >> shift) & 0o7) * 0o111) & self.to
     }
 }
 

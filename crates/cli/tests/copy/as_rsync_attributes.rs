@@ -60,7 +60,7 @@ fn tree(noise: &mut Noise, path: &Path, depth: u64, has_acls: bool) {
             continue;
         }
         if !found.is_dir() {
-            fs::set_permissions(&path, Permissions::from_mode(0o600 | noise.below(0o2000) as u32 & 0o1177)).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o600 | (noise.below(0o2000) as u32 & 0o1177))).unwrap();
         }
         if has_acls && !found.file_type().is_fifo() && noise.below(3) == 0 {
             set(&path, ACCESS, &list(1000 + noise.below(9) as u32, noise.below(8) as u16));
@@ -73,7 +73,7 @@ fn tree(noise: &mut Noise, path: &Path, depth: u64, has_acls: bool) {
             touch(&path, 1_000_000_000 + noise.below(1 << 20) as i64);
         }
     }
-    fs::set_permissions(path, Permissions::from_mode(0o700 | noise.below(0o2000) as u32 & 0o1077)).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o700 | (noise.below(0o2000) as u32 & 0o1077))).unwrap();
     data::age(path, 1_000_000_000 + noise.below(1 << 20), 0);
 }
 

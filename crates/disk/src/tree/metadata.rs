@@ -188,7 +188,7 @@ pub(super) fn apply(file: impl AsFd, wanted: &Metadata<'_>) -> Result<(), Failur
         (None, None, None) => None,
         _ => Some(Stat::from(rustix::fs::fstat(file).map_err(at("fstat"))?)),
     };
-    let wanted_mode = |found: &Stat| wanted.mode.map(|mode| mode | found.mode & wanted.kept_mode);
+    let wanted_mode = |found: &Stat| wanted.mode.map(|mode| mode | (found.mode & wanted.kept_mode));
     let mut mode = found.as_ref().and_then(wanted_mode);
     let mut mode_holds = found.is_some_and(|found| mode == Some(found.mode));
     if let Some((uid, gid)) = wanted.owner
