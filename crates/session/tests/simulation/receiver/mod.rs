@@ -357,11 +357,13 @@ impl ReceiverEnd {
 
     fn named(&mut self, report: names::Report, env: &mut Environment, now: Time) {
         match report {
-            names::Report::Reply(message @ Message::Held(_)) if env.has(Mutation::WantsOvertakeHeld) => {
-                self.overtaken.push(message);
+            names::Report::Reply(message)
+                if matches!(*message, Message::Held(_)) && env.has(Mutation::WantsOvertakeHeld) =>
+            {
+                self.overtaken.push(*message);
             }
             names::Report::Reply(message) => {
-                self.replies.push_back(Reply::Message(Box::new(message)));
+                self.replies.push_back(Reply::Message(message));
                 self.replies
                     .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
             }

@@ -75,7 +75,7 @@ pub(crate) enum Job {
 /// What comes out of it.
 #[derive(Debug)]
 pub(crate) enum Report {
-    Reply(Message),
+    Reply(Box<Message>),
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
     Compare { id: EntryId, inode: Option<Inode>, digest: FileDigest },
     Complete,

@@ -289,7 +289,7 @@ impl Names {
             }
             Action::Reply(message) => {
                 self.check_done(&message, env);
-                reports.push(Report::Reply(message));
+                reports.push(Report::Reply(Box::new(message)));
             }
             Action::Notify(Notification::Failed { .. } | Notification::Snapshot(SnapshotNews::NotMade(_))) => {
                 self.failed += 1;
