@@ -77,7 +77,7 @@ impl Receipt {
                             drop(files.insert(parsed.path, digest.to_vec()))
                         }
                         (Kind::File, _) => without_digest += 1,
-                        (Kind::HardLink | Kind::Symlink | Kind::Directory, _) => {}
+                        (Kind::HardLink | Kind::Symlink | Kind::Directory | Kind::Special, _) => {}
                     }
                 }
             }

@@ -6,8 +6,9 @@
 
 use super::directory::Directory;
 use super::error::TreeError;
+use super::kind::Kind;
 use super::listing::Listing;
-use super::metadata::{Kind, Stat};
+use super::metadata::Stat;
 use super::names::{Name, printable};
 
 /// Deepest nesting of directories of a walk. Each level keeps a descriptor.

@@ -14,7 +14,7 @@ use crate::world::{ABOVE, SIDE, World};
 pub(crate) type Call = fn(&mut Caller<'_>) -> Result<()>;
 
 /// All calls by their names.
-pub(crate) const CALLS: [(&str, Call); 29] = [
+pub(crate) const CALLS: [(&str, Call); 31] = [
     ("resolve", resolve),
     ("stat", stat),
     ("incarnation", incarnation),

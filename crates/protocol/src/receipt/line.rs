@@ -51,6 +51,8 @@ pub enum Kind {
     Symlink,
     /// A directory.
     Directory,
+    /// A named pipe, a socket or a device node, which has no contents.
+    Special,
 }
 
 /// Line of an item.
@@ -60,7 +62,7 @@ pub struct Line {
     pub status: Status,
     /// Kind of the item.
     pub kind: Kind,
-    /// Length of the file, or of a link's target, in bytes; 0 of a directory.
+    /// Length of the file, or of a link's target, in bytes; 0 of anything else.
     pub size: u64,
     /// Modification time at the source: seconds since 1970, and nanoseconds below 1e9.
     pub mtime: (i64, u32),
@@ -79,8 +81,13 @@ const STATUSES: [(Status, &str); 6] = [
     (Status::Kept, "kept"),
 ];
 
-const KINDS: [(Kind, &str); 4] =
-    [(Kind::File, "file"), (Kind::HardLink, "hardlink"), (Kind::Symlink, "symlink"), (Kind::Directory, "directory")];
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::File, "file"),
+    (Kind::HardLink, "hardlink"),
+    (Kind::Symlink, "symlink"),
+    (Kind::Directory, "directory"),
+    (Kind::Special, "special"),
+];
 
 impl Status {
     /// Word of the status.
@@ -106,6 +113,7 @@ impl Line {
             EntryKind::File { size, .. } => (Kind::File, *size, digest),
             EntryKind::HardLink { size, .. } => (Kind::HardLink, *size, None),
             EntryKind::Directory => (Kind::Directory, 0, None),
+            EntryKind::Special(_) => (Kind::Special, 0, None),
             EntryKind::Symlink { target } => {
                 let known = (status != Status::Kept).then(|| FileDigest::Blake3(*blake3::hash(target).as_bytes()));
                 (Kind::Symlink, target.len() as u64, known)
@@ -166,7 +174,7 @@ impl Line {
     pub fn is_verified(&self) -> bool {
         match self.status {
             Status::Stored | Status::Renamed => true,
-            Status::Equal => matches!(self.kind, Kind::Symlink | Kind::Directory),
+            Status::Equal => matches!(self.kind, Kind::Symlink | Kind::Directory | Kind::Special),
             Status::Earlier | Status::Linked | Status::Kept => false,
         }
     }

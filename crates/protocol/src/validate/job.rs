@@ -12,8 +12,8 @@ use crate::limits::{
 };
 use crate::measure;
 use crate::message::{
-    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions, SendOptions,
-    TimeStamp, Transfer,
+    Backup, ChangeRequest, Choice, Diskless, Drive, Job, MaxDelete, Mirrored, ModeChange, Preserve, ReceiveOptions,
+    SendOptions, TimeStamp, Transfer,
 };
 
 pub(super) fn job(job: &Job) -> Checked {

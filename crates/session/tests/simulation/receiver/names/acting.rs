@@ -96,7 +96,7 @@ impl Names {
                 self.book.on_placed(Ok(Placed { resuming, has_waited, peer_is_gone }));
             }
             Action::BeginRun => {
-                reports.extend(self.begin_receipt().map(Report::Reply));
+                reports.extend(self.begin_receipt().map(|message| Report::Reply(Box::new(message))));
                 return self.begin_run(has_waited, patient, env);
             }
             Action::AddToReceipt(_) if env.has(Mutation::LinesAreLost) => {}
@@ -110,7 +110,7 @@ impl Names {
                     },
                     Err(reason) => ReceiptPart::Refused(reason),
                 };
-                reports.push(Report::Reply(Message::Receipt(part)));
+                reports.push(Report::Reply(Box::new(Message::Receipt(part))));
             }
             Action::MakeDirectories(wanted) if self.options.dry_run => {
                 let found = wanted.iter().map(|wanted| (wanted.id, Ok(self.look(wanted, env)))).collect();
