@@ -385,7 +385,7 @@ mod tests {
     fn preserve_is_exactly_what_is_listed() {
         let listed = preserve("xattr,owner").unwrap();
         assert!(listed.xattr && listed.owner && !listed.mode && !listed.sparse);
-        for text in ["", "mode,", "mode,all", "acl"] {
+        for text in ["", "mode,", "mode,all", "acls"] {
             assert!(preserve(text).is_err(), "{text}");
         }
     }
