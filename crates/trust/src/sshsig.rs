@@ -140,7 +140,12 @@ impl FileSignature {
             return Err(other(format!("the digest {}", found.hash_alg()), HASH));
         }
         let bytes = <[u8; 64]>::try_from(found.signature_bytes()).map_err(|error| malformed(&error))?;
-        Ok(Self { key: PublicKey::from_bytes(key.0), bytes })
+        let parsed = Self { key: PublicKey::from_bytes(key.0), bytes };
+        // Lengths that do not fit would be read as well.
+        if parsed.to_text(namespace).trim_end().as_bytes() != text.trim_ascii_end() {
+            return Err(malformed(&"its bytes are not in the form in which they are written"));
+        }
+        Ok(parsed)
     }
 }
 

@@ -248,7 +248,9 @@ fn the_limit_of_deletions_counts_what_is_kept_and_a_pipe_that_cannot_be_stays() 
         let routed = RoutedSite::new(route);
         files(&routed.path("tree"), &["a"]);
         files(&routed.path("copy"), &["a", "b", "c"]);
-        ["tree/a", "copy/a"].map(|path| data::age(&routed.path(path), 1_000_000, 0));
+        for path in ["tree/a", "copy/a"] {
+            data::age(&routed.path(path), 1_000_000, 0);
+        }
         let options = ["--skip-equal", "--delete", "--backup-dir", "kept"];
         let limited = [&options[..], &["--max-delete", "1"]].concat();
         let ended = routed.copy(&limited, &["tree/"], "copy").expect_code(1);
