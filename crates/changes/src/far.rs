@@ -1,10 +1,7 @@
 //! The end that changes for another.
 
-use std::convert::Infallible;
-
-use crossbeam_channel::{Receiver, Sender, bounded, select};
 use icdc_disk::tree::Tree;
-use icdc_link::{Inlet, Link, LinkControl, MessageWriter, WriterGuard, receive};
+use icdc_link::{Answering, Link};
 use icdc_protocol::limits::MAX_SHOWN_PATH;
 use icdc_protocol::message::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 use icdc_protocol::validate::clip;
@@ -12,16 +9,9 @@ use icdc_protocol::{Features, Message};
 use icdc_session::listing::window::Sent;
 use icdc_session::{ItemBatch, SessionError};
 use icdc_stop::StopSignal;
-use icdc_units::Span;
 
 use crate::carry_out::carry_out;
 use crate::report::{Over, Reporter};
-
-/// Time limit for the other end to take the end of the change and to leave.
-const CLOSE_TIMEOUT: Span = Span::from_secs(10);
-/// Maximum number of messages of the other end that wait; more than an end has to send that keeps to
-/// the window.
-const MOST_SAID: usize = 64;
 
 /// Changes a part of `tree` for the other end, as requested; ends early when `stop` is requested or
 /// the other end leaves.
@@ -30,10 +20,9 @@ const MOST_SAID: usize = 64;
 /// The error by which the session ended; the other end has been told.
 pub fn answer(link: Link, tree: &Tree, request: &ChangeRequest, stop: &StopSignal) -> Result<(), SessionError> {
     let over = stop.child();
-    let connection = Connection::open(link, &over).map_err(|error| SessionError::Local(error.to_string()))?;
-    connection.writer.send(Message::Accepted(Features::OURS));
-    let mut teller =
-        Teller { connection: &connection, sent: Sent::default(), batch: ItemBatch::default(), broken: None };
+    let answering = Answering::begin(link, &over, said).map_err(|error| SessionError::Local(error.to_string()))?;
+    answering.send(Message::Accepted(Features::OURS));
+    let mut teller = Teller { answering: &answering, sent: Sent::default(), batch: ItemBatch::default(), broken: None };
     let outcome = carry_out(tree, request, &over, &mut teller).and_then(|count| {
         teller.flush()?;
         teller.tell(ChangeMessage::End(count))
@@ -44,9 +33,9 @@ pub fn answer(link: Link, tree: &Tree, request: &ChangeRequest, stop: &StopSigna
         (Err(Over), None) => Err(SessionError::Interrupted),
     };
     if let Err(error) = &outcome {
-        error.refusal().into_iter().for_each(|refusal| connection.writer.send(Message::Abort(refusal)));
+        error.refusal().into_iter().for_each(|refusal| answering.send(Message::Abort(refusal)));
     }
-    connection.close();
+    answering.close();
     // An end that does not agree to what was counted leaves.
     if outcome == Err(SessionError::Interrupted) && !stop.is_requested() { Ok(()) } else { outcome }
 }
@@ -59,74 +48,18 @@ enum Said {
     Used(u32),
 }
 
-/// The link to the other end: a thread writes, another one reads.
-struct Connection {
-    writer: MessageWriter,
-    end: WriterGuard,
-    control: LinkControl,
-    said: Receiver<Said>,
-    /// Disconnected when the other end has left, or this one is stopped.
-    ended: Receiver<Infallible>,
-    /// Disconnected when the other end has left.
-    left: Receiver<Infallible>,
-}
-
-impl Connection {
-    fn open(link: Link, over: &StopSignal) -> std::io::Result<Self> {
-        let Link { outlet, inlet, control } = link;
-        let (writer, end) = MessageWriter::start(outlet, &control)?;
-        let (say, said) = bounded(MOST_SAID);
-        let (hold, ended) = bounded(0);
-        let (stay, left) = bounded::<Infallible>(0);
-        over.on_request(move || drop::<Sender<Infallible>>(hold));
-        let over = over.clone();
-        icdc_limits::thread::start("message-reader", move || {
-            read(inlet, &say);
-            drop(stay);
-            over.request();
-        })?;
-        Ok(Self { writer, end, control, said, ended, left })
-    }
-
-    /// Waits for what the other end says next.
-    ///
-    /// # Errors
-    /// It has left, or this end is stopped.
-    fn hear(&self) -> Result<Said, Over> {
-        select! {
-            recv(self.said) -> said => said.map_err(|_| Over),
-            recv(self.ended) -> _ => Err(Over),
-        }
-    }
-
-    /// Ends this end's direction, and waits for the other end to leave.
-    fn close(self) {
-        let Self { end, control, left, said, .. } = self;
-        // The reader does not wait for room in a queue that nobody empties.
-        drop((end, said));
-        let _ = left.recv_timeout(CLOSE_TIMEOUT.into());
-        control.shutdown();
-    }
-}
-
-/// Reads what the other end says, until it leaves.
-fn read(mut inlet: Box<dyn Inlet>, said: &Sender<Said>) {
-    loop {
-        let next = match receive(inlet.as_mut()) {
-            Ok(Message::Ping) => continue,
-            Ok(Message::Change(ChangeMessage::Used { weight })) => Said::Used(weight),
-            Ok(Message::Change(ChangeMessage::Proceed)) => Said::Proceed,
-            Ok(other) => return tracing::debug!("{} ends the change", other.kind()),
-            Err(error) => return tracing::debug!("the change ends: {error}"),
-        };
-        // At the end nobody asks any more.
-        let _ = said.send(next);
+/// Takes what the other end says of a change.
+fn said(message: &Message) -> Option<Said> {
+    match message {
+        Message::Change(ChangeMessage::Used { weight }) => Some(Said::Used(*weight)),
+        Message::Change(ChangeMessage::Proceed) => Some(Said::Proceed),
+        _ => None,
     }
 }
 
 /// Tells the other end what is changed.
 struct Teller<'a> {
-    connection: &'a Connection,
+    answering: &'a Answering<Said>,
     sent: Sent,
     batch: ItemBatch,
     /// The rule that the other end breaks.
@@ -141,12 +74,12 @@ impl Teller<'_> {
     /// Sends a message once the window has room for it.
     fn tell(&mut self, message: ChangeMessage) -> Result<(), Over> {
         while !self.sent.send(message.weight()) {
-            match self.connection.hear()? {
+            match self.answering.hear().ok_or(Over)? {
                 Said::Used(weight) => self.used(weight)?,
                 Said::Proceed => return self.broken("an agreement to nothing"),
             }
         }
-        self.connection.writer.send(Message::Change(message));
+        self.answering.send(Message::Change(message));
         Ok(())
     }
 
@@ -177,7 +110,7 @@ impl Reporter for Teller<'_> {
         self.flush()?;
         self.tell(ChangeMessage::Counted(*count))?;
         loop {
-            match self.connection.hear()? {
+            match self.answering.hear().ok_or(Over)? {
                 Said::Proceed => return Ok(()),
                 Said::Used(weight) => self.used(weight)?,
             }

@@ -16,6 +16,8 @@
 //! [`Inlet`] then reports [`LinkError::Closed`]. A connection that ends in any other way, a panic
 //! of the outlet's thread included, is [`LinkError::Cut`].
 //!
+//! An end that answers a request by messages holds an [`Answering`].
+//!
 //! A link knows no policy: how its socket is tuned is the business of whoever sends over it, who
 //! gets the socket from [`LinkControl::socket`]. Neighbours: `icdc-tcp` and `icdc-trust` below make
 //! the sockets and the TLS configurations, `icdc-record` is the record layer, `icdc-transfer`,
@@ -34,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answering;
 mod assembler;
 mod control;
 mod error;
@@ -50,6 +53,7 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 
+pub use answering::Answering;
 pub use control::{LinkControl, SendTimes};
 pub use error::LinkError;
 pub use halves::{DEAD_AFTER, Inlet, Outlet};
