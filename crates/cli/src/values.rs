@@ -223,22 +223,12 @@ pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
     }
     let mut preserve = nothing;
     for word in text.split(',') {
-        *match word {
-            "mode" => &mut preserve.mode,
-            "times" => &mut preserve.times,
-            "links" => &mut preserve.links,
-            "owner" => &mut preserve.owner,
-            "xattr" => &mut preserve.xattr,
-            "sparse" => &mut preserve.sparse,
-            "acl" => &mut preserve.acl,
-            "specials" => &mut preserve.specials,
-            "security" => &mut preserve.security,
-            _ => {
-                return Err(format!(
-                    "{word:?} is none of mode, times, links, owner, xattr, acl, specials, sparse, security (or all, or none, alone)"
-                ));
-            }
-        } = true;
+        let kinds = preserve.kinds();
+        let known = kinds.each_ref().map(|(known, _)| *known);
+        match kinds.into_iter().find(|(known, _)| *known == word) {
+            Some((_, is_carried)) => *is_carried = true,
+            None => return Err(format!("{word:?} is none of {} (or all, or none, alone)", known.join(", "))),
+        }
     }
     if preserve.security && !preserve.owner {
         return Err("security is preserved together with the owner only: add owner to the list".into());

@@ -360,6 +360,33 @@ impl Preserve {
         security: false,
     };
 
+    /// The kinds of metadata: the word for each, and whether it is carried.
+    pub fn kinds(&mut self) -> [(&'static str, &mut bool); 9] {
+        [
+            ("mode", &mut self.mode),
+            ("times", &mut self.times),
+            ("links", &mut self.links),
+            ("owner", &mut self.owner),
+            ("xattr", &mut self.xattr),
+            ("acl", &mut self.acl),
+            ("specials", &mut self.specials),
+            ("sparse", &mut self.sparse),
+            ("security", &mut self.security),
+        ]
+    }
+
+    /// Whether capabilities of programs are carried: they mean nothing without the owner.
+    #[must_use]
+    pub fn capabilities(self) -> bool {
+        self.owner && (self.xattr || self.security)
+    }
+
+    /// Whether labels and the rest of the `security` namespace are carried.
+    #[must_use]
+    pub fn labels(self) -> bool {
+        self.owner && self.security
+    }
+
     /// Whether any extended attributes are carried.
     #[must_use]
     pub fn attributes(self) -> bool {

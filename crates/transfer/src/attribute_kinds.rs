@@ -5,12 +5,11 @@ use icdc_protocol::message::Preserve;
 
 /// Kinds of extended attributes that are restored with these options.
 pub(crate) fn restored(preserve: Preserve) -> AttributeKinds {
-    let with_owner = preserve.owner && (preserve.xattr || preserve.security);
     AttributeKinds::USER
         .only_if(preserve.xattr)
         .and(AttributeKinds::ACL.only_if(preserve.acl))
-        .and(AttributeKinds::CAPABILITY.only_if(with_owner))
-        .and(AttributeKinds::SECURITY.only_if(preserve.security && preserve.owner))
+        .and(AttributeKinds::CAPABILITY.only_if(preserve.capabilities()))
+        .and(AttributeKinds::SECURITY.only_if(preserve.labels()))
 }
 
 /// Kinds of extended attributes that are looked for at the source: those that are restored, and

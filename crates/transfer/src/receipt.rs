@@ -195,16 +195,9 @@ fn now() -> String {
 
 /// The options of a copy that say what its receipt means.
 fn words(options: &ReceiveOptions) -> String {
-    let preserve = options.preserve;
-    let kept = [
-        (preserve.mode, "mode"),
-        (preserve.times, "times"),
-        (preserve.links, "links"),
-        (preserve.owner, "owner"),
-        (preserve.xattr, "xattr"),
-        (preserve.sparse, "sparse"),
-    ];
-    let kept: Vec<&str> = kept.into_iter().filter(|(is_kept, _)| *is_kept).map(|(_, word)| word).collect();
+    let mut preserve = options.preserve;
+    let kept = preserve.kinds().into_iter().filter(|(_, is_kept)| **is_kept);
+    let kept: Vec<&str> = kept.map(|(word, _)| word).collect();
     let preserved = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
     let existing = match options.existing {
         Existing::Replace => None,
@@ -230,6 +223,7 @@ fn words(options: &ReceiveOptions) -> String {
 
 #[cfg(test)]
 mod tests {
+    use icdc_protocol::message::Preserve;
     use icdc_protocol::receipt::facts;
 
     use super::*;
@@ -259,6 +253,15 @@ mod tests {
         assert_eq!(facts::value(&head, "sent-by"), Some("you\\nsigned-by: me"), "no value makes a line");
         assert_eq!(facts::value(&foot, "items"), Some("1"));
         assert_eq!(facts::value(&foot, "snapshot"), Some("1970-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn the_options_name_all_that_is_preserved() {
+        let mut options = ReceiveOptions::default();
+        options.preserve.kinds().into_iter().for_each(|(_, is_kept)| *is_kept = true);
+        assert_eq!(words(&options), "preserve=mode,times,links,owner,xattr,acl,specials,sparse,security");
+        options.preserve = Preserve::NOTHING;
+        assert_eq!(words(&options), "preserve=none");
     }
 
     #[test]

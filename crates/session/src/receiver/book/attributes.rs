@@ -29,9 +29,9 @@ pub(super) fn receive(entry: &mut Entry, options: &ReceiveOptions) {
 /// it fails its item.
 fn is_restored(name: &[u8], preserve: Preserve) -> bool {
     match name {
-        CAPABILITY => preserve.owner && (preserve.xattr || preserve.security),
+        CAPABILITY => preserve.capabilities(),
         _ if acl::is_acl(name) => preserve.acl,
-        _ if name.starts_with(b"security.") => preserve.owner && preserve.security,
+        _ if name.starts_with(b"security.") => preserve.labels(),
         _ => preserve.xattr || !name.starts_with(b"user."),
     }
 }
