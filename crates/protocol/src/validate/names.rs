@@ -2,7 +2,7 @@
 //! opened by a name is confined once more by `icdc-disk`, whose operations take a checked `Name`.
 
 use super::rules::{Checked, require};
-use crate::acl::{self, Acl};
+use crate::acl;
 use crate::limits::{MAX_NAME, MAX_PATH, MAX_XATTR_BYTES};
 
 /// Whether `name` can be one component of a path: not empty, `.` or `..`, no `/` or NUL, at most
@@ -29,5 +29,5 @@ pub(super) fn xattrs(xattrs: &[(Vec<u8>, Vec<u8>)]) -> Checked {
     let names_fit = xattrs.iter().all(|(name, _)| !name.is_empty() && name.len() <= MAX_NAME && !name.contains(&0));
     require(names_fit, "an extended attribute without a proper name")?;
     let mut acls = xattrs.iter().filter(|(name, _)| acl::is_acl(name));
-    require(acls.all(|(_, value)| Acl::parse(value).is_some()), "an access control list that is none")
+    require(acls.all(|(_, value)| acl::is_list(value)), "an access control list that is none")
 }
