@@ -45,7 +45,7 @@ mod ratio;
 mod time;
 
 pub use byte_count::{ByteCount, Counted};
-pub use hexadecimal::hexadecimal;
+pub use hexadecimal::{hexadecimal, of_hexadecimal};
 pub use notation::ParseQuantityError;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use rate::Rate;

@@ -17,6 +17,7 @@ use icdc_client::is_receipt;
 use icdc_disk::tree::printable;
 use icdc_protocol::limits::MAX_PATH;
 use icdc_protocol::message::ListDigest;
+use icdc_units::of_hexadecimal;
 
 use super::receipt::Receipt;
 use crate::copy::summary::counted;
@@ -189,15 +190,9 @@ fn tagged(line: &[u8]) -> Option<(ListDigest, &[u8], &[u8])> {
     Some((tag, &rest[..end], &rest[end + 4..]))
 }
 
-/// Bytes that hexadecimal digits stand for; `None` if they are none, or of no known length.
+/// Bytes of a digest in hexadecimal digits; `None` if it is none, or of no known length.
 fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
-    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    let bytes = digits.chunks(2).map(|pair| match pair {
-        [high, low] => Some(value(*high)? << 4 | value(*low)?),
-        _ => None,
-    });
-    let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
-    matches!(bytes.len(), 16 | 32).then_some(bytes)
+    of_hexadecimal(digits).filter(|bytes| matches!(bytes.len(), 16 | 32))
 }
 
 fn unescaped(name: &[u8]) -> anyhow::Result<Vec<u8>> {

@@ -4,13 +4,15 @@
 //! `sha256sum` write them; `\xHH` for any other control character of ASCII, and for a byte that is not
 //! part of UTF-8. All else stands for itself.
 
+use icdc_units::{hexadecimal, of_hexadecimal};
+
 /// Text of a path; the same bytes if nothing in it is escaped.
 #[must_use]
 pub fn escaped(path: &[u8]) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = Vec::with_capacity(path.len());
     let in_hexadecimal = |text: &mut Vec<u8>, byte: u8| {
-        text.extend([b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
+        text.extend(b"\\x");
+        text.extend(hexadecimal(&[byte]).into_bytes());
     };
     for chunk in path.utf8_chunks() {
         for byte in chunk.valid().bytes() {
@@ -38,17 +40,13 @@ pub fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
                 b'\\' => b'\\',
                 b'n' => b'\n',
                 b'r' => b'\r',
-                b'x' => digit(*bytes.next()?)? << 4 | digit(*bytes.next()?)?,
+                b'x' => *of_hexadecimal(&[*bytes.next()?, *bytes.next()?])?.first()?,
                 _ => return None,
             },
             byte => *byte,
         });
     }
     (escaped(&path) == text).then_some(path)
-}
-
-fn digit(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 #[cfg(test)]

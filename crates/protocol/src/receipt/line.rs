@@ -10,7 +10,7 @@
 
 use std::io::Write as _;
 
-use icdc_units::hexadecimal;
+use icdc_units::{hexadecimal, of_hexadecimal};
 
 use super::escape::{escaped, unescaped};
 use crate::message::{Digest, Entry, EntryKind, FileDigest};
@@ -185,14 +185,7 @@ fn of_word<T: Copy>(words: &[(T, &str)], word: &[u8]) -> Option<T> {
 }
 
 fn digest_of(digits: &[u8]) -> Option<Digest> {
-    let mut digest = Digest::default();
-    if digits.len() != 2 * digest.len() {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(digest)
+    of_hexadecimal(digits)?.try_into().ok()
 }
 
 #[cfg(test)]
