@@ -1,33 +1,17 @@
 //! Ends that do not keep to the rules of a change: the other one ends in bounded time, with a
 //! sentence, and nothing is removed that nobody has agreed to.
 
-use std::time::{Duration, Instant};
-
 use icdc_protocol::Message;
 use icdc_protocol::message::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem, Job, Refusal, RefusalKind};
 
-use crate::peer::{Peer, Server, transfer};
-use crate::support::daemon::{Daemon, location};
+use crate::peer::{Peer, Server, run_against, transfer};
+use crate::support::daemon::Daemon;
 use crate::support::process::eventually;
-use crate::support::{Ended, Site, Start};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{Ended, Site};
 
 /// Removes while the server does as it likes.
 fn removed(attack: impl FnOnce(&mut Peer) + Send) -> Ended {
-    let site = Site::new();
-    let server = Server::new(&site);
-    let started = Instant::now();
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept();
-            attack(&mut peer);
-            peer.hear_end();
-        });
-        site.icdc(&["rm", "-r", "--yes", "-v", &location(server.port(), "top")]).run()
-    });
-    assert!(started.elapsed() < PATIENCE, "{:?}: {ended}", started.elapsed());
-    ended
+    run_against(&["rm", "-r", "--yes", "-v"], Server::accept, attack)
 }
 
 fn change(message: ChangeMessage) -> Message {
@@ -64,15 +48,8 @@ fn an_end_before_the_last_message_is_not_success() {
 
 #[test]
 fn an_older_end_is_told_to_be_upgraded() {
-    let site = Site::new();
-    let server = Server::new(&site);
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept_request();
-            peer.say(Message::Refused(Refusal::new(RefusalKind::Protocol, "the head of the frame is not a message")));
-            peer.hear_end();
-        });
-        site.icdc(&["mkdir", &location(server.port(), "top")]).run()
+    let ended = run_against(&["mkdir"], Server::accept_request, |peer| {
+        peer.say(Message::Refused(Refusal::new(RefusalKind::Protocol, "the head of the frame is not a message")));
     });
     assert!(ended.stderr.contains("cannot make, remove and rename items; upgrade icdc there"), "{ended}");
     assert_eq!(ended.code, Some(3), "{ended}");

@@ -5,13 +5,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::process::kill_process;
-
 use super::delete::{files, listing};
 use crate::support::compare::inode;
-use crate::support::{
-    KIB, MIB, Noise, Route, RoutedSite, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data,
-};
+use crate::support::{KIB, MIB, Noise, Route, RoutedSite, Shape, Site, Start, assert_no_leftovers, assert_same, data};
 
 const MIRROR: [&str; 2] = ["--skip-equal", "--delete"];
 
@@ -205,13 +201,7 @@ fn killed_at_any_moment_nothing_is_lost_and_the_next_run_completes() {
         let run = site.copy(&["--skip-equal", "--delete", "--ssh", &site.ssh(), "tree/", &far]).start();
         let seen = noise.below(60) as usize;
         run.wait_for_more(0, seen, |event| event["type"] == "item" || event["type"] == "deleted");
-        match run.far_end() {
-            Some(far) if noise.below(2) == 0 => {
-                let _ = kill_process(far, Signal::KILL);
-                run.finish();
-            }
-            _ => drop(run.kill()),
-        }
+        run.kill_either(noise.below(2) == 1);
         assert!(all.is_subset(&contents(&copy)), "round {round}: contents were lost");
         let run = site.copy(&["--skip-equal", "--delete", "--ssh", &site.ssh(), "tree/", &far]).start();
         run.finish().expect_code(0);

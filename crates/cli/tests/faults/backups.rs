@@ -4,9 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::kill_process;
-
-use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
+use crate::support::{KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, assert_same, data};
 
 /// Paths of all regular files below a directory, with their contents.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -57,14 +55,7 @@ fn an_old_file_is_in_its_place_or_in_its_backup_whenever_either_side_is_killed()
             let is_near = noise.below(2) == 0;
             eprintln!("{trial}.{round}: the {} side, after {moment:?}", if is_near { "near" } else { "far" });
             if run.runs_after(moment) {
-                match run.far_end() {
-                    Some(far) if !is_near => {
-                        // It may have ended meanwhile.
-                        let _ = kill_process(far, Signal::KILL);
-                        run.finish();
-                    }
-                    _ => drop(run.kill()),
-                }
+                run.kill_either(is_near);
             } else {
                 run.finish();
             }

@@ -4,10 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use rustix::process::kill_process;
-
 use crate::support::compare::state;
-use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
+use crate::support::{KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, assert_same, data};
 
 #[test]
 fn an_older_copy_survives_kills_of_a_newer_one() {
@@ -37,14 +35,7 @@ fn an_older_copy_survives_kills_of_a_newer_one() {
         let is_near = noise.below(2) == 0;
         eprintln!("{round}: the {} side, after {moment:?}", if is_near { "near" } else { "far" });
         if run.runs_after(moment) {
-            match run.far_end() {
-                Some(far) if !is_near => {
-                    // It may have ended meanwhile.
-                    let _ = kill_process(far, Signal::KILL);
-                    run.finish();
-                }
-                _ => drop(run.kill()),
-            }
+            run.kill_either(is_near);
         } else {
             run.finish();
         }

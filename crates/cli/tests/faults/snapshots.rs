@@ -6,11 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::kill_process;
-
 use crate::support::compare::{State, differences, state};
 use crate::support::process::{eventually, is_running};
-use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, data};
+use crate::support::{KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, data};
 
 /// Directories in `backup` that have the name of a snapshot.
 fn snapshots(backup: &Path) -> BTreeSet<PathBuf> {
@@ -72,15 +70,7 @@ fn snapshots_are_complete_or_nameless_whenever_either_side_is_killed() {
         let is_near = noise.below(2) == 0;
         eprintln!("{round}: the {} side, after {moment:?}", if is_near { "near" } else { "far" });
         if run.runs_after(moment) {
-            let far = run.far_end();
-            match far {
-                Some(far) if !is_near => {
-                    // It may have ended meanwhile.
-                    let _ = kill_process(far, Signal::KILL);
-                    run.finish();
-                }
-                _ => drop(run.kill()),
-            }
+            let far = run.kill_either(is_near);
             assert!(eventually(|| far.is_none_or(|far| !is_running(far))), "round {round}: the far end stays");
         } else {
             run.finish();

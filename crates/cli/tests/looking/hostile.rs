@@ -1,19 +1,15 @@
 //! Ends that do not keep to the rules of a listing: the other one ends in bounded time, with a
 //! sentence.
 
-use std::time::{Duration, Instant};
-
 use icdc_protocol::Message;
 use icdc_protocol::limits::MAX_LISTED;
 use icdc_protocol::message::{
     Job, ListDetail, ListMessage, ListReach, ListRequest, Listed, ListedItem, ListedKind, Refusal, RefusalKind,
 };
 
-use crate::peer::{Peer, Server, transfer};
-use crate::support::daemon::{Daemon, location};
+use crate::peer::{Peer, Server, run_against, transfer};
+use crate::support::daemon::Daemon;
 use crate::support::{Ended, Site, Start};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn item(rest: &[u8], kind: ListedKind) -> Listed {
     Listed::Item(ListedItem { shared: 0, rest: rest.to_vec(), kind, metadata: None })
@@ -25,19 +21,7 @@ fn list(records: Vec<Listed>) -> Message {
 
 /// Lists while the server does as it likes.
 fn looked(words: &[&str], attack: impl FnOnce(&mut Peer) + Send) -> Ended {
-    let site = Site::new();
-    let server = Server::new(&site);
-    let started = Instant::now();
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept();
-            attack(&mut peer);
-            peer.hear_end();
-        });
-        site.icdc(words).arg(location(server.port(), "top")).run()
-    });
-    assert!(started.elapsed() < PATIENCE, "{:?}: {ended}", started.elapsed());
-    ended
+    run_against(words, Server::accept, attack)
 }
 
 #[test]
@@ -95,15 +79,8 @@ fn an_end_before_the_listing_is_complete_is_not_success() {
 
 #[test]
 fn an_older_end_is_told_to_be_upgraded() {
-    let site = Site::new();
-    let server = Server::new(&site);
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut peer = server.accept_request();
-            peer.say(Message::Refused(Refusal::new(RefusalKind::Protocol, "the head of the frame is not a message")));
-            peer.hear_end();
-        });
-        site.icdc(&["ls", &location(server.port(), "top")]).run()
+    let ended = run_against(&["ls"], Server::accept_request, |peer| {
+        peer.say(Message::Refused(Refusal::new(RefusalKind::Protocol, "the head of the frame is not a message")));
     });
     assert!(ended.stderr.contains("cannot list what is there; upgrade icdc there"), "{ended}");
     assert_eq!(ended.code, Some(3), "{ended}");

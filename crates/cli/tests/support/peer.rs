@@ -7,6 +7,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use icdc_disk::BlockPool;
 use icdc_link::{Link, LinkError, Parcel, secure_client, secure_server};
@@ -18,10 +19,12 @@ use icdc_protocol::{Features, Message, Versions};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_config};
 use icdc_units::Span;
 
-use crate::support::daemon::Daemon;
-use crate::support::{HERE, Site, succeed};
+use crate::support::daemon::{Daemon, location};
+use crate::support::{Ended, HERE, Site, Start, succeed};
 
 const PATIENCE: Span = Span::from_secs(20);
+/// Time limit for a command whose other end does as it likes.
+const AGAINST: Duration = Duration::from_secs(60);
 
 /// One end of a link, driven by a test.
 pub struct Peer {
@@ -239,6 +242,23 @@ impl Server {
         peer.hear_of(|message| matches!(message, Message::Request(_)).then_some(()));
         peer
     }
+}
+
+/// Runs a command about `top` at a server that takes its connection by `accept` and does as it likes.
+pub fn run_against(words: &[&str], accept: fn(&Server) -> Peer, act: impl FnOnce(&mut Peer) + Send) -> Ended {
+    let site = Site::new();
+    let server = Server::new(&site);
+    let started = Instant::now();
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut peer = accept(&server);
+            act(&mut peer);
+            peer.hear_end();
+        });
+        site.icdc(words).arg(location(server.port(), "top")).run()
+    });
+    assert!(started.elapsed() < AGAINST, "{:?}: {ended}", started.elapsed());
+    ended
 }
 
 /// A name for a run that no other has.

@@ -199,6 +199,21 @@ impl Run {
         self.finish()
     }
 
+    /// Kills the far end by SIGKILL, or this one if it is to be or there is no other, and waits for the
+    /// end of this one; the process that was the far end.
+    pub fn kill_either(self, is_near: bool) -> Option<Pid> {
+        let far = self.far_end();
+        match far {
+            Some(far) if !is_near => {
+                // It may have ended meanwhile.
+                let _ = kill_process(far, Signal::KILL);
+                self.finish();
+            }
+            _ => drop(self.kill()),
+        }
+        far
+    }
+
     /// Waits for its end.
     pub fn finish(mut self) -> Ended {
         let status = self.wait();
