@@ -23,6 +23,7 @@
 //! | `announced` | entries, until their directories are made |
 //! | `attributes` | attributes of entries, as far as they are restored |
 //! | `answers` | answers to items |
+//! | `checksum` | items whose contents decide whether the existing file counts as equal |
 //! | `referring` | items that are made from reference directories |
 //! | `renaming` | items of a mirror that the destination has under another name |
 //! | `publishing` | items that have arrived, until they have their final names |

@@ -7,6 +7,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `backups` | what is kept before it is replaced |
+//! | `checksum` | existing files that are compared with items by their contents |
 //! | `directories` | open directories by their numbers |
 //! | `examine` | state of an item at the destination |
 //! | `extras` | items that the source has not: listed, counted, deleted |

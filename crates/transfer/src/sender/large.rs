@@ -143,8 +143,8 @@ impl Reader<'_> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         let gone = if contents.held.is_none() { self.executor.asked_about.gone(places) } else { 0 };
         // One that cannot be opened is given up when its contents are asked for.
-        let is_told = if places.is_empty() { true } else { gone != 0 && !self.executor.dry_run };
-        if is_told && let Ok(announced) = open(&contents, self.executor.buffered) {
+        let is_asked = places.is_empty() || (gone != 0 && !self.executor.dry_run);
+        if is_asked && let Ok(announced) = open(&contents, self.executor.buffered) {
             return self.read_blocks(&contents, &announced, None, Purpose::Compare { gone });
         }
         self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: None }));
