@@ -1,7 +1,8 @@
 //! The table of runs to which an option applies: within this host, to one remote host, between two.
 //!
-//! An option on the command line that does not apply is refused (`plan.rs`), as far as leaving it
-//! out would surprise; a setting of a file or a variable is not used then (`config/choice.rs`).
+//! An option on the command line that does not apply is refused (`plan/refusals.rs`,
+//! `plan/connection.rs`), as far as leaving it out would surprise; a setting of a file or a variable
+//! is not used then (`config/choice.rs`).
 
 mod concern;
 

@@ -17,7 +17,7 @@ use crate::clock::seconds_since_1970;
 use crate::console::Console;
 use crate::copy::metrics::LAST_SUCCESS;
 use crate::copy::surface::Surface;
-use crate::plan::MetricsOutput;
+use crate::plan::output::MetricsOutput;
 
 /// Time limit of each push of metrics.
 const PATIENCE: Span = Span::from_secs(5);

@@ -34,7 +34,8 @@ use crate::console::Console;
 use crate::copy::exporter::Exporter;
 use crate::copy::page::Ending;
 use crate::copy::surface::Surface;
-use crate::plan::{CopyPlan, ResultFile};
+use crate::plan::CopyPlan;
+use crate::plan::output::ResultFile;
 use crate::reporting::{CopyHooks, EndedCopy};
 use crate::{exit, logs, signals};
 

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::console::{Console, printable};
 use crate::copy::summary::{clock, limit, megabits, size};
-use crate::plan::Progress;
+use crate::plan::output::Progress;
 
 /// Seconds over which the past fades.
 const MEMORY: f64 = 3.0;

@@ -17,7 +17,7 @@ use crate::copy::progress::View;
 use crate::copy::recorder::Recorder;
 use crate::copy::tally::Tally;
 use crate::copy::{metrics, summary};
-use crate::plan::Output;
+use crate::plan::output::Output;
 
 /// A process with this number that was started so many seconds ago, in parentheses; empty where
 /// neither is known.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::applies::Hosts;
 use crate::arguments::ConnectionArguments;
 use crate::console::Console;
-use crate::plan::connection;
+use crate::plan::connection::connection;
 use crate::{exit, logs, signals};
 
 /// Text on standard error when the user asks to stop.

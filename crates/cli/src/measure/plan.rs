@@ -13,7 +13,8 @@ use icdc_units::{ByteCount, Span};
 
 use crate::applies::Hosts;
 use crate::arguments::{ConnectionArguments, MeasureArguments};
-use crate::plan::{ResultFile, connection, result_file};
+use crate::plan::connection::connection;
+use crate::plan::output::{ResultFile, result_file};
 
 /// Time of a measurement that nothing else ends.
 const USUAL_TIME: Span = Span::from_secs(10);

@@ -21,7 +21,7 @@ use crate::arguments::{PlanArguments, PlannedContent};
 use crate::clock::seconds_since_1970;
 use crate::console::{Console, printable};
 use crate::copy::summary::{counted, size};
-use crate::plan::refuse_forgotten_colon;
+use crate::plan::places::refuse_forgotten_colon;
 use crate::{choosing, exit, signals};
 
 /// A user's request to make a plan of shards.

@@ -17,7 +17,7 @@ use icdc_disk::tree::{Directory, Kind, Located, Metadata, Name, Tree, TreeError,
 use icdc_protocol::message::{Begin, Place, Refusal, RefusalKind, Source, SourceKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::book::item::DirectoryPlace;
-use icdc_session::receiver::book::resume::{cannot_replace, taken};
+use icdc_session::receiver::book::resume::verdict::{cannot_replace, taken};
 
 use super::run_log::RunLog;
 use super::staging::Whose;

@@ -10,7 +10,7 @@ use icdc_disk::tree::{Directory, Kind, Metadata, Name, Stat, TreeError};
 use icdc_protocol::message::{Entry, EntryKind, FileDigest, ReceiveOptions};
 use icdc_session::receiver::book::action::Apart;
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::{cannot_replace, is_in_the_way, taken};
+use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, taken};
 use icdc_units::ByteCount;
 
 use super::backups::Before;

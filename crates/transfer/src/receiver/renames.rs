@@ -7,7 +7,7 @@ use icdc_disk::tree::{FileTime, Kind, Name};
 use icdc_protocol::limits::MAX_CANDIDATES;
 use icdc_protocol::message::{CandidatePlace, EntryId};
 use icdc_session::ById;
-use icdc_session::receiver::book::resume::Lookup;
+use icdc_session::receiver::book::resume::facts::Lookup;
 
 use super::candidates::{Candidates, FoundFile, Location};
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use icdc_disk::tree::{Directory, Metadata, Name, StagingKind, Stat, try_lock};
 use icdc_protocol::message::{Digest, FileDigest, TransferId};
 use icdc_protocol::run_journal::{NamedSnapshot, Published, Record, RunJournal, SLOT_LENGTH};
-use icdc_session::receiver::book::resume::PublishedBy;
+use icdc_session::receiver::book::resume::facts::PublishedBy;
 use icdc_units::Span;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;

@@ -20,7 +20,7 @@ use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
 use super::hashing::{Hashing, Purpose, Step};
 use super::misstated::{extends_beyond, misstated};
-use super::scan::{is_another, version};
+use super::source_version::{is_another, version};
 use crate::diskless;
 
 /// Maximum number of reads in flight on one device.

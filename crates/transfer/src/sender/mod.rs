@@ -33,6 +33,7 @@ mod scan;
 pub mod selection;
 mod sending_link;
 mod small;
+mod source_version;
 mod sources;
 mod steering;
 pub mod survey;

@@ -14,7 +14,7 @@ use icdc_protocol::message::{EntryId, GivenUp, Message, PackItem};
 use super::executor::{Contents, Executor};
 use super::given_up::{resized, unopened, unreadable};
 use super::misstated::{self, misstated};
-use super::scan::{is_another, version};
+use super::source_version::{is_another, version};
 
 /// Number of threads that pack small files at once.
 pub(super) const PACKERS: usize = 10;

@@ -17,7 +17,7 @@ use crate::arguments::sim::SimArguments;
 use crate::clock::timed;
 use crate::console::Console;
 use crate::exit;
-use crate::plan::{ResultFile, result_file};
+use crate::plan::output::{ResultFile, result_file};
 use run::Run;
 
 pub(super) fn run(arguments: SimArguments, console: &Console) -> u8 {

@@ -12,7 +12,7 @@ use super::Book;
 use super::action::{Action, Answer, Examination, Names, Notification, Question};
 use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
-use super::resume::Verdict;
+use super::resume::verdict::Verdict;
 use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
 

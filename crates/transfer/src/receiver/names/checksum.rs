@@ -1,4 +1,4 @@
-//! Existing files that are compared with items by their contents.
+//! Files at the destination that are compared with items by their contents.
 
 use icdc_protocol::message::{EntryId, FileDigest};
 
@@ -20,5 +20,14 @@ impl FileExecutor<'_> {
             }
             _ => self.book.on_compared(clock::now(), id, false),
         }
+    }
+
+    /// Has the file that an earlier run published under an item's name compared with `digest`.
+    pub(super) fn compare(&self, id: EntryId, digest: FileDigest) {
+        let (Some(reads), Ok(item)) = (&self.reads, self.item(id)) else { return };
+        let Ok((directory, name)) = self.place(item) else { return };
+        let subject = Subject::Published(Location::In(directory.clone(), name));
+        let job = CompareJob { id, subject, size: item.size(), digest };
+        let _ = reads.send(DiskJob::Compare(job));
     }
 }

@@ -7,7 +7,7 @@ use icdc_protocol::message::{EntryId, Preserve};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{FirstName, NewDirectory, Target};
 use icdc_session::receiver::book::item::{DirectoryId, DirectoryPlace};
-use icdc_session::receiver::book::resume::taken;
+use icdc_session::receiver::book::resume::verdict::taken;
 
 use super::super::failure::{self, Failure};
 use super::super::placement::{Landing, let_owner_in, place_of};

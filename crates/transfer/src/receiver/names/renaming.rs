@@ -5,7 +5,7 @@ use icdc_protocol::Features;
 use icdc_protocol::message::{EntryId, FileDigest};
 use icdc_session::receiver::book::action::{Apart, CandidateRoot};
 use icdc_session::receiver::book::item::Item;
-use icdc_session::receiver::book::resume::is_linkable;
+use icdc_session::receiver::book::resume::references::is_linkable;
 use icdc_units::ByteCount;
 
 use super::super::candidates::{Candidates, FoundFile, Location, Search};
@@ -15,7 +15,7 @@ use super::super::jobs::{CompareJob, DiskJob, Subject};
 use super::super::publishing::Staged;
 use super::super::references::Counterpart;
 use super::FileExecutor;
-use super::examine::attributes;
+use super::facts::attributes;
 use crate::attribute_kinds::restored;
 use crate::clock;
 

@@ -5,7 +5,8 @@
 
 use icdc_disk::tree::{Directory, Kind, Name, Stat, is_staging};
 
-use super::{Children, Extent, Level, Named, Scan};
+use super::children::{Children, Extent, Named};
+use super::{Level, Scan};
 use crate::sender::examination::{STAGED, beneath, too_deep};
 
 impl Children {

@@ -14,7 +14,7 @@ use super::super::action::{
     Placed, ReferencePlace, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
-use super::super::resume::Verdict;
+use super::super::resume::verdict::Verdict;
 use super::super::{Book, Settings};
 use crate::{Failure, SessionError};
 

@@ -7,7 +7,7 @@ use icdc_protocol::message::{EntryKind, FileDigest, Kept, Message, Missing, Pare
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, place, settings, source};
 use crate::Failure;
 use crate::receiver::book::action::{Method, Reference, ReferencePlace, Target};
-use crate::receiver::book::resume::Verdict;
+use crate::receiver::book::resume::verdict::Verdict;
 
 const LARGE: u64 = 3 * BLOCK_SIZE as u64;
 const HAVE: Verdict = Verdict::Have(FileDigest::Blake3(DIGEST));

@@ -9,7 +9,7 @@ use icdc_protocol::message::{
 
 use super::desk::{DIGEST, Desk, SHOWN, directory, entry, file, link, linked, settings, source};
 use crate::Failure;
-use crate::receiver::book::resume::Verdict;
+use crate::receiver::book::resume::verdict::Verdict;
 
 /// Numbers that follow from a seed (SplitMix64).
 struct Dice(u64);

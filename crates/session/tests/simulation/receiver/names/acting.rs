@@ -7,7 +7,7 @@ use icdc_protocol::receipt::facts::Facts;
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::action::{Action, Notification, Placed};
-use icdc_session::receiver::book::resume::Verdict;
+use icdc_session::receiver::book::resume::verdict::Verdict;
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
 

@@ -5,7 +5,7 @@ use icdc_protocol::message::{FileDigest, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::resume::{Facts, Kind as Found, Lookup, PublishedBy, Stat};
+use icdc_session::receiver::book::resume::facts::{Facts, Kind as Found, Lookup, PublishedBy, Stat};
 use icdc_units::ByteCount;
 
 use super::{header_of, renaming};

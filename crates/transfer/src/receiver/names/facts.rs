@@ -6,7 +6,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{EntryKind, FileDigest, Preserve, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
-use icdc_session::receiver::book::resume::{Facts, Kind as StatKind, Lookup, PublishedBy, Stat};
+use icdc_session::receiver::book::resume::facts::{Facts, Kind as StatKind, Lookup, PublishedBy, Stat};
 use icdc_units::ByteCount;
 
 use super::super::candidates::FoundFile;

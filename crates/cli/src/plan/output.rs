@@ -1,0 +1,100 @@
+//! Output of a copy: progress, result files and metrics.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use icdc_metrics::Gateway;
+use icdc_units::Span;
+
+use crate::arguments::ProgressMode;
+
+/// How a copy's progress and result are shown.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) dry_run: bool,
+    pub(crate) verbose: bool,
+    /// Whether standard error carries errors only.
+    pub(crate) quiet: bool,
+    pub(crate) progress: Progress,
+    pub(crate) report: Option<ResultFile>,
+    pub(crate) metrics: Option<MetricsOutput>,
+    /// The end of the run is told on standard output.
+    pub(crate) summary: bool,
+}
+
+/// How progress is displayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Progress is not shown.
+    Off,
+    /// A bar on a terminal.
+    Bar,
+    /// A line each second.
+    Lines,
+}
+
+/// A file for results, known to be writable.
+pub(crate) struct ResultFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+}
+
+/// Destination of the metrics of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricsOutput {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) interval: Span,
+}
+
+pub(super) fn metrics(file: Option<PathBuf>, gateway: Option<Gateway>, interval: Span) -> Option<MetricsOutput> {
+    // Without a group of its own, a push would replace another host's.
+    let host = rustix::system::uname();
+    let gateway = gateway.map(|gateway| gateway.with_default_group("icdc_copy", &host.nodename().to_string_lossy()));
+    (file.is_some() || gateway.is_some()).then_some(MetricsOutput { file, gateway, interval })
+}
+
+pub(super) fn progress(mode: ProgressMode, terminal: bool) -> Progress {
+    match (mode, terminal) {
+        (ProgressMode::Never, _) | (ProgressMode::Auto, false) => Progress::Off,
+        (ProgressMode::Always, false) => Progress::Lines,
+        (ProgressMode::Auto | ProgressMode::Always, true) => Progress::Bar,
+    }
+}
+
+/// Opened before anything is done: hours later would be late to learn that it cannot be written.
+pub(crate) fn result_file(path: &Path, option: &str) -> anyhow::Result<ResultFile> {
+    // What it holds stays until there is something to take its place.
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("{option} {}: cannot be written", path.display()))?;
+    Ok(ResultFile { path: path.to_owned(), file })
+}
+
+impl ResultFile {
+    /// Replaces the file's contents by `text`; an error names it as `what`.
+    pub(crate) fn write(mut self, what: &str, text: &str) -> Result<(), String> {
+        // A pipe has no length.
+        let _ = self.file.set_len(0);
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|error| format!("{}: the {what} could not be written: {error}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_quiet_without_a_terminal() {
+        assert_eq!(progress(ProgressMode::Auto, false), Progress::Off);
+        assert_eq!(progress(ProgressMode::Always, false), Progress::Lines);
+        assert_eq!(progress(ProgressMode::Auto, true), Progress::Bar);
+        assert_eq!(progress(ProgressMode::Never, true), Progress::Off);
+    }
+}

@@ -1,0 +1,88 @@
+//! Options that are refused: they have no effect in this copy, or ask for what cannot be had.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{bail, ensure};
+use icdc_protocol::limits::{MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH};
+use icdc_protocol::validate::is_component;
+
+use crate::applies::{Concern, Hosts, Mismatch};
+use crate::arguments::CopyArguments;
+use crate::chmod::gives_set_id;
+use crate::config::settings::concern;
+
+/// Refuses what counts as equal in a copy that skips nothing for being equal.
+pub(super) fn refuse_equality(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let given = [("--size-only", arguments.size_only), ("--checksum", arguments.checksum)];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) if !arguments.skip_equal && !arguments.update => bail!(
+            "{option} says what counts as equal, and without --skip-equal or --update everything is copied: give one of them, or use \
+             icdc sync"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses changes of modes that have no effect, or give rights that travel with an owner only.
+pub(super) fn refuse_mode_changes(arguments: &CopyArguments) -> anyhow::Result<()> {
+    let changes: Vec<_> = arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect();
+    ensure!(
+        changes.is_empty() || arguments.preserve.mode,
+        "--chmod changes modes, and --preserve leaves them out: add mode to its list"
+    );
+    ensure!(changes.len() <= MAX_MODE_CHANGES, "--chmod: at most {MAX_MODE_CHANGES} changes can be made");
+    ensure!(
+        arguments.preserve.owner || !gives_set_id(&changes),
+        "--chmod: set-id bits of files go with the owner only: write D before them, or add owner to --preserve"
+    );
+    Ok(())
+}
+
+/// Refuses reference directories that cannot be asked for.
+pub(super) fn refuse_references(directories: &[OsString]) -> anyhow::Result<()> {
+    ensure!(
+        directories.len() <= MAX_LINK_DESTS,
+        "--link-dest: {} directories are too many; name at most {MAX_LINK_DESTS}",
+        directories.len()
+    );
+    let is_path = |directory: &OsString| !directory.is_empty() && directory.len() <= MAX_PATH;
+    ensure!(directories.iter().all(is_path), "--link-dest: name a directory by a path of at most {MAX_PATH} bytes");
+    Ok(())
+}
+
+/// Refuses places for backups that cannot be asked for.
+pub(super) fn refuse_backups(arguments: &CopyArguments) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.backup_dir {
+        let is_path = !directory.is_empty() && directory.len() <= MAX_PATH;
+        ensure!(is_path, "--backup-dir: name a directory by a path of at most {MAX_PATH} bytes");
+    }
+    if let Some(suffix) = &arguments.suffix {
+        let is_part = is_component(&[b"x", suffix.as_bytes()].concat()) && !suffix.is_empty();
+        ensure!(is_part, "--suffix: give some bytes that a name can end in, without a slash, such as .old");
+    }
+    Ok(())
+}
+
+/// Refuses options on connections in a copy that makes none, or whose connections are not this
+/// host's.
+pub(super) fn refuse_without_effect(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result<()> {
+    let given = [
+        ("--streams", arguments.streams.0.is_some(), "is a number of TCP connections"),
+        ("--cc", arguments.cc.0.is_some(), "is TCP's congestion control"),
+        ("--port", arguments.connection.port.is_some(), "names ports for data connections"),
+    ];
+    for (option, is_given, meaning) in given {
+        let mismatch = concern(&option[2..]).mismatch(hosts, &arguments.connection.via);
+        ensure!(
+            !is_given || mismatch != Some(Mismatch::NoRemoteHost),
+            "{option} {meaning}, and a copy within this host makes no connection: leave it out"
+        );
+    }
+    ensure!(
+        arguments.reporting.scitags.is_none()
+            || Concern::OwnConnections.mismatch(hosts, &arguments.connection.via).is_none(),
+        "--scitags marks data connections of this host, and it makes none in this copy: leave it out"
+    );
+    Ok(())
+}

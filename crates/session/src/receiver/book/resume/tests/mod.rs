@@ -1,0 +1,8 @@
+//! The decision about an item, by what is known of the destination.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod existing;
+mod journal;
+mod known;
+mod reference;

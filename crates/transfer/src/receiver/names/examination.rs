@@ -1,0 +1,114 @@
+//! Examination of items at the destination, and the attributes that existing files lack.
+
+use icdc_protocol::message::{EntryId, EntryKind};
+use icdc_session::receiver::book::action::{Examination, Reference, ReferencePlace};
+use icdc_session::receiver::book::resume::verdict::Verdict;
+
+use super::super::candidates::Location;
+use super::super::failure::{self, Failure};
+use super::super::file_identity::FileIdentity;
+use super::super::pending::metadata;
+use super::super::publishing::amend_special;
+use super::super::references::Counterpart;
+use super::super::spellings::Spelling;
+use super::super::waiting::LockWait;
+use super::FileExecutor;
+use super::facts::Examiner;
+use super::hard_links::is_first_name;
+
+impl FileExecutor<'_> {
+    /// Examines items, and reports the verdicts to the book.
+    pub(super) fn examine_all(&mut self, examinations: &[Examination]) {
+        let examine = |examination: &Examination| (examination.id, self.examine(*examination));
+        let examined = examinations.iter().map(examine).collect();
+        if self.shared.has_failed() {
+            // A lock may not have been waited for, which is no failure of its item.
+            self.book.on_link_ended();
+        }
+        self.book.on_examined(examined);
+    }
+
+    fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
+        let references = self.references_of(examination.id);
+        let compared = self.compared.remove(&examination.id);
+        let item = self.item(examination.id)?;
+        let (directory, name) = self.place(item)?;
+        let waiting = LockWait::of(self.shared, self.locked());
+        let ours = (self.run.as_ref(), self.shared.whose());
+        let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
+        let examiner = examiner.preserving(self.shared.options.preserve);
+        let mut examiner = examiner.with_references(&references).with_renames(&self.renames).with_compared(compared);
+        let verdict = self.book.decide(examination, &mut examiner)?;
+        let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
+        let candidates = examiner.candidates;
+        let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
+        let is_found = !matches!(
+            verdict,
+            Verdict::Contents { .. }
+                | Verdict::Reference(_)
+                | Verdict::SameSize
+                | Verdict::Undecided
+                | Verdict::Candidates(_)
+                | Verdict::Taken(_)
+        );
+        let counterpart_name = name.clone();
+        let spelling = Spelling { directory: &directory, place, name: &name };
+        self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
+        if let (Verdict::SameSize, Some(found)) = (&verdict, found) {
+            self.compared.insert(examination.id, found);
+        }
+        if let Some(found) = found.as_ref().map(FileIdentity::of) {
+            if verdict == (Verdict::Skip { amend: true }) {
+                self.to_amend.insert(examination.id, found);
+            }
+            if is_found && is_first && !matches!(verdict, Verdict::Keep(_)) {
+                self.remember_first(examination.id, found);
+            }
+        }
+        if let Verdict::Reference(Reference { place, .. }) = verdict
+            && let Some((directory, found)) = match place {
+                ReferencePlace::Older(number) => {
+                    let found = counterparts.into_iter().find(|(place, _)| *place == number);
+                    references[number].clone().zip(found.map(|(_, found)| found))
+                }
+                ReferencePlace::Itself => found.map(|found| (directory, found)),
+            }
+        {
+            let location = Location::In(directory, counterpart_name);
+            self.to_take.insert(examination.id, Counterpart { location, found });
+        }
+        match verdict {
+            Verdict::Candidates(_) => self.renames.keep(examination.id, candidates.unwrap_or_default()),
+            _ => self.renames.forget(examination.id),
+        }
+        if let Some(claimed) = claimed {
+            self.claimed.insert(examination.id, claimed);
+        }
+        if self.shared.options.dry_run && matches!(verdict, Verdict::Contents { .. }) {
+            // Otherwise it is noticed when the item is renamed.
+            self.is_item_obstructed(examination.id);
+        }
+        Ok(verdict)
+    }
+
+    /// Sets attributes that an existing file lacks, if it is still the one that was examined;
+    /// returns whether something was changed.
+    pub(super) fn amend(&mut self, id: EntryId) -> Result<bool, Failure> {
+        let looked_at = self.to_amend.remove(&id);
+        let item = self.item(id)?;
+        let (directory, name) = self.place(item)?;
+        let wanted = metadata(&item.entry, self.shared.options);
+        if let EntryKind::Special(_) = item.entry.kind {
+            return amend_special(directory, &name, looked_at, &wanted);
+        }
+        let (file, stat) = directory.open_file(&name).map_err(|error| failure::of_tree(&error))?;
+        if looked_at != Some(FileIdentity::of(&stat)) {
+            return Err("is another file by now".into());
+        }
+        let amended = directory.amend(&name, &file, &wanted);
+        amended.map_err(|error| {
+            tracing::debug!(%error, "a file's attributes cannot be set, so it is replaced");
+            failure::of_tree(&error)
+        })
+    }
+}

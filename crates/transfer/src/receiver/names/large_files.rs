@@ -1,0 +1,34 @@
+//! Large files: announced to the store before their first block is requested.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::EntryId;
+
+use super::super::jobs::StoreJob;
+use super::super::large_file::Plan;
+use super::FileExecutor;
+use super::facts::header;
+
+impl FileExecutor<'_> {
+    /// Tells the store of a large file whose blocks are requested from now on, except for those in
+    /// `held`, which the claimed part has.
+    pub(super) fn expect(&mut self, id: EntryId, held: Option<BlockMap>) {
+        let continued = self.claimed.remove(&id).zip(held);
+        let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
+        let Ok((directory, name)) = self.place(item) else { return };
+        let header = header(item, &name);
+        self.shared.large_files.expect(id, item.size());
+        let mut plan = Box::new(Plan::new(item.entry.clone(), directory.clone(), name, header, self.locked()));
+        let held = continued.map(|(continued, held)| {
+            plan.continue_with(continued);
+            held
+        });
+        // The store knows the file before its first block can be requested.
+        let _ = store.send(StoreJob::Expect { plan, held });
+    }
+
+    /// Drops what is kept of a large file that is complete or has failed.
+    pub(super) fn forget(&mut self, id: EntryId) {
+        self.claimed.remove(&id);
+        self.shared.large_files.forget(id);
+    }
+}

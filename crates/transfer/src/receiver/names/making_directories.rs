@@ -1,0 +1,59 @@
+//! Directories that are made or opened, and their attributes, which are restored when everything
+//! in them is done.
+
+use icdc_protocol::message::{Entry, Missing, NoticeKind};
+use icdc_session::receiver::book::action::NewDirectory;
+use icdc_session::receiver::book::item::DirectoryPlace;
+
+use super::super::failure::{self, Failure};
+use super::super::kept_times::is_far_off;
+use super::super::pending::{metadata, restore};
+use super::FileExecutor;
+
+impl FileExecutor<'_> {
+    /// Makes or opens a directory; `None` if it is missing in a dry run, or where nothing new is
+    /// made.
+    pub(super) fn make_directory(&mut self, new: &NewDirectory) -> Result<Option<DirectoryPlace>, Failure> {
+        if self.shared.options.dry_run {
+            let found = self.directories.find_existing(new);
+            if found.is_none() {
+                self.is_directory_obstructed(new);
+            }
+            return Ok(found);
+        }
+        if self.shared.only_new() {
+            return self.directories.make_only_new(new, self.new_destination, &mut self.spellings).map(Some);
+        }
+        let preserve = self.shared.options.preserve;
+        if self.shared.options.missing == Missing::LeaveOut {
+            let opened = self.directories.open(new, preserve, &mut self.spellings);
+            return opened.map_err(|failure| self.cannot_be_made(new, failure));
+        }
+        match self.directories.make(new, preserve, &mut self.spellings) {
+            Err(_) if self.is_directory_obstructed(new) => self.make_aside(new),
+            Err(failure) => Err(self.cannot_be_made(new, failure)),
+            made => made,
+        }
+        .map(Some)
+    }
+
+    /// Closes a directory and sets its own attributes.
+    ///
+    /// # Errors
+    /// If they cannot be set.
+    pub(super) fn finish_directory(&mut self, entry: &Entry, remembered: bool) -> Result<(), Failure> {
+        let Some(directory) = self.directories.close(entry.id, remembered) else { return Ok(()) };
+        if self.shared.options.dry_run {
+            return Ok(());
+        }
+        let wanted = metadata(entry, self.shared.options);
+        let restored = restore(&wanted, |wanted| directory.set_own_metadata(wanted));
+        if !restored.map_err(|error| failure::of_tree(&error))? {
+            self.shared.notice(NoticeKind::ModeNotKept, directory.path().as_bytes());
+        }
+        if wanted.mtime.is_some() && directory.own_stat().is_ok_and(|stat| is_far_off(wanted.mtime, stat.mtime)) {
+            self.shared.notice(NoticeKind::TimeNotKept, directory.path().as_bytes());
+        }
+        Ok(())
+    }
+}
