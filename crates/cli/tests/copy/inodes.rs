@@ -87,3 +87,41 @@ fn of_a_file_with_several_names_nothing_is_sent_where_its_attributes_alone_have_
         assert_eq!(ended.number("bytes_sent"), 70_000, "{route:?}: {ended}");
     }
 }
+
+#[test]
+fn a_further_name_that_is_right_already_is_left_alone() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        let (tree, copy) = (routed.path("tree"), routed.path("copy"));
+        fs::create_dir_all(tree.join("d")).unwrap();
+        for (name, size) in [("small", 70_000), ("large", 9 * MIB + 1)] {
+            data::file(&tree.join(name), size, size);
+            fs::hard_link(tree.join(name), tree.join("d").join(name)).unwrap();
+            fs::hard_link(tree.join(name), tree.join(format!("{name} again"))).unwrap();
+        }
+        let options = ["--skip-equal"];
+        routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        let ctime = |name: &str| {
+            let stat = fs::metadata(copy.join(name)).unwrap();
+            (stat.ino(), stat.ctime(), stat.ctime_nsec())
+        };
+        let names = ["small", "large"];
+        let before = names.map(ctime);
+        let dry = routed.copy(&["--skip-equal", "--dry-run"], &["tree/"], "copy").expect_code(0);
+        assert_eq!((dry.number("skipped"), dry.number("links")), (6, 0), "{route:?}: {dry}");
+        let ended = routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        assert_eq!(names.map(ctime), before, "{route:?}: {ended}");
+        assert_eq!((ended.number("skipped"), ended.number("links")), (6, 0), "{route:?}: {ended}");
+        // The first name is read before it is known to be right.
+        let ended = routed.copy(&["--skip-equal", "--checksum"], &["tree/"], "copy").expect_code(0);
+        assert_eq!(names.map(ctime), before, "{route:?}: {ended}");
+
+        // A file of its own, with the same contents, is no further name.
+        fs::remove_file(copy.join("d/small")).unwrap();
+        fs::copy(tree.join("d/small"), copy.join("d/small")).unwrap();
+        routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        assert_same(&tree, &copy);
+        assert_eq!(names.map(ctime)[1], before[1], "{route:?}");
+        assert_no_leftovers(&copy);
+    }
+}

@@ -503,7 +503,7 @@ impl Ledger {
                 counts.taken_over_files += 1;
                 counts.taken_over_bytes += item.size();
             }
-            Settlement::Skipped if item.is_file() => {
+            Settlement::Skipped if item.is_file() || matches!(item.entry.kind, EntryKind::HardLink { .. }) => {
                 counts.skipped += 1;
                 counts.skipped_bytes += item.size();
             }

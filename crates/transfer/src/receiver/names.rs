@@ -47,7 +47,7 @@ mod reporting;
 mod snapshots;
 mod staging;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +103,8 @@ pub(super) struct FileExecutor<'a> {
     /// Published or found file under the first name of each file with several hard links, as many
     /// as the book knows.
     first_files: ById<FileIdentity>,
+    /// Those of these files that were found with their contents and attributes, and are left alone.
+    left_firsts: HashSet<EntryId>,
     /// Files that are left alone and whose attributes may have to be set.
     to_amend: ById<FileIdentity>,
     /// Files whose contents are being compared with those of items, as they were found.
@@ -163,6 +165,7 @@ impl<'a> FileExecutor<'a> {
             claimed: ById::default(),
             staged: ById::default(),
             first_files: ById::default(),
+            left_firsts: HashSet::new(),
             to_amend: ById::default(),
             compared: ById::default(),
             references: None,

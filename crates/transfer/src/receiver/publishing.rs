@@ -42,21 +42,24 @@ pub(super) struct Made {
     identity: Option<FileIdentity>,
     /// Whether the mode of the item could not be set.
     lacks_mode: bool,
-    /// Whether it is a further name of a file that has others.
-    is_further_name: bool,
+    form: Form,
+}
+
+/// What lies under the staging name of an item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A file or another item of its own.
+    Own,
+    /// A further name of a file that has others.
+    FurtherName,
+    /// Nothing: the staging name is the final one, which is a further name of the file already.
+    InPlace,
 }
 
 impl Made {
     /// Item without contents of its own to flush, such as a link.
     fn unsynced(staging: Name) -> Self {
-        Self {
-            staging,
-            durable: None,
-            bytes: ByteCount::ZERO,
-            identity: None,
-            lacks_mode: false,
-            is_further_name: false,
-        }
+        Self { staging, durable: None, bytes: ByteCount::ZERO, identity: None, lacks_mode: false, form: Form::Own }
     }
 
     /// The regular file `file`, of which `bytes` bytes are not durable.
@@ -205,7 +208,8 @@ impl Staged {
     ) -> Result<Self, Failure> {
         let EntryKind::Special(item) = entry.kind else { return Err("is no special item".into()) };
         let wanted = metadata(entry, options);
-        let mode = wanted.mode.map_or(0o666, |mode| mode & 0o777);
+        // A list that the directory passes on gives nobody else anything until it is taken away.
+        let mode = wanted.mode.map_or(0o666, |mode| mode & 0o700);
         let make = |part: &Name| directory.make_special(special::to_make(item), part, mode);
         let ((), staging) = leftovers::make_part(directory, &name, whose, make)?;
         let set = |found: &Stat| {
@@ -261,8 +265,16 @@ impl Staged {
             let _ = directory.remove_file(&staging);
             return Ok(Err(Apart::Replaced));
         }
-        let made = Made { identity: Some(file), is_further_name: true, ..Made::unsynced(staging) };
+        let made = Made { identity: Some(file), form: Form::FurtherName, ..Made::unsynced(staging) };
         Ok(Ok(Self::new(directory, name, made)))
+    }
+
+    /// The further name `name` of `file`, if it is one already, and is left as it is.
+    pub(super) fn in_place(directory: &Directory, name: &Name, file: FileIdentity) -> Option<Self> {
+        let stat = directory.stat(name).ok()?;
+        let made = Made { identity: Some(file), form: Form::InPlace, ..Made::unsynced(name.clone()) };
+        let is_there = stat.kind == Kind::File && FileIdentity::of(&stat) == file;
+        is_there.then(|| Self::new(directory, name.clone(), made))
     }
 
     /// Staging name of the item, if that is still what this session has made.
@@ -313,6 +325,9 @@ impl Staged {
     ) -> Result<(), Failure> {
         let Self { directory, name, made } = self;
         self.own_name()?;
+        if made.form == Form::InPlace {
+            return Ok(());
+        }
         if let (false, Some(FileDigest::Blake3(digest))) = (made.is_durable(), verified) {
             self.verify(item.size(), &digest)?;
         }
@@ -344,7 +359,7 @@ impl Staged {
             TreeError::IsADirectory { path, .. } => is_in_the_way(&path, "a directory"),
             error => failure::of_tree(&error),
         })?;
-        if made.is_further_name {
+        if made.form == Form::FurtherName {
             // A rename onto a name of the same file does nothing and leaves the staging name
             // behind.
             let _ = directory.remove_file(&made.staging);
@@ -408,6 +423,11 @@ impl Staged {
         self.directory.stat(&self.made.staging).is_ok_and(|stat| identity.has_inode_of(&stat))
     }
 
+    /// Whether something that this session made has a staging name.
+    fn is_staged(&self) -> bool {
+        self.made.form != Form::InPlace && self.is_ours()
+    }
+
     /// Reads a small file back from the medium and compares it with size and digest.
     fn verify(&self, size: ByteCount, digest: &[u8; 32]) -> Result<(), String> {
         let (file, _) = self.directory.open_file(&self.made.staging).map_err(|error| error.to_string())?;
@@ -440,7 +460,7 @@ impl Staged {
 
     /// Removes the item with its journal: no later run can publish it.
     pub(super) fn remove(&self) {
-        if self.is_ours() && self.directory.remove_file(&self.made.staging).is_ok() {
+        if self.is_staged() && self.directory.remove_file(&self.made.staging).is_ok() {
             self.remove_journal();
         }
     }
@@ -448,7 +468,7 @@ impl Staged {
     /// Removes the item, unless a later run can publish it as it is.
     pub(super) fn discard(&self) {
         let is_kept = self.made.durable.as_ref().is_some_and(|durable| durable.journal.is_some());
-        if !is_kept && self.is_ours() {
+        if !is_kept && self.is_staged() {
             let _ = self.directory.remove_file(&self.made.staging);
         }
     }

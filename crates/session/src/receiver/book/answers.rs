@@ -184,7 +184,7 @@ impl<P> Book<P> {
     fn skip(&mut self, id: EntryId) -> Want {
         if let Some(Tracked { item, .. }) = self.items.get(&id) {
             let (size, path) = (item.size(), item.path.clone());
-            let is_file = matches!(item.entry.kind, EntryKind::File { .. });
+            let is_file = matches!(item.entry.kind, EntryKind::File { .. } | EntryKind::HardLink { .. });
             let (directory, name) = (item.directory, item.place.name.clone());
             let is_small = size <= ByteCount::from(BLOCK_SIZE);
             // A run leaves data of small items only if it is cut off.

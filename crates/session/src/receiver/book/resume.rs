@@ -121,6 +121,9 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
         EntryKind::File { .. } => {}
         _ if !existing.skips_equal() => return None,
         EntryKind::Special(special) => return same_special(item, *special, options, facts),
+        EntryKind::HardLink { to, .. } => {
+            return facts.is_further_name(*to).then_some(Verdict::Skip { amend: false });
+        }
         _ => return is_same_link(item, options, facts).then_some(Verdict::Skip { amend: false }),
     }
     let published = as_published(item, options, facts);

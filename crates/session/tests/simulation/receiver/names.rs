@@ -116,6 +116,8 @@ pub(crate) struct Names {
     /// Paths of the directories below the root.
     paths: BTreeMap<Inode, Vec<Vec<u8>>>,
     claimed: BTreeMap<EntryId, Claimed>,
+    /// Files that were found as they are to be, and are left alone.
+    left_firsts: BTreeMap<EntryId, Inode>,
     made: BTreeMap<EntryId, Made>,
     /// Directories that have got this time, until the sender is told.
     restored: BTreeMap<EntryId, (Inode, (i64, u32))>,
@@ -156,6 +158,7 @@ impl Names {
             directories: HashMap::new(),
             paths: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            left_firsts: BTreeMap::new(),
             made: BTreeMap::new(),
             restored: BTreeMap::new(),
             aside: BTreeMap::new(),

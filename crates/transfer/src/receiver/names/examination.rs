@@ -38,6 +38,11 @@ impl FileExecutor<'_> {
         let examiner = Examiner::of(item, (directory, &name), ours, &waiting, &self.kept_times);
         let examiner = examiner.preserving(self.shared.options.preserve);
         let mut examiner = examiner.with_references(&references).with_renames(&self.renames).with_compared(compared);
+        if let EntryKind::HardLink { to, .. } = item.entry.kind
+            && self.left_firsts.contains(&to)
+        {
+            examiner = examiner.with_first(self.first_files.get(&to).copied().map(|file| (to, file)));
+        }
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;
@@ -63,6 +68,9 @@ impl FileExecutor<'_> {
             }
             if is_found && is_first && !matches!(verdict, Verdict::Keep(_)) {
                 self.remember_first(examination.id, found);
+                if verdict == (Verdict::Skip { amend: false }) && self.first_files.contains_key(&examination.id) {
+                    self.left_firsts.insert(examination.id);
+                }
             }
         }
         if let Verdict::Reference(Reference { place, .. }) = verdict

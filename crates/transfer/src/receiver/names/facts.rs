@@ -3,7 +3,7 @@
 use icdc_disk::tree::{Directory, FileTime, Kind, Name, Stat as Found, file_user};
 use icdc_protocol::block_journal::Header;
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{EntryKind, FileDigest, Preserve, Special};
+use icdc_protocol::message::{EntryId, EntryKind, FileDigest, Preserve, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
 use icdc_session::receiver::book::resume::facts::{Facts, Kind as StatKind, Lookup, PublishedBy, Stat};
@@ -11,6 +11,7 @@ use icdc_units::ByteCount;
 
 use super::super::candidates::FoundFile;
 use super::super::failure::Failure;
+use super::super::file_identity::FileIdentity;
 use super::super::kept_times::KeptTimes;
 use super::super::large_file::Continued;
 use super::super::leftovers::{self, FileJournal};
@@ -37,6 +38,8 @@ pub(super) struct Examiner<'a> {
     renames: Option<&'a Renames>,
     /// The file that has the item's name, as it was when its contents were compared.
     compared: Option<Found>,
+    /// The file that is left alone and of which the item is a further name.
+    first: Option<(EntryId, FileIdentity)>,
     ended: Option<BlockMap>,
     stat: Option<Option<Stat>>,
     /// Description of the item that has the name, if the file system was asked.
@@ -69,6 +72,7 @@ impl<'a> Examiner<'a> {
             references: &[],
             renames: None,
             compared: None,
+            first: None,
             ended: None,
             stat: None,
             found: None,
@@ -91,6 +95,11 @@ impl<'a> Examiner<'a> {
     /// The same with the files that may have become the item.
     pub(super) fn with_renames(self, renames: &'a Renames) -> Self {
         Self { renames: Some(renames), ..self }
+    }
+
+    /// The same with the file that is left alone and of which the item is a further name.
+    pub(super) fn with_first(self, first: Option<(EntryId, FileIdentity)>) -> Self {
+        Self { first, ..self }
     }
 
     /// The same with the file that was compared with the item.
@@ -214,6 +223,12 @@ impl Facts for Examiner<'_> {
         wanted.sort();
         let kinds = restored(self.preserve);
         directory.xattrs(self.name, &file, kinds).is_ok_and(|found| found.carried == wanted)
+    }
+
+    fn is_further_name(&mut self, first: EntryId) -> bool {
+        self.stat();
+        let found = self.found.filter(|found| found.kind == Kind::File).as_ref().map(FileIdentity::of);
+        found.is_some_and(|found| self.first == Some((first, found)))
     }
 
     fn is_as_compared(&mut self) -> bool {

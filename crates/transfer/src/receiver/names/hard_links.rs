@@ -40,6 +40,11 @@ impl FileExecutor<'_> {
             return Ok(self.linked(id, staged));
         }
         let Some(file) = self.first_files.get(&to).copied() else { return Ok(Linked::Not(Apart::Replaced)) };
+        if !self.shared.only_new()
+            && let Some(staged) = Staged::in_place(directory, &name, file)
+        {
+            return Ok(self.linked(id, Ok(staged)));
+        }
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;
         let staged = if first.place == item.place.directory {
             Staged::stage_hard_link(directory, name, (directory, &first_name), file, whose)?

@@ -1,7 +1,7 @@
 //! State of the destination that concerns one item, as the decision about it asks for it.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{CandidatePlace, FileDigest, Special};
+use icdc_protocol::message::{CandidatePlace, EntryId, FileDigest, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -61,6 +61,10 @@ pub trait Facts {
     /// with `None`, the file that has the item's name, has the item's extended attributes and no
     /// others that are copied; false if they cannot be read.
     fn has_xattrs(&mut self, reference: Option<usize>) -> bool;
+
+    /// Whether the file that has the item's name has the name of the file `first`, too, and that was
+    /// found with its contents and attributes and is left alone.
+    fn is_further_name(&mut self, first: EntryId) -> bool;
 
     /// Whether the file that has the item's name is the one whose contents were compared, unchanged.
     fn is_as_compared(&mut self) -> bool;

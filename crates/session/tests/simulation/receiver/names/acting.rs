@@ -133,6 +133,11 @@ impl Names {
                     if let Some(claimed) = claimed {
                         self.claimed.insert(item.id, claimed);
                     }
+                    if verdict == Ok(Verdict::Skip { amend: false })
+                        && let Some((directory, name)) = self.place_of(item.id)
+                    {
+                        self.left_firsts.extend(env.disk.find(directory, &name).map(|inode| (item.id, inode)));
+                    }
                     if let Ok(Verdict::Candidates(_)) = &verdict {
                         self.renames.keep(item.id, choices);
                     }
@@ -326,6 +331,10 @@ impl Names {
         let forgets = env.has(Mutation::RenamedIsForgotten);
         let size = item.as_ref().map_or(0, |item| item.size().as_u64());
         let choices = self.renames.choices(&env.disk, size);
+        let first = item.as_ref().and_then(|item| match item.entry.kind {
+            EntryKind::HardLink { to, .. } => Some((to, *self.left_firsts.get(&to)?)),
+            _ => None,
+        });
         Known {
             forgets,
             disk: &mut env.disk,
@@ -338,6 +347,7 @@ impl Names {
             has_waited,
             claimed: None,
             choices,
+            first,
         }
     }
 

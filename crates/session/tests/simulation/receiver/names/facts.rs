@@ -1,7 +1,7 @@
 //! What lies at the destination, as far as it bears on one item.
 
 use icdc_protocol::block_map::BlockMap;
-use icdc_protocol::message::{FileDigest, Special};
+use icdc_protocol::message::{EntryId, FileDigest, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_session::failure::Failure;
 use icdc_session::receiver::book::item::{Item, ModificationTime};
@@ -32,6 +32,8 @@ pub(super) struct Known<'a> {
     pub(super) claimed: Option<Claimed>,
     /// Files that may have become the item, as far as it is known which there are.
     pub(super) choices: Option<Vec<renaming::File>>,
+    /// The file that is left alone and of which the item is a further name.
+    pub(super) first: Option<(EntryId, Inode)>,
 }
 
 impl Known<'_> {
@@ -120,6 +122,11 @@ impl Facts for Known<'_> {
 
     fn has_xattrs(&mut self, _: Option<usize>) -> bool {
         true
+    }
+
+    fn is_further_name(&mut self, first: EntryId) -> bool {
+        let found = self.disk.find(self.directory, &self.name);
+        found.is_some_and(|inode| self.first == Some((first, inode)))
     }
 
     fn is_as_compared(&mut self) -> bool {

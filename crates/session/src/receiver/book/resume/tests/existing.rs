@@ -92,6 +92,22 @@ fn equal_size_is_enough_where_only_the_size_counts_and_what_is_newer_still_stays
 }
 
 #[test]
+fn a_further_name_of_a_file_that_is_left_alone_is_left_alone_where_equal_files_are() {
+    let further = item(EntryKind::HardLink { to: 1, size: 9, version: [3; 16], sparse: false });
+    let of = |first| Known { stat: Some(stat(Kind::File, 9)), first: Some(first), ..Known::default() };
+    let contents = Verdict::Contents { held: None };
+    let update = ReceiveOptions { existing: Existing::Update(Equality::SizeAndTime), ..options() };
+    for options in [skipping_equal(), update] {
+        assert_eq!(anything(&further, &options, of(1)), Verdict::Skip { amend: false });
+    }
+    assert_eq!(anything(&further, &skipping_equal(), of(2)), contents, "it is one of another file");
+    assert_eq!(anything(&further, &options(), of(1)), contents, "files are replaced");
+    let only_new = Terms { options: &skipping_equal(), only_new: true };
+    let told = decide(&further, Question::Anything, only_new, &mut of(1));
+    assert_eq!(told, Ok(Verdict::Taken(taken("dst/x"))), "nothing is told of it");
+}
+
+#[test]
 fn what_exists_is_kept_and_what_does_not_is_not_made_whatever_it_is() {
     let further = item(EntryKind::HardLink { to: 1, size: 9, version: [3; 16], sparse: false });
     let items = [file(9), file(LARGE), item(EntryKind::Symlink { target: b"t".to_vec() }), further];

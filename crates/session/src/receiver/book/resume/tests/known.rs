@@ -2,7 +2,7 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Entry, EntryKind, Equality, Existing, FileDigest, Parent, ReceiveOptions, Special};
+use icdc_protocol::message::{Entry, EntryId, EntryKind, Equality, Existing, FileDigest, Parent, ReceiveOptions, Special};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
@@ -34,6 +34,8 @@ pub(super) struct Known {
     /// Whether extended attributes differ.
     pub(super) other_xattrs: bool,
     pub(super) candidates: Option<Lookup>,
+    /// The file of which the item is a further name.
+    pub(super) first: Option<EntryId>,
     /// Whether the file was changed since it was compared.
     pub(super) was_changed: bool,
 }
@@ -80,6 +82,9 @@ impl Facts for Known {
     }
     fn candidates(&mut self) -> Lookup {
         self.candidates.clone().unwrap_or(Lookup::Nothing)
+    }
+    fn is_further_name(&mut self, first: EntryId) -> bool {
+        self.first == Some(first)
     }
     fn is_as_compared(&mut self) -> bool {
         !self.was_changed
