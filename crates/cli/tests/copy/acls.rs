@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, getxattr, mknodat, setxattr};
 
 use crate::support::mounts::Mount;
 use crate::support::{MIB, Route, RoutedSite, Site, Start, assert_same, data, is_root, skip};
@@ -105,6 +105,26 @@ fn the_mode_is_that_of_the_source_whatever_a_directory_passes_on() {
         routed.copy(&ACLS, &["tree"], "copy").expect_code(0);
         assert_same(&source, &copy.join("tree"));
         assert_same_lists(&source, &copy.join("tree"));
+    }
+}
+
+#[test]
+fn a_pipe_opens_to_nobody_by_a_list_that_its_directory_passes_on() {
+    for route in Route::ALL {
+        let routed = RoutedSite::new(route);
+        fs::create_dir(routed.path("tree")).unwrap();
+        fs::create_dir(routed.path("copy")).unwrap();
+        let pipe = routed.path("tree/pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o660), 0).unwrap();
+        fs::set_permissions(&pipe, Permissions::from_mode(0o660)).unwrap();
+        if !set(&routed.path("copy"), DEFAULT, &list(1234, 6)) {
+            return;
+        }
+        let options = ["--skip-equal", "--preserve", "mode,times,acl,specials"];
+        let copied = routed.path("copy/pipe");
+        routed.copy(&options, &["tree/"], "copy").expect_code(0);
+        assert_eq!(get(&copied, ACCESS), None, "{route:?}");
+        assert_eq!(fs::metadata(&copied).unwrap().mode() & 0o7777, 0o660, "{route:?}");
     }
 }
 

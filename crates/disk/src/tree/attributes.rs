@@ -17,7 +17,7 @@ pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 /// data or owner removes it.
 pub const CAPABILITY: &[u8] = b"security.capability";
 /// Name of the extended attribute with the ACL of a file or directory.
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+pub(super) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// Name of the extended attribute with the ACL that a directory passes on to new items in it.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 

@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode};
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
+use super::attributes::{ACCESS_ACL, AttributeKinds};
 use super::directory::Directory;
 use super::error::{Result, TreeError};
 use super::kind::Kind;
@@ -86,7 +87,8 @@ impl Directory {
     }
 
     /// Restores owner, mode and time of a special item, if it is still the one that `found`
-    /// describes and has no other name.
+    /// describes and has no other name. With a mode and ACLs among the kinds, an ACL that its directory
+    /// has passed on to it is taken away.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata); [`TreeError::NotOurs`] for another item.
@@ -102,8 +104,16 @@ impl Directory {
             rustix::fs::chownat(&place, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
                 .map_err(|errno| self.failed("fchownat", name, errno))?;
         }
-        if let Some(mode) = wanted.mode.filter(|mode| *mode != stat.mode || wanted.owner.is_some()) {
-            set_mode(&place, permissions(mode)).map_err(|errno| self.failed("fchmod", name, errno))?;
+        let is_bare = wanted.mode.is_some() && wanted.kinds.has(AttributeKinds::ACL);
+        let is_removed = is_bare
+            && match rustix::fs::removexattr(path_of(&place), ACCESS_ACL) {
+                Ok(()) => true,
+                Err(Errno::NODATA | Errno::NOTSUP) => false,
+                Err(errno) => return Err(self.failed("removexattr", name, errno)),
+            };
+        if let Some(mode) = wanted.mode.filter(|mode| *mode != stat.mode || wanted.owner.is_some() || is_removed) {
+            rustix::fs::chmod(path_of(&place), permissions(mode))
+                .map_err(|errno| self.failed("fchmod", name, errno))?;
         }
         if let Some(mtime) = wanted.mtime {
             let times = metadata::timestamps(mtime);
@@ -114,7 +124,7 @@ impl Directory {
     }
 }
 
-/// Sets the mode of what a descriptor names that nothing can be read from, which `fchmod` refuses.
-fn set_mode(place: &OwnedFd, mode: Mode) -> std::result::Result<(), Errno> {
-    rustix::fs::chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), mode)
+/// Path of what a descriptor names that nothing can be read from: calls that take an open file refuse that.
+fn path_of(place: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", place.as_raw_fd())
 }
