@@ -81,8 +81,14 @@ impl ReceiptFile {
         let Some(name) = path.file_name() else { return Err(format!("{shown}: is no name of a file")) };
         let signature = beside(path);
         for taken in [path, &signature] {
-            if taken.symlink_metadata().is_ok() {
-                return Err(format!("{}: exists, and no receipt is overwritten; name another file", taken.display()));
+            match taken.symlink_metadata() {
+                Ok(_) => {
+                    let taken = taken.display();
+                    return Err(format!("{taken}: exists, and no receipt is overwritten; name another file"));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Such as a name that is too long for the signature.
+                Err(error) => return Err(format!("{}: cannot be made: {error}", taken.display())),
             }
         }
         let mut random = [0; 8];
@@ -275,7 +281,8 @@ impl<'a> OwnReceipt<'a> {
 impl Notary for OwnReceipt<'_> {
     fn begin(&self, directory: &str) -> Result<Vec<u8>, String> {
         let (identity, parties) = (Arc::clone(&self.identity), self.parties.clone());
-        let notary = KeyNotary::new(identity, parties, &self.transfer, self.options);
+        let start = std::env::current_dir().unwrap_or_default();
+        let notary = KeyNotary::new(identity, parties, &self.transfer, self.options).starting_in(start);
         let head = notary.begin(directory)?;
         *self.session() = Some(notary);
         self.file.expect(self.transfer, Signer::Key(self.identity.public()));

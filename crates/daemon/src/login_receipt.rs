@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use icdc_protocol::message::{Job, Request, Transfer};
+use icdc_session_process::Root;
 use icdc_transfer::{KeyNotary, NoNotary, Notary, Parties};
 use icdc_trust::{Identity, Paths};
 
 /// Notary of a session's receipt; one without a key if the user has none, or no receipt is asked for.
-pub(crate) fn login_notary(request: &Request) -> Box<dyn Notary> {
+pub(crate) fn login_notary(request: &Request, root: &Root) -> Box<dyn Notary> {
     let Job::Transfer(Transfer::Receive { options, .. }) = &request.job else { return unasked() };
     if !options.receipt {
         return unasked();
@@ -20,7 +21,11 @@ pub(crate) fn login_notary(request: &Request) -> Box<dyn Notary> {
     match identity {
         Ok(identity) => {
             let parties = Parties::on_this_host(&user(), login());
-            Box::new(KeyNotary::new(Arc::new(identity), parties, &request.transfer, options))
+            let notary = KeyNotary::new(Arc::new(identity), parties, &request.transfer, options);
+            Box::new(match root {
+                Root::Unconfined { home } => notary.starting_in(home.clone()),
+                Root::Granted { .. } => notary,
+            })
         }
         Err(error) => Box::new(NoNotary(format!(
             "no key there can sign a receipt: {error}; run `icdc keygen` there once, and keep the public key that it prints"

@@ -69,7 +69,7 @@ pub(crate) struct InThisProcess;
 impl Runner for InThisProcess {
     fn run(&self, session: Session<'_>) -> Ended {
         let Session { link, request, granted, registered, work, .. } = session;
-        let notary = login_notary(&request);
+        let notary = login_notary(&request, &granted.rights.root);
         let session =
             RunningSession { rights: &granted.rights, registered: &registered, work, notary: notary.as_ref() };
         run_session(link, request, session)

@@ -8,6 +8,7 @@
 //! facts, digests them and the lines, and signs that once. It signs no text that comes from the other
 //! end.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -67,6 +68,8 @@ pub struct KeyNotary {
     identity: Arc<Identity>,
     /// Facts that were known before the receipt begins, as (name, value).
     known: Vec<(&'static str, String)>,
+    /// Directory that relative paths start in.
+    start: PathBuf,
     stage: Mutex<Stage>,
 }
 
@@ -115,7 +118,13 @@ impl KeyNotary {
             ("run", hexadecimal(transfer)),
             ("options", words(options)),
         ];
-        Self { identity, known, stage: Mutex::new(Stage::Fresh) }
+        Self { identity, known, start: PathBuf::new(), stage: Mutex::new(Stage::Fresh) }
+    }
+
+    /// The same where relative paths start in this directory; a receipt is read elsewhere.
+    #[must_use]
+    pub fn starting_in(self, start: PathBuf) -> Self {
+        Self { start, ..self }
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
@@ -128,7 +137,8 @@ impl Notary for KeyNotary {
         let mut stage = self.stage();
         let Stage::Fresh = *stage else { return Err(OUT_OF_TURN.to_owned()) };
         let facts = self.known.iter().fold(Facts::of_head(), |facts, (name, value)| facts.with(name, value));
-        let head = facts.with("directory", directory).with("begun", &now()).into_head();
+        let directory = self.start.join(directory);
+        let head = facts.with("directory", &directory.to_string_lossy()).with("begun", &now()).into_head();
         if head.len() > MAX_FACTS {
             return Err("the path of the destination is too long for a receipt".to_owned());
         }
@@ -251,8 +261,18 @@ mod tests {
         let (head, foot) = (facts::head(&head).unwrap(), facts::foot(&signed.facts).unwrap());
         assert_eq!(facts::value(&head, "signed-by"), Some(identity.public().ssh_line().as_str()));
         assert_eq!(facts::value(&head, "sent-by"), Some("you\\nsigned-by: me"), "no value makes a line");
+        assert_eq!(facts::value(&head, "directory"), Some("/srv/in"));
         assert_eq!(facts::value(&foot, "items"), Some("1"));
         assert_eq!(facts::value(&foot, "snapshot"), Some("1970-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn the_directory_is_named_from_the_root() {
+        for (directory, whole) in [("in/run7", "/home/anna/in/run7"), ("/srv/in", "/srv/in")] {
+            let head =
+                notary(&Arc::new(Identity::generate())).starting_in("/home/anna".into()).begin(directory).unwrap();
+            assert_eq!(facts::value(&facts::head(&head).unwrap(), "directory"), Some(whole));
+        }
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl Receipt {
                     items.add(&line).map_err(|_| anyhow!("line {number} is no line of an item"))?;
                     match (parsed.kind, parsed.digest) {
                         (Kind::File, Some(FileDigest::Blake3(digest))) => {
-                            drop(files.insert(parsed.path, digest.to_vec()))
+                            let earlier = files.insert(parsed.path, digest.to_vec());
+                            ensure!(earlier.is_none(), "line {number} is of a file that an earlier line is of");
                         }
                         (Kind::File, _) => without_digest += 1,
                         (Kind::HardLink | Kind::Symlink | Kind::Directory | Kind::Special, _) => {}

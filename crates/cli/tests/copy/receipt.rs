@@ -274,7 +274,7 @@ fn both_ends_agree_on_every_line_whatever_a_copy_does() {
             ("kept", &["--ignore-existing"], &["tree", "single"], "several"),
             ("one", &[], &["single"], "other"),
             ("into", &[], &["single"], "mirror"),
-            ("moved", &["--move"], &["tree/", "single"], "moved"),
+            ("moved", &["--move"], &["tree", "single"], "moved"),
         ];
         for (name, options, sources, destination) in cases {
             let receipt = format!("receipt-{name}");
@@ -310,4 +310,45 @@ fn a_receipt_within_the_copy_is_refused() {
     between.arg(routed.site.by_ssh("tree")).arg(routed.site.by_ssh("copy"));
     let refused = between.start().finish().expect_code(2);
     assert!(refused.to_string().contains("one end of the copy has to be on this host"), "{refused}");
+}
+
+#[test]
+fn sources_that_could_replace_one_another_have_no_receipt() {
+    for route in [Route::Local, Route::Push, Route::ToDaemon, Route::FromDaemon] {
+        let routed = with_key(route);
+        for source in ["a", "b"] {
+            fs::create_dir(routed.path(source)).unwrap();
+            fs::write(routed.path(source).join("x"), source).unwrap();
+        }
+        let refused = routed.copy(&["--receipt", "receipt"], &["a/", "b/"], "copy").expect_code(2);
+        assert!(refused.to_string().contains("each must arrive under its own name"), "{route:?}: {refused}");
+        assert!(!routed.path("receipt").exists() && !routed.path("copy").exists(), "{route:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_receipt_names_its_directory_whole_and_one_whose_signature_can_have_no_name_is_refused_at_the_start() {
+    for route in Route::ALL {
+        let routed = with_key(route);
+        fs::write(routed.path("single"), "single").unwrap();
+        let name = "r".repeat(252);
+        let refused = routed.copy(&["--receipt", &name], &["single"], "copy").expect_code(2);
+        assert!(refused.to_string().contains("name too long"), "{route:?}: {refused}");
+        assert!(!routed.path("copy").exists(), "{route:?}");
+        routed.copy(&["--receipt", "receipt"], &["single"], "copy").expect_code(0);
+        let text = text(&routed.path("receipt"));
+        let directory = fact(&text, "directory");
+        let begins_at_root = matches!(route, Route::ToDaemon);
+        let expected = if begins_at_root { Path::new("/") } else { routed.site.root() };
+        assert_eq!(Path::new(directory), expected, "{route:?}: {text}");
+    }
+    let routed = with_key(Route::Local);
+    let site = &routed.site;
+    fs::write(site.path("single"), "single").unwrap();
+    for (name, destination, above) in [("local", "copy", site.path("")), ("far", "127.0.0.1:copy", site.path("home"))] {
+        let words = ["--ssh", &site.ssh(), "--receipt", name, "single", destination];
+        site.copy(&words).start().finish().expect_code(0);
+        let text = text(&site.path(name));
+        assert_eq!(Path::new(fact(&text, "directory")), above, "{text}");
+    }
 }

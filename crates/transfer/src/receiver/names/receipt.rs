@@ -4,6 +4,7 @@ use icdc_protocol::message::{Message, ReceiptPart, Refusal, RefusalKind, Snapsho
 use icdc_protocol::validate::clip;
 use icdc_session::SessionError;
 
+use super::super::placement::refusal;
 use super::FileExecutor;
 use crate::receipt::SignedReceipt;
 
@@ -19,6 +20,13 @@ impl FileExecutor<'_> {
             return Ok(());
         };
         self.has_begun_receipt = true;
+        if opening.placement.merges() {
+            return Err(refusal(
+                "--receipt: of several sources, each must arrive under its own name (a b, not a/ b/), as an item that \
+                 replaced one of an earlier source would make that one's line untrue; copy them one after the other"
+                    .into(),
+            ));
+        }
         let facts = notary
             .begin(&opening.placement.path())
             .map_err(|reason| SessionError::Refused(Refusal::new(RefusalKind::Path, clip(reason))))?;
