@@ -230,7 +230,7 @@ pub(crate) struct CopyArguments {
 
     /// Change the modes that the source has: D2755,F644 for directories and others, or letters as for
     /// chmod, such as Du=rwx,go=rX. May be given several times
-    #[arg(long, value_name = "CHANGES", action = ArgAction::Append, value_parser = mode_changes, help_heading = "What to copy and how")]
+    #[arg(long, value_name = "CHANGES", action = ArgAction::Append, allow_hyphen_values = true, value_parser = mode_changes, help_heading = "What to copy and how")]
     pub(crate) chmod: Vec<ModeChanges>,
 
     /// Copy a shard of this plan, made by icdc plan; sources and destination are those of the plan

@@ -69,6 +69,8 @@ fn set_id_bits_of_files_come_with_the_owner_only() {
     let ended = site.copy(&["--preserve", "times", "--chmod", "F644", "file", "copy"]).run().expect_code(2);
     assert!(ended.stderr.contains("add mode to its list"), "{ended}");
     assert!(!site.path("copy").exists());
+    site.copy(&["--chmod", "-x", "file", "without"]).run().expect_code(0);
+    assert_eq!(mode(&site.path("without")) & 0o111, 0);
     if !is_root() {
         return skip("owners need root");
     }
