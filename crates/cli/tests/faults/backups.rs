@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::{KIB, MIB, Noise, Shape, Site, Start, assert_no_leftovers, assert_same, data};
+use crate::directories::beside;
+use crate::support::process::eventually;
+use crate::support::{KIB, MIB, Noise, Shape, Signal, Site, Start, assert_no_leftovers, assert_same, data};
 
 /// Paths of all regular files below a directory, with their contents.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -77,5 +79,34 @@ fn an_old_file_is_in_its_place_or_in_its_backup_whenever_either_side_is_killed()
             let kept = fs::read(site.path("kept").join(path)).ok();
             assert!(!is_replaced || kept.as_ref() == Some(contents), "{trial}: {}", path.display());
         }
+    }
+}
+
+#[test]
+fn what_was_replaced_just_before_a_kill_goes_with_the_next_run() {
+    for options in [&[][..], &["--skip-equal"], &["--skip-equal", "--checksum"]] {
+        let site = Site::new();
+        let source = site.directory("source");
+        fs::create_dir(source.join("directory")).unwrap();
+        fs::write(source.join("directory/x"), "x").unwrap();
+        fs::write(source.join("one"), "contents").unwrap();
+        fs::hard_link(source.join("one"), source.join("other")).unwrap();
+        data::file(&source.join("large"), 48 * MIB, 1);
+        let start = |rate: &str| site.copy(&["--rate", rate]).args(options).args(["source/", "copy"]).start();
+        let run = start("160mbit");
+        let is_there = |name: &str| site.path("copy").join(name).exists();
+        assert!(eventually(|| ["directory/x", "one", "other"].into_iter().all(is_there)));
+        assert!(run.wait_for_bytes(16 * MIB), "{}", run.finish());
+        run.signal(Signal::KILL);
+        run.finish();
+        // The one that the directory gives last is the further name.
+        let names = fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().file_name());
+        let further = names.filter(|name| name == "one" || name == "other").last().unwrap();
+        for name in ["directory", further.to_str().unwrap()] {
+            fs::write(site.path("copy").join(&beside(name, None)[0]), "what was replaced").unwrap();
+        }
+        start("10gbit").finish().expect_code(0);
+        assert_same(&source, &site.path("copy"));
+        assert_no_leftovers(&site.path("copy"));
     }
 }

@@ -137,12 +137,12 @@ impl Backups {
             return Ok(Before::Kept(stat));
         }
         let Some((above, backup)) = self.place(old, &stat)? else { return Ok(Before::Kept(stat)) };
-        let is_older = is_older(&above, &backup, inode)?;
-        if is_older == Some(false) || is_older == Some(true) && are_equal(directory, name, new) {
-            return Ok(Before::Kept(stat));
-        }
-        if !link(old, &stat, (&above, &backup))? {
-            return Ok(Before::Unlinked(stat, above, backup));
+        match is_older(&above, &backup, inode)? {
+            Some(true) if are_equal(directory, name, new) => return Ok(Before::Kept(stat)),
+            // A session that was killed has linked it, and may not have flushed that.
+            Some(false) => {}
+            Some(true) | None if link(old, &stat, (&above, &backup))? => {}
+            Some(true) | None => return Ok(Before::Unlinked(stat, above, backup)),
         }
         self.unflushed.insert(stat.dev);
         Ok(Before::Kept(stat))
@@ -166,7 +166,7 @@ impl Backups {
         let moved = match self.place(old, stat)? {
             None => directory.remove_file(name),
             Some((above, backup)) => match is_older(&above, &backup, (stat.dev, stat.ino))? {
-                Some(false) => directory.remove_file(name),
+                Some(false) => above.sync().and_then(|()| directory.remove_file(name)),
                 Some(true) | None => directory.rename(name, &above, &backup),
             },
         };
@@ -425,4 +425,33 @@ fn are_equal(directory: &Directory, one: &Name, other: &Name) -> bool {
         position += most as u64;
     }
     found.size == stat.size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_that_a_killed_session_has_linked_is_flushed_before_the_file_is_replaced() {
+        let temporary = tempfile::tempdir().unwrap();
+        let place = |name: &str| temporary.path().join(name);
+        ["copy", "kept"].iter().for_each(|name| std::fs::create_dir(place(name)).unwrap());
+        std::fs::write(place("copy/file"), "old").unwrap();
+        std::fs::write(place("copy/new"), "new").unwrap();
+        let open = |name: &str| Tree::open(&place(name)).unwrap().root().clone();
+        let (copy, [file, new]) = (open("copy"), [&b"file"[..], b"new"].map(|name| Name::new(name).unwrap()));
+        for session in 0..2 {
+            let mut backups = Backups {
+                root: Some(Root::There(open("kept"))),
+                suffix: Vec::new(),
+                is_of_source: false,
+                last: None,
+                unflushed: BTreeSet::new(),
+            };
+            let kept = backups.keep(Old { start: &copy, directory: &copy, name: &file }, &new).unwrap();
+            assert!(matches!(kept, Before::Kept(_)));
+            assert_eq!(backups.take_unflushed().len(), 1, "session {session}");
+            assert_eq!(std::fs::read(place("kept/file")).unwrap(), b"old");
+        }
+    }
 }

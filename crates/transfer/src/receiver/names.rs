@@ -359,6 +359,11 @@ impl FileExecutor<'_> {
         self.book.item(id).ok_or_else(|| "it is not known any more".into())
     }
 
+    /// Whether a run that was interrupted is gone on with.
+    fn is_resuming(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.resuming)
+    }
+
     /// Extent of the lock of an item's unfinished file: everything, or one item of many.
     fn locked(&self) -> Locked {
         if self.run.is_some() { Locked::OneOfMany } else { Locked::Everything }

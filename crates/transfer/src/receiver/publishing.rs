@@ -386,6 +386,7 @@ impl Staged {
             Before::Unlinked(stat, above, backup) => {
                 directory.rename(name, above, backup).map_err(|error| failure::of_tree(&error))?;
                 if !has_inode(above, backup, (stat.dev, stat.ino)) {
+                    let _ = above.rename_new(backup, directory, name);
                     return Err(replaced_meanwhile(directory, name));
                 }
                 rename_new()

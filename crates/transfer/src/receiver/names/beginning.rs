@@ -61,7 +61,7 @@ impl FileExecutor<'_> {
         self.run = opening.find_run(shared)?;
         opening.check_snapshot(shared, self.run.as_ref())?;
         Ok(Placed {
-            resuming: self.run.as_ref().is_some_and(|run| run.resuming),
+            resuming: self.is_resuming(),
             has_waited: self.run.as_ref().is_some_and(|run| run.has_waited),
             peer_is_gone: shared.link.is_hung_up(),
         })

@@ -8,6 +8,7 @@ use icdc_session::receiver::book::item::Item;
 
 use super::super::failure::Failure;
 use super::super::file_identity::FileIdentity;
+use super::super::leftovers;
 use super::super::publishing::Staged;
 use super::FileExecutor;
 
@@ -43,6 +44,9 @@ impl FileExecutor<'_> {
         if !self.shared.only_new()
             && let Some(staged) = Staged::in_place(directory, &name, file)
         {
+            if self.is_resuming() {
+                leftovers::remove_unfinished(directory, &name, whose);
+            }
             return Ok(self.linked(id, Ok(staged)));
         }
         let first_name = Name::new(&first.name).map_err(|error| error.to_string())?;

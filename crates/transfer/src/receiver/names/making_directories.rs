@@ -30,9 +30,15 @@ impl FileExecutor<'_> {
             return opened.map_err(|failure| self.cannot_be_made(new, failure));
         }
         match self.directories.make(new, preserve, &mut self.spellings) {
+            Ok(place) => {
+                // A mirror that was killed has left what it replaced by the directory.
+                if let Some(name) = new.name.as_deref().filter(|_| self.is_resuming()) {
+                    self.remove_leftovers(new.parent, name, true);
+                }
+                Ok(place)
+            }
             Err(_) if self.is_directory_obstructed(new) => self.make_aside(new),
             Err(failure) => Err(self.cannot_be_made(new, failure)),
-            made => made,
         }
         .map(Some)
     }
