@@ -2,7 +2,9 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::BLOCK_SIZE;
-use icdc_protocol::message::{Entry, EntryId, EntryKind, Equality, Existing, FileDigest, Parent, ReceiveOptions, Special};
+use icdc_protocol::message::{
+    Entry, EntryId, EntryKind, Equality, Existing, FileDigest, Parent, ReceiveOptions, Special,
+};
 use icdc_protocol::run_journal::ItemKey;
 use icdc_units::ByteCount;
 
