@@ -111,6 +111,11 @@ impl Found<'_> {
                 "{from}: cannot be renamed to {to}, which is on another file system; icdc copy --move with the same \
                  two paths copies it there and removes it here"
             ),
+            // The error names the new path only.
+            TreeError::NotPermitted { .. } => format!(
+                "{from}: may not be renamed to {to}: one of both is immutable or in an append-only directory (lsattr, \
+                 lsattr -d show it) or, in a sticky directory, another user's"
+            ),
             error => error.to_string(),
         }
     }

@@ -200,6 +200,20 @@ fn what_cannot_be_changed_is_told_with_the_reason_and_nothing_is_left() {
         assert_eq!((fs::read_dir(&log).unwrap().count(), ended.number("bytes_sent")), (0, 0), "{ended}");
     }
     mark("-a", &log);
+    // What is to be kept or renamed, and not the name that it would get, is what stays.
+    fs::remove_dir_all(&log).unwrap();
+
+    fs::create_dir(target.join("copy")).unwrap();
+    fs::create_dir(target.join("empty")).unwrap();
+    fs::write(target.join("copy/extra"), "extra").unwrap();
+    mark("+i", &target.join("copy/extra"));
+    let mut mirror = site.copy(&["--delete", "--yes-empty", "--backup-dir", "old"]);
+    let ended = mirror.arg(target.join("empty/")).arg(target.join("copy")).run().expect_code(1);
+    assert!(ended.stderr.contains("copy/extra: may not be moved to") && ended.stderr.contains("immutable"), "{ended}");
+    let mut rename = site.icdc(&["mv"]);
+    let ended = rename.arg(target.join("copy/extra")).arg(target.join("other")).run().expect_code(1);
+    assert!(ended.stderr.contains("copy/extra: may not be renamed to"), "{ended}");
+    mark("-i", &target.join("copy/extra"));
     mark("-i", &kept);
 }
 

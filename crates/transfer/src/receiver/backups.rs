@@ -167,7 +167,12 @@ impl Backups {
             None => directory.remove_file(name),
             Some((above, backup)) => match is_older(&above, &backup, (stat.dev, stat.ino))? {
                 Some(false) => above.sync().and_then(|()| directory.remove_file(name)),
-                Some(true) | None => directory.rename(name, &above, &backup),
+                Some(true) | None => match directory.rename(name, &above, &backup) {
+                    Err(error) if !error.is_missing() => {
+                        return Err(unmoved((directory, name), (&above, &backup), &error));
+                    }
+                    moved => moved,
+                },
             },
         };
         match moved {
@@ -272,6 +277,24 @@ impl Backups {
 /// The failure of an item that would be replaced or deleted and is `what`.
 pub(super) fn cannot_be_kept(shown: &str, what: &str) -> Failure {
     format!("{shown}: is {what}, of which no backup can be made; remove it by hand").into()
+}
+
+/// The failure of an item that is to be moved to its backup.
+pub(super) fn unmoved(
+    (directory, name): (&Directory, &Name),
+    (above, backup): (&Directory, &Name),
+    error: &TreeError,
+) -> Failure {
+    if !matches!(error, TreeError::NotPermitted { .. }) {
+        return failure::of_tree(error);
+    }
+    // The error names the backup, and it is the item most of the time.
+    let (shown, backup) = (directory.path_of(name), above.path_of(backup));
+    format!(
+        "{shown}: may not be moved to {backup}, where it would be kept, and stays: one of both is immutable or in an \
+         append-only directory (lsattr, lsattr -d show it) or, in a sticky directory, another user's"
+    )
+    .into()
 }
 
 /// Finds the directory `path` for backups.

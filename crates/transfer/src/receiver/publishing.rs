@@ -13,7 +13,7 @@ use icdc_session::receiver::book::item::Item;
 use icdc_session::receiver::book::resume::verdict::{cannot_replace, is_in_the_way, taken};
 use icdc_units::ByteCount;
 
-use super::backups::Before;
+use super::backups::{Before, unmoved};
 use super::exchanging::{exchange, has_inode, replaced_meanwhile};
 use super::failure::{self, Failure};
 use super::file_identity::FileIdentity;
@@ -384,7 +384,8 @@ impl Staged {
                 false => self.rename_over(),
             },
             Before::Unlinked(stat, above, backup) => {
-                directory.rename(name, above, backup).map_err(|error| failure::of_tree(&error))?;
+                let moved = directory.rename(name, above, backup);
+                moved.map_err(|error| unmoved((directory, name), (above, backup), &error))?;
                 if !has_inode(above, backup, (stat.dev, stat.ino)) {
                     let _ = above.rename_new(backup, directory, name);
                     return Err(replaced_meanwhile(directory, name));
