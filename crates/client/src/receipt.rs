@@ -1,11 +1,13 @@
 //! The file of a receipt, and its signature beside it: written while the copy runs, checked, and given
 //! their names at the end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use icdc_disk::tree::try_lock;
 use icdc_protocol::message::{ReceiveOptions, SnapshotTime, TransferId};
 use icdc_protocol::receipt::facts::{self, Facts};
 use icdc_protocol::receipt::items::Items;
@@ -14,7 +16,7 @@ use icdc_session::sender::ReceiptText;
 use icdc_transfer::{KeyNotary, Notary, Parties, ReceiptSink, SignedReceipt};
 use icdc_trust::{FileHash, FileSignature, Identity, PublicKey};
 use icdc_units::hexadecimal;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 /// What is added to the name of a receipt for that of its signature, as ssh-keygen does.
@@ -91,13 +93,17 @@ impl ReceiptFile {
                 Err(error) => return Err(format!("{}: cannot be made: {error}", taken.display())),
             }
         }
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| format!("random numbers: {error}"))?;
         let name = name.to_string_lossy();
-        let short: String = name.chars().take(100).collect();
-        let hidden = path.with_file_name(format!(".{short}.{}.unfinished", hexadecimal(&random)));
-        let made = OpenOptions::new().write(true).create_new(true).open(&hidden);
-        let file = made.map_err(|error| format!("{shown}: cannot be made: {error}"))?;
+        let short: String = name.chars().take(40).collect();
+        let hidden = path.with_file_name(format!(".{short}.unfinished"));
+        let (hidden, file) = match reopen(&hidden) {
+            Some(file) => (hidden, file),
+            None => {
+                let hidden = path.with_file_name(format!(".{short}.{}.unfinished", random()?));
+                let made = OpenOptions::new().write(true).create_new(true).open(&hidden);
+                (hidden, made.map_err(|error| format!("{shown}: cannot be made: {error}"))?)
+            }
+        };
         let writing = Writing {
             file: BufWriter::new(file),
             hash: FileHash::default(),
@@ -142,7 +148,7 @@ impl ReceiptFile {
         let flushed = writing.file.flush().and_then(|()| writing.file.get_ref().sync_all());
         flushed.map_err(|error| failed(&self.path, error))?;
         let beside = beside(&self.path);
-        let hidden = self.hidden.with_extension("signature");
+        let hidden = self.hidden.with_extension(format!("{}.signature", random()?));
         let placed = write_new(&hidden, signature.to_text(NAMESPACE).as_bytes())
             .and_then(|()| place(&hidden, &beside))
             .inspect_err(|_| drop(std::fs::remove_file(&hidden)));
@@ -163,7 +169,11 @@ impl ReceiptFile {
 
 impl Drop for ReceiptFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.hidden);
+        let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Once it has its name, the hidden one may be that of another run.
+        if has_name(writing.file.get_ref(), &self.hidden) {
+            let _ = std::fs::remove_file(&self.hidden);
+        }
     }
 }
 
@@ -308,6 +318,35 @@ impl Notary for OwnReceipt<'_> {
     fn refuse(&self, reason: &str) {
         self.file.take(ReceiptText::Refused(reason.to_owned()));
     }
+}
+
+/// Opens the hidden file for a receipt, empty and locked, which a run that was killed may have left;
+/// `None` if another run writes it, or it may not be this user's alone.
+fn reopen(hidden: &Path) -> Option<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut opening = OpenOptions::new();
+    let file = opening.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(hidden).ok()?;
+    let stat = file.metadata().ok()?;
+    let is_own = stat.is_file() && stat.nlink() == 1 && stat.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || !try_lock(&file).unwrap_or(false) {
+        return None;
+    }
+    let mut begun = [0; FIRST_LINE.len()];
+    let is_receipt = stat.len() == 0 || file.read_exact_at(&mut begun, 0).is_ok() && begun == FIRST_LINE.as_bytes();
+    // A run that has ended meanwhile may have given it its name.
+    (is_receipt && has_name(&file, hidden) && file.set_len(0).is_ok()).then_some(file)
+}
+
+/// Whether this is the path of the file.
+fn has_name(file: &File, path: &Path) -> bool {
+    let place = |stat: Metadata| (stat.dev(), stat.ino());
+    file.metadata().is_ok_and(|stat| path.symlink_metadata().is_ok_and(|named| place(named) == place(stat)))
+}
+
+fn random() -> Result<String, String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| format!("random numbers: {error}"))?;
+    Ok(hexadecimal(&bytes))
 }
 
 /// Path of the signature of the receipt with this path.
