@@ -68,10 +68,10 @@ const COPY: &[Habit] = &[
         ],
         "write --preserve with a list of what is to be kept, such as --preserve mode,times",
     ),
-    (&["--numeric-ids"], "not needed: owners are numbers, names are not looked up"),
+    (&["--chown"], "write --preserve all --usermap '*:USER' --groupmap '*:GROUP', where root receives"),
     (
-        &["--chown", "--usermap", "--groupmap", "--super", "--fake-super", "--copy-as"],
-        "there is none: owners are copied as numbers by --preserve owner, which root may set, or belong to who receives",
+        &["--super", "--fake-super", "--copy-as"],
+        "there is none: owners are set by --preserve owner, where root receives, and otherwise are who receives",
     ),
     (&["-E", "--executability"], "not needed: modes are preserved"),
     (&["-U", "--atimes", "-N", "--crtimes"], "there is none: of the times, that of the modification is preserved"),

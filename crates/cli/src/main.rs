@@ -59,6 +59,7 @@ mod listed;
 mod logs;
 mod looking;
 mod measure;
+mod owner_rules;
 mod pace;
 mod plan;
 mod relay;

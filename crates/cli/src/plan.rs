@@ -5,12 +5,14 @@
 //! | `connection` | options of reaching hosts |
 //! | `ends` | options of the sending and of the receiving end |
 //! | `output` | progress, result files and metrics |
+//! | `owners` | how owners are found at the destination |
 //! | `places` | sources and destinations that are not there |
 //! | `refusals` | options that are refused |
 
 pub(crate) mod connection;
 mod ends;
 pub(crate) mod output;
+mod owners;
 pub(crate) mod places;
 mod refusals;
 
@@ -78,10 +80,12 @@ impl CopyPlan {
         refuse_mode_changes(&arguments)?;
         let listed = listed::chosen(&arguments, &mut sources)?;
         let mut receive = receiving(&arguments, &choice.rules);
+        receive.owners = owners::mapping(&arguments, hosts)?.into();
         if arguments.snapshot {
             receive.snapshot = Some(snapshot(&arguments)?);
         }
-        let send = SendOptions { listed: listed.as_ref().map(NameList::digest), ..sending(&arguments, choice) };
+        let (listing, owner_names) = (listed.as_ref().map(NameList::digest), receive.learns_owner_names());
+        let send = SendOptions { listed: listing, owner_names, ..sending(&arguments, choice) };
         let mut options = connection(arguments.connection, arguments.streams.0, hosts)?;
         (options.send, options.receive, options.listed) = (send, receive, listed);
         options.retry_for = arguments.retry_for;

@@ -18,10 +18,10 @@ enum Unsafe {
 use Unsafe::{ForTheKernel, Forbidden};
 
 /// Name, floor, and use of unsafe code.
-const CRATES: [(&str, u8, Unsafe); 38] = [
+const CRATES: [(&str, u8, Unsafe); 39] = [
     ("icdc", 8, Forbidden),
     ("icdc-daemon", 7, Forbidden),
-    ("icdc-session-process", 6, ForTheKernel),
+    ("icdc-session-process", 6, Forbidden),
     ("icdc-client", 5, Forbidden),
     ("icdc-shards", 5, Forbidden),
     ("icdc-changes", 4, Forbidden),
@@ -37,6 +37,7 @@ const CRATES: [(&str, u8, Unsafe); 38] = [
     ("icdc-pacer", 3, Forbidden),
     ("icdc-link", 3, Forbidden),
     ("icdc-tuning", 3, Forbidden),
+    ("icdc-accounts", 2, ForTheKernel),
     ("icdc-confine", 2, Forbidden),
     ("icdc-disk", 2, ForTheKernel),
     ("icdc-limits", 2, Forbidden),

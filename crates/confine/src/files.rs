@@ -27,6 +27,20 @@ const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
 /// Directories with what it takes to resolve host names.
 const OF_NAMES: [&str; 5] = ["/etc", "/run", "/usr", "/lib", "/lib64"];
 
+/// Files and directories in which the C library finds users and groups, its modules for directory
+/// services, and what these keep in shared memory.
+const OF_ACCOUNTS: [&str; 9] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/ld.so.cache",
+    "/usr/lib",
+    "/usr/lib64",
+    "/lib",
+    "/lib64",
+    "/var/lib/sss/mc",
+];
+
 /// Files that a thread may still open.
 #[derive(Debug)]
 pub struct Files {
@@ -50,6 +64,12 @@ impl Files {
     #[must_use]
     pub fn with_names(self) -> Self {
         OF_NAMES.iter().fold(self, |files, path| files.read_path(Path::new(path)))
+    }
+
+    /// Adds the right to read the files for looking up users and groups.
+    #[must_use]
+    pub fn with_accounts(self) -> Self {
+        OF_ACCOUNTS.iter().fold(self, |files, path| files.read_path(Path::new(path)))
     }
 
     /// Forbids to open connections and to reach another process by a signal or an abstract socket:

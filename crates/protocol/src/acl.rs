@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The kernel checks the same when a list is set; a directory may also have an empty default list,
-//! which it takes for none. Users and groups stay the numbers that they are at the source.
+//! which it takes for none. Numbers of users and groups mean others on another host, hence [`mapped`].
 
 /// Name of the extended attribute with the list of a file or directory.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -43,20 +43,76 @@ pub fn is_list(value: &[u8]) -> bool {
     entries.iter().all(is_entry) && (entries.is_empty() || is_complete)
 }
 
+/// A user or group that an access control list names by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Named {
+    /// The user of this number.
+    User(u32),
+    /// The group of this number.
+    Group(u32),
+}
+
+/// The users and groups that a list names.
+pub fn named(list: &[u8]) -> impl Iterator<Item = Named> + '_ {
+    entries_of(list).iter().filter_map(named_by)
+}
+
+/// A list with other numbers of users and groups. Of entries that come to name the same one, a single
+/// entry is left, with the permissions that all of them gave.
+#[must_use]
+pub fn mapped(list: &[u8], number: impl Fn(Named) -> u32) -> Vec<u8> {
+    let mut entries: Vec<(u16, u32, u16)> = Vec::new();
+    for entry in entries_of(list) {
+        entries.push((tag(entry), named_by(entry).map_or_else(|| id(entry), &number), permissions(entry)));
+    }
+    // Tags are numbered in the order that they have.
+    entries.sort_unstable();
+    entries.dedup_by(|later, earlier| {
+        let is_same = (later.0, later.1) == (earlier.0, earlier.1);
+        if is_same {
+            earlier.2 &= later.2;
+        }
+        is_same
+    });
+    let bytes = entries.iter().flat_map(|(tag, id, permissions)| {
+        tag.to_le_bytes().into_iter().chain(permissions.to_le_bytes()).chain(id.to_le_bytes())
+    });
+    VERSION.into_iter().chain(bytes).collect()
+}
+
+/// The entries of a list; none of anything else.
+fn entries_of(list: &[u8]) -> &[[u8; ENTRY]] {
+    list.strip_prefix(&VERSION).map_or(&[], |entries| entries.as_chunks().0)
+}
+
+fn named_by(entry: &[u8; ENTRY]) -> Option<Named> {
+    match tag(entry) {
+        USER => Some(Named::User(id(entry))),
+        GROUP => Some(Named::Group(id(entry))),
+        _ => None,
+    }
+}
+
+fn id(entry: &[u8; ENTRY]) -> u32 {
+    u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]])
+}
+
+fn permissions(entry: &[u8; ENTRY]) -> u16 {
+    u16::from_le_bytes([entry[2], entry[3]])
+}
+
 fn tag(entry: &[u8; ENTRY]) -> u16 {
     u16::from_le_bytes([entry[0], entry[1]])
 }
 
 fn is_entry(entry: &[u8; ENTRY]) -> bool {
-    let permissions = u16::from_le_bytes([entry[2], entry[3]]);
-    let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
     // The kernel ignores the number of the others.
     let is_known = match tag(entry) {
-        USER | GROUP => id != NO_ID,
+        USER | GROUP => id(entry) != NO_ID,
         OWNER | OWNING_GROUP | MASK | OTHERS => true,
         _ => false,
     };
-    is_known && permissions <= 7
+    is_known && permissions(entry) <= 7
 }
 
 #[cfg(test)]
@@ -82,6 +138,25 @@ mod tests {
         for value in [bytes(&[]), bytes(&LEAST), named()] {
             assert!(is_list(&value), "{value:?}");
         }
+    }
+
+    #[test]
+    fn numbers_are_mapped_by_kind_and_stay_in_order() {
+        let list = named();
+        assert_eq!(super::named(&list).collect::<Vec<_>>(), [Named::User(7), Named::User(9), Named::Group(7)]);
+        let mapped = |number: fn(Named) -> u32| mapped(&list, number);
+        let [owner, group, others] = LEAST;
+        let mask = (MASK, 7, NO_ID);
+        let swapped = mapped(|named| if named == Named::User(7) { 90 } else { 9 });
+        assert_eq!(swapped, bytes(&[owner, (USER, 4, 9), (USER, 6, 90), group, (GROUP, 4, 9), mask, others]));
+        let merged = mapped(|_| 1);
+        assert_eq!(
+            merged,
+            bytes(&[owner, (USER, 4, 1), group, (GROUP, 4, 1), mask, others]),
+            "6 and 4 have 4 in common"
+        );
+        assert!(is_list(&swapped) && is_list(&merged));
+        assert_eq!(super::mapped(&bytes(&[]), |_| 1), bytes(&[]));
     }
 
     #[test]

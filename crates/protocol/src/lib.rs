@@ -58,6 +58,7 @@ pub mod message;
 pub mod mode_change;
 mod notice;
 mod outcome;
+pub mod owners;
 mod ports;
 pub mod receipt;
 pub mod relay;

@@ -102,6 +102,13 @@ pub const MAX_LISTED: usize = 2048;
 pub const MAX_LISTED_BYTES: usize = 512 << 10;
 /// Most bytes that records weigh which a listing end has sent and the other has not used.
 pub const MAX_LISTED_AHEAD: usize = 32 << 20;
+/// Most rules for users, and for groups, of one copy.
+pub const MAX_OWNER_RULES: usize = 64;
+/// Most users, and most groups, whose names are told in one session.
+pub const MAX_OWNER_NAMES: usize = 64 << 10;
+/// Most users, and most groups, whose names are told in one message.
+pub const MAX_NAMES_TOLD: usize = 1024;
+const _: () = assert!(2 * MAX_NAMES_TOLD * (MAX_NAME + 8) < MAX_HEAD);
 /// Most paths in a notice.
 pub const MAX_NOTICED: usize = 3;
 /// Longest path of an item in messages for people, in bytes: a source and a thousand of the longest

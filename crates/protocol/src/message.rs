@@ -4,7 +4,8 @@
 //! client → server   Request ─────────────► Accepted | Refused
 //! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
-//!                   NamesWanted* (of listed names), CandidateAnswer* (of a mirror)
+//!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
+//!                   CandidateAnswer* (of a mirror)
 //! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
@@ -33,6 +34,7 @@ use crate::measure;
 pub use crate::mode_change::ModeChange;
 pub use crate::notice::{Notice, NoticeKind};
 pub use crate::outcome::{Done, FileDigest, FileEnd, GivenUp};
+pub use crate::owners::{OwnerMapping, OwnerNames};
 pub use crate::receipt::ReceiptPart;
 pub use crate::renaming::{CandidateAnswer, CandidatePlace, Candidates};
 pub use crate::request::{
@@ -218,6 +220,9 @@ pub enum Message {
     /// What the receiver tells of the receipt that it was asked for ([`ReceiveOptions::receipt`]): its
     /// first part before the first [`Wants`](Self::Wants), its last once every item is done.
     Receipt(ReceiptPart),
+    /// Names of users and groups, ahead of the first entry that has their numbers, from a sender that
+    /// was [asked](SendOptions::owner_names) for them.
+    OwnerNames(OwnerNames),
 }
 
 impl Message {
@@ -281,6 +286,7 @@ impl Message {
             Self::Snapshot(_) => "Snapshot",
             Self::Change(_) => "Change",
             Self::Receipt(_) => "Receipt",
+            Self::OwnerNames(_) => "OwnerNames",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::listing::ListRequest;
 use crate::measure;
 use crate::message::{Digest, TransferId};
 use crate::mode_change::ModeChange;
+use crate::owners::OwnerMapping;
 use crate::ports::Ports;
 use crate::running::IfRunning;
 use crate::snapshot::Snapshot;
@@ -164,6 +165,8 @@ pub struct SendOptions {
     pub listed: Option<Digest>,
     /// Whether directories are left out in which nothing is sent but directories.
     pub prune_empty_dirs: bool,
+    /// Whether the names of owners, and of those whom access control lists name, are told.
+    pub owner_names: bool,
 }
 
 /// Options of the receiving end.
@@ -210,6 +213,8 @@ pub struct ReceiveOptions {
     pub receipt: bool,
     /// Changes of the modes that the sender announces, made in their order.
     pub chmod: Vec<ModeChange>,
+    /// How owners are found for the numbers that the sender announces.
+    pub owners: Box<OwnerMapping>,
 }
 
 /// Place of the items that are replaced or deleted at the destination.
@@ -327,6 +332,7 @@ impl SendOptions {
     pub fn needs(&self) -> Features {
         needs(self.diskless, self.mirrored != Mirrored::No, self.mirrored == Mirrored::Snapshot)
             .union(self.preserve.needs())
+            .union(if self.owner_names { Features::OWNER_NAMES } else { Features::NONE })
     }
 }
 
@@ -334,8 +340,16 @@ impl ReceiveOptions {
     /// Features that the sender must have for these options.
     #[must_use]
     pub fn needs(&self) -> Features {
-        let needed = needs(self.diskless, self.delete.is_some(), self.snapshot.is_some()).union(self.preserve.needs());
+        let needed = needs(self.diskless, self.delete.is_some(), self.snapshot.is_some())
+            .union(self.preserve.needs())
+            .union(if self.learns_owner_names() { Features::OWNER_NAMES } else { Features::NONE });
         if self.existing.equality() == Some(Equality::Contents) { needed.union(Features::CHECKSUM) } else { needed }
+    }
+
+    /// Whether the sender is to tell the names of owners, or of those whom access control lists name.
+    #[must_use]
+    pub fn learns_owner_names(&self) -> bool {
+        (self.preserve.owner || self.preserve.acl) && self.owners.needs_names()
     }
 }
 

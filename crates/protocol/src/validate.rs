@@ -10,6 +10,7 @@ mod job;
 mod listed;
 mod listing;
 mod names;
+mod owners;
 mod receipt;
 mod rules;
 mod snapshot;
@@ -107,6 +108,7 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::List(message) => ("List", listing::message(message)),
         Message::Snapshot(news) => ("Snapshot", snapshot::news(news)),
         Message::Change(message) => ("Change", change::message(message)),
+        Message::OwnerNames(names) => ("OwnerNames", owners::names(names)),
         Message::Receipt(part) => ("Receipt", receipt::part(part)),
         Message::Removed(items) => ("Removed", deletion::changed(items)),
         Message::NamesWanted { .. } => ("NamesWanted", Ok(())),

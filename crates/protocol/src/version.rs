@@ -170,6 +170,8 @@ impl Features {
     pub const RECEIPT: Self = Self(1 << 9);
     /// The end makes, removes and renames items ([`ChangeRequest`](crate::message::ChangeRequest)).
     pub const CHANGES: Self = Self(1 << 10);
+    /// The end tells, and finds, owners by their names ([`crate::owners`]).
+    pub const OWNER_NAMES: Self = Self(1 << 11);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -182,7 +184,8 @@ impl Features {
             | Self::SNAPSHOT.0
             | Self::ATTRIBUTES.0
             | Self::RECEIPT.0
-            | Self::CHANGES.0,
+            | Self::CHANGES.0
+            | Self::OWNER_NAMES.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -233,6 +236,11 @@ impl Features {
             (
                 Self::ATTRIBUTES,
                 "the far end does not know all that --preserve names; upgrade icdc there, or leave acl, specials and security out",
+            ),
+            (
+                Self::OWNER_NAMES,
+                "the far end knows owners by number only, and the same number may be somebody else here; upgrade icdc there, or \
+                 keep the numbers with --numeric-ids",
             ),
         ];
         let lacking = known.into_iter().find(|(feature, _)| needed.has(*feature) && !self.has(*feature));

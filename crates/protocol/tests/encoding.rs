@@ -9,6 +9,7 @@ use icdc_protocol::frame::{PREFIX_LENGTH, Prefix, decode_head, encode};
 use icdc_protocol::measure::{ControlMessage, MeasureRequest, Received, Sample, Sent};
 use icdc_protocol::message::*;
 use icdc_protocol::mode_change::{ChangedItems, Copied, CopiedBits, Execution, UserClass};
+use icdc_protocol::owners::{NamedOwner, OwnerPattern, OwnerRule, OwnerTarget, OwnersBy};
 use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::{Features, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, Rate};
@@ -17,7 +18,7 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "3dbc001b"),
+        ("Request", "3a9f0d0e"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
@@ -28,6 +29,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("FileEnd", "1b4b3a62"),
         ("LeftOut", "29d2571d"),
         ("NamesWanted", "aa940156"),
+        ("OwnerNames", "6b4de619"),
         ("DirEnd", "bb4eb28f"),
         ("Removed", "289916ea"),
         ("CandidateAnswer", "6fa63f14"),
@@ -141,6 +143,24 @@ fn mode_changes() -> Vec<ModeChange> {
     ]
 }
 
+fn owner_mapping() -> OwnerMapping {
+    let rule = |from, to| OwnerRule { from, to };
+    let users = vec![
+        rule(OwnerPattern::Ids { first: 1000, last: 1999 }, OwnerTarget::Id(65534)),
+        rule(OwnerPattern::Name(b"anna".to_vec()), OwnerTarget::Name(b"bert".to_vec())),
+    ];
+    let groups = vec![
+        rule(OwnerPattern::Names(b"w*".to_vec()), OwnerTarget::Id(100)),
+        rule(OwnerPattern::Nameless, OwnerTarget::Id(0)),
+    ];
+    OwnerMapping { by: OwnersBy::Names, users, groups }
+}
+
+fn owner_names() -> OwnerNames {
+    let named = |id, name: &str| NamedOwner { id, name: name.into() };
+    OwnerNames { users: vec![named(1000, "anna")], groups: vec![named(0, "root"), named(100, "users")] }
+}
+
 fn requests() -> Vec<Message> {
     let preserve = Preserve {
         mode: true,
@@ -176,6 +196,7 @@ fn requests() -> Vec<Message> {
         moves: false,
         listed: None,
         prune_empty_dirs: true,
+        owner_names: true,
     };
     let receive = ReceiveOptions {
         verify: true,
@@ -201,6 +222,7 @@ fn requests() -> Vec<Message> {
         backup: Some(Backup { directory: Some(b"replaced".to_vec()), suffix: b".old".to_vec() }),
         receipt: false,
         chmod: mode_changes(),
+        owners: owner_mapping().into(),
     };
     let drive = Drive {
         host: "far".into(),
@@ -350,6 +372,7 @@ fn from_sender() -> Vec<Message> {
         Message::LeftOut { directory: 200, what: LeftOut::Names(vec![b"x.tmp".to_vec()]) },
         Message::LeftOut { directory: 200, what: LeftOut::Unread },
         Message::NamesWanted { pass: 3 },
+        Message::OwnerNames(owner_names()),
         Message::DirEnd { id: 200 },
         Message::Removed(vec![ChangedItem { path: b"run7/x".to_vec(), is_directory: false }]),
         Message::CandidateAnswer(CandidateAnswer { id: 300, gone: 0, digest: None }),

@@ -6,6 +6,7 @@ use icdc_filter::{Effect, Rule};
 use icdc_protocol::frame::{ENTRIES_OVERHEAD, FrameError, PREFIX_LENGTH, Prefix, decode_head, encode, entry_length};
 use icdc_protocol::limits::*;
 use icdc_protocol::message::*;
+use icdc_protocol::owners::{NamedOwner, OwnerPattern, OwnerRule, OwnerTarget};
 use icdc_protocol::{Ports, acl, validate};
 use icdc_units::ByteCount;
 use proptest::prelude::*;
@@ -122,6 +123,31 @@ fn file() -> Entry {
         owner: None,
         xattrs: Vec::new(),
     }
+}
+
+#[test]
+fn names_and_rules_of_owners_that_break_a_rule_are_refused() {
+    let named = |id, name: &[u8]| {
+        let users = vec![NamedOwner { id, name: name.to_vec() }];
+        validate::message(&Message::OwnerNames(OwnerNames { users, groups: Vec::new() }), 0)
+    };
+    assert_eq!(named(7, b"anna"), Ok(()));
+    for (id, name) in [(u32::MAX, &b"anna"[..]), (7, b""), (7, b"a:b"), (7, b"a/b"), (7, b".a"), (7, &[b'a'; 256])] {
+        assert!(named(id, name).is_err(), "{id} {name:?}");
+    }
+    let ruled = |from: OwnerPattern, to: OwnerTarget, count: usize| {
+        let owners = OwnerMapping { groups: vec![OwnerRule { from, to }; count], ..OwnerMapping::default() };
+        let options = ReceiveOptions { owners: owners.into(), ..ReceiveOptions::default() };
+        let job = Transfer::Receive { destination: b"in".to_vec(), options };
+        validate::message(&Message::Request(Request::new([0; 16], job)), 0)
+    };
+    let id = OwnerTarget::Id(9);
+    assert_eq!(ruled(OwnerPattern::Nameless, id.clone(), MAX_OWNER_RULES), Ok(()));
+    assert!(ruled(OwnerPattern::Nameless, id.clone(), MAX_OWNER_RULES + 1).is_err());
+    assert!(ruled(OwnerPattern::Ids { first: 2, last: 1 }, id.clone(), 1).is_err());
+    assert!(ruled(OwnerPattern::Name(Vec::new()), id, 1).is_err());
+    assert!(ruled(OwnerPattern::Nameless, OwnerTarget::Id(u32::MAX), 1).is_err());
+    assert!(ruled(OwnerPattern::Nameless, OwnerTarget::Name(b"a:b".to_vec()), 1).is_err());
 }
 
 #[test]

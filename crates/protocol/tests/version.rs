@@ -2,9 +2,10 @@
 
 use icdc_protocol::frame::{PREFIX_LENGTH, decode_head, encode};
 use icdc_protocol::message::{
-    Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, Preserve, ReceiveOptions, Refusal, RefusalKind,
-    SendOptions, Snapshot, SnapshotTime,
+    Bootstrap, Delete, Diskless, FarTask, Listening, Message, Mirrored, OwnerMapping, Preserve, ReceiveOptions,
+    Refusal, RefusalKind, SendOptions, Snapshot, SnapshotTime,
 };
+use icdc_protocol::owners::OwnersBy;
 use icdc_protocol::version::{LONGEST_LINE, NONE_IN_COMMON, version_named};
 use icdc_protocol::{Features, MIN_VERSION, Ports, VERSION, Versions};
 use icdc_units::{ByteCount, hexadecimal};
@@ -94,6 +95,7 @@ fn unknown_features_mean_nothing() {
     assert_eq!(theirs.lacking(Features::PARTS), None);
     assert!(theirs.lacking(Features::DISKLESS).unwrap().contains("cannot copy without its disks"));
     assert!(Features::NONE.lacking(Features::OURS).is_some());
+    assert!(theirs.lacking(Features::OWNER_NAMES).unwrap().contains("--numeric-ids"));
     assert_eq!(Features::OURS.lacking(Features::OURS), None);
     let known = [
         Features::DISKLESS,
@@ -107,12 +109,20 @@ fn unknown_features_mean_nothing() {
         Features::CHANGES,
         Features::RECEIPT,
         Features::ATTRIBUTES,
+        Features::OWNER_NAMES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };
     let (send, receive) =
         (SendOptions { preserve, ..SendOptions::default() }, ReceiveOptions { preserve, ..ReceiveOptions::default() });
     assert_eq!((send.needs(), receive.needs()), (Features::ATTRIBUTES, Features::ATTRIBUTES));
+    let preserve = Preserve { owner: true, ..Preserve::default() };
+    let owners = Box::new(OwnerMapping { by: OwnersBy::Names, ..OwnerMapping::default() });
+    let receive = ReceiveOptions { preserve, owners, ..ReceiveOptions::default() };
+    let send = SendOptions { preserve, owner_names: receive.learns_owner_names(), ..SendOptions::default() };
+    assert_eq!((send.needs(), receive.needs()), (Features::OWNER_NAMES, Features::OWNER_NAMES));
+    let receive = ReceiveOptions { preserve: Preserve::default(), ..receive };
+    assert_eq!((receive.learns_owner_names(), receive.needs()), (false, Features::NONE));
     let diskless = Some(Diskless { length: ByteCount::from_mib(1), hashed: false });
     let (send, receive) = (SendOptions::default(), ReceiveOptions::default());
     assert_eq!((send.needs(), receive.needs()), (Features::NONE, Features::NONE));

@@ -32,12 +32,23 @@ pub(super) fn confine(job: &Job, rights: &Rights) {
         Job::Drive(_) | Job::DriveKey => (false, of_root(rights, Files::read_path).with_names()),
         Job::Measure(_) | Job::Join { .. } | Job::Admit { .. } => (false, Files::of_end()),
     };
+    let files = if looks_up_owners(job) { files.with_accounts() } else { files };
     let (files, process) = match is_connected {
         true => (files.alone(), Process::Connected),
         false => (files, Process::Connecting),
     };
     files.enforce();
     calls::refuse_for(process);
+}
+
+/// Whether users and groups are looked up by their names or numbers. A driving end may read the
+/// files for this anyway.
+fn looks_up_owners(job: &Job) -> bool {
+    match job {
+        Job::Transfer(Transfer::Send { options, .. }) => options.owner_names,
+        Job::Transfer(Transfer::Receive { options, .. }) => options.owners.changes_owners(),
+        _ => false,
+    }
 }
 
 /// The files beneath the root of the key, with the access that `allow` adds.

@@ -19,6 +19,8 @@
 //! Below is `icdc-client`: an end that drives a transfer to another one is a client of that. Above
 //! is `icdc-daemon`, which decides who may ask for what.
 
+#![forbid(unsafe_code)]
+
 pub mod channel;
 mod confinement;
 mod drive;
@@ -32,7 +34,6 @@ mod root;
 mod run;
 mod sessions;
 mod user;
-mod user_database;
 mod work;
 
 pub use drive::{conclude, drive_once};

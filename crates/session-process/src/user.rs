@@ -11,8 +11,6 @@ use rustix::thread::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::user_database;
-
 /// A system user whose rights a session has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
@@ -49,8 +47,8 @@ impl User {
         let no_such_user = || UserError::NoSuchUser { user: name.to_owned() };
         let failed = |call| move |cause| UserError::Lookup { user: name.to_owned(), call, cause };
         let text = CString::new(name).map_err(|_| no_such_user())?;
-        let (uid, gid) = user_database::look_up(&text).map_err(failed("getpwnam_r"))?.ok_or_else(no_such_user)?;
-        let groups = user_database::groups_of(&text, gid).map_err(failed("getgrouplist"))?;
+        let (uid, gid) = icdc_accounts::look_up(&text).map_err(failed("getpwnam_r"))?.ok_or_else(no_such_user)?;
+        let groups = icdc_accounts::groups_of(&text, gid).map_err(failed("getgrouplist"))?;
         Ok(Self { name: name.to_owned(), uid, gid, groups })
     }
 

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod accounts;
 mod allowance;
 mod attribute_kinds;
 mod clock;

@@ -11,6 +11,7 @@ use icdc_units::{ByteCount, Span};
 use super::choosing::CHOOSING;
 use super::{ChoosingArguments, ConnectionArguments, ReportingArguments};
 use crate::chmod::{ModeChanges, mode_changes};
+use crate::owner_rules::{OwnerRules, owner_rules};
 use crate::values::{
     Ceiling, Congestion, Shard, Streams, ceiling, congestion, keep, max_delete, pause, preserve, ring, shard, streams,
 };
@@ -233,11 +234,25 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "CHANGES", action = ArgAction::Append, allow_hyphen_values = true, value_parser = mode_changes, help_heading = "What to copy and how")]
     pub(crate) chmod: Vec<ModeChanges>,
 
+    /// Keep owners and groups by number. By default the name decides, where both hosts have it
+    #[arg(long, help_heading = "What to copy and how")]
+    pub(crate) numeric_ids: bool,
+
+    /// Give files of some users to others at the destination: rules FROM:TO between commas, of which
+    /// the first that matches decides. FROM is a name, a pattern ('*'), a number, a range (1000-1999) or empty
+    /// for those without a name; TO is a name or a number there. Needs owner or acl in --preserve
+    #[arg(long, value_name = "FROM:TO,...", value_parser = owner_rules, help_heading = "What to copy and how")]
+    pub(crate) usermap: Option<OwnerRules>,
+
+    /// As --usermap, for groups
+    #[arg(long, value_name = "FROM:TO,...", value_parser = owner_rules, help_heading = "What to copy and how")]
+    pub(crate) groupmap: Option<OwnerRules>,
+
     /// Copy a shard of this plan, made by icdc plan; sources and destination are those of the plan
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["places", "preserve", "chmod", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
+        conflicts_with_all = ["places", "preserve", "chmod", "numeric_ids", "usermap", "groupmap", "skip_equal", "update", "size_only", "checksum", "existing", "ignore_existing", "files_from", "files_from0", "prune_empty_dirs", "delete", "link_dest", "backup_dir", "suffix", "snapshot", "dry_run"],
         conflicts_with_all = CHOOSING,
         help_heading = "What to copy and how",
         value_hint = ValueHint::DirPath

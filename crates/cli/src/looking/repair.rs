@@ -95,6 +95,8 @@ impl Repair {
         let Command::Copy(mut copy) = parse_from(words)?.command else { bail!("copy was asked for") };
         copy.connection = connection;
         copy.preserve.owner |= owners;
+        // Numbers are what was compared.
+        copy.numeric_ids = true;
         if self.is_of_directories {
             self.rules.push(Rule { effect: Effect::Exclude, pattern: b"*".to_vec() });
             ensure!(

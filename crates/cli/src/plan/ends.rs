@@ -33,6 +33,7 @@ pub(super) fn sending(arguments: &CopyArguments, choice: Choice) -> SendOptions 
         moves: arguments.moves,
         listed: None,
         prune_empty_dirs: arguments.prune_empty_dirs,
+        owner_names: false,
     }
 }
 
@@ -67,6 +68,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         backup: backup(arguments),
         receipt: false,
         chmod: arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
+        owners: Box::default(),
     }
 }
 

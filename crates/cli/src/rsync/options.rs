@@ -77,6 +77,12 @@ pub(super) enum Valued {
     Info,
     /// `--filter`
     Filter,
+    /// `--usermap`
+    UserMap,
+    /// `--groupmap`
+    GroupMap,
+    /// `--chown`
+    Chown,
     /// `--link-dest`
     LinkDest,
     /// `--backup-dir`
@@ -125,6 +131,9 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["-D", "--specials"], On(&[Specials])),
     option(&["--devices"], On(&[Specials])).but("named pipes and sockets are copied as well, as with -D"),
     option(&["--chmod"], PassValue("--chmod")),
+    option(&["--usermap"], Value(Valued::UserMap)),
+    option(&["--groupmap"], Value(Valued::GroupMap)),
+    option(&["--chown"], Value(Valued::Chown)),
     option(&["-S", "--sparse", "-E", "--executability"], Needless),
     option(&["-u", "--update"], Pass("--update")),
     option(&["--existing", "--ignore-non-existing"], Pass("--existing")),

@@ -60,6 +60,8 @@ struct Reading {
     timeout: u64,
     backup_dir: Option<OsString>,
     suffix: Option<OsString>,
+    /// Options of icdc with rules for owners, and the options that they were given by.
+    owner_rules: Vec<(&'static str, OsString, String)>,
     differences: Vec<String>,
 }
 
@@ -108,11 +110,45 @@ impl Reading {
                 self.switches.insert(Switch::Progress);
             }
             Meaning::Value(Valued::Filter) => self.filter(value),
+            Meaning::Value(Valued::UserMap) => self.owner_rules(name, "--usermap", value)?,
+            Meaning::Value(Valued::GroupMap) => self.owner_rules(name, "--groupmap", value)?,
+            Meaning::Value(Valued::Chown) => self.chown(name, &shown)?,
             Meaning::Value(Valued::LinkDest) => self.valued.push(("--link-dest", beside(name, value)?)),
             Meaning::Value(Valued::BackupDir) => self.backup_dir = Some(beside(name, value)?),
             Meaning::Value(Valued::Suffix) => self.suffix = Some(value),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Takes rules for owners, which imply that owners are set.
+    fn owner_rules(&mut self, name: &str, passed: &'static str, rules: OsString) -> Result<(), String> {
+        if self.owner_rules.iter().any(|(given, ..)| *given == passed) {
+            return Err(format!("{name}: {passed} is given already; write all rules in one, between commas"));
+        }
+        self.switches.insert(if passed == "--usermap" { Switch::Owner } else { Switch::Group });
+        self.owner_rules.push((passed, rules, name.to_owned()));
+        Ok(())
+    }
+
+    fn chown(&mut self, name: &str, owner: &str) -> Result<(), String> {
+        let (user, group) = owner.split_once(':').unwrap_or((owner, ""));
+        for (passed, owner) in [("--usermap", user), ("--groupmap", group)] {
+            if !owner.is_empty() {
+                self.owner_rules(name, passed, format!("*:{owner}").into())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds how owners are found, where any are set.
+    fn owners(&self, sets_owner: bool, places: &Places, words: &mut Vec<OsString>) -> Result<(), String> {
+        if let Some((.., name)) = self.owner_rules.first().filter(|_| !sets_owner) {
+            return Err(format!("{name}: only root can set owners, and here another user receives: leave it out"));
+        }
+        let is_numeric = places.is_remote && self.has(Switch::NumericIds) && (sets_owner || self.has(Switch::Acls));
+        words.extend(is_numeric.then(|| "--numeric-ids".into()));
+        self.owner_rules.iter().for_each(|(passed, rules, _)| push(words, passed, rules));
         Ok(())
     }
 
@@ -177,6 +213,10 @@ impl Reading {
         Ok(())
     }
 
+    fn wants_owner(&self) -> bool {
+        self.has(Switch::Owner) || self.has(Switch::Group)
+    }
+
     /// The list of `--preserve`; `None` for the default one.
     fn preserve(&mut self, places: &Places) -> Option<String> {
         if !self.has(Switch::Perms) {
@@ -189,15 +229,11 @@ impl Reading {
                 "without -t: nothing counts as equal the next time, so that all is sent again: add -t or -a".to_owned(),
             );
         }
-        let wants_owner = self.has(Switch::Owner) || self.has(Switch::Group);
-        let sets_owner = wants_owner && places.root_receives;
+        let (wants_owner, sets_owner) = (self.wants_owner(), self.wants_owner() && places.root_receives);
         if wants_owner && !sets_owner {
             self.say(
                 "-o, -g: owners and groups are those of the user who receives, as only root can set others".to_owned(),
             );
-        }
-        if sets_owner && places.is_remote && !self.has(Switch::NumericIds) {
-            self.say("-o, -g: owners and groups are kept by number, as with --numeric-ids, not by name".to_owned());
         }
         let kept = [
             ("mode", true),
@@ -231,6 +267,7 @@ impl Reading {
         if let Some(list) = self.preserve(&places) {
             push(&mut words, "--preserve", list.as_ref());
         }
+        self.owners(self.wants_owner() && places.root_receives, &places, &mut words)?;
         words.extend(self.passed.iter().map(OsString::from));
         self.backups(&mut words);
         if self.has(Switch::Delete) {

@@ -81,6 +81,8 @@ fn values_that_are_none() {
         ("--preserve", "mode,dates", "xattr"),
         ("--preserve", "mode,security", "add owner"),
         ("--chmod", "u=rwz", "D2755,F644"),
+        ("--usermap", "anna", "FROM:TO"),
+        ("--groupmap", "9-1:staff", "1000-1999"),
         ("--progress", "sometimes", "auto"),
         ("--retry-for", "10", "min"),
         ("--report", "no/such/directory/r.html", "--report"),

@@ -32,6 +32,7 @@ mod noticed;
 mod obstacles;
 mod old_kernel;
 mod options;
+mod owners;
 mod patterns;
 mod pruning;
 mod published;

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
 use icdc_protocol::limits::{
-    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES, PART_SIZE,
+    BLOCK_SIZE, MAX_DEPTH, MAX_ENTRIES, MAX_FILE_SIZE, MAX_NAMES_TOLD, MAX_PENDING, MAX_PENDING_BYTES, MAX_XATTR_BYTES,
+    PART_SIZE,
 };
 use icdc_protocol::message::{
-    BlockHeader, DeviceNumber, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, PackItem, Parent, Part,
-    Preserve, ReceiveOptions, Request, SendOptions, SourceKind, Special, Transfer, Want, Wants,
+    BlockHeader, DeviceNumber, Entry, EntryKind, FileDigest, FileEnd, Goodbye, ListedNames, OwnerMapping, OwnerNames,
+    PackItem, Parent, Part, Preserve, ReceiveOptions, Request, SendOptions, SourceKind, Special, Transfer, Want, Wants,
 };
+use icdc_protocol::owners::{NamedOwner, OwnersBy};
 use icdc_trust::{Identity, PublicKey, ServerPin, client_config, server_name};
 
 use crate::peer::{Peer, begin, digest, entry, evil_names, file, sparse_file, symlink, transfer};
@@ -187,6 +189,36 @@ fn special_items_that_were_not_asked_for_are_not_made() {
         let xattrs = vec![(b"system.posix_acl_access".to_vec(), vec![2, 0, 0, 0, 1, 0])];
         peer.say(Message::Entries(vec![Entry { xattrs, ..entry(1, Parent::Directory(0), b"file", file(3)) }]));
     });
+    scene.assert_well();
+}
+
+#[test]
+fn names_of_owners_are_told_once_and_to_those_who_asked() {
+    let scene = Scene::new();
+    let names = |names: &[&str]| {
+        let named = |(id, name): (u32, &&str)| NamedOwner { id, name: name.as_bytes().to_vec() };
+        Message::OwnerNames(OwnerNames { users: (7..).zip(names).map(named).collect(), groups: Vec::new() })
+    };
+    scene.refused("tells names of owners, and was not asked for them", |peer| {
+        peer.say(names(&["daemon"]));
+    });
+    let asked = || {
+        let preserve = Preserve { acl: true, ..Preserve::default() };
+        let owners = OwnerMapping { by: OwnersBy::Names, ..OwnerMapping::default() };
+        let options = ReceiveOptions { preserve, owners: owners.into(), ..ReceiveOptions::default() };
+        Peer::push_with(&scene.site, &scene.daemon, "in", options)
+    };
+    for (words, told) in [
+        ("tells the name of an owner twice", vec![names(&["daemon"]), names(&["daemon"])]),
+        ("a name that no user or group has", vec![names(&["a:b"])]),
+        ("too many names", vec![names(&vec!["a"; MAX_NAMES_TOLD + 1])]),
+    ] {
+        let mut peer = asked();
+        for message in told {
+            peer.say(message);
+        }
+        scene.assert_refused(peer, words);
+    }
     scene.assert_well();
 }
 

@@ -5,7 +5,7 @@ use icdc_units::ByteCount;
 
 use super::names::{is_component, path};
 use super::rules::{Checked, require};
-use super::{receipt, snapshot};
+use super::{owners, receipt, snapshot};
 use crate::limits::{
     MAX_DISKLESS_BYTES, MAX_HOST, MAX_LINK_DESTS, MAX_MODE_CHANGES, MAX_PATH, MAX_RING_BYTES, MAX_RULE_BYTES,
     MAX_RULES, MAX_SOURCES, MAX_STREAMS, MIN_DISKLESS_BYTES,
@@ -130,6 +130,7 @@ fn receive_options(options: &ReceiveOptions) -> Checked {
     }
     require(options.chmod.len() <= MAX_MODE_CHANGES, "too many changes of modes")?;
     require(options.chmod.iter().all(is_mode_change), "mode bits beyond 7777")?;
+    owners::mapping(&options.owners)?;
     require(options.link_dest.len() <= MAX_LINK_DESTS, "too many reference directories")?;
     options.link_dest.iter().try_for_each(|directory| path(directory))?;
     backup(options)?;

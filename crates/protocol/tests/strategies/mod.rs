@@ -10,6 +10,7 @@ use icdc_protocol::limits::{
 use icdc_protocol::measure;
 use icdc_protocol::message::*;
 use icdc_protocol::mode_change::{ChangedItems, Copied, CopiedBits, Execution, UserClass};
+use icdc_protocol::owners::{NamedOwner, OwnerPattern, OwnerRule, OwnerTarget, OwnersBy};
 use icdc_protocol::receipt::facts::Facts;
 use icdc_protocol::validate::is_component;
 use icdc_protocol::{Features, Ports, Versions};
@@ -49,6 +50,7 @@ fn from_sender() -> impl Strategy<Value = Message> {
         end.prop_map(|(id, blocks, outcome)| Message::FileEnd(FileEnd { id, blocks, outcome })),
         any::<u32>().prop_map(|id| Message::DirEnd { id }),
         any::<u32>().prop_map(|pass| Message::NamesWanted { pass }),
+        owner_names().prop_map(Message::OwnerNames),
         (any::<u32>(), left_out()).prop_map(|(directory, what)| Message::LeftOut { directory, what }),
         vec((item_path(), any::<bool>()), 1..50).prop_map(|items| {
             let item = |(path, is_directory)| ChangedItem { path, is_directory };
@@ -408,12 +410,12 @@ fn mirrored() -> impl Strategy<Value = Mirrored> {
 
 fn send_options() -> BoxedStrategy<SendOptions> {
     let congestion = || option::of(Just("icdc_highspeed".to_owned()));
-    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 4]>(), mirrored()));
+    let rest = || (rate(), congestion(), option::of(1..=MAX_STREAMS), (any::<[bool; 5]>(), mirrored()));
     let usual = (choice(), preserve(), rest(), option::of(any::<Digest>())).prop_map(
         |(
             choice,
             preserve,
-            (rate, congestion, streams, ([dry_run, buffered, moves, prune_empty_dirs], mirrored)),
+            (rate, congestion, streams, ([dry_run, buffered, moves, prune_empty_dirs, owner_names], mirrored)),
             listed,
         )| SendOptions {
             choice,
@@ -428,6 +430,7 @@ fn send_options() -> BoxedStrategy<SendOptions> {
             moves: moves && mirrored == Mirrored::No,
             listed: listed.filter(|_| !moves && mirrored == Mirrored::No),
             prune_empty_dirs,
+            owner_names,
         },
     );
     let without_disks = (diskless(), rest()).prop_map(|(diskless, (rate, congestion, streams, _))| SendOptions {
@@ -487,7 +490,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
         option::of(1_u64..1 << 30),
         option::of(place()),
         delete(),
-        (vec(path(), 0..=2), vec(mode_change(), 0..=3)),
+        (vec(path(), 0..=2), vec(mode_change(), 0..=3), owner_mapping()),
         any::<bool>(),
         option::of(backup()),
     )
@@ -500,7 +503,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                 ring,
                 place,
                 delete,
-                (link_dest, chmod),
+                (link_dest, chmod, owners),
                 missing,
                 backup,
             )| {
@@ -524,6 +527,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     backup,
                     receipt: receipt && !dry_run && !missing,
                     chmod,
+                    owners: owners.into(),
                 }
             },
         );
@@ -579,6 +583,33 @@ fn preserve() -> impl Strategy<Value = Preserve> {
         specials,
         security,
     })
+}
+
+fn account() -> impl Strategy<Value = Vec<u8>> {
+    "[a-z_][a-z0-9_.-]{0,30}".prop_map(String::into_bytes)
+}
+
+fn owner_rule() -> impl Strategy<Value = OwnerRule> {
+    let from = prop_oneof![
+        (0..u32::MAX, 0..1000_u32)
+            .prop_map(|(first, more)| OwnerPattern::Ids { first, last: first.saturating_add(more) }),
+        account().prop_map(OwnerPattern::Name),
+        "[a-z]{0,3}[*?][a-z]{0,3}".prop_map(|pattern| OwnerPattern::Names(pattern.into_bytes())),
+        Just(OwnerPattern::Nameless),
+    ];
+    let to = prop_oneof![(0..u32::MAX).prop_map(OwnerTarget::Id), account().prop_map(OwnerTarget::Name)];
+    (from, to).prop_map(|(from, to)| OwnerRule { from, to })
+}
+
+fn owner_mapping() -> impl Strategy<Value = OwnerMapping> {
+    let by = prop_oneof![Just(OwnersBy::Names), Just(OwnersBy::Numbers)];
+    let (users, groups) = (vec(owner_rule(), 0..3), vec(owner_rule(), 0..3));
+    (by, users, groups).prop_map(|(by, users, groups)| OwnerMapping { by, users, groups })
+}
+
+fn owner_names() -> impl Strategy<Value = OwnerNames> {
+    let named = || vec((0..u32::MAX, account()).prop_map(|(id, name)| NamedOwner { id, name }), 0..20);
+    (named(), named()).prop_map(|(users, groups)| OwnerNames { users, groups })
 }
 
 fn mode_change() -> impl Strategy<Value = ModeChange> {

@@ -30,6 +30,7 @@
 //! | `completion` | ends of items, directories and the run |
 //! | [`source_names`], `extras`, `deletion` | what the destination has and the source has not, of a mirror |
 //! | [`obstacles`] | what a mirror has in place of something of another kind |
+//! | [`owners`] | numbers here for the owners that the sender announces |
 //! | `receipt` | lines of what is delivered, for a receipt |
 //! | `snapshot`, `retention` | completion of a snapshot, and which older ones are no longer kept |
 //! | `state` | progress of the session and of each item |
@@ -49,6 +50,7 @@ pub mod item;
 mod levels;
 mod links;
 pub mod obstacles;
+pub mod owners;
 mod publishing;
 mod receipt;
 mod referring;
@@ -72,6 +74,7 @@ use self::extras::Extras;
 use self::item::{DirectoryId, Item, size_of};
 use self::levels::Levels;
 use self::links::Links;
+use self::owners::{KnownOwner, Owners, Targets};
 use self::publishing::batch::{Batch, DIRECTORIES, QUIET};
 use self::resume::Terms;
 use self::resume::facts::Facts;
@@ -98,6 +101,8 @@ pub struct Settings {
     pub only_new: bool,
     /// Whether a receipt is made.
     pub makes_receipt: bool,
+    /// Numbers here of the targets of the rules for owners.
+    pub owner_targets: Targets,
 }
 
 /// State machine of the names in a receiving session, from announcement to final name: the module
@@ -147,12 +152,15 @@ pub struct Book<P> {
     first_failed: Option<Vec<u8>>,
     /// Whether an item has failed for a reason that may be gone when the same command is run again.
     has_passing_failure: bool,
+    /// Numbers that owners get here.
+    owners: Owners,
 }
 
 impl<P> Book<P> {
     /// An empty book.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        let owners = Owners::new(&settings.options.owners, &settings.owner_targets);
         let receipt = match settings.makes_receipt {
             true => ReceiptStage::Listing { lines: Lines::default(), snapshot: None },
             false => ReceiptStage::Nothing,
@@ -184,6 +192,7 @@ impl<P> Book<P> {
             receipt,
             first_failed: None,
             has_passing_failure: false,
+            owners,
         }
     }
 
@@ -222,6 +231,12 @@ impl<P> Book<P> {
         self.last = now;
         let taken = self.announce(message);
         self.end_on_error(taken);
+    }
+
+    /// Handles names of owners that the sender has told, with the numbers that they have here.
+    pub fn on_owner_names(&mut self, users: &[KnownOwner], groups: &[KnownOwner]) {
+        let learned = self.owners.learn(users, groups);
+        self.end_on_error(learned);
     }
 
     /// Time at which [`on_time`](Self::on_time) is due; `None` if nothing is waiting to be

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use icdc_protocol::Features;
 use icdc_protocol::message::{
     Begin, CandidateAnswer, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Goodbye, LeftOut, Message,
-    Notice, PackItem, Parent, Problem,
+    Notice, OwnerNames, PackItem, Parent, Problem,
 };
 use icdc_protocol::receipt::line::Status;
 use icdc_units::Time;
@@ -234,6 +234,12 @@ impl Sender {
         // It follows the entry of the directory.
         self.flush();
         self.queue(Message::LeftOut { directory, what });
+    }
+
+    /// Tells the other end names of owners, once there is [room](Self::request) and ahead of the
+    /// entries that have their numbers.
+    pub fn on_owner_names(&mut self, names: OwnerNames) {
+        self.queue(Message::OwnerNames(names));
     }
 
     /// Asks the other end for the next part of its list of names, in this pass.

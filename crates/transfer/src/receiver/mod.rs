@@ -31,6 +31,7 @@ mod large_files;
 mod leftovers;
 mod names;
 mod onto_itself;
+mod owners;
 mod parts;
 mod pending;
 mod placement;
@@ -69,6 +70,7 @@ use self::disk_rate::DiskQueue;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
 use self::names::FileExecutor;
+use self::owners::OwnerLookup;
 pub(crate) use self::shared::FEEDBACK;
 pub use self::shared::{Allowed, ReceiveRequest};
 use self::shared::{Reply, Shared};
@@ -114,18 +116,19 @@ pub fn run(
     run: Run<'_>,
 ) -> Result<Received, SessionError> {
     let files = confinement::files(request.tree, request.destination, request.options);
-    let session = |link| receive(link, joining, request, run);
     let not_started = |link: Link, error| {
         break_off(&mut *{ link.outlet }, &error);
         error
     };
+    let owners = OwnerLookup::new(request.options);
+    let session = |link| receive(link, joining, (request, &owners), run);
     confined("receiver", &files, link, session, not_started)
 }
 
 fn receive(
     link: Link,
     joining: Joining<'_>,
-    request: &ReceiveRequest<'_>,
+    (request, owners): (&ReceiveRequest<'_>, &OwnerLookup),
     Run { account, events, stop }: Run<'_>,
 ) -> Result<Received, SessionError> {
     let Link { mut outlet, inlet, control } = link;
@@ -163,6 +166,7 @@ fn receive(
         noticed: Mutex::default(),
         writes: Activity::default(),
         place: OnceLock::new(),
+        owners,
     };
     let (receives, first_ended) = watched();
     let watch = Watch {

@@ -55,7 +55,7 @@ use crossbeam_channel::{Receiver as Queue, Sender as Channel, never, select};
 use directories::{Aside, Directories};
 use icdc_disk::tree::{Directory, Name, Stat, Whereabouts, resembles_staging};
 use icdc_filter::Rules;
-use icdc_protocol::message::{Digest, EntryId};
+use icdc_protocol::message::{Digest, EntryId, Message};
 use icdc_session::ById;
 use icdc_session::receiver::book::action::{Action, Stored};
 use icdc_session::receiver::book::item::{DirectoryPlace, Item};
@@ -152,6 +152,7 @@ impl<'a> FileExecutor<'a> {
             asked: shared.order.asked.map(<[_]>::to_vec),
             only_new: shared.only_new(),
             makes_receipt: shared.order.notary.is_some(),
+            owner_targets: shared.owners.targets.clone(),
         };
         Self {
             shared,
@@ -225,6 +226,10 @@ impl<'a> FileExecutor<'a> {
     fn handle(&mut self, job: NameJob) {
         let now = clock::now();
         match job {
+            NameJob::Message(Message::OwnerNames(names)) => {
+                let (users, groups) = self.shared.owners.known(names);
+                self.book.on_owner_names(&users, &groups);
+            }
             NameJob::Message(message) => self.book.on_message(now, message),
             NameJob::Pack(items, payload) => {
                 let length = payload.as_ref().map_or(0, |arrived| arrived.length);

@@ -18,6 +18,7 @@ use icdc_units::{ByteCount, Rate, Span, Time};
 
 use super::disk_rate::DiskQueue;
 use super::large_files::LargeFiles;
+use super::owners::OwnerLookup;
 use super::staging::Whose;
 use super::throttle::Throttle;
 use crate::clock;
@@ -121,6 +122,8 @@ pub(super) struct Shared<'a> {
     pub(super) writes: Activity,
     /// Place of the source at the destination, for further sessions of the run.
     pub(super) place: OnceLock<Place>,
+    /// The accounts of this host, as far as owners are restored by names or rules.
+    pub(super) owners: &'a OwnerLookup,
 }
 
 impl Shared<'_> {

@@ -31,6 +31,7 @@ use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
 use super::listed::ListAnswers;
 use super::misstated::Held;
 use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
+use super::owner_names::AnnouncedOwners;
 use super::selection::Selection;
 use super::sending_link::FirstConnection;
 use crate::event::{EarlyEnd, Event, EventSink, Outcome, Stage};
@@ -182,6 +183,8 @@ pub(super) struct Executor<'a> {
     pub(super) announced: Mutex<Vec<(EntryId, usize)>>,
     /// Takes the names that the scan has asked the other end for.
     list_answers: OnceLock<ListAnswers>,
+    /// Owners that have been announced; `None` where their names are not told.
+    pub(super) announced_owners: Option<Mutex<AnnouncedOwners>>,
 }
 
 /// Receiving ends of the queues that the executor fills.
@@ -264,6 +267,7 @@ impl<'a> Executor<'a> {
             receipt: None,
             announced: Mutex::default(),
             list_answers: OnceLock::new(),
+            announced_owners: None,
         };
         (executor, Queues { work: Work { packs, reads, removals }, outgoing: Outgoing { data, parts, wake } })
     }
@@ -456,6 +460,7 @@ impl<'a> Executor<'a> {
 
     /// Announces the item found at `place`; returns its entry id.
     pub(super) fn announce(&self, found: Found, place: Place) -> EntryId {
+        self.tell_owners(&found);
         self.with_state(|state| {
             let id = state.machine.announce(found);
             state.places.insert(id, place);
@@ -466,11 +471,20 @@ impl<'a> Executor<'a> {
     /// Announces a directory; returns its entry id. `leaving`: the directory as it is to be removed
     /// at the source.
     pub(super) fn announce_directory(&self, found: Found, leaving: Option<Leaving>) -> EntryId {
+        self.tell_owners(&found);
         self.with_state(|state| {
             let id = state.machine.announce(found);
             state.removals.directories.extend(leaving.map(|leaving| (id, leaving)));
             id
         })
+    }
+
+    /// Tells the receiver names of an item's owners that it has not been told.
+    fn tell_owners(&self, found: &Found) {
+        let Some(owners) = &self.announced_owners else { return };
+        // A directory service may take its time; nothing else waits for this lock.
+        let untold = owners.lock().expect("no panic while owners are looked up").untold(found);
+        untold.into_iter().for_each(|names| self.with(|machine| machine.on_owner_names(names)));
     }
 
     /// Takes an item that is to be removed at the source, with its directory; `None` if the session

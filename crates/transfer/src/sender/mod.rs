@@ -26,6 +26,7 @@ mod listed;
 mod merging;
 mod misstated;
 mod moved;
+mod owner_names;
 mod patterns;
 mod progress;
 mod removing;
@@ -40,7 +41,7 @@ pub mod survey;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel, bounded, unbounded};
 use icdc_disk::{BLOCK_SIZE, BlockPool};
@@ -66,6 +67,7 @@ use self::executor::{Executor, Queues, READERS, Work};
 use self::hashing::Step;
 pub use self::listed::{AskedList, ListAnswers};
 use self::listed::{ListSource, Listed};
+use self::owner_names::AnnouncedOwners;
 pub use self::patterns::expanded;
 use self::progress::Progress;
 use self::selection::Selection;
@@ -73,6 +75,7 @@ use self::sending_link::FirstConnection;
 pub use self::sending_link::{SendingLink, tune};
 pub use self::sources::{Sources, find as find_sources};
 use self::steering::Steering;
+use crate::accounts::Accounts;
 use crate::clock;
 use crate::confined::confined;
 use crate::event::Stage;
@@ -126,8 +129,13 @@ pub fn run(
         Some(directory) => files.change_path(&directory),
         None => files,
     };
-    let session = |first| send(first, joining, sources, options, run);
     let not_started = |first: SendingLink, error| break_off(&mut *{ first.link.outlet }, error);
+    // Directory services need what the session's threads may not open.
+    let accounts = match options.owner_names.then(Accounts::start).transpose() {
+        Ok(accounts) => accounts,
+        Err(error) => return Err(not_started(first, error)),
+    };
+    let session = |first| send(first, joining, sources, (options, accounts), run);
     confined("sender", &files, first, session, not_started)
 }
 
@@ -135,7 +143,7 @@ fn send(
     first: SendingLink,
     joining: Joining<'_>,
     sources: Sources,
-    options: &SendOptions,
+    (options, accounts): (&SendOptions, Option<Accounts>),
     Run { account, events, stop }: Run<'_>,
 ) -> Result<Sent, SessionError> {
     let SendingLink { link: Link { mut outlet, inlet, control }, tuned, peer, privileges } = first;
@@ -157,6 +165,7 @@ fn send(
     let (mut executor, queues) = Executor::new(first, machine, options, pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
     executor.receipt = receipt;
+    executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
     let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());

@@ -70,7 +70,7 @@ impl<P> Book<P> {
             Announced { first: self.next, answers: vec![None; entries.len()], drafts: Vec::new(), examined: 0 };
         let mut directories = Vec::new();
         for (slot, mut entry) in entries.into_iter().enumerate() {
-            attributes::receive(&mut entry, &self.settings.options);
+            attributes::receive(&mut entry, &self.settings.options, &self.owners);
             self.count(&entry, announced.drafts.len())?;
             self.note_source_name(&entry);
             if matches!(entry.kind, EntryKind::Directory) {

@@ -5,6 +5,7 @@ use icdc_protocol::acl;
 use icdc_protocol::message::{Entry, EntryKind, Preserve, ReceiveOptions};
 use icdc_protocol::mode_change::changed;
 
+use super::owners::Owners;
 use crate::special::refusal;
 
 /// Name of the extended attribute that gives a program capabilities; it means nothing without its
@@ -13,9 +14,14 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// Set-user-id and set-group-id bits of a mode.
 const SET_ID: u16 = 0o6000;
 
-/// Takes out of an entry what is not restored, and changes its mode as the options say.
-pub(super) fn receive(entry: &mut Entry, options: &ReceiveOptions) {
+/// Takes out of an entry what is not restored, gives it and its access control lists the owners that
+/// they have here, and changes its mode as the options say.
+pub(super) fn receive(entry: &mut Entry, options: &ReceiveOptions, owners: &Owners) {
     entry.xattrs.retain(|(name, _)| is_restored(name, options.preserve));
+    entry.owner = entry.owner.map(|(user, group)| (owners.user(user), owners.group(group)));
+    for (_, list) in entry.xattrs.iter_mut().filter(|(name, _)| owners.change_any() && acl::is_acl(name)) {
+        *list = acl::mapped(list, |named| owners.named(named));
+    }
     if !options.preserve.owner {
         // They give the rights of an owner that is another one here.
         entry.mode &= !SET_ID;
@@ -66,7 +72,7 @@ mod tests {
 
     fn received(mut entry: Entry, preserve: Preserve, chmod: &[ModeChange]) -> Entry {
         let options = ReceiveOptions { preserve, chmod: chmod.to_vec(), ..ReceiveOptions::default() };
-        receive(&mut entry, &options);
+        receive(&mut entry, &options, &Owners::default());
         entry
     }
 

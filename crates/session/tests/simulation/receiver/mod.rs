@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use icdc_protocol::message::{Message, ReceiveOptions, TransferId};
 use icdc_session::SessionError;
+use icdc_session::receiver::book::owners::Targets;
 use icdc_session::receiver::book::{Book, Settings};
 use icdc_session::receiver::ending::{self, Ending};
 use icdc_session::receiver::frames_arrived::Connections as Arrived;
@@ -111,6 +112,7 @@ impl ReceiverEnd {
             asked: None,
             only_new: false,
             makes_receipt: options.receipt,
+            owner_targets: Targets::default(),
         };
         Self {
             session,

@@ -22,6 +22,7 @@ impl FileExecutor<'_> {
     /// session may still hold.
     pub(super) fn find_place(&mut self, begin: &Begin, is_journaled: bool) -> Result<Placed, SessionError> {
         let shared = self.shared;
+        shared.owners.check()?;
         let (tree, destination) = (shared.order.tree, shared.order.destination);
         let parents = match shared.options {
             options if !options.mkpath => Parents::Needed,

@@ -14,6 +14,7 @@ use super::super::action::{
     Placed, ReferencePlace, Stored, Target,
 };
 use super::super::item::{DirectoryId, DirectoryPlace, ModificationTime};
+use super::super::owners::Targets;
 use super::super::resume::verdict::Verdict;
 use super::super::{Book, Settings};
 use crate::{Failure, SessionError};
@@ -71,6 +72,7 @@ pub(super) fn settings() -> Settings {
         asked: None,
         only_new: false,
         makes_receipt: false,
+        owner_targets: Targets::default(),
     }
 }
 

@@ -5,5 +5,6 @@ mod desk;
 mod extras;
 mod names;
 mod orders;
+mod owners;
 mod publishing;
 mod snapshot;

@@ -1,0 +1,79 @@
+//! Users and groups of this host, as a receiving session looks them up.
+
+use icdc_protocol::message::{OwnerNames, ReceiveOptions, Refusal, RefusalKind};
+use icdc_protocol::owners::{NamedOwner, OwnerRule, OwnerTarget};
+use icdc_session::SessionError;
+use icdc_session::receiver::book::owners::{KnownOwner, Targets};
+
+use crate::accounts::Accounts;
+use crate::path_text;
+
+/// The accounts of this host, as far as owners are restored by names or rules.
+#[derive(Default)]
+pub(super) struct OwnerLookup {
+    accounts: Option<Accounts>,
+    /// Numbers of the targets of the rules for owners.
+    pub(super) targets: Targets,
+    /// Why the session cannot begin.
+    refused: Option<SessionError>,
+}
+
+impl OwnerLookup {
+    /// Looks up the targets of the rules. To be called before the session's threads are confined.
+    pub(super) fn new(options: &ReceiveOptions) -> Self {
+        match options.owners.changes_owners() {
+            true => Self::of(options).unwrap_or_else(|error| Self { refused: Some(error), ..Self::default() }),
+            false => Self::default(),
+        }
+    }
+
+    fn of(options: &ReceiveOptions) -> Result<Self, SessionError> {
+        let accounts = Accounts::start()?;
+        let user = |rule: &OwnerRule| target(&rule.to, "user", |name| accounts.user_id(name));
+        let group = |rule: &OwnerRule| target(&rule.to, "group", |name| accounts.group_id(name));
+        let targets = Targets {
+            users: options.owners.users.iter().map(user).collect::<Result<_, _>>()?,
+            groups: options.owners.groups.iter().map(group).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { accounts: Some(accounts), targets, refused: None })
+    }
+
+    /// Whether the session can begin.
+    ///
+    /// # Errors
+    /// A user or group that a rule names and this host does not have, or a thread that cannot be
+    /// started.
+    pub(super) fn check(&self) -> Result<(), SessionError> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// Users and groups of the sender, with the numbers that their names have here.
+    pub(super) fn known(&self, OwnerNames { users, groups }: OwnerNames) -> (Vec<KnownOwner>, Vec<KnownOwner>) {
+        let Some(accounts) = &self.accounts else { return (Vec::new(), Vec::new()) };
+        let known = |named: NamedOwner, here: Option<u32>| KnownOwner { id: named.id, name: named.name, here };
+        let user = |named: NamedOwner| {
+            let here = accounts.user_id(named.name.clone());
+            known(named, here)
+        };
+        let group = |named: NamedOwner| {
+            let here = accounts.group_id(named.name.clone());
+            known(named, here)
+        };
+        (users.into_iter().map(user).collect(), groups.into_iter().map(group).collect())
+    }
+}
+
+/// Number of the target of a rule.
+fn target(to: &OwnerTarget, what: &str, look_up: impl Fn(Vec<u8>) -> Option<u32>) -> Result<u32, SessionError> {
+    match to {
+        OwnerTarget::Id(id) => Ok(*id),
+        OwnerTarget::Name(name) => look_up(name.clone()).ok_or_else(|| {
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let reason = format!(
+                "nothing was copied: the receiving host {host} has no {what} {}; name another, or a number",
+                path_text(name)
+            );
+            SessionError::Refused(Refusal::new(RefusalKind::Path, reason))
+        }),
+    }
+}
