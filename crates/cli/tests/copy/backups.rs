@@ -263,6 +263,34 @@ fn the_limit_of_deletions_counts_what_is_kept_and_a_pipe_that_cannot_be_stays() 
     }
 }
 
+/// rsync moves it to the directory for backups.
+#[test]
+fn a_pipe_that_a_file_would_replace_stays_where_backups_are_kept() {
+    for route in [Route::Local, Route::Push, Route::ToDaemon] {
+        for more in [&[][..], &["--preserve", "mode,times,specials"]] {
+            for kept in [&["--backup-dir", "kept"], &["--suffix", ".old"]] {
+                for delete in [&[][..], &["--delete"]] {
+                    let routed = RoutedSite::new(route);
+                    files(&routed.path("tree"), &["pipe", "other"]);
+                    files(&routed.path("copy"), &["other"]);
+                    fs::write(routed.path("copy/other"), "another one").unwrap();
+                    pipe(&routed.path("copy/pipe"));
+                    let inode = || fs::symlink_metadata(routed.path("copy/pipe")).map(|found| found.ino()).unwrap();
+                    let before = inode();
+                    let options = [&["--skip-equal"], more, kept, delete].concat();
+                    let ended = routed.copy(&options, &["tree/"], "copy").expect_code(1);
+                    assert_eq!(inode(), before, "{route:?}: {ended}");
+                    assert!(ended.stderr.contains("is a named pipe"), "{route:?}: {ended}");
+                    // The others are copied and kept.
+                    let backup = if kept[0] == "--suffix" { "copy/other.old" } else { "kept/other" };
+                    assert_eq!(contents(routed.path(backup)), "another one", "{route:?}: {ended}");
+                    assert!(contents(routed.path("copy/other")) != "another one", "{route:?}: {ended}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_backup_of_a_renamed_file_shares_nothing_with_it() {
     for route in Route::ALL {
