@@ -253,6 +253,25 @@ fn a_name_that_the_receiving_host_does_not_have_is_refused_before_anything_is_ma
 }
 
 #[test]
+fn owners_are_found_by_name_between_two_remote_hosts() {
+    const OTHER: &str = "127.0.0.2";
+    let Some(hosts) = TwoHosts::new(Route::Push) else { return };
+    let site = &hosts.site;
+    tree(&site.path("tree"), &NEAR);
+    let at_host = |name: &str| format!("{} sh -c \"$*\"", with_accounts(site, name));
+    let choose = format!("host=$1\nshift\n[ $host = {OTHER} ] && {}\n{}", at_host("near"), at_host("far"));
+    let ssh = site.program("ssh-either", &choose);
+    let mut copy = site.copy(&["--ssh", &ssh, "--preserve", "mode,times,links,owner,specials"]);
+    copy.arg(site.on_host(OTHER, "tree/")).arg(site.on_host(HERE, "copy"));
+    copy.run().expect_code(0);
+    for name in NAMES {
+        let (user, group) = owner(&site.path("tree").join(name));
+        let expected = (by_name(&NEAR, &FAR, user), by_name(&NEAR, &FAR, group));
+        assert_eq!(owner(&site.path("copy").join(name)), expected, "{name}");
+    }
+}
+
+#[test]
 fn older_copies_are_linked_where_owners_are_the_same_by_name() {
     for route in [Route::Push, Route::FromDaemon] {
         let Some(hosts) = TwoHosts::new(route) else { return };
