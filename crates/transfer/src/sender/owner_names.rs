@@ -58,3 +58,60 @@ impl AnnouncedOwners {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+    use icdc_protocol::message::{EntryKind, Parent};
+    use icdc_session::sender::Removal;
+
+    use super::*;
+
+    fn found(owner: Option<(u32, u32)>, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Found {
+        Found {
+            parent: Parent::Source(0),
+            name: Vec::new(),
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            mtime: (0, 0),
+            owner,
+            xattrs,
+            path: b"source".to_vec(),
+            above: 0,
+            first: None,
+            held: 0,
+            removal: Removal::Never,
+        }
+    }
+
+    /// An access control list that names this user and no group.
+    fn list(user: u32) -> Vec<u8> {
+        let entries = [(1_u16, u32::MAX), (2, user), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)];
+        let bytes = entries
+            .iter()
+            .flat_map(|(tag, id)| tag.to_le_bytes().into_iter().chain(4_u16.to_le_bytes()).chain(id.to_le_bytes()));
+        2_u32.to_le_bytes().into_iter().chain(bytes).collect()
+    }
+
+    #[test]
+    fn each_name_is_told_once_and_nobody_without_one() {
+        let mut owners = AnnouncedOwners::new(Accounts::start().unwrap());
+        let root = || NamedOwner { id: 0, name: b"root".to_vec() };
+        let both = OwnerNames { users: vec![root()], groups: vec![root()] };
+        assert_eq!(owners.untold(&found(Some((0, 0)), Vec::new())), [both]);
+        let nobody = 3_999_999_999;
+        for owner in [Some((0, 0)), Some((nobody, nobody)), None] {
+            assert_eq!(owners.untold(&found(owner, Vec::new())), [], "{owner:?}");
+        }
+    }
+
+    #[test]
+    fn those_whom_lists_name_are_told_as_well() {
+        let mut owners = AnnouncedOwners::new(Accounts::start().unwrap());
+        let lists = |name: &[u8]| vec![(name.to_vec(), list(0))];
+        assert_eq!(owners.untold(&found(None, lists(b"user.list"))), []);
+        let users = vec![NamedOwner { id: 0, name: b"root".to_vec() }];
+        assert_eq!(owners.untold(&found(None, lists(acl::DEFAULT))), [OwnerNames { users, groups: Vec::new() }]);
+    }
+}

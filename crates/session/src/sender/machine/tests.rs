@@ -8,7 +8,7 @@ use icdc_protocol::message::{
     CandidatePlace, Candidates, ChangedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind, Want,
     Wants,
 };
-
+use icdc_protocol::owners::NamedOwner;
 use icdc_units::ByteCount;
 
 use super::super::packs::Packs;
@@ -84,6 +84,24 @@ fn settled(id: EntryId, bytes: u64, fate: Fate) -> Action {
 fn protocol_error(actions: &[Action]) -> bool {
     // The receiver is informed before the session ends.
     actions.contains(&Action::Leave) && !actions.iter().any(|action| matches!(action, Action::End(_)))
+}
+
+#[test]
+fn names_of_owners_are_told_ahead_of_the_entries_that_have_them() {
+    let mut sender = sender();
+    let names = |id| OwnerNames { users: vec![NamedOwner { id, name: b"anna".to_vec() }], groups: Vec::new() };
+    sender.on_owner_names(names(1000));
+    sender.announce(Found { owner: Some((1000, 0)), ..file(SMALL) });
+    // Entries are told together.
+    sender.on_owner_names(names(1001));
+    sender.announce(Found { owner: Some((1001, 0)), ..file(SMALL) });
+    sender.on_scanned(NOW);
+    let told = messages(&mut sender);
+    assert!(
+        matches!(&told[..], [Message::Begin(_), Message::OwnerNames(first), Message::OwnerNames(second), Message::Entries(entries), ..]
+            if *first == names(1000) && *second == names(1001) && entries.len() == 2),
+        "{told:?}"
+    );
 }
 
 #[test]
