@@ -271,7 +271,7 @@ fn sampled(infos: &[Option<TcpInfo>], at: Span) -> Vec<Sample> {
             rtt_nanos: info.rtt.as_nanos(),
             min_rtt_nanos: info.min_rtt.as_nanos(),
             cwnd_bytes: info.window().as_u64(),
-            pacing_rate_bps: info.pacing_rate.as_bits_per_second(),
+            pacing_rate_bps: info.pacing_rate.map_or(u64::MAX, Rate::as_bits_per_second),
             delivery_rate_bps: info.delivery_rate.as_bits_per_second(),
             retransmitted_segments: info.segments_retransmitted,
             bytes_acked: info.bytes_acked.as_u64(),

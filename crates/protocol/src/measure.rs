@@ -115,6 +115,14 @@ pub struct Sample {
     pub bytes_acked: u64,
 }
 
+impl Sample {
+    /// Pacing rate, as [`Self::pacing_rate_bps`] has it; `None` if not paced.
+    #[must_use]
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        (self.pacing_rate_bps < u64::MAX).then_some(Rate::from_bits_per_second(self.pacing_rate_bps))
+    }
+}
+
 /// Results of the receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {

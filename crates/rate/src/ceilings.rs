@@ -35,7 +35,7 @@ pub struct Ceilings {
     /// Ceiling that the user gave, as in [`Limiter::User`].
     pub user: Option<Rate>,
     /// This transfer's share of a ceiling that the user gave for several; it counts as the user's.
-    pub share: Option<Rate>,
+    pub(crate) share: Option<Rate>,
     pub(crate) disk: Option<Rate>,
     pub(crate) path: Option<Rate>,
 }

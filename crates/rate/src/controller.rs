@@ -5,9 +5,11 @@
 //!  TCP_INFO of each connection ─┐                       ┌─► ceilings (SO_MAX_PACING_RATE)
 //!  receiver's ring ─────────────┤                       ├─► connections after the first may send
 //!  blocks that wait, processors ┼─► Controller::on_tick ┼─► more connections are wanted
-//!  ceilings of user and key ────┘     Mode, Ceilings    ├─► a connection that delays the end is
-//!                                                       │   retired
+//!  ceilings of user, key and   ─┘     Mode, Ceilings    ├─► a connection that delays the end is
+//!  share of a common one                                │   retired
 //!                                                       └─► the pace has changed, and why
+//!  a frame that is queued ─────► Controller::place ───────► whole, or in parts at the end
+//!  a connection that is ready ─► Controller::takes ───────► whether it should take the frame
 //! ```
 //!
 //! Which part finds the rate of the path depends on the [`Mode`]:
@@ -24,6 +26,7 @@
 //! of the user and the key do: there is no path, and the receiver's window slows the sender down.
 
 mod kernel_paced;
+mod last_blocks;
 
 use std::collections::BTreeMap;
 
@@ -36,7 +39,10 @@ use crate::path_ceiling::{Reason, State};
 use crate::processors::{self, Processors};
 use crate::sharing::Share;
 
+use last_blocks::LastBlocks;
+
 pub use kernel_paced::KernelPaced;
+pub use last_blocks::{Form, Frame, Placement};
 
 /// The connection that a session begins with.
 pub const FIRST: Number = 0;
@@ -111,6 +117,20 @@ pub struct Pending {
     pub owed: Vec<Owed>,
 }
 
+/// State of a transfer at the time of a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The connections in use.
+    pub connections: &'a [ConnectionInfo],
+    /// The receiver's ring.
+    pub ring: &'a RingState,
+    /// Data that is still to be sent.
+    pub pending: &'a Pending,
+    /// This transfer's present share of a ceiling that the user gave for several; `None` for a
+    /// transfer that shares none.
+    pub share: Option<Rate>,
+}
+
 /// A step that the executor carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -168,6 +188,7 @@ pub struct Controller {
     set: BTreeMap<Number, Option<Rate>>,
     /// Time at which processors and last blocks are checked next.
     next_watch: Time,
+    last_blocks: LastBlocks,
 }
 
 impl Controller {
@@ -176,13 +197,8 @@ impl Controller {
     pub fn new(mode: Mode, setup: Setup, ceilings: Ceilings) -> Self {
         let processors = Processors::new(setup.processors);
         let (connections, set) = (vec![FIRST], BTreeMap::new());
-        Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN }
-    }
-
-    /// Stores this transfer's share of the user's ceiling for several, for the next tick; `None` for
-    /// a transfer that shares none.
-    pub fn note_share(&mut self, share: Option<Rate>) {
-        self.ceilings.share = share;
+        let last_blocks = LastBlocks::default();
+        Self { setup, mode, ceilings, processors, connections, set, next_watch: Time::ORIGIN, last_blocks }
     }
 
     /// Lowers the ceiling of the key to this rate, at once; a bundle applies it at its next update. A
@@ -207,16 +223,11 @@ impl Controller {
         self.share_out()
     }
 
-    /// Decides by the state of all connections in use, of the receiver's ring and of the pending
-    /// data.
-    pub fn on_tick(
-        &mut self,
-        now: Time,
-        connections: &[ConnectionInfo],
-        ring: &RingState,
-        pending: &Pending,
-    ) -> Ticked {
+    /// Decides by the state of the transfer at `now`.
+    pub fn on_tick(&mut self, now: Time, observed: Observed<'_>) -> Ticked {
+        let Observed { connections, ring, pending, share } = observed;
         let mut actions = Vec::new();
+        self.ceilings.share = share;
         let first = connections.iter().find(|info| info.number == FIRST).and_then(|info| info.tcp);
         actions.extend(self.on_ring(ring, first.map_or(Span::ZERO, |tcp| tcp.round_trip)));
         self.connections = connections.iter().map(|info| info.number).collect();
@@ -314,14 +325,24 @@ impl Controller {
         }
     }
 
+    /// Placement of a frame that is queued for the connections now. The last blocks go in parts.
+    pub fn place(&mut self, frame: Frame) -> Placement {
+        self.last_blocks.place(frame, self.connections.len() as u64, self.setup.block)
+    }
+
+    /// Counts the payload of a frame that is queued whole for a retransmission.
+    pub fn on_requeued(&mut self, length: ByteCount) {
+        self.last_blocks.count(length);
+    }
+
     /// Whether the connections after the first are opened only when [`Action::Open`] asks for it.
     #[must_use]
     pub fn opens_later(&self) -> bool {
         matches!(self.mode, Mode::KernelPaced(_))
     }
 
-    /// Ceiling of the first connection ([`Rate::MAX`] if none is set), and owner of the lowest
-    /// ceiling of the transfer; `None` if there is no ceiling.
+    /// Ceiling of the first connection, and owner of the lowest ceiling of the transfer; `None` if
+    /// there is no ceiling.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         let Limit { limiter, .. } = self.ceilings.lowest()?;

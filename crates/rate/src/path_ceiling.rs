@@ -269,8 +269,8 @@ struct Queue {
 #[derive(Debug)]
 pub struct Steering {
     phase: Phase,
-    /// Ceiling of the socket; the greatest rate while there is none, to compare with.
-    ceiling: Rate,
+    /// Ceiling of the socket; `None` while there is none.
+    ceiling: Option<Rate>,
     capacity: Capacity,
     search: Search,
     queue: Queue,
@@ -289,7 +289,7 @@ pub struct Steering {
 struct Before {
     phase: Phase,
     capacity: Rate,
-    ceiling: Rate,
+    ceiling: Option<Rate>,
 }
 
 /// Measurements of the round trip that is in progress.
@@ -356,7 +356,7 @@ impl Default for Steering {
     fn default() -> Self {
         Self {
             phase: Phase::CLIMB,
-            ceiling: Rate::MAX,
+            ceiling: None,
             capacity: Capacity { rate: Rate::ZERO, most: None, greatest: Rate::ZERO, fallen: false },
             search: Search { divisor: FIRST_PROBE_DIVISOR, tried: false, is_external: false },
             queue: Queue::default(),
@@ -374,7 +374,7 @@ impl Steering {
     /// begin with.
     #[must_use]
     pub fn resuming(known: Rate) -> Self {
-        Self { ceiling: known + known * KNOWN_RATE_MARGIN, ..Self::default() }
+        Self { ceiling: Some(known + known * KNOWN_RATE_MARGIN), ..Self::default() }
     }
 
     /// A controller that holds just under a `capacity` that the caller has found, and leaves the
@@ -382,7 +382,7 @@ impl Steering {
     pub(crate) fn holding(capacity: Rate) -> Self {
         Self {
             phase: Phase::HOLD,
-            ceiling: just_under(capacity),
+            ceiling: Some(just_under(capacity)),
             capacity: Capacity { rate: capacity, most: None, greatest: Rate::ZERO, fallen: false },
             ..Self::default().without_search()
         }
@@ -417,7 +417,8 @@ impl Steering {
 
     /// Whether the ceiling is held just under the capacity, with no queue to drain.
     pub(crate) fn is_level(&self) -> bool {
-        matches!(self.phase, Phase::Hold { .. }) && self.ceiling >= just_under(self.capacity.rate)
+        let level = just_under(self.capacity.rate);
+        matches!(self.phase, Phase::Hold { .. }) && self.ceiling.is_none_or(|ceiling| ceiling >= level)
     }
 
     /// Sets a higher `capacity` that the caller's search has found.
@@ -429,7 +430,7 @@ impl Steering {
     /// Ceiling of the socket at present; `None` for none.
     #[must_use]
     pub fn ceiling(&self) -> Option<Rate> {
-        Some(self.ceiling).filter(|ceiling| *ceiling < Rate::MAX)
+        self.ceiling
     }
 
     /// State of the search for the capacity.
@@ -520,7 +521,8 @@ impl Steering {
 
     fn climb(&mut self, seen: &Sample, best: Rate, flat: u32) -> Option<Decision> {
         let peak = self.delivery.take_peak();
-        if !seen.losses && seen.rate >= self.ceiling - self.ceiling * KNOWN_RATE_MARGIN * 2 {
+        let is_reached = |ceiling: Rate| seen.rate >= ceiling - ceiling * KNOWN_RATE_MARGIN * 2;
+        if !seen.losses && self.ceiling.is_some_and(is_reached) {
             self.capacity.rate = seen.rate;
             return Some(self.set(Phase::HOLD, just_under(seen.rate), Reason::CachedRateConfirmed));
         }
@@ -561,10 +563,10 @@ impl Steering {
         self.capacity.most = Some(self.capacity.rate);
         self.capacity.greatest = self.capacity.greatest.max(self.capacity.rate);
         let level = just_under(self.capacity.rate);
-        if self.ceiling < level {
+        if self.ceiling.is_some_and(|ceiling| ceiling < level) {
             return Some(self.set(Phase::HOLD, level, Reason::QueueGone));
         }
-        if seen.rate < self.ceiling - self.ceiling * UNUSED_THRESHOLD {
+        if self.ceiling.is_none_or(|ceiling| seen.rate < ceiling - ceiling * UNUSED_THRESHOLD) {
             return None;
         }
         let held = held + 1;
@@ -634,7 +636,8 @@ impl Steering {
     /// Whether the algorithm keeps its window closed for the moment, below what the ceiling allows;
     /// false during the climb, and from the fifth such round trip in a row.
     fn is_closed(&mut self, window: ByteCount, base: Span) -> bool {
-        let is_closed = self.state() != State::Climb && window < self.ceiling * CLOSED_WINDOW * base;
+        let is_small = |ceiling: Rate| window < ceiling * CLOSED_WINDOW * base;
+        let is_closed = self.state() != State::Climb && self.ceiling.is_none_or(is_small);
         self.closed = if is_closed { self.closed + 1 } else { 0 };
         is_closed && self.closed <= CLOSED_WINDOW_ROUNDS
     }
@@ -660,7 +663,7 @@ impl Steering {
     /// Ends a probe that the path did not carry; the capacity stays at least what it was.
     fn refused(&mut self, seen: &Sample) -> Decision {
         let is_first = self.search.divisor == FIRST_PROBE_DIVISOR;
-        self.capacity.most = Some(if is_first { self.capacity.rate } else { self.ceiling });
+        self.capacity.most = if is_first { Some(self.capacity.rate) } else { self.ceiling };
         let rate = seen.rate.max(self.capacity.rate);
         self.found(&Sample { rate, ..*seen }, Reason::ProbeFailed)
     }
@@ -682,11 +685,11 @@ impl Steering {
         self.set(Phase::HOLD, (level - drained).max(least), reason)
     }
 
-    fn set(&mut self, phase: Phase, ceiling: Rate, reason: Reason) -> Decision {
+    fn set(&mut self, phase: Phase, ceiling: impl Into<Option<Rate>>, reason: Reason) -> Decision {
         self.phase = phase;
         self.delivery.take_peak();
-        self.ceiling = ceiling;
-        Decision { state: phase.state(), ceiling: self.ceiling(), reason }
+        self.ceiling = ceiling.into();
+        Decision { state: phase.state(), ceiling: self.ceiling, reason }
     }
 }
 

@@ -111,7 +111,7 @@ mod tests {
         (info.min_rtt, info.mss, info.bytes_acked) = (ROUND_TRIP, ByteCount::new(1448), ByteCount::ZERO);
         let (mut observer, mut now, mut last) = (PathObserver::default(), Time::ORIGIN, None);
         for (seconds, free, carried) in phases {
-            (info.pacing_rate, info.max_pacing_rate) = (mbit(*free), Rate::MAX);
+            (info.pacing_rate, info.max_pacing_rate) = (Some(mbit(*free)), None);
             info.application_limited = carried < free;
             for _ in 0..seconds * 4 {
                 last = observer.sample(now, &info, finds_rate).or(last);

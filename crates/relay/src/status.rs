@@ -126,8 +126,8 @@ pub struct LegStatus {
     pub congestion: String,
     /// Delivery rate as last measured.
     pub rate: Rate,
-    /// Ceiling of the pacing rate (`SO_MAX_PACING_RATE`); [`Rate::MAX`] if there is none.
-    pub pacing_rate: Rate,
+    /// Ceiling of the pacing rate (`SO_MAX_PACING_RATE`); `None` if there is none.
+    pub pacing_rate: Option<Rate>,
     /// Smoothed round-trip time of the leg.
     pub rtt: Span,
     /// Congestion window.

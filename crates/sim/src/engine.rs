@@ -11,7 +11,7 @@ use icdc_cc::native::Connection;
 use icdc_path::{DelayLine, Direction, Fate, Frame};
 use icdc_rate::bundle::Number;
 use icdc_rate::ceilings::Ceilings;
-use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Pending, Ticked};
+use icdc_rate::controller::{self, Action, ConnectionInfo, Controller, Mode, Observed, Pending, Ticked};
 use icdc_rate::disk_ceiling::RingState;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
@@ -290,7 +290,9 @@ impl<O: Observer> Engine<'_, O> {
             .map(|(index, lane)| ConnectionInfo { number: index as Number, tcp: Some(lane.sender.observe(now)) })
             .collect();
         let controller = self.controllers.entry(number).or_insert_with(steered_as_one);
-        let Ticked { actions, next } = controller.on_tick(now, &connections, &NO_RING, &Pending::default());
+        let pending = Pending::default();
+        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &pending, share: None };
+        let Ticked { actions, next } = controller.on_tick(now, observed);
         for action in actions {
             match action {
                 Action::SetCeiling(index, ceiling) => self.lanes[usize::from(index)].sender.set_ceiling(ceiling),

@@ -51,10 +51,10 @@ pub struct TcpInfo {
     pub receive_rtt: Span,
     /// Number of segments retransmitted since the start of the connection.
     pub segments_retransmitted: u64,
-    /// Pacing rate at present; [`Rate::MAX`] if not paced (3.15).
-    pub pacing_rate: Rate,
-    /// Ceiling set by `SO_MAX_PACING_RATE`; [`Rate::MAX`] if there is none (3.15).
-    pub max_pacing_rate: Rate,
+    /// Pacing rate at present; `None` if not paced (3.15).
+    pub pacing_rate: Option<Rate>,
+    /// Ceiling set by `SO_MAX_PACING_RATE`; `None` if there is none (3.15).
+    pub max_pacing_rate: Option<Rate>,
     /// Bytes acknowledged by the peer (4.1).
     pub bytes_acked: ByteCount,
     /// Bytes received in order (4.1).
@@ -131,7 +131,7 @@ impl TcpInfo {
     /// Sending rate that a congestion control which measures the path's rate has found (its pacing
     /// rate); `None` while the ceiling on the rate limits it.
     pub fn found_rate(&self) -> Option<Rate> {
-        Some(self.pacing_rate).filter(|rate| *rate < self.max_pacing_rate)
+        self.pacing_rate.filter(|rate| self.max_pacing_rate.is_none_or(|most| *rate < most))
     }
 
     /// Whether the path seems to drop large packets silently (RFC 2923, section 2.1): the first
@@ -196,8 +196,8 @@ fn decode(fields: &Fields<'_>) -> TcpInfo {
         reordering: fields.u32(88),
         receive_rtt: fields.micros32(92),
         segments_retransmitted: fields.u32(100).into(),
-        pacing_rate: Rate::from_bytes_per_second(fields.u64(104)),
-        max_pacing_rate: Rate::from_bytes_per_second(fields.u64(112)),
+        pacing_rate: fields.limit(104),
+        max_pacing_rate: fields.limit(112),
         bytes_acked: ByteCount::new(fields.u64(120)),
         bytes_received: ByteCount::new(fields.u64(128)),
         not_sent: ByteCount::new(fields.u32(144).into()),
@@ -232,6 +232,12 @@ impl Fields<'_> {
 
     fn u64(&self, offset: usize) -> u64 {
         u64::from_ne_bytes(self.array(offset))
+    }
+
+    /// A rate limit in bytes per second, of which the kernel says by all ones that there is none.
+    fn limit(&self, offset: usize) -> Option<Rate> {
+        let bytes = self.u64(offset);
+        (bytes < u64::MAX).then_some(Rate::from_bytes_per_second(bytes))
     }
 
     fn micros32(&self, offset: usize) -> Span {
@@ -278,7 +284,7 @@ mod tests {
         // Linux 2.6: 104 bytes, up to and with total_retrans.
         let old = decode(&Fields(&words(104)));
         assert_eq!((old.rtt, old.cwnd, old.segments_retransmitted), (Span::from_micros(68), 80, 100));
-        assert_eq!((old.pacing_rate, old.min_rtt, old.send_window), (Rate::ZERO, Span::ZERO, ByteCount::ZERO));
+        assert_eq!((old.pacing_rate, old.min_rtt, old.send_window), (Some(Rate::ZERO), Span::ZERO, ByteCount::ZERO));
         // A field cut in the middle is not half believed.
         assert_eq!(decode(&Fields(&words(104)[..83])).cwnd, 0);
         assert_eq!(decode(&Fields(&[])).state, ConnectionState::Other);
@@ -291,6 +297,6 @@ mod tests {
         bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
         bytes[112..120].copy_from_slice(&u64::MAX.to_ne_bytes());
         let info = decode(&Fields(&bytes));
-        assert_eq!((info.ssthresh, info.min_rtt, info.max_pacing_rate), (None, Span::ZERO, Rate::MAX));
+        assert_eq!((info.ssthresh, info.min_rtt, info.max_pacing_rate), (None, Span::ZERO, None));
     }
 }

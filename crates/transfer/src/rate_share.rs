@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use icdc_units::Rate;
 
-/// A share of a common rate, that can change during a run: the rate controller of each session
-/// reads it at its ticks.
+/// A share of a common rate that can change during a run. Each session passes it to its rate
+/// controller at every tick.
 #[derive(Debug)]
 pub struct RateShare {
     bits_per_second: AtomicU64,

@@ -97,7 +97,10 @@ impl StageClock {
         let at_limit = |limit: &Limit| {
             // The kernel keeps whole bytes per second.
             let least = limit.rate - Rate::from_bytes_per_second(1);
-            tcp.as_ref().is_some_and(|info| !info.is_silent() && info.pacing_rate.min(info.delivery_rate * 2) >= least)
+            tcp.as_ref().is_some_and(|info| {
+                let is_paced_at = info.pacing_rate.is_none_or(|rate| rate >= least);
+                !info.is_silent() && is_paced_at && info.delivery_rate * 2 >= least
+            })
         };
         let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.limiter.into());
         if !self.send.is_busy() {

@@ -53,7 +53,26 @@ pub(crate) fn gains_by_run_up(known: Option<Resumption>, congestion: &str) -> bo
 
 /// Whether the algorithm would send less than the ceiling on its rate allows.
 fn is_below_its_ceiling(info: &TcpInfo) -> bool {
-    info.pacing_rate < info.max_pacing_rate.scaled(49, 50)
+    info.pacing_rate.is_some_and(|rate| info.max_pacing_rate.is_none_or(|most| rate < most.scaled(49, 50)))
+}
+
+/// Highest ceiling at which the plain algorithm was tried.
+#[derive(Clone, Copy, Debug)]
+enum Tried {
+    /// A ceiling of this rate; zero if none was tried.
+    UpTo(Rate),
+    /// No ceiling at all.
+    Unlimited,
+}
+
+impl Tried {
+    /// Whether this `ceiling`, `None` for no limit, is higher.
+    fn is_exceeded_by(self, ceiling: Option<Rate>) -> bool {
+        match self {
+            Self::UpTo(tried) => ceiling.is_none_or(|ceiling| ceiling > tried),
+            Self::Unlimited => false,
+        }
+    }
 }
 
 /// Switch between a connection's own congestion control and a plain one that stands in for it.
@@ -66,7 +85,7 @@ pub(crate) struct StandIn {
     quiet: Option<(u64, Time)>,
     /// Highest ceiling at which the plain algorithm was tried since the ceiling's state was last
     /// HOLD; `None` before the first HOLD.
-    tried: Option<Rate>,
+    tried: Option<Tried>,
 }
 
 impl StandIn {
@@ -82,19 +101,24 @@ impl StandIn {
             let is_done = match state {
                 State::Climb => info.window() >= LARGE,
                 State::Hold | State::Compete => was_lost,
-                State::Probe => was_lost || info.window() < info.max_pacing_rate.scaled(9, 8) * info.rtt,
+                State::Probe => {
+                    let is_small = |ceiling: Rate| info.window() < ceiling.scaled(9, 8) * info.rtt;
+                    was_lost || info.max_pacing_rate.is_none_or(is_small)
+                }
             };
             if is_done {
                 self.give_back(stream);
                 self.quiet = Some((again, now));
             }
         } else if state == State::Hold {
-            self.tried = Some(Rate::ZERO);
+            self.tried = Some(Tried::UpTo(Rate::ZERO));
             if now - since >= info.min_rtt * QUIET {
                 self.take_over(stream);
             }
-        } else if self.tried.is_some_and(|tried| info.max_pacing_rate > tried) && is_below_its_ceiling(info) {
-            self.tried = Some(info.max_pacing_rate);
+        } else if self.tried.is_some_and(|tried| tried.is_exceeded_by(info.max_pacing_rate))
+            && is_below_its_ceiling(info)
+        {
+            self.tried = Some(info.max_pacing_rate.map_or(Tried::Unlimited, Tried::UpTo));
             self.take_over(stream);
             self.give_back(stream);
         }

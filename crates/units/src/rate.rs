@@ -20,7 +20,8 @@ pub struct Rate(pub(crate) u64);
 impl Rate {
     /// A rate of zero.
     pub const ZERO: Self = Self(0);
-    /// The greatest rate that can be expressed; as a limit it means none.
+    /// The greatest rate that can be expressed. It does not stand for "no limit": that is `None` of an
+    /// `Option<Rate>`.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A rate of `bits` per second.

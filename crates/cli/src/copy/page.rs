@@ -2,7 +2,6 @@
 
 use icdc_report::{Baseline, Judgement, Plot, Report, Series, Stroke, Unit, reduce};
 use icdc_transfer::{Stage, Summary};
-use icdc_units::Rate;
 
 use crate::command_line::command_line;
 use crate::copy::recorder::{Interval, Recording};
@@ -97,14 +96,11 @@ impl Recording {
             Series::new(&format!("finest, up to {:.0} ms", span * 1e3), Stroke::Faint, fine.clone()),
             Series::new("1 s mean", Stroke::Strong, reduce::window_means(&fine, 1.0)),
         ];
-        // An unlimited socket says so by the greatest number there is.
-        let limited =
-            |interval: &Interval| interval.pacing_bps > 0 && interval.pacing_bps < Rate::MAX.as_bits_per_second() / 16;
         let greatest = fine.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let pacing: Vec<_> = self
             .intervals
             .iter()
-            .filter(|interval| limited(interval))
+            .filter(|interval| interval.pacing_bps > 0)
             .map(|interval| (interval.end, interval.pacing_bps as f64))
             .collect();
         // Pacing far above what flows would flatten the payload, which is what the plot is of.

@@ -45,6 +45,7 @@ pub(crate) struct Interval {
     pub(crate) ring_used: u32,
     pub(crate) rtt_us: u64,
     pub(crate) cwnd: u64,
+    /// Bits per second; 0 if unknown or without limit.
     pub(crate) pacing_bps: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use icdc_protocol::measure::Sample;
 use icdc_report::{Judgement, Plot, Report, Uniform, views};
-use icdc_units::{Rate, Span};
+use icdc_units::Span;
 
 use crate::clock::utc_now;
 use crate::command_line::command_line;
@@ -65,11 +65,9 @@ fn plots(figures: &Figures) -> Vec<Plot> {
         }
         before = sum;
     }
-    // A socket that is not paced says so by the greatest number there is.
-    let paced =
-        |samples: &[Sample]| samples.iter().all(|sample| sample.pacing_rate_bps < Rate::MAX.as_bits_per_second());
     let pacing = looks(figures, |samples| {
-        paced(samples).then(|| samples.iter().map(|sample| sample.pacing_rate_bps as f64).sum())
+        let each = samples.iter().map(|sample| sample.pacing_rate().map(|rate| rate.as_bits_per_second() as f64));
+        each.sum::<Option<f64>>()
     });
     let cwnd = looks(figures, |samples| Some(samples.iter().map(|sample| sample.cwnd_bytes as f64).sum()));
     let rtt = looks(figures, |samples| {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use icdc_protocol::measure::Sample;
-use icdc_units::{ByteCount, Time};
+use icdc_units::{ByteCount, Rate, Time};
 use serde_json::json;
 
 use crate::copy::summary::{counted, megabits, seconds};
@@ -19,7 +19,7 @@ pub(crate) fn sample(sample: &Sample) -> String {
         "rtt_seconds": span(sample.rtt_nanos),
         "min_rtt_seconds": span(sample.min_rtt_nanos),
         "cwnd_bytes": sample.cwnd_bytes,
-        "pacing_rate_bps": (sample.pacing_rate_bps < u64::MAX).then_some(sample.pacing_rate_bps),
+        "pacing_rate_bps": sample.pacing_rate().map(Rate::as_bits_per_second),
         "delivery_rate_bps": sample.delivery_rate_bps,
         "retransmitted_segments": sample.retransmitted_segments,
         "bytes_acked": sample.bytes_acked,

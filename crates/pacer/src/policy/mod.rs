@@ -140,11 +140,11 @@ pub struct Governed {
     pub refused: Vec<&'static str>,
     /// Bytes that the other end has acknowledged.
     pub acknowledged: ByteCount,
-    /// The rate at which the socket is paced now; [`Rate::MAX`] if it is not.
-    pub pacing_rate: Rate,
-    /// The ceiling of that rate; [`Rate::MAX`] if there is none. Programs may change it after the
-    /// policy has set it.
-    pub ceiling: Rate,
+    /// The rate at which the socket is paced now; `None` if it is not.
+    pub pacing_rate: Option<Rate>,
+    /// The ceiling of that rate; `None` if there is none. Programs may change it after the policy has
+    /// set it.
+    pub ceiling: Option<Rate>,
     /// Smoothed round-trip time of the connection.
     pub rtt: Span,
     /// Congestion window in segments.

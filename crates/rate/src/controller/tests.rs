@@ -104,6 +104,17 @@ fn infos(count: u16, tcp: impl Fn(Number) -> Option<TcpState>) -> Vec<Connection
 
 const NO_RING: RingState = RingState { waiting: 0, blocks: 0, size: ByteCount::ZERO, drained: None };
 
+/// A tick of the controller of a transfer that shares its ceiling with no other.
+fn on_tick(
+    controller: &mut Controller,
+    now: Time,
+    connections: &[ConnectionInfo],
+    ring: &RingState,
+    pending: &Pending,
+) -> Ticked {
+    controller.on_tick(now, Observed { connections, ring, pending, share: None })
+}
+
 /// The ceilings that those actions set, with the connections' numbers.
 fn ceilings(actions: &[Action]) -> Vec<(Number, Rate)> {
     let set = actions.iter().filter_map(|action| match action {
@@ -119,19 +130,34 @@ fn fixed(is_local: bool, ceilings: Ceilings) -> Controller {
 }
 
 #[test]
+fn a_share_that_changes_while_data_flow_is_kept_at_once_and_used() {
+    let share = |now: Time| Some(if now < Time::ORIGIN + Span::from_secs(20) { mbit(80) } else { mbit(40) });
+    for finds in [Finds::First, Finds::Nobody] {
+        for connections in [1, 4] {
+            let Ends { carried, limit, most, late, .. } =
+                World { finds, connections, share, user: Some(mbit(500)), ..World::LONG }.run();
+            assert!(most <= mbit(80) && late <= mbit(40), "{finds:?} {connections}: {most}, {late}");
+            assert!((0.97..1.001).contains(&carried.ratio(mbit(60))), "{finds:?} {connections}: {carried}");
+            assert_eq!(limit, Some(Limiter::User), "{finds:?} {connections}");
+        }
+    }
+}
+
+#[test]
 fn a_share_of_several_transfers_is_followed_and_nothing_remains_where_it_ends() {
     let mut controller = fixed(false, Ceilings::of(None, Some(mbit(90))));
     let mut tick = |share: Option<Rate>| {
-        controller.note_share(share);
-        controller.on_tick(Time::ORIGIN, &infos(2, |_| None), &NO_RING, &Pending::default()).actions
+        let connections = infos(2, |_| None);
+        let observed = Observed { connections: &connections, ring: &NO_RING, pending: &Pending::default(), share };
+        controller.on_tick(Time::ORIGIN, observed).actions
     };
     assert_eq!(ceilings(&tick(Some(mbit(40)))), [(0, mbit(20)), (1, mbit(20))]);
     assert_eq!(ceilings(&tick(Some(mbit(200)))), [(0, mbit(45)), (1, mbit(45))], "the user's own is lower");
+    let none = [Action::SetCeiling(0, None), Action::SetCeiling(1, None)];
     let mut controller = fixed(false, Ceilings { share: Some(mbit(8)), ..Ceilings::default() });
     assert_eq!(ceilings(&controller.on_joined(1)), [(0, mbit(4)), (1, mbit(4))]);
-    controller.note_share(None);
-    let actions = controller.on_joined(1);
-    assert_eq!(actions, [Action::SetCeiling(0, None), Action::SetCeiling(1, None)]);
+    let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(2, |_| None), &NO_RING, &Pending::default());
+    assert_eq!(ticked.actions, none);
     assert_eq!(controller.limit(), None);
 }
 
@@ -139,7 +165,7 @@ fn a_share_of_several_transfers_is_followed_and_nothing_remains_where_it_ends() 
 fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
     let mut controller = fixed(false, Ceilings::of(None, Some(mbit(90))));
     let mut tick = |count: u16| {
-        let ticked = controller.on_tick(Time::ORIGIN, &infos(count, |_| None), &NO_RING, &Pending::default());
+        let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(count, |_| None), &NO_RING, &Pending::default());
         assert_eq!(ticked.next, Time::ORIGIN + TICK);
         ceilings(&ticked.actions)
     };
@@ -161,7 +187,7 @@ fn a_ceiling_is_shared_by_those_that_there_are_and_set_once() {
 #[test]
 fn what_cannot_be_divided_is_the_firsts_and_the_sum_is_exact() {
     let mut controller = fixed(false, Ceilings::of(None, Some(Rate::from_bits_per_second(1_000_003))));
-    let ticked = controller.on_tick(Time::ORIGIN, &infos(7, |_| None), &NO_RING, &Pending::default());
+    let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(7, |_| None), &NO_RING, &Pending::default());
     let set = ceilings(&ticked.actions);
     let equal = Rate::from_bits_per_second(142_857);
     assert_eq!(
@@ -181,7 +207,7 @@ fn what_cannot_be_divided_is_the_firsts_and_the_sum_is_exact() {
 #[test]
 fn nobody_goes_without_a_ceiling_because_his_share_is_small() {
     let mut controller = fixed(false, Ceilings::of(None, Some(Rate::from_bits_per_second(10))));
-    let ticked = controller.on_tick(Time::ORIGIN, &infos(3, |_| None), &NO_RING, &Pending::default());
+    let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(3, |_| None), &NO_RING, &Pending::default());
     assert_eq!(ceilings(&ticked.actions), [(0, LEAST_CEILING), (1, LEAST_CEILING), (2, LEAST_CEILING)]);
 }
 
@@ -190,7 +216,7 @@ fn within_one_host_the_receiver_itself_holds_the_sender_up() {
     let slow = RingState { waiting: 48, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(100)) };
     for (is_local, expected) in [(true, mbit(800)), (false, mbit(50))] {
         let mut controller = fixed(is_local, Ceilings::of(Some(mbit(800)), Some(mbit(900))));
-        let ticked = controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &slow, &Pending::default());
+        let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(1, |_| None), &slow, &Pending::default());
         assert_eq!(ceilings(&ticked.actions), [(0, expected)]);
     }
 }
@@ -200,7 +226,7 @@ fn a_ring_that_fills_and_empties_is_told_once_each() {
     let mut controller = fixed(false, Ceilings::default());
     let mut causes = |waiting| {
         let ring = RingState { waiting, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(400)) };
-        let ticked = controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &ring, &Pending::default());
+        let ticked = on_tick(&mut controller, Time::ORIGIN, &infos(1, |_| None), &ring, &Pending::default());
         let paced = ticked.actions.into_iter().filter_map(|action| match action {
             Action::Paced(Pace { cause, ceiling }) => Some((cause, ceiling.is_some())),
             _ => None,
@@ -219,7 +245,7 @@ fn a_ring_that_is_told_of_seldom_is_filled_with_more_care() {
         let setup = Setup { feedback_interval, ..world::SETUP };
         let mut controller = Controller::new(Mode::PerConnection, setup, Ceilings::default());
         let ring = RingState { waiting: 10, blocks: 64, size: ByteCount::from_mib(256), drained: Some(mbit(900)) };
-        ceilings(&controller.on_tick(Time::ORIGIN, &infos(1, |_| None), &ring, &Pending::default()).actions)[0].1
+        ceilings(&on_tick(&mut controller, Time::ORIGIN, &infos(1, |_| None), &ring, &Pending::default()).actions)[0].1
     };
     assert!(ceiling(Span::from_secs(2)) < ceiling(Span::from_millis(100)));
 }
@@ -256,7 +282,7 @@ fn who_holds_up_the_end_is_retired_but_never_the_first() {
         let mut controller = Controller::new(Mode::Bundle(Box::new(bundle)), world::SETUP, Ceilings::default());
         let tcp = |number| Some(seen(at, if number == slow { 20_000 } else { 1_000_000 }));
         let connections = infos(3, tcp);
-        controller.on_tick(at, &connections, &NO_RING, &Pending::default());
+        on_tick(&mut controller, at, &connections, &NO_RING, &Pending::default());
         let owed = |number| {
             let bytes = if number == slow { ByteCount::from_mib(4) } else { ByteCount::ZERO };
             Owed { number, bytes, blocks: u64::from(number == slow) }
@@ -264,7 +290,7 @@ fn who_holds_up_the_end_is_retired_but_never_the_first() {
         let pending = Pending { owed: (0..3).map(owed).collect(), ..Pending::default() };
         let later = at + TICK;
         assert!(!controller.needs_owed(at) && controller.needs_owed(later));
-        let actions = controller.on_tick(later, &connections, &NO_RING, &pending).actions;
+        let actions = on_tick(&mut controller, later, &connections, &NO_RING, &pending).actions;
         let retires: Vec<_> = actions.into_iter().filter(|action| matches!(action, Action::Retire(_))).collect();
         assert_eq!(retires, retired);
         assert!(!controller.takes(slow, ByteCount::from_mib(4), ByteCount::ZERO));
@@ -277,13 +303,14 @@ fn a_bundle_is_not_looked_at_before_its_time_and_obeys_every_ceiling() {
     let mut controller =
         Controller::new(Mode::Bundle(Box::default()), world::SETUP, Ceilings::of(Some(mbit(40)), Some(mbit(80))));
     let at = Time::ORIGIN + Span::from_secs(1);
-    let first = controller.on_tick(at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
+    let first = on_tick(&mut controller, at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
     assert_eq!(ceilings(&first.actions), [(0, mbit(20)), (1, mbit(20))]);
     assert!(first.next > at && first.next <= at + TICK);
-    let early = controller.on_tick(at, &infos(3, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
+    let early = on_tick(&mut controller, at, &infos(3, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
     assert_eq!((ceilings(&early.actions), early.next), (vec![], first.next));
     let due = first.next;
-    let ticked = controller.on_tick(due, &infos(1, |_| Some(seen(due, 1_000_000))), &NO_RING, &Pending::default());
+    let ticked =
+        on_tick(&mut controller, due, &infos(1, |_| Some(seen(due, 1_000_000))), &NO_RING, &Pending::default());
     assert_eq!(ceilings(&ticked.actions), [(0, mbit(40))]);
     assert_eq!(controller.limit(), Some(Limit { rate: mbit(40), limiter: Limiter::Key }));
     assert_eq!(controller.state(), Some(State::Climb));
@@ -302,7 +329,7 @@ fn without_a_limit_of_the_path(limits: Ceilings) -> (Vec<u64>, Vec<(Number, Rate
             let acknowledged = ByteCount::new(if number == FIRST { step * 100_000 } else { 0 });
             Some(TcpState { acknowledged, in_flight: false, ..seen(at, 1_000_000) })
         };
-        let ticked = controller.on_tick(at, &infos(2, tcp), &NO_RING, &pending);
+        let ticked = on_tick(&mut controller, at, &infos(2, tcp), &NO_RING, &pending);
         let opens = ticked.actions.contains(&Action::Open);
         assert!(!opens || ticked.actions.last() == Some(&Action::Open), "the others have ceilings before they send");
         opened_at.extend(opens.then_some(step * 20));
@@ -337,7 +364,7 @@ fn what_the_path_has_free_is_told_by_those_that_can_know() {
                 let in_flight = number < 2;
                 Some(TcpState { acknowledged, pacing_rate: Some(rate), window_limited, in_flight, ..seen(at, 1) })
             };
-            controller.on_tick(at, &infos(3, tcp), &NO_RING, &pending);
+            on_tick(&mut controller, at, &infos(3, tcp), &NO_RING, &pending);
         }
         controller.capacity()
     };
@@ -373,7 +400,8 @@ fn asked_for(gap: u64) -> Option<u64> {
         let now = Time::ORIGIN + Span::from_millis(step * 2);
         let pending =
             Pending { blocks_wait: gap > 1 && step % gap != 1, worked: Span::from_millis(step * 2), owed: Vec::new() };
-        let actions = controller.on_tick(now, &infos(1, |_| Some(seen(now, 1_000_000))), &NO_RING, &pending).actions;
+        let actions =
+            on_tick(&mut controller, now, &infos(1, |_| Some(seen(now, 1_000_000))), &NO_RING, &pending).actions;
         actions.into_iter().find_map(|action| match action {
             Action::WantConnections(count) => Some(count),
             _ => None,
@@ -394,9 +422,71 @@ fn what_the_path_carries_is_a_ceiling_like_any_other() {
         let mut controller =
             Controller::new(Mode::Bundle(Box::new(bundle)), world::SETUP, Ceilings::of(None, Some(user)));
         let at = Time::ORIGIN + Span::from_secs(1);
-        controller.on_tick(at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
+        on_tick(&mut controller, at, &infos(2, |_| Some(seen(at, 1_000_000))), &NO_RING, &Pending::default());
         controller.limit().map(|limit| limit.limiter)
     };
     assert_eq!(of(mbit(900)), Some(Limiter::Path));
     assert_eq!(of(mbit(100)), Some(Limiter::User));
+}
+
+/// A transfer of `blocks` whole blocks over `connections` connections to a receiver with a ring.
+struct Blocks {
+    controller: Controller,
+    blocks: u64,
+    ring_blocks: u32,
+}
+
+impl Blocks {
+    fn new(blocks: u64, connections: u16, ring_blocks: u32) -> Self {
+        let mut controller = fixed(false, Ceilings::default());
+        for number in 1..connections {
+            controller.on_joined(number);
+        }
+        Self { controller, blocks, ring_blocks }
+    }
+
+    fn place(&mut self, form: Form) -> Placement {
+        let block = world::SETUP.block;
+        let (total, ring_blocks) = (Some(block * self.blocks), self.ring_blocks);
+        self.controller.place(Frame { length: block, form, ring_blocks, total })
+    }
+
+    /// Number of blocks that go in parts; those before go whole.
+    fn in_parts(mut self) -> usize {
+        let placed: Vec<_> = (0..self.blocks).map(|_| self.place(Form::Divisible)).collect();
+        let whole = placed.iter().take_while(|placement| **placement == Placement::Whole).count();
+        assert!(placed[whole..].iter().all(|placement| *placement == Placement::InParts), "{placed:?}");
+        placed.len() - whole
+    }
+}
+
+#[test]
+fn as_many_blocks_as_there_are_connections_go_in_parts_at_the_end() {
+    for connections in [2, 16, 32] {
+        assert_eq!(Blocks::new(100, connections, 64).in_parts(), usize::from(connections));
+    }
+    assert_eq!(Blocks::new(100, 1, 64).in_parts(), 0, "one connection carries them in order");
+    let few = [Blocks::new(20, 16, 64).in_parts(), Blocks::new(16, 16, 64).in_parts()];
+    assert_eq!(few, [4, 0], "each has one before");
+}
+
+#[test]
+fn blocks_in_parts_are_no_more_than_half_of_the_ring() {
+    assert_eq!(Blocks::new(100, 64, 64).in_parts(), 32);
+    assert_eq!(Blocks::new(100, 64, 1).in_parts(), 0);
+    let mut run = Blocks::new(64, 64, 4);
+    (0..64).for_each(|_| run.controller.on_requeued(world::SETUP.block));
+    let placed = (0..9).filter(|_| run.place(Form::Divisible) == Placement::InParts).count();
+    assert_eq!(placed, 2, "what is sent once more counts as well");
+}
+
+#[test]
+fn no_block_goes_in_parts_while_the_total_is_unknown_nor_one_that_cannot_be_divided() {
+    let mut run = Blocks::new(4, 2, 64);
+    (0..2).for_each(|_| assert_eq!(run.place(Form::Divisible), Placement::Whole));
+    assert_eq!(run.place(Form::Indivisible), Placement::Whole);
+    let length = world::SETUP.block;
+    let unknown = Frame { length, form: Form::Divisible, ring_blocks: 64, total: None };
+    assert_eq!(run.controller.place(unknown), Placement::Whole);
+    assert_eq!(run.controller.place(Frame { total: Some(length * 4), ..unknown }), Placement::InParts);
 }

@@ -61,7 +61,13 @@ impl Onset {
     /// Adds an observation and its queue. Returns the free rate on a path of `capacity`; `None`
     /// unless the queue has grown in each of the last windows, the path has not stood still
     /// ([`DELIVERY_THRESHOLD`]), and no more was sent than is `allowed`.
-    pub(super) fn note(&mut self, seen: &Observation, queue: Span, capacity: Rate, allowed: Rate) -> Option<Rate> {
+    pub(super) fn note(
+        &mut self,
+        seen: &Observation,
+        queue: Span,
+        capacity: Rate,
+        allowed: Option<Rate>,
+    ) -> Option<Rate> {
         let Observation { at: now, delivered, least_rtt, .. } = *seen;
         let length = (least_rtt * WINDOW_LENGTH).max(SHORTEST_WINDOW);
         let present = self.present.get_or_insert(Window { begin: now, delivered, queue });
@@ -88,7 +94,7 @@ impl Onset {
         let sent = delivered / left_over;
         let free = sent - capacity.scaled(grown.as_nanos(), left_over.as_nanos());
         // Packets that were sent faster than is allowed now belong to an earlier ceiling.
-        (sent <= allowed + allowed * SENT_TOLERANCE).then_some(free)
+        allowed.is_none_or(|allowed| sent <= allowed + allowed * SENT_TOLERANCE).then_some(free)
     }
 
     /// Discards all windows: what comes next is not comparable.
@@ -120,7 +126,7 @@ mod tests {
                 window: ByteCount::MAX,
                 idle: false,
             };
-            onset.note(&seen, queue, CAPACITY, CAPACITY)
+            onset.note(&seen, queue, CAPACITY, Some(CAPACITY))
         };
         (0..1000).step_by(10).filter_map(&mut note).collect()
     }

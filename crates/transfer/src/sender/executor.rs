@@ -20,6 +20,7 @@ use icdc_protocol::message::{
     SendOptions,
 };
 use icdc_rate::bundle::Number;
+use icdc_rate::controller::{Controller, Frame, Placement};
 use icdc_session::sender::{Action, Counts, Fate, Found, Grant, Need, Removed, Sender};
 use icdc_session::{ById, SessionError};
 use icdc_tcp::Privileges;
@@ -27,7 +28,7 @@ use icdc_tuning::Tuned;
 use icdc_units::{ByteCount, Span};
 
 use super::comparing::AskedAbout;
-use super::last_blocks::{Frames, LastBlocks, ReceiverRing};
+use super::last_blocks::{divided, form};
 use super::listed::ListAnswers;
 use super::misstated::Held;
 use super::moved::{Last, Leaving, RemovalJob, Removals, TOO_MANY};
@@ -156,7 +157,10 @@ pub(super) struct Executor<'a> {
     pub(super) pool: BlockPool,
     pub(super) events: &'a EventSink,
     pub(super) feedback: Mutex<Feedback>,
-    last_blocks: LastBlocks,
+    /// Rate controller of all connections, which also places the last blocks.
+    pub(super) controller: Mutex<Controller>,
+    /// Whether a block has been kept whole because the receiver takes none in parts.
+    kept_whole: AtomicBool,
     /// Features that the receiver supports, as bits.
     peer: AtomicU64,
     /// Place that the receiver has given the source.
@@ -222,7 +226,7 @@ impl<'a> Executor<'a> {
         pool: BlockPool,
         events: &'a EventSink,
     ) -> (Self, Queues) {
-        let FirstConnection { control: link, tuned, peer, privileges } = first;
+        let FirstConnection { controller, control: link, tuned, peer, privileges } = first;
         let (to_packers, packs) = unbounded();
         let (to_reader, reads) = unbounded();
         let (to_remover, removals) = unbounded();
@@ -253,7 +257,8 @@ impl<'a> Executor<'a> {
             pool,
             events,
             feedback: Mutex::default(),
-            last_blocks: LastBlocks::default(),
+            controller: Mutex::new(controller),
+            kept_whole: AtomicBool::new(false),
             peer: AtomicU64::new(peer.bits()),
             placed: OnceLock::new(),
             link,
@@ -546,19 +551,25 @@ impl<'a> Executor<'a> {
     /// Queues a frame in the order of the data; in parts, if it is one of the last blocks. `None`
     /// when the session is over.
     pub(super) fn queue_data(&self, parcel: Parcel) -> Option<()> {
-        let ring = self.feedback.lock().expect(NO_PANIC).ring_blocks;
+        let frame = Frame {
+            length: ByteCount::from(parcel.payload_length()),
+            form: form(&parcel),
+            ring_blocks: self.feedback.lock().expect(NO_PANIC).ring_blocks,
+            total: self.counts().to_send(),
+        };
+        let placement = self.controller.lock().expect(NO_PANIC).place(frame);
         let lacking = Features::from_bits(self.peer.load(Ordering::Relaxed)).lacking(Features::PARTS);
-        let ring = ReceiverRing { blocks: ring, joins_parts: lacking.is_none() };
-        let divided = self.last_blocks.divide(parcel, self.connections(), ring, |queued| self.left(queued));
-        match divided {
-            Frames::Whole(parcel) => self.queue(&self.data, *parcel),
-            Frames::Undivided(parcel, is_first) => {
-                if let Some(text) = lacking.filter(|_| is_first) {
+        match (placement, lacking) {
+            (Placement::Whole, _) => self.queue(&self.data, parcel),
+            (Placement::InParts, Some(text)) => {
+                if !self.kept_whole.swap(true, Ordering::Relaxed) {
                     (self.events)(Event::Notice { text: text.to_owned() });
                 }
-                self.queue(&self.data, *parcel)
+                self.queue(&self.data, parcel)
             }
-            Frames::Parts(parts) => parts.into_iter().try_for_each(|part| self.queue(&self.parts, part)),
+            (Placement::InParts, None) => {
+                divided(parcel).into_iter().try_for_each(|part| self.queue(&self.parts, part))
+            }
         }
     }
 
@@ -574,7 +585,8 @@ impl<'a> Executor<'a> {
 
     /// Queues a block that was read for a retransmission. `None` when the session is over.
     pub(super) fn queue_again(&self, parcel: Parcel) -> Option<()> {
-        self.last_blocks.count(&parcel);
+        let length = ByteCount::from(parcel.payload_length());
+        self.controller.lock().expect(NO_PANIC).on_requeued(length);
         self.queue(&self.data, parcel)
     }
 

@@ -161,13 +161,14 @@ fn send(
     let machine = machine(&sources, options);
     let Sources { roots, problems, selection, listed, receipt, .. } = sources;
     let share = selection.as_ref().and_then(|selection| selection.share().cloned());
-    let first = FirstConnection { control, tuned, peer, privileges };
+    let controller = steering::controller(&control, tuned.as_ref(), options, account.max_rate());
+    let first = FirstConnection { controller, control, tuned, peer, privileges };
     let (mut executor, queues) = Executor::new(first, machine, options, pool, events);
     executor.asked_about = AskedAbout::of(&roots, options);
     executor.receipt = receipt;
     executor.announced_owners = accounts.map(|accounts| Mutex::new(AnnouncedOwners::new(accounts)));
     let Queues { outgoing, work } = queues;
-    let steering = Steering::new(&executor, options, account.max_rate(), share, joining.wanted);
+    let steering = Steering::new(&executor, options, share, joining.wanted);
     let connections = Connections::new(&executor, account, outgoing, steering, options.congestion.as_deref());
     let watch = Watch { joined: joining.joined, start: account.start(), stop };
     let found = FoundSources { roots, problems, options, selection: selection.clone(), listed };

@@ -69,7 +69,7 @@ impl Progress {
             rtt_us: tcp.map_or(0, |info| info.rtt.as_micros()),
             cwnd: tcp.map_or(0, |info| info.cwnd.into()),
             retransmitted_segments: connections.retransmitted_segments(),
-            pacing_bps: tcp.map_or(0, |info| info.pacing_rate.as_bits_per_second()),
+            pacing_bps: tcp.and_then(|info| info.pacing_rate).map_or(0, Rate::as_bits_per_second),
             silent_ms: tcp.map_or(0, |info| info.silence.as_millis()),
             max_rate_bps: connections.steering.key_ceiling().map_or(0, Rate::as_bits_per_second),
         }));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use icdc_link::{Link, LinkControl, LinkError};
 use icdc_protocol::Features;
 use icdc_rate::connection_count::{KERNEL_BUFFERS, needed};
+use icdc_rate::controller::Controller;
 use icdc_tcp::congestion::BundleNumber;
 use icdc_tcp::{CongestionError, Privileges};
 use icdc_tuning::Tuned;
@@ -24,6 +25,8 @@ pub struct SendingLink {
 
 /// A [`SendingLink`] without its two directions, which threads of their own have.
 pub(super) struct FirstConnection {
+    /// Rate controller of all connections.
+    pub(super) controller: Controller,
     pub(super) control: LinkControl,
     pub(super) tuned: Option<Tuned>,
     pub(super) peer: Features,

@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::Sender as Channel;
+use icdc_link::LinkControl;
 use icdc_protocol::limits::{BLOCK_SIZE, MAX_STREAMS};
 use icdc_protocol::message::{Feedback, SendOptions};
 use icdc_rate::ceilings::{Ceilings, Limit};
 use icdc_rate::controller::{
-    Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Pending, Setup, TcpState, Ticked,
+    Action, ConnectionInfo, Controller, FIRST, KernelPaced, Mode, Observed, Pending, Setup, TcpState, Ticked,
 };
 use icdc_rate::disk_ceiling::RingState;
 use icdc_tcp::TcpInfo;
@@ -26,7 +27,6 @@ use crate::receiver::FEEDBACK;
 /// Executor of the rate controller of one session.
 pub(super) struct Steering<'a> {
     executor: &'a Executor<'a>,
-    controller: Mutex<Controller>,
     /// Lock that serializes ticks, so that the actions of a later one are carried out later.
     turn: Mutex<()>,
     /// Share of this run in the rate ceiling for several runs together.
@@ -49,35 +49,25 @@ enum More<'a> {
 const NO_PANIC: &str = "no panic while rates are decided";
 
 impl<'a> Steering<'a> {
-    /// New steering for a session that begins; `key` is the ceiling of the key in use, `share` that
-    /// of a run whose user's ceiling is for several, and `wanted` is given if this end makes
-    /// connections.
+    /// New steering for a session that begins; `share` is the ceiling of a run whose user's ceiling
+    /// is for several, and `wanted` is given if this end makes connections.
     pub(super) fn new(
         executor: &'a Executor<'a>,
         options: &SendOptions,
-        key: Option<Rate>,
         share: Option<Arc<RateShare>>,
         wanted: Option<&'a Channel<u8>>,
     ) -> Self {
-        let tcp = executor.link.tcp_info();
-        let setup = Setup {
-            is_local: executor.link.peer_key().is_none() && tcp.is_none(),
-            processors: crate::processors::count() as u64,
-            block: ByteCount::from(BLOCK_SIZE),
-            feedback_interval: FEEDBACK,
-        };
-        let controller = Controller::new(mode(executor, options), setup, Ceilings::of(key, options.rate));
+        let opens_later = executor.controller.lock().expect(NO_PANIC).opens_later();
         let steering = Self {
             executor,
             turn: Mutex::default(),
             share,
-            open: controller.opens_later().then(Once::default),
+            open: opens_later.then(Once::default),
             more: match (options.streams, wanted) {
                 (Some(_), _) => More::Never,
                 (None, Some(channel)) => More::Here(channel),
                 (None, None) => More::There,
             },
-            controller: Mutex::new(controller),
         };
         steering.tick(clock::now(), &Pending::default());
         steering
@@ -108,8 +98,9 @@ impl<'a> Steering<'a> {
         let ring = ring(&self.executor.feedback.lock().expect("no panic while feedback is stored"));
         let (Ticked { actions, next }, state) = {
             let mut controller = self.controller();
-            controller.note_share(self.share.as_deref().map(RateShare::get));
-            (controller.on_tick(now, &connections, &ring, pending), controller.state())
+            let share = self.share.as_deref().map(RateShare::get);
+            let observed = Observed { connections: &connections, ring: &ring, pending, share };
+            (controller.on_tick(now, observed), controller.state())
         };
         // Reports to other threads and the user must not delay other threads that set ceilings.
         let (ceilings, others): (Vec<_>, Vec<_>) =
@@ -195,19 +186,35 @@ impl<'a> Steering<'a> {
     }
 
     fn controller(&self) -> MutexGuard<'_, Controller> {
-        self.controller.lock().expect(NO_PANIC)
+        self.executor.controller.lock().expect(NO_PANIC)
     }
 }
 
+/// Rate controller of a session that begins with this link; `tuned` is the tuning of its socket,
+/// and `key` the ceiling of the key in use.
+pub(super) fn controller(
+    link: &LinkControl,
+    tuned: Option<&Tuned>,
+    options: &SendOptions,
+    key: Option<Rate>,
+) -> Controller {
+    let setup = Setup {
+        is_local: link.peer_key().is_none() && link.tcp_info().is_none(),
+        processors: crate::processors::count() as u64,
+        block: ByteCount::from(BLOCK_SIZE),
+        feedback_interval: FEEDBACK,
+    };
+    Controller::new(mode(link, tuned, options), setup, Ceilings::of(key, options.rate))
+}
+
 /// How the rate controller finds the path's rate for a session over this link.
-fn mode(executor: &Executor<'_>, options: &SendOptions) -> Mode {
-    let tuned = executor.tuned.as_ref();
+fn mode(link: &LinkControl, tuned: Option<&Tuned>, options: &SendOptions) -> Mode {
     if tuned.is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         let is_one_flow = tuned.is_some_and(|tuned| tuned.bundle().is_some());
         return Mode::KernelPaced(Box::new(KernelPaced::new(is_one_flow)));
     }
     // A channel of ssh has a window of its own, of which the kernel knows nothing.
-    let own = executor.link.socket().and_then(|_| executor.link.tcp_info());
+    let own = link.socket().and_then(|_| link.tcp_info());
     let is_long = own.is_some_and(|info| member(Time::ORIGIN, &info).is_some());
     // A named algorithm is what the user wants to see at work.
     if options.congestion.is_some() || !is_long {
@@ -220,17 +227,12 @@ fn tcp_state(now: Time, info: &TcpInfo) -> TcpState {
     TcpState {
         round_trip: info.rtt,
         acknowledged: info.bytes_acked,
-        pacing_rate: limit(info.pacing_rate),
-        max_pacing_rate: limit(info.max_pacing_rate),
+        pacing_rate: info.pacing_rate,
+        max_pacing_rate: info.max_pacing_rate,
         in_flight: info.unacked > 0,
         window_limited: info.receive_window_limited,
         member: member(now, info),
     }
-}
-
-/// A rate of `TCP_INFO`, in which all ones stand for no limit.
-fn limit(rate: Rate) -> Option<Rate> {
-    Some(rate).filter(|rate| *rate < Rate::MAX)
 }
 
 fn ring(feedback: &Feedback) -> RingState {

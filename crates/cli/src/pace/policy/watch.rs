@@ -77,7 +77,7 @@ fn table(console: &Console, sockets: &[Governed], rate: impl Fn(&Governed) -> Op
             &one.local.to_string(),
             &one.remote.to_string(),
             &rate(one).map_or_else(|| UNTOUCHED.to_owned(), |rate| rate.to_string()),
-            &limit(one.pacing_rate).map_or_else(|| UNTOUCHED.to_owned(), |rate| rate.to_string()),
+            &one.pacing_rate.map_or_else(|| UNTOUCHED.to_owned(), |rate| rate.to_string()),
             &one.congestion,
             &one.window.to_string(),
             &one.rtt.to_string(),
@@ -88,17 +88,13 @@ fn table(console: &Console, sockets: &[Governed], rate: impl Fn(&Governed) -> Op
     console.result("");
 }
 
-fn limit(rate: Rate) -> Option<Rate> {
-    (rate < Rate::MAX).then_some(rate)
-}
-
 fn object(one: &Governed, rate: Option<Rate>) -> Value {
     json!({
         "local": one.local.to_string(),
         "remote": one.remote.to_string(),
         "rate_bps": rate.map(Rate::as_bits_per_second),
-        "pacing_rate_bps": limit(one.pacing_rate).map(Rate::as_bits_per_second),
-        "max_pacing_rate_bps": limit(one.ceiling).map(Rate::as_bits_per_second),
+        "pacing_rate_bps": one.pacing_rate.map(Rate::as_bits_per_second),
+        "max_pacing_rate_bps": one.ceiling.map(Rate::as_bits_per_second),
         "acknowledged_bytes": one.acknowledged.as_u64(),
         "cc": one.congestion,
         "window_segments": one.window,

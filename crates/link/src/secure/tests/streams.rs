@@ -40,7 +40,7 @@ fn each_end_knows_the_other_and_the_control_sees_the_connection() {
     assert!(client.control.tcp_info().is_some());
     client.control.set_rate(Some(Rate::from_bits_per_second(123_000_000)));
     let limit = client.control.tcp_info().unwrap().max_pacing_rate;
-    assert_eq!(limit, Rate::from_bits_per_second(123_000_000));
+    assert_eq!(limit, Some(Rate::from_bits_per_second(123_000_000)));
 }
 
 #[test]

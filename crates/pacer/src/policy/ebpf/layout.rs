@@ -81,14 +81,19 @@ pub(super) fn record(bytes: &[u8]) -> Option<(Governed, u64)> {
         cgroup: None,
         refused: PARTS.iter().enumerate().filter(|(bit, _)| refused & (1 << bit) != 0).map(|(_, part)| *part).collect(),
         acknowledged: ByteCount::new(progress.u64(0)?),
-        pacing_rate: Rate::from_bytes_per_second(progress.u64(8)?),
-        ceiling: Rate::from_bytes_per_second(progress.u64(16)?),
+        pacing_rate: limit(progress.u64(8)?),
+        ceiling: limit(progress.u64(16)?),
         rtt: Span::from_nanos(u64::from(progress.u32(24)?) * 125),
         window: progress.u32(28)?,
         retransmitted: progress.u32(32)?,
         congestion: progress.text(40)?,
     };
     Some((governed, note.u64(8)?))
+}
+
+/// A rate in bytes per second, of which the kernel says by all ones that there is none.
+fn limit(bytes: u64) -> Option<Rate> {
+    (bytes < u64::MAX).then_some(Rate::from_bytes_per_second(bytes))
 }
 
 /// Bytes of a C structure, read field by field.

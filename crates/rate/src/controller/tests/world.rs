@@ -12,6 +12,7 @@ use crate::ceilings::{Ceilings, Limiter};
 const STEP: Span = Span::from_millis(5);
 const WARM_UP: Span = Span::from_secs(10);
 const END: Span = Span::from_secs(30);
+const LATE: Span = Span::from_secs(5);
 const RING_BLOCKS: u32 = 64;
 const BLOCK: ByteCount = ByteCount::from_mib(4);
 
@@ -39,6 +40,8 @@ pub(super) struct World {
     pub(super) loss: u64,
     pub(super) user: Option<Rate>,
     pub(super) key: Option<Rate>,
+    /// Share of a ceiling for several transfers at this time.
+    pub(super) share: fn(Time) -> Option<Rate>,
     pub(super) disk: Option<Rate>,
     /// Rate at which one processor can encrypt.
     pub(super) processor: Option<Rate>,
@@ -59,6 +62,8 @@ pub(super) struct Ends {
     pub(super) set: usize,
     /// Most that was sent at once, all connections together.
     pub(super) most: Rate,
+    /// Most that was sent at once in the last five seconds.
+    pub(super) late: Rate,
 }
 
 /// One simulated TCP connection.
@@ -85,6 +90,7 @@ impl World {
         loss: 0,
         user: None,
         key: None,
+        share: |_| None,
         disk: None,
         processor: None,
         capacity: Rate::from_bits_per_second(1_000_000_000),
@@ -104,6 +110,7 @@ impl World {
         let mut controller = self.controller();
         let mut flows: Vec<Flow> = (0..self.connections).map(|number| self.flow(number, Time::ORIGIN)).collect();
         let (mut is_open, mut set, mut fullest, mut most) = (!controller.opens_later(), 0, 0.0_f64, Rate::ZERO);
+        let mut late = Rate::ZERO;
         let (mut queue, mut ring, mut due) = (ByteCount::ZERO, ByteCount::ZERO, Time::ORIGIN);
         let (mut counted, mut told) =
             (ByteCount::ZERO, VecDeque::from([RingState { blocks: RING_BLOCKS, ..state(ByteCount::ZERO, None) }]));
@@ -137,6 +144,9 @@ impl World {
             }
             let offered: Rate = rates.iter().fold(Rate::ZERO, |sum, rate| sum + *rate);
             most = most.max(offered);
+            if now >= Time::ORIGIN + END - LATE {
+                late = late.max(offered);
+            }
             let arrives = (offered * STEP + queue).min(self.capacity * STEP);
             queue = queue + offered * STEP - arrives;
             let overflows = queue > self.queue;
@@ -170,7 +180,9 @@ impl World {
             let infos: Vec<_> = flows.iter().map(|flow| self.seen(flow, free, rtt)).collect();
             let worked = flows.iter().map(|flow| flow.worked).fold(Span::ZERO, |sum, span| sum + span);
             let seen = Pending { blocks_wait: true, worked, owed: Vec::new() };
-            let ticked = controller.on_tick(now, &infos, &told[0], &seen);
+            let share = (self.share)(now);
+            let ticked =
+                controller.on_tick(now, Observed { connections: &infos, ring: &told[0], pending: &seen, share });
             due = ticked.next;
             let mut wanted = None;
             for action in ticked.actions {
@@ -196,7 +208,7 @@ impl World {
         }
         let carried = counted / (END - WARM_UP);
         let limit = controller.limit().map(|limit| limit.limiter);
-        Ends { carried, connections: flows.len(), limit, fullest, set, most }
+        Ends { carried, connections: flows.len(), limit, fullest, set, most, late }
     }
 
     fn flow(&self, number: Number, now: Time) -> Flow {

@@ -22,6 +22,7 @@ use crate::event::EventSink;
 use crate::sender::executor::{Outgoing, Place};
 use crate::sender::hashing;
 use crate::sender::sending_link::FirstConnection;
+use crate::sender::steering::controller;
 
 const BLOCKS: u32 = 3;
 /// Nothing here takes as long.
@@ -54,8 +55,13 @@ impl Sending {
         let events: &'static EventSink = Box::leak(Box::new(events));
         let (link, far) = memory_pair();
         let pool = BlockPool::new(8).unwrap();
-        let first =
-            FirstConnection { control: link.control, tuned: None, peer: Features::OURS, privileges: Privileges::own() };
+        let first = FirstConnection {
+            controller: controller(&link.control, None, &options, None),
+            control: link.control,
+            tuned: None,
+            peer: Features::OURS,
+            privileges: Privileges::own(),
+        };
         let (window, needs) = (Window::default(), options.needs());
         let settings = Settings {
             dry_run: false,

@@ -1,0 +1,83 @@
+//! Placement of the last blocks of a transfer: in parts, each over whichever connection is ready
+//! first.
+//!
+//! A block sent over one connection makes all others wait for that one at the end, when they have
+//! nothing left to do: on average, half of the connections' time for a block is lost. The receiver
+//! fills a block of its ring for each block that is in flight in parts, so these are at most half
+//! of the ring. Where there is not a block for each connection before them, all blocks are sent
+//! whole: the more connections share a short path, the smaller their windows. Blocks that are read
+//! for a retransmission are sent whole, too: parts of the first reading may still be in flight, and
+//! may have other contents.
+//!
+//! ```text
+//! n    connections                       r    blocks of the receiver's ring
+//! q    bytes queued before               p    blocks queued in parts before
+//! u    bytes of the transfer, less q     b    bytes of a block
+//!
+//! in parts:  n > 1,  q ≥ n·b,  p < r/2,  u ≤ b·min(n, r/2 − p)
+//! ```
+
+use icdc_units::ByteCount;
+
+/// A frame of data that is about to be queued for the connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Length of its payload.
+    pub length: ByteCount,
+    /// Form of the payload.
+    pub form: Form,
+    /// Capacity of the receiver's ring, in blocks.
+    pub ring_blocks: u32,
+    /// Payload of the whole transfer; `None` while it is not known.
+    pub total: Option<ByteCount>,
+}
+
+/// Form of a frame's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A block that can be divided into parts.
+    Divisible,
+    /// A block that is shorter than two parts or has holes, or several small files.
+    Indivisible,
+}
+
+/// Way in which a frame is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// As it is, by one connection.
+    Whole,
+    /// In parts, by any connections.
+    InParts,
+}
+
+/// Data queued for the connections so far.
+#[derive(Debug, Default)]
+pub(super) struct LastBlocks {
+    /// Payload of the frames that were queued.
+    queued: ByteCount,
+    /// Number of blocks that were queued in parts.
+    in_parts: u32,
+}
+
+impl LastBlocks {
+    /// Placement of a frame that is queued now, for this number of connections and blocks of this
+    /// length.
+    pub(super) fn place(&mut self, frame: Frame, connections: u64, block: ByteCount) -> Placement {
+        let Frame { length, form, ring_blocks, total } = frame;
+        let before = self.queued;
+        self.count(length);
+        let room = u64::from((ring_blocks / 2).saturating_sub(self.in_parts));
+        let is_each_at_work = connections > 1 && before >= block * connections;
+        let is_last = total.is_some_and(|total| total - before <= block * connections.min(room));
+        if form == Form::Indivisible || !is_each_at_work || room == 0 || !is_last {
+            return Placement::Whole;
+        }
+        self.in_parts += 1;
+        Placement::InParts
+    }
+
+    /// Counts the payload of a frame that is queued whole.
+    pub(super) fn count(&mut self, length: ByteCount) {
+        self.queued += length;
+    }
+}
