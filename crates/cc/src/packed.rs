@@ -18,6 +18,7 @@ pub struct EbpfObject {
 }
 
 impl Packed {
+    /// Whether it is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }

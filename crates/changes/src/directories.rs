@@ -10,6 +10,9 @@ use crate::report::{Over, Reporter};
 const MODE: u16 = 0o777;
 
 /// Makes the directories at `paths`; with `mkpath`, those above them as well.
+///
+/// # Errors
+/// See [`Over`].
 pub(crate) fn make(
     tree: &Tree,
     paths: &[Vec<u8>],

@@ -40,7 +40,7 @@ pub fn answer(link: Link, tree: &Tree, request: &ChangeRequest, stop: &StopSigna
     if outcome == Err(SessionError::Interrupted) && !stop.is_requested() { Ok(()) } else { outcome }
 }
 
-/// What the other end says.
+/// Message of the other end, taken from the link.
 enum Said {
     /// It agrees to what was counted.
     Proceed,

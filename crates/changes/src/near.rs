@@ -14,7 +14,7 @@ use icdc_stop::StopSignal;
 
 use crate::report::{Over, Reporter};
 
-/// What comes of the end that changes.
+/// Message of the end that changes, or the error that ended its session.
 type Incoming = Result<ChangeMessage, SessionError>;
 
 /// Asks the end of this link for a change; returns how much it has changed, or would in a dry run.
@@ -60,7 +60,7 @@ impl Drop for Leave {
     }
 }
 
-/// What is heard, and what is answered.
+/// Messages of the end that changes, and the answers to them.
 struct Conversation<'a> {
     incoming: Receiver<Incoming>,
     writer: MessageWriter,

@@ -9,7 +9,7 @@ use crate::place::{self, Place};
 use crate::report::{Over, Reporter};
 use crate::walk::{Halt, walk};
 
-/// How items are removed.
+/// Removal of items from a tree, with its options.
 #[derive(Clone, Copy)]
 pub(crate) struct Removal<'a> {
     pub(crate) tree: &'a Tree,

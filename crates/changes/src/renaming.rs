@@ -8,6 +8,9 @@ use crate::report::{Over, Reporter};
 
 /// Gives the item at `from` the path `to`, or its own name in the directory `to`. With `replace`, an
 /// item that has the new path is replaced: a file by a file, an empty directory by a directory.
+///
+/// # Errors
+/// See [`Over`].
 pub(crate) fn rename(
     tree: &Tree,
     (from, to): (&[u8], &[u8]),

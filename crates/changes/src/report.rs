@@ -1,4 +1,4 @@
-//! What a change tells as it goes.
+//! Progress of a change, reported as it goes.
 
 use icdc_protocol::message::{ChangeCount, ChangedItem};
 

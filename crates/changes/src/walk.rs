@@ -27,7 +27,7 @@ impl From<WalkFailure> for Halt {
     }
 }
 
-/// What is done with an item of the directory `above`; everything in it has been visited.
+/// Function that handles an item of the directory `above`; everything in it has been visited.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&Directory, &WalkItem) -> Result<(), Halt>;
 
 /// Visits the item of `place`, which has this path, and everything in it.

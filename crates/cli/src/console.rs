@@ -29,6 +29,7 @@ struct Output {
 }
 
 impl Console {
+    /// Console of this process.
     pub(crate) fn new() -> Self {
         let output = Mutex::new(Some(BufWriter::new(io::stdout())));
         Self { shared: Arc::new(Output { output, lost: AtomicBool::new(false), bar: Mutex::new(None) }) }

@@ -283,12 +283,13 @@ const COMMANDS: &[Habit] = &[
     (&["resume", "continue"], "not needed: the same command goes on where it stopped"),
 ];
 
-/// What does here what an option of another copier (`-z`, `--inplace`, without its value) does there.
+/// Counterpart here of an option of another copier (`-z`, `--inplace`, without its value); `None`
+/// for an option that is not known.
 pub(crate) fn option(name: &str) -> Option<&'static str> {
     find(COPY, name)
 }
 
-/// What does here what a command of another program does there.
+/// Counterpart here of another program's command; `None` for a command that is not known.
 pub(crate) fn command(name: &str) -> Option<&'static str> {
     find(COMMANDS, name)
 }

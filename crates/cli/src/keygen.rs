@@ -11,6 +11,7 @@ use crate::arguments::KeygenArguments;
 use crate::console::Console;
 use crate::values::DaemonAddress;
 
+/// Carries out `icdc keygen`.
 pub(crate) fn run(arguments: KeygenArguments, console: &Console) -> anyhow::Result<()> {
     if let Some(file) = &arguments.show {
         return show(file, console);

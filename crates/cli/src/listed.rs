@@ -12,7 +12,7 @@ use icdc_transfer::{NameList, NewNameList};
 
 use crate::arguments::CopyArguments;
 
-/// What ends a name in a list.
+/// Byte that ends a name in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     /// The end of a line.

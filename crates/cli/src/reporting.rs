@@ -37,7 +37,7 @@ pub(crate) struct EndedCopy<'a> {
     pub(crate) destination: &'a Location,
     pub(crate) summary: &'a Summary,
     pub(crate) result: RunResult,
-    /// Why the copy could not be completed, or was skipped.
+    /// Reason why the copy could not be completed, or was skipped; `None` for a complete one.
     pub(crate) reason: Option<&'a str>,
     pub(crate) exit_code: u8,
 }

@@ -67,6 +67,7 @@ const SHORTEST_PAUSE: Span = Span::from_millis(10);
 /// A longer time is a slip of the pen.
 const LONGEST_PAUSE: Span = Span::from_secs(86_400);
 
+/// Reads a rate limit, or `auto`; an error says what is accepted.
 pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
     if text == "auto" {
         return Ok(Ceiling(None));
@@ -78,6 +79,7 @@ pub(crate) fn ceiling(text: &str) -> Result<Ceiling, String> {
     Ok(Ceiling(Some(rate)))
 }
 
+/// Reads a number of connections, or `auto`; an error says what is accepted.
 pub(crate) fn streams(text: &str) -> Result<Streams, String> {
     if text == "auto" {
         return Ok(Streams(None));
@@ -88,6 +90,7 @@ pub(crate) fn streams(text: &str) -> Result<Streams, String> {
     }
 }
 
+/// Reads the number of a shard, or `auto`; an error says what is accepted.
 pub(crate) fn shard(text: &str) -> Result<Shard, String> {
     if text == "auto" {
         return Ok(Shard(None));
@@ -95,6 +98,7 @@ pub(crate) fn shard(text: &str) -> Result<Shard, String> {
     text.parse().map(|number| Shard(Some(number))).map_err(|_| "write the number of a shard, from 0, or auto".into())
 }
 
+/// Reads the name of a congestion control, or `auto`; an error says what is accepted.
 pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
     if text == "auto" {
         return Ok(Congestion(None));
@@ -108,12 +112,14 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
     Ok(Congestion(Some(text.to_owned())))
 }
 
+/// Reads a setting `NAME=VALUE`; an error says what is accepted.
 pub(crate) fn setting(text: &str) -> Result<Setting, String> {
     let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
     let value = value.parse().map_err(|_| format!("the value of {name} is a whole number"))?;
     Ok(Setting { name: name.to_owned(), value })
 }
 
+/// Reads the size of the receiver's ring; an error says what is accepted.
 pub(crate) fn ring(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if !(LEAST_RING..=LARGEST_RING).contains(&size) {
@@ -134,6 +140,7 @@ pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
+/// Reads a round-trip time; an error says what is accepted.
 pub(crate) fn round_trip(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if !(LEAST_ROUND_TRIP..=LONGEST_ROUND_TRIP).contains(&span) {
@@ -156,6 +163,7 @@ pub(crate) fn pause(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
+/// Reads a prefix, an address or the name of a host; an error says what is accepted.
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     if text.contains('/') {
         return text.parse().map(Place::Prefix).map_err(|error| format!("{error}"));
@@ -167,11 +175,13 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
     }
 }
 
+/// Reads an amount of data; an error says what is accepted.
 pub(crate) fn amount(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if size.is_zero() { Err("one byte is the least".into()) } else { Ok(size) }
 }
 
+/// Reads the size of a window; an error says what is accepted.
 pub(crate) fn window(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error| format!("{error}"))?;
     if !(LEAST_WINDOW..=ByteCount::new(MAX_WINDOW)).contains(&size) {
@@ -180,6 +190,7 @@ pub(crate) fn window(text: &str) -> Result<ByteCount, String> {
     Ok(size)
 }
 
+/// Reads a range of ports: `P` or `LOW-HIGH`; an error says what is accepted.
 pub(crate) fn port_range(text: &str) -> Result<Ports, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let port = |digits: &str| digits.parse().ok().filter(|port| *port != 0);
@@ -201,6 +212,7 @@ pub(crate) fn egresses(text: &str) -> Result<Egresses, String> {
     }
 }
 
+/// Reads a list of what to preserve; an error says what is accepted.
 pub(crate) fn preserve(text: &str) -> Result<Preserve, String> {
     let nothing = Preserve::NOTHING;
     match text {
@@ -293,6 +305,7 @@ pub(crate) fn collector(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| "it has no address".to_owned())
 }
 
+/// Reads the address to listen on; an error says what is accepted.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -308,6 +321,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .into())
 }
 
+/// Reads the address of a daemon; an error says what is accepted.
 pub(crate) fn daemon_address(text: &str) -> Result<DaemonAddress, String> {
     let expected = || "expected HOST, HOST:PORT or [IPV6-ADDRESS]:PORT".to_owned();
     // The same rules as in a URL, so that what is remembered is what `copy` looks up.
@@ -317,6 +331,7 @@ pub(crate) fn daemon_address(text: &str) -> Result<DaemonAddress, String> {
     }
 }
 
+/// Reads a comment of a key; an error says what is accepted.
 pub(crate) fn comment(text: &str) -> Result<String, String> {
     if text.contains(char::is_control) {
         return Err("a comment is one line of text".into());

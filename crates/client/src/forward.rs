@@ -30,6 +30,9 @@ const PACKET: usize = 1400;
 const CLOSE_TIMEOUT: Span = Span::from_secs(5);
 
 /// Connects to the far end that listens on `port` of this host.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn connect(port: u16, family: Family) -> io::Result<TcpStream> {
     let stream = match family {
         Family::Any | Family::V4 => TcpStream::connect((Ipv4Addr::LOCALHOST, port)),
@@ -51,6 +54,9 @@ enum Ending {
 
 /// Forwards until both directions have ended, the time limit after the end of the far end's has
 /// passed, or `stop` is requested. The caller must end the process: a thread may still be reading.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn run(stdin: OwnedFd, stdout: OwnedFd, stream: TcpStream, stop: &StopSignal) -> io::Result<()> {
     let (mut stdin, mut stdout) = (File::from(stdin), File::from(stdout));
     let stream = Arc::new(stream);

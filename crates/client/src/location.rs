@@ -195,7 +195,7 @@ fn scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes[0].is_ascii_alphabetic().then_some((&bytes[..end], rest))
 }
 
-/// What to write instead of a URL of this scheme.
+/// Advice on what to write instead of a URL of this scheme.
 fn instead_of(scheme: &[u8]) -> &'static str {
     match scheme.to_ascii_lowercase().as_slice() {
         b"rsync" => {

@@ -18,12 +18,12 @@ use crate::location::Location;
 use crate::options::CopyOptions;
 use crate::transfer_id::new_transfer;
 
-/// What is looked at.
+/// Items that a listing has, and what it has of each.
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Directories whose items are listed.
     pub reach: ListReach,
-    /// What is told of each item.
+    /// Attributes that are reported of each item.
     pub detail: ListDetail,
     /// Rules over paths: what they exclude is not listed.
     pub rules: Vec<Rule>,

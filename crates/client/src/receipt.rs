@@ -19,7 +19,7 @@ use icdc_units::hexadecimal;
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// What is added to the name of a receipt for that of its signature, as ssh-keygen does.
+/// Suffix that makes a receipt's name that of its signature, as with ssh-keygen.
 const SIGNATURE: &str = ".sig";
 
 /// A receipt that is being written under a hidden name.
@@ -44,7 +44,7 @@ struct Writing {
     file: BufWriter<File>,
     hash: FileHash,
     items: Items,
-    /// What the receipt has to say: the run, and who signs; `None` before a session has begun.
+    /// Run and signer that the receipt has to name; `None` before a session has begun.
     expected: Option<(TransferId, Signer)>,
     head: Vec<u8>,
     stage: Stage,
@@ -271,6 +271,7 @@ pub(crate) struct OwnReceipt<'a> {
 }
 
 impl<'a> OwnReceipt<'a> {
+    /// Notary of the receipt of a copy to this host, which this host's `identity` signs.
     pub(crate) fn new(
         file: &'a ReceiptFile,
         identity: Arc<Identity>,

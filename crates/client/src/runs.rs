@@ -44,7 +44,7 @@ pub struct PushRequest<'a> {
     pub paths: &'a [Vec<u8>],
     /// Part of the sources that is pushed; `None` for everything.
     pub selection: Option<&'a Arc<Selection>>,
-    /// Which names below the only source are pushed.
+    /// Names below the only source that are pushed.
     pub listed: PushedNames<'a>,
     /// Options of this end, which sends.
     pub send: &'a SendOptions,
@@ -67,7 +67,7 @@ pub struct PushRequest<'a> {
 pub struct PushedReceipt<'a> {
     /// File of the receipt.
     pub file: &'a Arc<ReceiptFile>,
-    /// Whose key signs it.
+    /// Owner of the key that signs it.
     pub signer: PushedSigner,
 }
 
@@ -118,6 +118,9 @@ impl PushedNames<'_> {
 
 /// Pushes local files over links made by `connect`, with a new session after each cut, until
 /// everything has arrived.
+///
+/// # Errors
+/// See [`CopyError`].
 pub fn push_over(
     connect: &mut dyn Connect,
     order: &PushRequest<'_>,
@@ -180,6 +183,9 @@ pub(crate) struct PullRequest<'a> {
 
 /// Pulls over links made by `connect`, with a new session after each cut, until everything has
 /// arrived.
+///
+/// # Errors
+/// See [`CopyError`].
 pub(crate) fn pull_over(
     connect: &mut dyn Connect,
     order: &PullRequest<'_>,

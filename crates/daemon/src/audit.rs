@@ -150,6 +150,9 @@ struct State {
 
 impl Audit {
     /// Opens the log; without a configuration there is none, and lines are dropped.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn open(config: Option<&AuditConfig>, metrics: Arc<ServeMetrics>) -> io::Result<Self> {
         let over = StopSignal::new();
         let Some(AuditConfig { place, when_full }) = config else {

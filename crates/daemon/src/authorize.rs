@@ -114,7 +114,7 @@ fn is_same_work(job: &Transfer, admitted: &Transfer) -> bool {
     job == *admitted
 }
 
-/// What a job does, as a verb (`write`, `read`, `join`, …) for logs and for refusals: "this key may
+/// Action of a job as a verb (`write`, `read`, `join`, …) for logs and for refusals: "this key may
 /// not …".
 pub(crate) fn job_name(job: &Job) -> &'static str {
     match job {

@@ -25,6 +25,9 @@ pub(crate) fn have_been_given_up() -> bool {
 
 /// Gives up, for this process and all that it starts, the capabilities that no session needs: none
 /// if a key acts as root, or if there are no keys yet. To be called before there are other threads.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn give_up(keys: &AuthorizedKeys) -> io::Result<()> {
     let acts_as_root = |grant: &Grant| grant.user.as_deref().is_none_or(|user| user == "root");
     let own = capabilities(None)?;

@@ -30,11 +30,12 @@ pub(crate) struct Connector {
     outlet: Arc<Mutex<Box<dyn Outlet>>>,
     /// Number of connections that are being made.
     pending: Arc<AtomicUsize>,
-    /// Whether signs of life are sent: the starting end listens for them from its first request on.
+    /// Signal to send signs of life: the starting end listens for them from its first request on.
     is_heard: Arc<Once>,
 }
 
 impl Connector {
+    /// Connector that reports to the starting end over `outlet`.
     pub(crate) fn new(family: Family, adoption: Adoption, outlet: Box<dyn Outlet>) -> Self {
         Self {
             family,

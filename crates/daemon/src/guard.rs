@@ -149,6 +149,9 @@ impl Admitted {
 
 impl Guard {
     /// Starts to accept from `listeners`.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn start(listeners: Vec<TcpListener>, service: Arc<dyn Service>, limits: Limits) -> io::Result<Self> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
@@ -519,7 +522,7 @@ fn listening(listeners: &[TcpListener]) -> impl Iterator<Item = (epoll::EventDat
     listeners.iter().enumerate().map(|(index, listener)| (epoll::EventData::new_u64(LISTENER - index as u64), listener))
 }
 
-/// What has arrived of a connection's first bytes.
+/// First bytes of a connection, as far as they have arrived.
 enum Hello {
     /// Too little has arrived to tell.
     Partial,

@@ -33,7 +33,7 @@ fn tls_of(identity: &Identity) -> Arc<rustls::ServerConfig> {
     server_config(identity, |_| true)
 }
 
-/// What the daemon records of its clients and sessions.
+/// Records of the daemon about its clients and sessions.
 pub(crate) struct Records {
     pub(crate) audit: Audit,
     pub(crate) metrics: Arc<ServeMetrics>,
@@ -118,6 +118,7 @@ impl Service for Daemon {
 }
 
 impl Daemon {
+    /// Service of a daemon with these settings, keys and records.
     pub(crate) fn new(
         config: &ServeConfig,
         identity: Identity,
@@ -203,10 +204,12 @@ impl Daemon {
         Arc::clone(&self.identity.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Keys that are admitted.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
 
+    /// Sessions that are open.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }

@@ -83,6 +83,9 @@ impl Inheritance {
     }
 
     /// Counts the old daemon's sessions and temporary keys as well from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn share(&self, admission: &Arc<Admission>) -> io::Result<()> {
         admission.beside(Arc::clone(&self.predecessor), &self.running, Running::default())
     }
@@ -96,6 +99,9 @@ impl Inheritance {
 
 /// Starts the next daemon, which lets in the same keys as `admission`, and waits until it accepts
 /// connections; returns its process id.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn succeed(
     program: &[OsString],
     listeners: &[TcpListener],

@@ -66,6 +66,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
+    /// Supervisor of session processes that run `program`; `marker` marks their flows.
     pub(crate) fn new(program: &[OsString], marker: Option<Arc<Marker>>) -> Self {
         Self { program: program.into(), marker }
     }

@@ -49,7 +49,7 @@ pub struct PathFacts {
 pub struct RouteFact {
     /// Name of the route in `--via`.
     pub name: &'static str,
-    /// What is in the way of the route; `None` if it can be taken.
+    /// Obstacle to the route; `None` if it can be taken.
     pub obstacle: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Loss {
     }
 }
 
-/// What a run is to measure.
+/// Subject of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The run measures the round-trip time.
@@ -128,7 +128,7 @@ impl fmt::Display for Step {
 /// A run that is wanted: one TCP connection, from here to there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What the run is to measure.
+    /// Subject of the run.
     pub step: Step,
     /// Duration of the run, from the arrival of the first byte.
     pub time: Span,

@@ -4,22 +4,39 @@ use std::collections::BTreeMap;
 
 use crate::{Reading, System};
 
+/// Greatest size that a program may ask for a receive buffer, in bytes.
 pub(crate) const RECEIVE_LIMIT: &str = "net.core.rmem_max";
+/// Greatest size that a program may ask for a send buffer, in bytes.
 pub(crate) const SEND_LIMIT: &str = "net.core.wmem_max";
+/// Least, initial and greatest size of TCP's receive buffer, in bytes.
 pub(crate) const TCP_RECEIVE: &str = "net.ipv4.tcp_rmem";
+/// Least, initial and greatest size of TCP's send buffer, in bytes.
 pub(crate) const TCP_SEND: &str = "net.ipv4.tcp_wmem";
+/// Memory of all of TCP: low mark, pressure and limit, in pages.
 pub(crate) const TCP_MEMORY: &str = "net.ipv4.tcp_mem";
+/// Autotuning of TCP's receive buffer: 1 for on.
 pub(crate) const MODERATE_RECEIVE: &str = "net.ipv4.tcp_moderate_rcvbuf";
+/// Window scaling (RFC 7323): 1 for on.
 pub(crate) const WINDOW_SCALING: &str = "net.ipv4.tcp_window_scaling";
+/// Selective acknowledgements (RFC 2018): 1 for on.
 pub(crate) const SACK: &str = "net.ipv4.tcp_sack";
+/// TCP timestamps (RFC 7323): 1 or 2 for on.
 pub(crate) const TIMESTAMPS: &str = "net.ipv4.tcp_timestamps";
+/// Discovery of the path MTU by probes (RFC 4821): 0 for never.
 pub(crate) const MTU_PROBING: &str = "net.ipv4.tcp_mtu_probing";
+/// Whether the kernel forgets a path's measurements between connections: 1 for yes.
 pub(crate) const NO_METRICS_SAVE: &str = "net.ipv4.tcp_no_metrics_save";
+/// Whether the window shrinks in a pause (RFC 2861): 1 for yes.
 pub(crate) const SLOW_START_AFTER_IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
+/// Name of the default congestion control.
 pub(crate) const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+/// Names of the congestion controls that are loaded.
 pub(crate) const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
+/// Names of the congestion controls that any user may choose.
 pub(crate) const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+/// Name of the default queueing discipline.
 pub(crate) const DEFAULT_QDISC: &str = "net.core.default_qdisc";
+/// Who may use io_uring: 0 for everybody, 2 for nobody.
 pub(crate) const URING_DISABLED: &str = "kernel.io_uring_disabled";
 
 /// Names of the kernel settings that are read.
@@ -84,6 +101,7 @@ pub(crate) enum Numbers {
 }
 
 impl Sysctls {
+    /// Settings of the `system`; those that cannot be read are absent.
     pub(crate) fn read(system: &System) -> Self {
         Self(NAMES.iter().map(|name| (*name, system.read(&path(name)))).collect())
     }
@@ -131,6 +149,7 @@ impl Sysctls {
             .collect()
     }
 
+    /// Settings with these values, by their names.
     #[cfg(test)]
     pub(crate) fn of(settings: &[(&'static str, &str)]) -> Self {
         Self(settings.iter().map(|(name, text)| (*name, Reading::Value((*text).to_owned()))).collect())

@@ -1,8 +1,8 @@
-//! What can be wrong in a pattern.
+//! Faults of patterns.
 
 use std::fmt;
 
-/// What is wrong in a pattern.
+/// Fault of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The pattern is empty.

@@ -2,8 +2,8 @@
 
 use crate::{Effect, PatternError, Rule, compile};
 
-/// How the lines of a file are read. In all forms, empty lines and those that begin with `#` or `;`
-/// are left out, and `!` alone takes back all rules before it.
+/// Form of a file of rules, by which its lines are read. In all forms, empty lines and those that
+/// begin with `#` or `;` are left out, and `!` alone takes back all rules before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Rules: `+ PATTERN` or `include PATTERN`, `- PATTERN` or `exclude PATTERN`. A line that is
@@ -53,7 +53,7 @@ pub struct FileError {
     pub line: usize,
     /// Number of the byte in the line, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Fault of the line.
     pub error: LineError,
 }
 
@@ -61,7 +61,7 @@ pub struct FileError {
 const WORDS: [&str; 6] = ["merge", "dir-merge", "hide", "show", "protect", "risk"];
 /// Rules of rsync that have letters.
 const LETTERS: &[u8] = b".:HSPR";
-/// What may stand between a rule's letter and its blank.
+/// Characters that may stand between a rule's letter and its blank.
 const MODIFIERS: &[u8] = b",/!+-Censwrpx";
 
 /// Reads the lines of `text` and appends their rules to `rules`, which a line with `!` empties.

@@ -59,7 +59,7 @@ pub use self::file::{FileError, Form, Line, LineError, parse_rule, read_file};
 pub use self::name_pattern::NamePattern;
 use self::pattern::Pattern;
 
-/// What a rule does with the items that it matches.
+/// Effect of a rule on the items that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// The item is copied.
@@ -71,7 +71,7 @@ pub enum Effect {
 /// A rule as it is written and as it travels: not yet compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What is done with the items that match.
+    /// Effect on the items that match.
     pub effect: Effect,
     /// The pattern, as written.
     pub pattern: Vec<u8>,
@@ -85,7 +85,7 @@ pub struct PatternError {
     pub pattern: Vec<u8>,
     /// Offset in bytes of what is wrong in the pattern.
     pub offset: usize,
-    /// What is wrong.
+    /// Fault of the pattern.
     pub fault: Fault,
 }
 
@@ -102,8 +102,8 @@ impl Rules {
         rules.iter().map(|rule| Ok((rule.effect, compile(&rule.pattern)?))).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What becomes of the item at `path`, which is relative to the transfer root, not empty, and
-    /// has no slash at its start or end.
+    /// Effect of the rules on the item at `path`, which is relative to the transfer root, not
+    /// empty, and has no slash at its start or end.
     #[must_use]
     pub fn decide(&self, path: &[u8], is_directory: bool) -> Effect {
         let first = self.0.iter().find(|(_, pattern)| pattern.matches(path, is_directory));

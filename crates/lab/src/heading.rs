@@ -22,6 +22,7 @@ impl Heading {
         }
     }
 
+    /// Index of the direction: 0 or 1.
     pub(crate) const fn index(self) -> usize {
         match self {
             Self::Forward => 0,

@@ -40,6 +40,9 @@ const ADDRESSES: [Address; 2] = [
 ];
 
 /// Makes the cables and sets up the hosts; `wire_processors` are kept free of the hosts' work.
+///
+/// # Errors
+/// See [`LabError`].
 pub(crate) fn configure(
     namespaces: &Namespaces,
     settings: &Settings,

@@ -32,11 +32,17 @@ pub struct Lab {
 impl Lab {
     /// Makes a lab that stays until it is taken down. `program`: the icdc binary that runs the wire
     /// (by its `lab wire`).
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub fn up(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
         Self::make(name, settings, program, None)
     }
 
     /// Makes a lab that ends with this process at the latest, in whatever way the process ends.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub fn lent(name: &str, settings: &Settings, program: &Path) -> Result<Self, LabError> {
         Self::make(name, settings, program, Some(Process::this()))
     }
@@ -112,6 +118,9 @@ impl Lab {
     }
 
     /// Opens the counters and series of the lab's path.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub fn page(&self) -> Result<Page, LabError> {
         Page::open(&self.directory.join(registry::PAGE))
             .map_err(|error| LabError::io("read the page of the wire", error))
@@ -124,6 +133,9 @@ impl Lab {
     }
 
     /// Sends a signal to every process on a host; one that is gone by then needs none.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub fn signal(&self, host: Host, signal: Signal) -> Result<(), LabError> {
         let (_, inode) = self.record.namespaces[host as usize];
         for found in process::inhabitants(&[inode]) {
@@ -138,6 +150,9 @@ impl Lab {
 
     /// Moves the calling thread into one of the hosts: programs that it starts and sockets that it
     /// opens from now on are there.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub fn enter(&self, host: Host) -> Result<(), LabError> {
         let open =
             |path: &Path| File::open(path).map_err(|error| LabError::io(format!("open {}", path.display()), error));

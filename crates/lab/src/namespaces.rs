@@ -77,6 +77,9 @@ impl Namespaces {
     /// Makes the three namespaces, and writes the names of named ones to a file in `directory`.
     /// With `user_namespace` the calling process, which must have no other thread, moves into a new
     /// user namespace first, as its root.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub(crate) fn create(lab: &str, directory: &Path, user_namespace: bool) -> Result<Self, LabError> {
         let mut namespaces = Self { lab: lab.to_owned(), named: !user_namespace, files: Vec::new() };
         if user_namespace {
@@ -90,6 +93,9 @@ impl Namespaces {
     }
 
     /// Runs `work` in a namespace, on a thread of its own.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub(crate) fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         inside(&self.files[host as usize], work)
     }
@@ -103,6 +109,9 @@ impl Namespaces {
     }
 
     /// Inode number of the namespace, by which the processes in it can be found.
+    ///
+    /// # Errors
+    /// See [`LabError`].
     pub(crate) fn inode(&self, host: Host) -> Result<u64, LabError> {
         let metadata = self.files[host as usize].metadata();
         metadata.map(|metadata| metadata.ino()).map_err(|error| LabError::io("look at a network namespace", error))
@@ -122,6 +131,9 @@ impl Drop for Namespaces {
 }
 
 /// Runs `work` on a thread of its own in a network namespace.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     let outcome = thread::scope(|scope| {
         let inside = scope.spawn(move || {
@@ -168,6 +180,9 @@ pub(crate) fn delete(name: &str) -> Result<(), LabError> {
 }
 
 /// A new network namespace without a name: it lives as long as it is open or in use.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn unnamed() -> Result<File, LabError> {
     let made = thread::scope(|scope| {
         let maker = scope.spawn(|| {

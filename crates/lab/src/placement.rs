@@ -15,6 +15,9 @@ pub fn processors() -> Vec<usize> {
 }
 
 /// Binds the calling thread, and the programs that it starts, to these processors.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn stay_on(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));

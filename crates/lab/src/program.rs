@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 use crate::error::LabError;
 
 /// Runs `ip` in the namespace of the calling thread, with `input` as its standard input.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn ip(arguments: &[&str], input: &str) -> Result<(), LabError> {
     run("ip", "iproute2", arguments, input)
 }

@@ -30,6 +30,7 @@ pub struct LabRecord {
 }
 
 impl LabRecord {
+    /// Writes the record to a file in `directory`.
     pub(crate) fn save(&self, directory: &Path) -> Result<(), LabError> {
         let text = serde_json::to_vec_pretty(self).expect("plain data");
         let (path, aside) = (directory.join(FILE), directory.join("lab.json.new"));

@@ -30,6 +30,9 @@ pub(crate) const DIRECTORY_VARIABLE: &str = "ICDC_LABS";
 pub const NAME_VARIABLE: &str = "ICDC_LAB";
 
 /// The directory of all labs of this user.
+///
+/// # Errors
+/// See [`LabError`].
 pub(crate) fn directory() -> Result<PathBuf, LabError> {
     if let Some(told) = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()) {
         return Ok(PathBuf::from(told));
@@ -48,6 +51,9 @@ pub(crate) fn directory() -> Result<PathBuf, LabError> {
 }
 
 /// Makes the directory of a new lab.
+///
+/// # Errors
+/// See [`LabError`].
 pub(crate) fn reserve(name: &str) -> Result<PathBuf, LabError> {
     check_name(name)?;
     let parent = directory()?;
@@ -62,6 +68,9 @@ pub(crate) fn reserve(name: &str) -> Result<PathBuf, LabError> {
 }
 
 /// The directory of a lab, which may have ended.
+///
+/// # Errors
+/// See [`LabError`].
 pub(crate) fn find(name: &str) -> Result<PathBuf, LabError> {
     check_name(name)?;
     let own = directory()?.join(name);
@@ -69,6 +78,9 @@ pub(crate) fn find(name: &str) -> Result<PathBuf, LabError> {
 }
 
 /// Names of all labs of this user.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn names() -> Result<Vec<String>, LabError> {
     let directory = directory()?;
     let entries = match fs::read_dir(&directory) {

@@ -11,6 +11,9 @@ use crate::{hosts, machine, namespaces, registry};
 
 /// Takes a lab down, whatever its state: ends the processes on its hosts and its wire, removes its
 /// namespaces and its files.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn down(name: &str) -> Result<(), LabError> {
     let directory = registry::find(name)?;
     clear(&directory)
@@ -18,6 +21,9 @@ pub fn down(name: &str) -> Result<(), LabError> {
 
 /// Takes down the lab with this directory. A wire that calls this for its own lab is left to end by
 /// itself.
+///
+/// # Errors
+/// See [`LabError`].
 pub(crate) fn clear(directory: &Path) -> Result<(), LabError> {
     let record = LabRecord::load(directory);
     let wire = record.as_ref().map(|record| record.wire).filter(|wire| wire.is_alive());

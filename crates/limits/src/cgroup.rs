@@ -18,7 +18,7 @@ pub(crate) fn own_and_above(controller: &str) -> Vec<PathBuf> {
     second.into_iter().chain(first).flat_map(|(root, own)| upwards(&root, &own)).collect()
 }
 
-/// Where the groups are, and which one is this process's, as a path from there.
+/// Directory of the control groups, and this process's group as a path from there.
 type Place = (PathBuf, PathBuf);
 
 fn second_version(mounts: &str, own: &str) -> Option<Place> {
@@ -34,7 +34,7 @@ fn first_version(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     Some((root, own.get(2)?.trim_start_matches('/').into()))
 }
 
-/// Where a file system is mounted of which kind and options fit; `None` if none is.
+/// Mount point of a file system whose kind and options fit; `None` if none does.
 fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     mounts.find(|fields| fields.len() > 3 && fits(fields[2], fields[3])).map(|fields| PathBuf::from(fields[1]))

@@ -53,8 +53,8 @@ pub fn of_process() -> Option<OfProcess> {
 /// what is left.
 pub(crate) const GIVEN_BACK: ByteCount = ByteCount::from_mib(64);
 
-/// Why so much memory could not be had, which `cause` says: the limit that leaves less, if it is
-/// one.
+/// Sentence that tells why `needed` bytes could not be had: the limit that leaves less, if there is
+/// one, or else `cause`.
 #[must_use]
 pub fn refused(needed: ByteCount, cause: &io::Error) -> String {
     if let Some(OfProcess { most, left, option }) = of_process().filter(|bound| bound.left < needed + GIVEN_BACK) {

@@ -70,7 +70,7 @@ impl<S: Send + 'static> Answering<S> {
         self.writer.send(message);
     }
 
-    /// What the other end has said and nobody has taken.
+    /// Messages of the other end that nobody has taken yet.
     pub fn heard(&self) -> impl Iterator<Item = S> + '_ {
         self.heard.try_iter()
     }

@@ -36,6 +36,9 @@ struct Body {
 impl Assembler {
     /// Takes bytes up to the end of the current frame; returns how many it took, and the parcel if
     /// they complete it.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
     pub(crate) fn feed(&mut self, bytes: &[u8], pool: &BlockPool) -> Result<(usize, Option<Parcel>), LinkError> {
         if let Some(body) = &mut self.body {
             let take = bytes.len().min(body.length - body.filled);

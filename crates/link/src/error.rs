@@ -58,7 +58,7 @@ pub enum LinkError {
     Handshake {
         /// Address or description of the peer.
         peer: String,
-        /// What failed, and what the user can do.
+        /// The failed step, and what the user can do.
         reason: String,
     },
     /// The two ends have no version of the protocol in common.

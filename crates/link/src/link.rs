@@ -22,6 +22,7 @@ pub struct Link {
 }
 
 impl Link {
+    /// Link of these parts.
     pub(crate) fn new(outlet: impl Outlet + 'static, inlet: impl Inlet + 'static, control: Arc<dyn Control>) -> Self {
         Self {
             outlet: Box::new(Fuse { half: outlet, blown: false }),

@@ -171,7 +171,7 @@ impl Inlet for MemoryInlet {
 }
 
 impl MemoryInlet {
-    /// What an end receives on a stopped link: [`LinkError::Stopped`] if this end has stopped it;
+    /// Result of receiving on a stopped link: [`LinkError::Stopped`] if this end has stopped it;
     /// else a message that the peer sent before it stopped, as it would arrive over a socket, or
     /// the reason once there is none.
     fn receive_after_stop(&self) -> Result<Parcel, LinkError> {

@@ -35,7 +35,7 @@ pub(crate) struct Large {
     failed: AtomicBool,
 }
 
-/// What is known of a file's digest.
+/// State of a file's digest.
 struct State {
     /// Number of blocks that are not digested.
     left: u32,

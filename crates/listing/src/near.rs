@@ -19,7 +19,7 @@ use crate::root::Root;
 /// Number of batches that a listing of this host is ahead.
 const AHEAD: usize = 64;
 
-/// What comes of the end that lists.
+/// Message of the end that lists, or the end of its session.
 enum Incoming {
     /// Further records.
     Records(Vec<Listed>),

@@ -32,15 +32,20 @@ pub(crate) fn open(subject: &Subject) -> Result<(File, Stat), String> {
 }
 
 /// Checks that a file has not changed since it was opened.
+///
+/// # Errors
+/// A sentence for the user that tells why.
 pub(crate) fn check(file: &File, opened: &Stat, subject: &Subject) -> Result<(), String> {
     let now = Stat::of(file).map_err(|error| unreadable(subject, &error))?;
     if now.same_version(opened) { Ok(()) } else { Err(changed(subject)) }
 }
 
+/// Text for an item that could not be read.
 pub(crate) fn unreadable(subject: &Subject, error: &dyn std::fmt::Display) -> String {
     format!("{}: cannot be read: {error}", subject.directory.path_of(&subject.name))
 }
 
+/// Text for a file that changed while it was read.
 pub(crate) fn changed(subject: &Subject) -> String {
     format!("{}: was changed while it was read; run the command again", subject.directory.path_of(&subject.name))
 }

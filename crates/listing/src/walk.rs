@@ -17,7 +17,7 @@ use crate::subject::Subject;
 /// Unit of the space in use that file systems state, in bytes.
 const STAT_BLOCK: u64 = 512;
 
-/// What the walk has found.
+/// Item or event that the walk has found.
 pub(crate) enum Walked {
     /// A record that is complete.
     Record(Listed),
@@ -33,6 +33,9 @@ pub(crate) struct Over;
 type Sink<'a> = &'a mut dyn FnMut(Walked) -> Result<(), Over>;
 
 /// Walks `root` as requested and passes what is found to `sink`.
+///
+/// # Errors
+/// See [`Over`].
 pub(crate) fn walk(root: Root, request: &ListRequest, rules: &Rules, sink: Sink<'_>) -> Result<(), Over> {
     let mut walk =
         Walk { request, rules, sink, frames: Vec::new(), path: Vec::new(), path_bytes: 0, seen: HashSet::new() };

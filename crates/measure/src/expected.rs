@@ -87,6 +87,9 @@ impl Expected {
     }
 
     /// Waits for connections that prove these tokens from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn await_all(&self, tokens: &[Token]) -> io::Result<Awaited> {
         let woken = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (tell, arrived) = unbounded();

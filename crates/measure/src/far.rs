@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Span = Span::from_secs(10);
 /// Number of sampling intervals per message: a tenth of a second.
 const TICKS_PER_MESSAGE: usize = 10;
 
-/// How a measurement ended at the far end.
+/// End of a measurement at the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// The measurement is complete, as requested.

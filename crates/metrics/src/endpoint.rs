@@ -170,7 +170,7 @@ fn answer_all(shared: &Shared, metrics: &impl Fn(Format) -> String) -> io::Resul
     Ok(())
 }
 
-/// Which of the descriptors are ready.
+/// Descriptors that are ready.
 struct Ready {
     end: bool,
     listener: bool,

@@ -67,7 +67,7 @@ pub enum PushError {
     NoHttp {
         /// Address of the gateway.
         gateway: String,
-        /// What is wrong with the answer.
+        /// Fault of the answer.
         cause: Box<ureq::Error>,
     },
     /// The gateway could not be reached, or closed the connection.

@@ -1,7 +1,7 @@
-//! How a copy, or a session of a daemon, ended: the words that events, hooks, metrics and the audit
-//! log have in common.
+//! The end of a copy, or of a session of a daemon, in the words that events, hooks, metrics and the
+//! audit log have in common.
 
-/// How a copy, or a session of a daemon, ended.
+/// End of a copy, or of a session of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunResult {
     /// Everything has arrived.

@@ -72,7 +72,7 @@ macro_rules! label {
 }
 
 label! {
-    /// What a client asked for.
+    /// Kind of a session, by the client's request.
     pub enum SessionKind as "kind" {
         /// The client sends files to this daemon.
         Receive = "receive",
@@ -100,7 +100,7 @@ impl LabelValue for RunResult {
 }
 
 label! {
-    /// Why a connection or a request was refused.
+    /// Reason for refusing a connection or a request.
     pub enum RefusedReason as "reason" {
         /// The key is not in `authorized_keys`.
         UnknownKey = "unknown_key",
@@ -127,7 +127,7 @@ label! {
 }
 
 label! {
-    /// How a TLS handshake ended.
+    /// End of a TLS handshake.
     pub enum Handshake as "result" {
         /// Both ends know each other's key.
         Ok = "ok",
@@ -137,7 +137,7 @@ label! {
 }
 
 label! {
-    /// How a reload of identity and keys ended.
+    /// End of a reload of identity and keys.
     enum Reload as "result" {
         Applied = "applied",
         Failed = "failed",

@@ -34,7 +34,7 @@ pub enum NetlinkError {
     Answer {
         /// Description of the request.
         what: String,
-        /// What is wrong with the answer.
+        /// Fault of the answer.
         reason: String,
     },
 }
@@ -60,7 +60,7 @@ impl NetlinkError {
     }
 }
 
-/// How many answers a request has.
+/// Number of answers that a request has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All objects of a kind, one in each answer (a dump).

@@ -123,7 +123,7 @@ impl Route {
         self.0.attributes.iter().any(is_gateway)
     }
 
-    /// The same route by another device, with another metric.
+    /// This route by another device, with another metric.
     #[must_use]
     pub fn by(&self, device: &Link, metric: u32) -> Self {
         let mut message = self.0.clone();

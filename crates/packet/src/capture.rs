@@ -60,6 +60,9 @@ pub struct Capture {
 impl Capture {
     /// Begins to capture the TCP segments from or to `port`, of IPv6 or else of IPv4, that arrive
     /// in the network namespace of this thread; none that it sends.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn open(port: Port, ipv6: bool) -> Result<Self, PacketError> {
         let fd = socket::open_cooked(ANY_DEVICE)?;
         let mut program = filter(port, ipv6);
@@ -88,6 +91,9 @@ impl Capture {
     }
 
     /// Number of packets that found no free slot since the capture began.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn overflow(&mut self) -> Result<u64, PacketError> {
         self.slots.overflow()
     }

@@ -38,6 +38,7 @@ pub(crate) struct FromDate {
 }
 
 impl FromDate {
+    /// Both clocks as they are now.
     pub(crate) fn now() -> Self {
         Self::closest((0..TRIES).map(|_| (now(), of(ClockId::Realtime), now())))
     }
@@ -57,6 +58,7 @@ impl FromDate {
         Self { distance: closest.1.as_nanos(), read: closest.2 }
     }
 
+    /// Monotonic time of a kernel's stamp, given in real time.
     pub(crate) fn monotonic(self, seconds: u32, nanos: u32) -> Time {
         let date = Span::from_secs(u64::from(seconds)) + Span::from_nanos(u64::from(nanos));
         let at = Time::ORIGIN + (date - Span::from_nanos(self.distance));

@@ -17,10 +17,12 @@ pub struct PacketError {
 }
 
 impl PacketError {
+    /// Error of a system call on a device.
     pub(crate) fn new(call: &'static str, device: &str, cause: impl Into<io::Error>) -> Self {
         Self { call, device: device.to_owned(), cause: cause.into() }
     }
 
+    /// Error of the system call that has just failed, from `errno`.
     pub(crate) fn last(call: &'static str, device: &str) -> Self {
         Self::new(call, device, io::Error::last_os_error())
     }

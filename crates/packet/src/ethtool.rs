@@ -105,6 +105,9 @@ fn ask<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<boo
 
 /// Passes a command, which is the first of `words`, with its parameters to the driver, which
 /// replaces them by its answer. There must be as many words as the command's structure has.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn exchange<const WORDS: usize>(device: &str, words: &mut [u32; WORDS]) -> Result<(), PacketError> {
     if device.len() >= libc::IFNAMSIZ {
         return Err(PacketError::new(CALL, device, std::io::Error::from_raw_os_error(libc::ENODEV)));

@@ -109,6 +109,7 @@ impl MappedRing {
         &self.fd
     }
 
+    /// Layout of the mapped ring.
     pub(crate) fn layout(&self) -> Layout {
         self.layout
     }
@@ -143,6 +144,9 @@ impl MappedRing {
     }
 
     /// Packets that found no free slot, since the ring was made.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub(crate) fn overflow(&mut self) -> Result<u64, PacketError> {
         self.overflow += socket::drops(&self.fd, &self.device)?;
         Ok(self.overflow)

@@ -16,7 +16,10 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Begins to listen at `device` of this thread's network namespace.
+    /// Begins to receive answers that arrive at `device` of this thread's network namespace.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn open(device: &str) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
         let mut program = filter();

@@ -26,12 +26,18 @@ impl Feature {
 }
 
 /// Switches a feature of `device` in this thread's network namespace.
+///
+/// # Errors
+/// See [`PacketError`].
 pub fn set(device: &str, feature: Feature, on: bool) -> Result<(), PacketError> {
     ethtool::exchange(device, &mut [feature.command() + 1, u32::from(on)])
 }
 
 /// Whether `device` in this thread's network namespace has a feature switched on. Needs no
 /// privilege.
+///
+/// # Errors
+/// See [`PacketError`].
 pub fn get(device: &str, feature: Feature) -> Result<bool, PacketError> {
     let mut words = [feature.command(), 0];
     ethtool::exchange(device, &mut words)?;

@@ -35,6 +35,9 @@ unsafe impl Send for Outlet {}
 
 impl Outlet {
     /// Opens `device` of this thread's network namespace for sending.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn open(device: &str) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
         let bypass = SocketOption::packet(libc::PACKET_QDISC_BYPASS, "setsockopt(PACKET_QDISC_BYPASS)");
@@ -51,6 +54,9 @@ impl Outlet {
     }
 
     /// Sends packets, each preceded by the header of its offloads.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn send<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) -> Result<Sent, PacketError> {
         let mut sent = Sent::default();
         let mut packets = packets.into_iter();

@@ -5,11 +5,17 @@ use std::io;
 /// Gives the calling thread real-time priority, 1 to 99, above ordinary threads; the kernel's own
 /// real-time threads have 50. Needs root or `RLIMIT_RTPRIO`. Threads that it starts do not inherit
 /// it.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn take(priority: u8) -> io::Result<()> {
     schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }
 
 /// Lets the calling thread run only while no other thread wants the processor (`SCHED_IDLE`).
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn give() -> io::Result<()> {
     schedule(libc::SCHED_IDLE, 0)
 }

@@ -90,6 +90,9 @@ pub struct Ring {
 
 impl Ring {
     /// Begins to receive frames that are sent into `device` of this thread's network namespace.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn open(device: &str, geometry: Geometry) -> Result<Self, PacketError> {
         let fd = socket::open(device)?;
         socket::set(&fd, device, socket::VNET_HEADER, 1_i32)?;
@@ -138,6 +141,9 @@ impl Ring {
     }
 
     /// Frames that found no free slot, since the ring was opened.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn overflow(&mut self) -> Result<u64, PacketError> {
         self.slots.overflow()
     }

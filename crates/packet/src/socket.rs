@@ -7,11 +7,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::PacketError;
 
 /// Opens a packet socket for raw frames, which receives nothing yet.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn open(device: &str) -> Result<OwnedFd, PacketError> {
     open_kind(device, libc::SOCK_RAW)
 }
 
 /// A socket for packets without the device's header, that receives nothing yet.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn open_cooked(device: &str) -> Result<OwnedFd, PacketError> {
     open_kind(device, libc::SOCK_DGRAM)
 }
@@ -71,6 +77,9 @@ pub(crate) fn set<T: Copy>(fd: &impl AsRawFd, device: &str, option: SocketOption
 }
 
 /// Binds to the device; `protocol` 0 receives nothing.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn bind(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), PacketError> {
     let name = CString::new(device)
         .map_err(|error| PacketError::new("if_nametoindex", device, std::io::Error::from(error)))?;
@@ -83,6 +92,9 @@ pub(crate) fn bind(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), Pack
 }
 
 /// Binds to all devices of this thread's network namespace.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn bind_everywhere(fd: &OwnedFd, device: &str, protocol: u16) -> Result<(), PacketError> {
     bind_index(fd, device, protocol, 0)
 }
@@ -103,12 +115,18 @@ fn bind_index(fd: &OwnedFd, device: &str, protocol: u16, index: i32) -> Result<(
 const IGNORE_OUTGOING: SocketOption = SocketOption::packet(23, "setsockopt(PACKET_IGNORE_OUTGOING)");
 
 /// Excludes packets that this host sends.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn ignore_outgoing(fd: &OwnedFd, device: &str) -> Result<(), PacketError> {
     set(fd, device, IGNORE_OUTGOING, 1_i32)
 }
 
 /// Number of packets dropped for lack of room since the last call: the kernel resets the counter
 /// when it is read.
+///
+/// # Errors
+/// See [`PacketError`].
 pub(crate) fn drops(fd: &OwnedFd, device: &str) -> Result<u64, PacketError> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of_val(&statistics) as libc::socklen_t;

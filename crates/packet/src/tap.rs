@@ -39,6 +39,9 @@ impl Tap {
     pub const MOST: usize = Offload::LENGTH + 14 + 4 + 65_535;
 
     /// Makes the device `name` in this thread's network namespace. There must be none of that name.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn create(name: &str) -> Result<Self, PacketError> {
         let failed = |call, error| PacketError::new(call, name, error);
         let mut options = File::options();
@@ -97,6 +100,9 @@ impl Tap {
 
     /// Passes a frame to the host. One for which it has no room at the moment, or that comes while
     /// the device is down, is lost, as on any device.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
     pub fn write(&self, frame: &[u8]) -> Result<(), PacketError> {
         // With nothing left to be done.
         let header = [0; Offload::LENGTH];

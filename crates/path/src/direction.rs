@@ -83,6 +83,9 @@ pub struct Direction {
 
 impl Direction {
     /// Makes an idle path with these settings.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
     pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         Ok(Self {

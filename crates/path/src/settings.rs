@@ -146,6 +146,9 @@ impl Settings {
     }
 
     /// Checks the settings, as they are and after each change.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
     pub fn check(&self) -> Result<(), SettingsError> {
         for (what, rate) in [("a bottleneck", Some(self.rate)), ("a line", self.line_rate)] {
             if let Some(rate) = rate.filter(|rate| rate.as_bytes_per_second() == 0 || *rate > MAX_RATE) {

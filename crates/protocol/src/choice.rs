@@ -4,7 +4,7 @@ use icdc_filter::Rule;
 use icdc_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
-/// What of the sources is copied; the default is everything.
+/// Choice of what of the sources is copied; the default is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// Rules over paths; the first that matches decides.

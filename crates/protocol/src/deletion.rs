@@ -21,8 +21,8 @@ pub struct Delete {
     pub allow_empty_source: bool,
 }
 
-/// What a receiver deletes of what its sender does not announce, for the sender: by this it tells
-/// what it leaves out, and awaits the deletion.
+/// Deletion at the receiver of items that its sender does not announce, for the sender: by this it
+/// tells what it leaves out, and awaits the deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mirrored {
     /// Nothing is deleted.

@@ -1,4 +1,4 @@
-//! Why a link carries no more, in what matters to the session over it.
+//! Failures that end a link, as far as they matter to the session over it.
 
 use crate::message::Refusal;
 

@@ -26,7 +26,7 @@ pub struct ListRequest {
     pub path: Vec<u8>,
     /// Directories whose items are listed.
     pub reach: ListReach,
-    /// What is told of each item.
+    /// Attributes that are reported of each item.
     pub detail: ListDetail,
     /// Rules over paths from the directory that is named: what they exclude is not listed, nor
     /// anything beneath it.
@@ -38,11 +38,11 @@ pub struct ListRequest {
 pub enum ListReach {
     /// Only the directory that the path names.
     Directory,
-    /// That directory and all below it.
+    /// The directory and all below it.
     Tree,
 }
 
-/// What is told of each item besides its name and kind.
+/// Attributes of an item that a listing has besides its name and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListDetail {
     /// Nothing.

@@ -174,6 +174,9 @@ pub struct Sent {
 type Checked = Result<(), &'static str>;
 
 /// Checks a request for a measurement.
+///
+/// # Errors
+/// A value is out of its bounds.
 pub(crate) fn check_order(order: &MeasureRequest) -> Checked {
     require((1..=MAX_STREAMS).contains(&order.streams), "no connection, or too many")?;
     require((1..=MAX_MEASURE_NANOS).contains(&order.nanos), "a time out of bounds")?;
@@ -186,6 +189,9 @@ pub(crate) fn check_order(order: &MeasureRequest) -> Checked {
 }
 
 /// Checks a message over the control link of a measurement.
+///
+/// # Errors
+/// A value is out of its bounds.
 pub(crate) fn check_control(message: &ControlMessage) -> Checked {
     match message {
         ControlMessage::Ready { tokens, .. } => {
@@ -211,18 +217,27 @@ pub(crate) fn check_control(message: &ControlMessage) -> Checked {
 }
 
 /// Checks a ceiling on the rate: with one of zero nothing could be sent.
+///
+/// # Errors
+/// A value is out of its bounds.
 pub(crate) fn ceiling(rate: Option<Rate>) -> Checked {
     require(rate != Some(Rate::ZERO), "a rate of nothing")
 }
 
 /// Checks the form of a congestion control's name in a request (its length and characters), not
 /// whether there is such an algorithm. No name is allowed, an empty one is not.
+///
+/// # Errors
+/// A value is out of its bounds.
 pub(crate) fn asked_congestion(name: Option<&str>) -> Checked {
     require(name != Some(""), "a congestion control without a name")?;
     congestion(name.unwrap_or_default())
 }
 
 /// Checks that a text can be the kernel's name of a congestion control; empty is allowed.
+///
+/// # Errors
+/// A value is out of its bounds.
 pub(crate) fn congestion(name: &str) -> Checked {
     let proper = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     require(

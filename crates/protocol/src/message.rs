@@ -182,15 +182,15 @@ pub enum Message {
     /// destination then contains what this and other sessions have written.
     Placed(Place),
 
-    /// What a directory of the source has besides the entries announced in it. Only for a receiver
+    /// Items of a directory of the source besides the entries announced in it. Only for a receiver
     /// that deletes, and before the directory's `DirEnd`.
     LeftOut {
         /// Id of the directory, whose children are still being announced.
         directory: EntryId,
-        /// What is left out of the announcements.
+        /// Items that are left out of the announcements.
         what: LeftOut,
     },
-    /// What the receiver has deleted, or why it has not, once every item is done.
+    /// Items that the receiver has deleted, or why it has deleted none, once every item is done.
     Deletion(Deletion),
 
     /// A message of a listing ([`Job::List`]).
@@ -213,12 +213,12 @@ pub enum Message {
     Candidates(Candidates),
     /// The sender's answer to [`Candidates`](Self::Candidates).
     CandidateAnswer(CandidateAnswer),
-    /// What has become of the snapshot, and of those that are no longer kept, once every item is done.
+    /// Outcome of the snapshot, and of those that are no longer kept, once every item is done.
     Snapshot(SnapshotNews),
     /// A message of a change ([`Job::Change`]).
     Change(ChangeMessage),
-    /// What the receiver tells of the receipt that it was asked for ([`ReceiveOptions::receipt`]): its
-    /// first part before the first [`Wants`](Self::Wants), its last once every item is done.
+    /// Part of the receipt that the receiver was asked for ([`ReceiveOptions::receipt`]): the first
+    /// before the first [`Wants`](Self::Wants), the last once every item is done.
     Receipt(ReceiptPart),
     /// Names of users and groups, ahead of the first entry that has their numbers, from a sender that
     /// was [asked](SendOptions::owner_names) for them.

@@ -41,11 +41,11 @@ pub enum Execution {
 /// Permissions of the owner, the group or all others, copied within the mode of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiedBits {
-    /// Whose permissions are copied.
+    /// Class whose permissions are copied.
     pub from: UserClass,
     /// Permission bits that may be affected.
     pub to: u16,
-    /// What is done with them.
+    /// Use of the copied permissions.
     pub how: Copied,
 }
 

@@ -35,7 +35,7 @@ pub const NAMESPACE: &str = "icdc-receipt";
 /// Longest facts in one message, in bytes.
 pub const MAX_FACTS: usize = 32 << 10;
 
-/// What a receiving end tells of a receipt.
+/// Part of a receipt as the receiving end sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReceiptPart {
     /// The text above the lines of items, before anything is answered.

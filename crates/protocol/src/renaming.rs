@@ -22,7 +22,7 @@ use crate::outcome::FileDigest;
 pub struct Candidates {
     /// Id of the item.
     pub id: EntryId,
-    /// Where the files are, the likeliest first. Empty if only the digest is asked: the file that
+    /// Places of the files, the likeliest first. Empty if only the digest is asked: the file that
     /// has the item's name has its size.
     pub places: Vec<CandidatePlace>,
 }

@@ -140,7 +140,7 @@ pub struct Drive {
 /// Options of the sending end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendOptions {
-    /// What of the sources is copied.
+    /// Choice of what of the sources is copied.
     pub choice: Choice,
     /// Metadata that is carried besides the data.
     pub preserve: Preserve,
@@ -156,7 +156,7 @@ pub struct SendOptions {
     pub buffered: bool,
     /// Data to send as zeros that are read from no disk; `None` for an ordinary copy.
     pub diskless: Option<Diskless>,
-    /// What the receiver deletes of what is not announced.
+    /// Deletion at the receiver of what is not announced.
     pub mirrored: Mirrored,
     /// Whether each item is removed at the source once the receiver has published it durably.
     pub moves: bool,
@@ -207,7 +207,7 @@ pub struct ReceiveOptions {
     pub missing: Missing,
     /// Snapshot to be made in the destination; `None` for an ordinary copy.
     pub snapshot: Option<Snapshot>,
-    /// Where replaced and deleted items are kept; `None` to keep none.
+    /// Place of replaced and deleted items; `None` to keep none.
     pub backup: Option<Backup>,
     /// Whether the sender is given a receipt ([`crate::receipt`]), signed by the receiving end.
     pub receipt: bool,
@@ -270,7 +270,7 @@ impl Existing {
     }
 }
 
-/// What two regular files have in common that count as equal.
+/// Properties in which two regular files agree that count as equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Equality {
     /// Size and modification time.

@@ -38,7 +38,8 @@ const GROWTH: usize = 16 << 10;
 /// Unit of a journal's length in bytes: the header takes one slot, a record one or more.
 pub const SLOT_LENGTH: usize = 64;
 
-/// Key of an item in one version, made by [`item_key`].
+/// Name of an item in the journal of a run: a digest of its path, its source's version and its time
+/// at the destination, made by [`item_key`].
 pub type ItemKey = [u8; 16];
 
 /// The part of a staging name that differs from one unfinished file to another.

@@ -11,7 +11,7 @@ pub struct Running {
     pub pid: Option<u32>,
     /// Seconds since the process was started; `None` where that cannot be seen.
     pub age: Option<u64>,
-    /// What the receiver does about it.
+    /// Reaction of the receiver to it.
     pub then: IfRunning,
 }
 

@@ -87,6 +87,7 @@ impl SnapshotTime {
         Some(Self(seconds)).filter(|time| time.is_valid())
     }
 
+    /// Whether the numbers are those of a time that exists.
     pub(crate) fn is_valid(self) -> bool {
         self.0 <= Self::LAST
     }

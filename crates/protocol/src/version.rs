@@ -58,6 +58,8 @@ impl Versions {
         range.is_range().then_some(range)
     }
 
+    /// Whether it is a range: from version 1 on, not reversed, and of at most as many versions as
+    /// one may list.
     pub(crate) fn is_range(self) -> bool {
         self.lowest >= 1 && self.highest.checked_sub(self.lowest).is_some_and(|more| more < MOST)
     }
@@ -212,8 +214,8 @@ impl Features {
         Self(self.0 | others.0)
     }
 
-    /// What an end with these features cannot do, and the remedy, if one of `needed` is missing;
-    /// otherwise `None`.
+    /// Sentence on what an end with these features cannot do, with the remedy, if one of `needed`
+    /// is missing; otherwise `None`.
     #[must_use]
     pub fn lacking(self, needed: Self) -> Option<&'static str> {
         let known = [

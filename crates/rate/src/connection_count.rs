@@ -5,7 +5,8 @@
 
 use icdc_units::{ByteCount, Rate, Ratio, Span};
 
-/// Window of one kind of connection, and the number of such connections that are made by default.
+/// Window of a kind of TCP connection or channel, and the bounds of the number of such connections
+/// that are made by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Bytes that one connection carries in a round trip at most.

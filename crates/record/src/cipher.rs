@@ -50,7 +50,7 @@ fn has_avx512_aes() -> bool {
     false
 }
 
-/// What distinguishes a record from all others under its key.
+/// Header of a record, which distinguishes it from all others under its key.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordHead<'a> {
     /// Nonce of the record, made of its number.
@@ -71,6 +71,8 @@ impl Aead {
         Self::by(Library::of(cipher), cipher, key)
     }
 
+    /// Key of this cipher in one of the libraries; `None` if the library has no such cipher, or the
+    /// key has another length.
     pub(crate) fn by(library: Library, cipher: Cipher, key: &[u8]) -> Option<Self> {
         Some(match library {
             Library::AwsLc => {
@@ -115,6 +117,9 @@ impl Aead {
     }
 
     /// Decrypts and authenticates a record into `out`, which is as long as the `encrypted` part.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
     pub(crate) fn open(
         &self,
         RecordHead { nonce, header }: RecordHead<'_>,

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::format::{MAX_RECORD, OVERHEAD, parse_header, plaintext_length};
 
-    /// The same key for both directions of a test.
+    /// One key for both directions of a test, twice.
     fn pair() -> (RecordKey, RecordKey) {
         let make = || RecordKey::new(Cipher::Aes128Gcm, &[7; 16], [9; 12], 0).unwrap();
         (make(), make())

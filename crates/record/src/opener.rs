@@ -18,7 +18,7 @@ pub enum Role {
     Server,
 }
 
-/// What a received record contained.
+/// Contents of a received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// Data, of this many bytes.

@@ -54,6 +54,9 @@ struct Accepting {
 
 impl Acceptor {
     /// Starts the thread that accepts connections at the listeners and hands them to the workers.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn start(
         listeners: Vec<OpenListener>,
         config: Arc<Config>,

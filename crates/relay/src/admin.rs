@@ -47,6 +47,9 @@ pub enum AdminError {
 }
 
 /// Serves the status, as JSON, on a Unix socket that its owner and root may connect to.
+///
+/// # Errors
+/// See [`AdminError`].
 pub(crate) fn serve_status(path: &Path, monitor: &Arc<Monitor>) -> Result<(), AdminError> {
     let failed = |what| move |cause| AdminError::System { place: path.display().to_string(), what, cause };
     if path.exists() {
@@ -109,6 +112,9 @@ pub fn query_status(path: &Path) -> io::Result<String> {
 }
 
 /// Serves the metrics to Prometheus.
+///
+/// # Errors
+/// See [`AdminError`].
 pub(crate) fn serve_metrics(address: SocketAddr, monitor: &Arc<Monitor>) -> Result<(), AdminError> {
     let endpoint = Endpoint::bind(address)?;
     tracing::info!(address = %endpoint.address(), "metrics");

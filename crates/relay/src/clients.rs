@@ -47,6 +47,7 @@ impl Clients {
         waited.unwrap_or_else(PoisonError::into_inner).0.all
     }
 
+    /// Number of clients that are connected.
     pub(crate) fn count(&self) -> usize {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).all
     }

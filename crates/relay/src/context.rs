@@ -32,6 +32,7 @@ pub(crate) struct RelayContext {
 }
 
 impl RelayContext {
+    /// Context of a relay with this number of workers.
     pub(crate) fn new(id: RelayId, started: Time, resolver: Resolver, workers: usize) -> Self {
         Self {
             id,
@@ -46,6 +47,7 @@ impl RelayContext {
         }
     }
 
+    /// Sets the addresses at which the relay listens.
     pub(crate) fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
     }

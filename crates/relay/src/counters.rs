@@ -26,6 +26,7 @@ struct Levels {
 }
 
 impl Counters {
+    /// Counters of this number of workers; all zero.
     pub(crate) fn new(workers: usize) -> Self {
         Self { levels: std::iter::repeat_with(Levels::default).take(workers).collect(), ..Self::default() }
     }

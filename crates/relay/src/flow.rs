@@ -60,6 +60,7 @@ pub(crate) struct FlowError {
 }
 
 impl Flow {
+    /// A direction in which nothing has been relayed.
     pub(crate) fn new(now: Time) -> Self {
         let waits = Waits { source: Span::ZERO, sink: Span::ZERO, since: now, now_for_sink: false };
         Self {
@@ -100,6 +101,9 @@ impl Flow {
     }
 
     /// Moves what can be moved. Without `may_read`, only what has been read already.
+    ///
+    /// # Errors
+    /// See [`FlowError`].
     pub(crate) fn advance(
         &mut self,
         (source, sink): (&mut Leg, &mut Leg),

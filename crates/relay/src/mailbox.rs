@@ -54,17 +54,20 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
+    /// An empty mailbox.
     pub(crate) fn new() -> io::Result<Self> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { messages: Mutex::default(), wakeup })
     }
 
+    /// Puts a message into the mailbox, and wakes the worker.
     pub(crate) fn post(&self, message: WorkerMessage) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         // It fails only when the counter is full, and then the worker wakes up anyway.
         let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
+    /// Takes all messages out of the mailbox.
     pub(crate) fn take(&self) -> Vec<WorkerMessage> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.wakeup, &mut count);

@@ -25,6 +25,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
+    /// Monitor of a relay with these workers and listeners.
     pub(crate) fn new(context: Arc<RelayContext>, mailboxes: Vec<Arc<Mailbox>>, listeners: Vec<OpenListener>) -> Self {
         Self { context, mailboxes, listeners: Mutex::new(listeners) }
     }
@@ -34,6 +35,7 @@ impl Monitor {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Status of each listener.
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
         let status = |open: &OpenListener| ListenerStatus {
             kind: open.listener.kind.name(),
@@ -66,6 +68,7 @@ impl Monitor {
         }
     }
 
+    /// Totals of all connections, past ones included.
     pub(crate) fn totals(&self) -> Totals {
         let counters = &self.context.counters;
         Totals {

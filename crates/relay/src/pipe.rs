@@ -27,6 +27,9 @@ pub(crate) struct Pipes {
 
 impl Pipes {
     /// Returns an empty pipe: one that is open already, or else a new one.
+    ///
+    /// # Errors
+    /// The kernel's error.
     pub(crate) fn take(&mut self) -> Result<Pipe, Errno> {
         if let Some(pipe) = self.empty.pop() {
             return Ok(pipe);

@@ -56,10 +56,12 @@ pub(crate) struct Readiness {
 pub(crate) struct Events(Vec<epoll::Event>);
 
 impl Events {
+    /// Room for events; empty.
     pub(crate) fn new() -> Self {
         Self(Vec::with_capacity(EVENTS))
     }
 
+    /// Events of the last wait.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {
         self.0.iter().map(|event| match event.data.u64() {
             WAKEUP => Event::Wakeup,
@@ -86,6 +88,9 @@ impl Readiness {
 
 impl Poller {
     /// Watches `wakeup` and nothing else yet.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn new(wakeup: &impl AsFd) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
@@ -99,11 +104,17 @@ impl Poller {
     }
 
     /// Watches a leg until it is closed.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn watch(&self, leg: &impl AsFd, id: u64, side: Side) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, leg, token(id, side), interest())?)
     }
 
     /// Changes the id of a watched leg.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn rename(&self, leg: &impl AsFd, id: u64, side: Side) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, leg, token(id, side), interest())?)
     }

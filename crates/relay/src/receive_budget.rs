@@ -98,6 +98,7 @@ pub(crate) struct Traffic {
 }
 
 impl Reservation {
+    /// A share of the budget that grows up to `largest`.
     pub(crate) fn new(budget: &Arc<ReceiveBudget>, largest: ByteCount) -> Self {
         let mut reservation = Self { budget: Arc::clone(budget), reserved: 0, last: None };
         reservation.grow(INITIAL.min(largest));

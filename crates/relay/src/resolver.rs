@@ -64,6 +64,7 @@ struct QueueState {
 }
 
 impl Resolver {
+    /// Starts the thread that resolves names.
     pub(crate) fn start() -> io::Result<Self> {
         Self::with(|name, port| Ok((name, port).to_socket_addrs()?.map(canonical).collect()))
     }

@@ -71,6 +71,9 @@ pub(crate) fn open(
 
 /// Applies a configuration to connections that are accepted from now on. A buffer of a configured
 /// size keeps it until it gets another one.
+///
+/// # Errors
+/// See [`OpenError`].
 pub(crate) fn apply(socket: &TcpListener, listener: &Listener, config: &Config) -> Result<(), OpenError> {
     if !listener.is_between_relays() {
         return Ok(());
@@ -87,6 +90,9 @@ pub(crate) fn apply(socket: &TcpListener, listener: &Listener, config: &Config) 
 }
 
 /// Begins to connect to another relay.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn connect_to_relay(
     address: SocketAddr,
     config: &Config,

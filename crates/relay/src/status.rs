@@ -158,6 +158,7 @@ impl FlowStatus {
 }
 
 impl LegStatus {
+    /// Status of the leg; `None` if its socket tells nothing.
     pub(crate) fn of(leg: &Leg) -> Option<Self> {
         let socket = leg.socket();
         let info = icdc_tcp::info(socket).ok()?;

@@ -54,6 +54,7 @@ impl WarmLegs {
         true
     }
 
+    /// Closes all connections that are kept ready.
     pub(crate) fn clear(&mut self) {
         self.legs.clear();
     }

@@ -35,6 +35,9 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts a worker thread.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn start(
         number: usize,
         relay: Arc<RelayContext>,

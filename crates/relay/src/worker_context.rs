@@ -27,6 +27,7 @@ pub(crate) struct WorkerContext {
 }
 
 impl WorkerContext {
+    /// Context of a worker that takes its messages from `mailbox`.
     pub(crate) fn new(relay: Arc<RelayContext>, mailbox: Arc<Mailbox>, now: Time) -> io::Result<Self> {
         let poller = Poller::new(&mailbox.wakeup)?;
         let (pipes, warm) = (Pipes::default(), WarmLegs::default());

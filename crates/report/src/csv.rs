@@ -10,6 +10,7 @@ use crate::{Axis, HeatMap, Plot, Report, Series, Stroke, Table, Uniform, Unit, V
 /// The longest name of a file or column, but for its unit and number.
 const LONGEST: usize = 40;
 
+/// Tables of the report's plots as CSV: names of files, and their texts.
 pub(crate) fn files(report: &Report) -> Vec<(String, String)> {
     let mut files = Files::default();
     let over_time = || report.plots.iter().filter(|plot| plot.axis == Axis::Time);

@@ -14,6 +14,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Values longer than this get a line of their own.
 const LONG_FACT: usize = 32;
 
+/// The report as one HTML page without references to other files.
 pub(crate) fn page(report: &Report) -> String {
     let mut page = String::new();
     let _ = write!(

@@ -1,4 +1,4 @@
-//! How a page holds long series of integers: [`encode`] and [`decode`].
+//! The packed form of long series of integers in a page: [`encode`] and [`decode`].
 //!
 //! Base64 (RFC 4648, with padding) of blocks that follow one another. What is measured in each
 //! millisecond jumps by whole packets rather than growing smoothly, so a block keeps its values as
@@ -47,7 +47,7 @@ pub fn encode(values: &[i64]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What is wrong with a packed text that [`encode`] did not make.
+/// Fault of a packed text that [`encode`] did not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedError {
     /// The text is not base64.
@@ -60,6 +60,9 @@ pub enum MalformedError {
 
 /// Unpacks the values in `text`. They take at most 256 times the memory of the text, whatever it
 /// says.
+///
+/// # Errors
+/// See [`MalformedError`].
 pub fn decode(text: &str) -> Result<Vec<i64>, MalformedError> {
     let bytes = STANDARD.decode(text).map_err(MalformedError::Base64)?;
     let mut rest = bytes.as_slice();

@@ -10,7 +10,7 @@ use crate::escape::escaped;
 /// right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// What the table shows; may be empty.
+    /// Caption of the table; may be empty.
     pub caption: String,
     /// Names of the columns, with their units.
     pub header: Vec<String>,

@@ -33,7 +33,7 @@ impl Uniform {
         series.scaled(8.0 * steps_per_second)
     }
 
-    /// The same integers, each of which is `scale` of the plot's unit. A scale that is not finite
+    /// These integers, each of which is `scale` of the plot's unit. A scale that is not finite
     /// counts as 0.
     #[must_use]
     pub fn scaled(self, scale: f64) -> Self {

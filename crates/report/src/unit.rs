@@ -25,6 +25,7 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Symbol of the unit, for axes: `bit/s`.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::BitsPerSecond => "bit/s",
@@ -38,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// The end of a column's name.
+    /// Suffix of the name of a CSV column in this unit, such as `seconds`; empty for plain numbers.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::BitsPerSecond => "bps",

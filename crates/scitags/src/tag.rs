@@ -29,7 +29,7 @@ pub enum TagError {
     /// A number that no experiment or activity can have.
     #[error("{what} {number}: expected a number from {} to {}", allowed.start(), allowed.end())]
     Range {
-        /// Which part is wrong: experiment or activity.
+        /// The wrong part: experiment or activity.
         what: &'static str,
         /// The number given.
         number: u16,
@@ -42,7 +42,7 @@ pub enum TagError {
     /// A name that the registry does not have.
     #[error("the registry has no {what} {name:?}; it has {known}")]
     Unknown {
-        /// Which part is wrong: experiment or activity.
+        /// The wrong part: experiment or activity.
         what: &'static str,
         /// The name given.
         name: String,

@@ -50,12 +50,18 @@ pub struct Channel {
 
 impl Channel {
     /// The end of a channel at this socket.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_write_timeout(Some(PATIENCE.into()))?;
         Ok(Self { socket, sending: Mutex::default() })
     }
 
     /// A new channel: this end, and the socket for the other one.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn pair() -> io::Result<(Self, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         Ok((Self::new(near)?, far))
@@ -63,6 +69,9 @@ impl Channel {
 
     /// Sends a message, and a descriptor with it. A message that the other end does not take in
     /// time ends the channel.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let frame = frame(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +90,9 @@ impl Channel {
 
     /// Sends like [`send`](Self::send), but does not wait: for threads that others depend on. If
     /// the other end does not take the message at once, the channel ends.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn send_at_once(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let frame = frame(message)?;
         let sent = match self.sending.try_lock() {
@@ -125,6 +137,9 @@ impl Channel {
     }
 
     /// Receives the next message like [`receive`](Self::receive), but waits for at most `patience`.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn receive_within<T: DeserializeOwned>(&self, patience: Duration) -> io::Result<Received<T>> {
         let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut watched, Timespec::try_from(patience).ok().as_ref()) {
@@ -170,6 +185,9 @@ impl Channel {
     }
 
     /// Sets the time limit of [`receive`](Self::receive); by default it waits for ever.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))
     }

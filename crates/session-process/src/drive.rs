@@ -63,6 +63,9 @@ pub(crate) fn drive_in_session(
 
 /// Waits for one work order and carries it out, in a far end that ssh started for that. `identity`
 /// is the key that the destination lets in. The client is told of the result in any case.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn drive_once(link: Link, rights: &Rights, identity: &Identity, stop: &StopSignal) -> io::Result<()> {
     let ended = ClientLink::open(link, Privileges::own(), stop.clone())?.serve(rights, identity, None, &Work::begin());
     tracing::debug!(?ended, "drive");
@@ -241,7 +244,7 @@ impl ClientLink {
     }
 }
 
-/// What the client is asked for.
+/// Answer that is awaited from the client.
 struct Awaited {
     expected: Arc<Expected>,
     names: Arc<Mutex<Option<ListAnswers>>>,

@@ -1,11 +1,11 @@
-//! How the work on one connection ended.
+//! The end of the work on one connection.
 
 use icdc_metrics::RunResult;
 use icdc_protocol::message::Refusal;
 use icdc_session::SessionError;
 use serde::{Deserialize, Serialize};
 
-/// How the work on one connection ended.
+/// End of the work on one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ended {
     /// The work is complete.

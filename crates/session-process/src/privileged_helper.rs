@@ -84,6 +84,9 @@ impl DaemonHelper {
     }
 
     /// Has the daemon take a step of the session's receipt.
+    ///
+    /// # Errors
+    /// A sentence for the user that tells why.
     pub(crate) fn receipt(&self, request: ReceiptRequest) -> Result<ReceiptAnswer, String> {
         match self.ask_for(HelpRequest::Receipt(request), None, LONG_PATIENCE) {
             Ok(Content::Receipt(answer)) => answer,

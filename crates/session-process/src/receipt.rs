@@ -17,6 +17,7 @@ pub(crate) struct DaemonNotary {
 }
 
 impl DaemonNotary {
+    /// Notary that asks the daemon for each step.
     pub(crate) fn new(daemon: &Arc<DaemonHelper>) -> Self {
         Self { daemon: Arc::clone(daemon), failed: Mutex::default() }
     }

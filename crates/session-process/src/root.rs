@@ -38,6 +38,9 @@ impl Root {
     }
 
     /// Opens the tree in which paths of the other end are resolved.
+    ///
+    /// # Errors
+    /// See [`RootError`].
     pub(crate) fn tree(&self) -> Result<Tree, RootError> {
         match self {
             Self::Unconfined { home } => Ok(Tree::unconfined(home).map_err(RootError::Home)?.with_home(home)),

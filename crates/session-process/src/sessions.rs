@@ -112,6 +112,9 @@ impl Sessions {
     /// Registers a session. A session of the same part in the same transfer is a connection that
     /// broke without this end having noticed: it is ended first, if the same key held it. A request
     /// of `stop` ends the session.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
     pub fn register(
         &self,
         transfer: TransferId,

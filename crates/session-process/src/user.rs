@@ -43,6 +43,9 @@ pub enum UserError {
 
 impl User {
     /// Looks up a user by name, with primary and supplementary groups.
+    ///
+    /// # Errors
+    /// See [`UserError`].
     pub fn of_name(name: &str) -> Result<Self, UserError> {
         let no_such_user = || UserError::NoSuchUser { user: name.to_owned() };
         let failed = |call| move |cause| UserError::Lookup { user: name.to_owned(), call, cause };

@@ -1,9 +1,9 @@
-//! Which named pipes, sockets and devices are copied: the rule of both ends.
+//! The rule of both ends which named pipes, sockets and devices are copied.
 
 use icdc_protocol::message::{Preserve, Special};
 
-/// Why such an item is not copied with these attributes; `None` if it is. A device gives whoever may
-/// open its node a part of the host, so it goes with the owner, as set-id bits do.
+/// Reason why such an item is not copied with these attributes; `None` if it is. A device gives
+/// whoever may open its node a part of the host, so it goes with the owner, as set-id bits do.
 #[must_use]
 pub fn refusal(special: Special, preserve: Preserve) -> Option<String> {
     let what = special.described();

@@ -6,6 +6,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Writes `parts`, one after the other, to the file `path` atomically, replacing an existing file.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -13,6 +13,7 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
+    /// These pauses, in their order.
     pub(crate) fn new(pauses: &[Pause]) -> Self {
         let of = |part: Pausing| {
             let begin = |pause: &Pause| Time::ORIGIN + pause.after;

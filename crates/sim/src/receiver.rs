@@ -126,6 +126,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
+    /// Receiver that has nothing yet; `mss` in bytes.
     pub(crate) fn new(window: ReceiveWindow, acknowledgements: Acknowledgements, mss: u64, round_trip: Span) -> Self {
         Self {
             held: Held::default(),

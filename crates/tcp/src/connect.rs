@@ -132,11 +132,17 @@ fn listed(addresses: &[IpAddr]) -> String {
 ///
 /// All addresses of the host are tried, a new one every 250 ms while earlier ones are silent, the
 /// families in turn; the first that answers is taken. The stream is blocking and has `TCP_NODELAY`.
+///
+/// # Errors
+/// See [`ConnectError`].
 pub fn connect(host: &str, port: u16, family: Family, timeout: Span) -> Result<TcpStream, ConnectError> {
     connect_with(host, port, family, timeout, &Beginning::default())
 }
 
 /// Connects as [`connect`], with settings of the socket.
+///
+/// # Errors
+/// See [`ConnectError`].
 pub fn connect_with<'a>(
     host: &str,
     port: u16,
@@ -161,6 +167,9 @@ pub fn connect_with<'a>(
 }
 
 /// Connects as [`connect_with`], to known addresses, those of `host`.
+///
+/// # Errors
+/// See [`ConnectError`].
 pub fn connect_any<'a>(
     host: &str,
     addresses: Vec<SocketAddr>,

@@ -102,6 +102,9 @@ impl Egress {
     }
 
     /// Makes `socket`, which is not connected yet, leave by this egress.
+    ///
+    /// # Errors
+    /// See [`Refused`].
     pub(crate) fn apply(&self, socket: &Socket) -> Result<(), Refused> {
         match self {
             Self::Device(DeviceName(name)) => {
@@ -149,7 +152,9 @@ impl Egress {
     }
 }
 
+/// System call that binds a socket to a device.
 pub(crate) const BIND_TO_DEVICE: &str = "setsockopt(SO_BINDTODEVICE)";
+/// System call that binds a socket to an address.
 pub(crate) const BIND: &str = "bind";
 
 /// A system call that the kernel refused, with its error.

@@ -166,6 +166,9 @@ impl TcpInfo {
 const ROOM: usize = 512;
 
 /// Reads the state of a TCP socket from the kernel.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn info(fd: &impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0; ROOM];
     kernel::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes).map(|written| decode(&Fields(written)))

@@ -7,6 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use libc::{c_int, c_void, socklen_t};
 
 /// Reads a socket option into `value`; returns the part of it that the kernel wrote.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn socket_option<'a>(
     fd: &impl AsFd,
     level: c_int,
@@ -26,6 +29,9 @@ pub(crate) fn socket_option<'a>(
 }
 
 /// Sets a socket option that is a number of 32 or 64 bits.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn set_socket_option<N: Number>(fd: &impl AsFd, level: c_int, name: c_int, value: N) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel
     // only reads it.
@@ -47,6 +53,9 @@ impl Number for u32 {}
 impl Number for u64 {}
 
 /// Number of bytes in the send queue that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)).
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub(crate) fn send_queue(fd: &impl AsFd) -> io::Result<u64> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int through its argument, which points to `bytes`.

@@ -122,6 +122,9 @@ pub fn listen(
 
 /// Listens as [`listen`] on an address that a user has named; port 0 lets the kernel choose. The
 /// unspecified address of IPv6 is treated as no address: a host without IPv6 falls back to IPv4.
+///
+/// # Errors
+/// See [`ListenError`].
 pub fn listen_at(address: SocketAddr, receive_buffer: ByteCount) -> Result<TcpListener, ListenError> {
     let host = Some(address.ip()).filter(|ip| *ip != IpAddr::from(Ipv6Addr::UNSPECIFIED));
     let port = Some(address.port()).filter(|port| *port != 0).map(|port| port..=port);

@@ -35,6 +35,7 @@ fn with_peer(peer: &Option<SocketAddr>) -> String {
 }
 
 impl OptionError {
+    /// Error of a system call on the socket `fd`, with its addresses.
     pub(crate) fn of(fd: &impl AsFd, call: &'static str, cause: impl Into<io::Error>) -> Self {
         let peer = SockRef::from(fd).peer_addr().ok().and_then(|address| address.as_socket());
         Self { call, peer, cause: cause.into() }
@@ -150,6 +151,9 @@ pub fn set_buffers(fd: &impl AsFd, send: ByteCount, receive: ByteCount) -> Resul
 /// the buffer has when the first segments come. The window's scale was chosen at the handshake. A
 /// window that was announced is not taken back: of what then comes beyond a smaller buffer, the
 /// kernel drops what does not fit, and it comes again.
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionError> {
     set_buffers(fd, ByteCount::ZERO, size)?;
     let mut value = [0; 4];
@@ -168,6 +172,9 @@ pub fn set_receive_room(fd: &impl AsFd, size: ByteCount) -> Result<(), OptionErr
 
 /// Kernel memory that received and unread data takes, the kernel's structures included
 /// (`SO_MEMINFO`, Linux 4.12).
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn receive_memory(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     // asm-generic/socket.h; SK_MEMINFO_RMEM_ALLOC, the first of SK_MEMINFO_VARS
     // (linux/sock_diag.h).
@@ -188,6 +195,9 @@ pub fn may_exceed_buffer_limits() -> bool {
 
 /// Limits the bytes that wait to be sent for the first time (`TCP_NOTSENT_LOWAT`), however large
 /// the send buffer is: a write then waits, and later data are sent sooner.
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), OptionError> {
     let limit = u32::try_from(limit.as_u64()).unwrap_or(u32::MAX);
     kernel::set_socket_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, limit)
@@ -196,6 +206,9 @@ pub fn set_not_sent_limit(fd: &impl AsFd, limit: ByteCount) -> Result<(), Option
 
 /// Ends both directions and wakes every call that is blocked on the socket. May be called twice, or
 /// after the peer has closed.
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
     match rustix::net::shutdown(fd, Shutdown::Both) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
@@ -205,6 +218,9 @@ pub fn shutdown(fd: &impl AsFd) -> Result<(), OptionError> {
 
 /// Number of bytes still in the send queue: not yet sent, or sent and not yet acknowledged. Zero
 /// means that all that was written has reached the peer's kernel: the connection has drained.
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn drained(fd: &impl AsFd) -> Result<ByteCount, OptionError> {
     kernel::send_queue(fd).map(ByteCount::new).map_err(|error| OptionError::of(fd, "ioctl(SIOCOUTQ)", error))
 }

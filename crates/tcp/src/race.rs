@@ -43,6 +43,9 @@ pub(crate) enum Lost {
 
 /// Connects to the first of `addresses` that answers before `deadline` and before `cancel` becomes
 /// readable.
+///
+/// # Errors
+/// See [`Lost`].
 pub(crate) fn race(
     addresses: impl IntoIterator<Item = SocketAddr>,
     deadline: Time,

@@ -93,7 +93,7 @@ pub enum Event {
         pid: Option<u32>,
         /// Seconds since the other process was started; `None` where that cannot be seen.
         age_s: Option<u64>,
-        /// How this copy treats the other process.
+        /// Reaction of this copy to the other process.
         then: IfRunning,
     },
     /// This copy has stopped waiting for the other icdc process.

@@ -3,7 +3,8 @@
 use icdc_disk::tree::{self, Stat};
 use icdc_protocol::message::{DeviceNumber, Special};
 
-/// What an item is that `stat` describes, if it is neither file nor directory nor link.
+/// Kind of the item that `stat` describes, if it is neither file nor directory nor link; `None` if
+/// it is one of these.
 pub(crate) fn of(stat: &Stat) -> Option<Special> {
     Some(match stat.special()? {
         tree::Special::Pipe => Special::Pipe,

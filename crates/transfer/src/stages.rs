@@ -1,4 +1,4 @@
-//! Which stage limits a transfer, by sampling.
+//! The stage that limits a transfer, found by sampling.
 //!
 //! A pipeline `source disk → hash → encrypt → network → destination disk` runs at the rate of its
 //! slowest stage, and that stage is the one that is busy while the one behind it starves. Every

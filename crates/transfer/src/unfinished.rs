@@ -31,14 +31,14 @@ use crate::tree_remover::TreeRemover;
 pub struct Unfinished {
     /// Path of the file, printable.
     pub path: String,
-    /// What the file contains.
+    /// Content of the file.
     pub content: Content,
     /// Disk space that the file takes; of a directory, what it alone takes: not files that have names
     /// elsewhere, too.
     pub space: ByteCount,
     /// Time of the last change of the file, in seconds since 1970.
     pub changed: i64,
-    /// What holds the file, or what became of it.
+    /// Holder of the file, or its end.
     pub fate: Fate,
 }
 
@@ -57,7 +57,7 @@ pub enum Content {
     Replacement,
 }
 
-/// What holds an unfinished file, or what became of it in a search.
+/// Holder of an unfinished file, or its end in a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// A running icdc process holds the file.

@@ -64,6 +64,9 @@ pub(crate) enum AgentError {
 
 impl AgentKey {
     /// Finds the private half of `public` in the agent that the environment names.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
     pub(crate) fn find(public: PublicKey) -> Result<Self, AgentError> {
         let socket = std::env::var_os(SOCKET).filter(|name| !name.is_empty()).map(PathBuf::from);
         Self::find_at(&socket.ok_or(AgentError::None)?, public)
@@ -80,6 +83,9 @@ impl AgentKey {
     }
 
     /// Requests a signature of `message` from the agent, and verifies it.
+    ///
+    /// # Errors
+    /// See [`AgentError`].
     pub(crate) fn signature(&self, message: &[u8]) -> Result<Vec<u8>, AgentError> {
         let mut request = vec![SIGN_REQUEST];
         put(&mut request, &self.public.to_ssh());

@@ -43,7 +43,7 @@ pub enum TrustError {
         path: PathBuf,
         /// The problem.
         what: String,
-        /// What the user can do.
+        /// Remedy for the user.
         remedy: String,
     },
     /// A file does not hold a private key that can be used; or a private key that is in an
@@ -108,10 +108,12 @@ fn operation(call: &str) -> &'static str {
 }
 
 impl TrustError {
+    /// Error of a system call on the file at `path`.
     pub(crate) fn io(path: &Path, call: &'static str, cause: impl Into<io::Error>) -> Self {
         Self::Io { path: path.to_owned(), call, cause: cause.into() }
     }
 
+    /// Error in a line of the file at `path`, counted from 1.
     pub(crate) fn line(path: &Path, line: usize, what: impl Into<String>) -> Self {
         Self::Line { path: path.to_owned(), line, what: what.into() }
     }

@@ -28,7 +28,7 @@ pub struct Identity {
     public: PublicKey,
 }
 
-/// Where the private half of a key is: in memory, or with an agent.
+/// Private half of a key: in memory, or with an agent.
 enum Private {
     /// The key pair in this process's memory.
     Here(Ed25519KeyPair),
@@ -36,7 +36,7 @@ enum Private {
     InAgent(AgentKey),
 }
 
-/// What a key file was found to contain.
+/// Contents of a key file.
 enum Found {
     /// A private key that can be used, with its public key.
     Pair(Ed25519KeyPair),
@@ -129,6 +129,9 @@ impl Identity {
     }
 
     /// Signs a message that says itself what it is for: see [`crate::FileSignature`].
+    ///
+    /// # Errors
+    /// See [`TrustError`].
     pub(crate) fn sign(&self, message: &[u8]) -> Result<[u8; 64], TrustError> {
         let not_signed = |reason: String| TrustError::NotSigned { reason };
         let bytes = match &self.private {

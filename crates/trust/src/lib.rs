@@ -1,4 +1,4 @@
-//! Who may talk to whom: identities, lists of trusted keys, and the TLS configurations made of
+//! Trust between parties: identities, lists of trusted keys, and the TLS configurations made of
 //! them.
 //!
 //! A party is its Ed25519 public key; there are no names, certificates or authorities. TLS 1.3 runs

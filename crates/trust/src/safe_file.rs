@@ -14,6 +14,9 @@ use crate::TrustError;
 const MAX_LIST: u64 = 16 << 20;
 
 /// Creates a file of mode 0600 with this content; its directory is made with mode 0700 if missing.
+///
+/// # Errors
+/// See [`TrustError`].
 pub(crate) fn create_private(path: &Path, content: &[u8]) -> Result<(), TrustError> {
     make_directory(path)?;
     let mut file =
@@ -40,6 +43,7 @@ pub(crate) struct KeyFile {
 }
 
 impl KeyFile {
+    /// Reads the file, up to the length that a key may have, with its metadata.
     pub(crate) fn read(path: &Path) -> Result<Self, TrustError> {
         let file = File::open(path).map_err(|error| TrustError::io(path, "open", error))?;
         let metadata = file.metadata().map_err(|error| TrustError::io(path, "fstat", error))?;
@@ -128,6 +132,9 @@ fn unmapped_user() -> Option<u32> {
 /// Reads a list of keys if, as sshd's `StrictModes` has it, only root and the current user can have
 /// changed it or exchanged one of the directories that lead to it. Sticky directories (`/tmp`) keep
 /// others from exchanging entries.
+///
+/// # Errors
+/// See [`TrustError`].
 pub(crate) fn read_list(path: &Path) -> Result<String, TrustError> {
     let real = path.canonicalize().map_err(|error| TrustError::io(path, "realpath", error))?;
     let file = File::open(&real).map_err(|error| TrustError::io(path, "open", error))?;

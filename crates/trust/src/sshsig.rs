@@ -43,7 +43,7 @@ impl FileHash {
         self.0.update(bytes);
     }
 
-    /// What is signed in this namespace.
+    /// Bytes that are signed in this namespace.
     fn into_signed_bytes(self, namespace: &str) -> Vec<u8> {
         let digest = self.0.finish();
         let mut signed = PREAMBLE.to_vec();

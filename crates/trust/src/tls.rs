@@ -26,7 +26,7 @@ use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Unix
 
 use crate::{Identity, PublicKey};
 
-/// How a client checks the server's key.
+/// Check of the server's key by a client.
 pub enum ServerPin {
     /// Accepts this key only.
     Exact(PublicKey),

@@ -1,4 +1,4 @@
-//! How large the kernel's buffers are asked to be, so that neither end's window limits a long fat
+//! Sizes asked for the kernel's buffers, so that neither end's window limits a long fat
 //! path from the start.
 //!
 //! A buffer that is set is fixed, and the kernel's autotuning is off. With `CAP_NET_ADMIN` any size

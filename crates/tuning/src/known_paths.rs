@@ -69,8 +69,8 @@ pub fn change<T>(file: &Path, change: impl FnOnce(&mut KnownPaths) -> T) -> io::
     Ok(outcome)
 }
 
-/// What is known of the path of a connection that has just been made (rate and round-trip time),
-/// for it to start from; `None` if nothing is, if its round-trip time is another, or within a host.
+/// Rate and round-trip time of the path of a connection that has just been made, for it to start
+/// from; `None` if nothing is known, if its round-trip time is another, or within a host.
 #[must_use]
 pub fn resume(stream: &TcpStream, privileges: &Privileges) -> Option<Resumption> {
     let (from, to) = ends(stream)?;

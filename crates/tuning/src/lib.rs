@@ -1,4 +1,4 @@
-//! How the socket of a data connection is tuned: its buffers, its congestion control, its ceiling,
+//! Tuning of the socket of a data connection: its buffers, its congestion control, its ceiling,
 //! and what is known of its path.
 //!
 //! | module | purpose |

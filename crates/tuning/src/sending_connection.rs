@@ -117,7 +117,7 @@ impl Tuned {
         self.chosen.instead.as_deref()
     }
 
-    /// What was known of the path (rate and round-trip time) when the connection was prepared;
+    /// Rate and round-trip time of the path that were known when the connection was prepared;
     /// `None` if nothing was, or if the user named the congestion control.
     #[must_use]
     pub fn known_path(&self) -> Option<Resumption> {

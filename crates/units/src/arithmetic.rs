@@ -162,6 +162,7 @@ macro_rules! within_one_quantity {
 
 within_one_quantity!(Rate, ByteCount, Span);
 
+/// Quotient rounded down, at most [`u64::MAX`]; by zero that, but zero of zero.
 pub(crate) fn quotient(dividend: u128, divisor: u128) -> u64 {
     match (dividend, divisor) {
         (0, _) => 0,

@@ -1,4 +1,4 @@
-//! How quantities are written: a decimal number and a unit.
+//! Notation of quantities: a decimal number and a unit.
 //!
 //! Numbers are read and rounded as decimal fractions in integers, so that `1.2GB/s` is exactly
 //! 9.6 Gbit/s. Only digits and one point are accepted: no sign, exponent or group separators.
@@ -16,7 +16,7 @@ pub enum ParseQuantityError {
     NotANumber {
         /// The text.
         text: String,
-        /// What was expected.
+        /// Expected quantity.
         quantity: &'static str,
         /// Accepted units.
         units: &'static str,
@@ -40,7 +40,7 @@ pub enum ParseQuantityError {
         text: String,
         /// The part of the text that was taken for a unit.
         unit: String,
-        /// What was expected.
+        /// Expected quantity.
         quantity: &'static str,
         /// Accepted units.
         units: &'static str,
@@ -52,14 +52,14 @@ pub enum ParseQuantityError {
     TooLarge {
         /// The text.
         text: String,
-        /// What was expected.
+        /// Expected quantity.
         quantity: &'static str,
         /// Accepted units.
         units: &'static str,
     },
 }
 
-/// What the text of a quantity looks like, for messages.
+/// Notation of a quantity, for messages.
 pub(crate) struct Notation {
     pub(crate) quantity: &'static str,
     pub(crate) units: &'static str,
@@ -116,10 +116,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Scale called `name`, of this many units.
     pub(crate) const fn new(name: &'static str, units: u64) -> Self {
         Self { name, units }
     }
 
+    /// Number of units.
     pub(crate) const fn units(&self) -> u64 {
         self.units
     }

@@ -44,6 +44,7 @@ pub struct RateSample {
     pub is_ack_delayed: bool,
 }
 
+/// Functions of an algorithm, as `tcp_congestion_ops` has them.
 #[repr(C)]
 pub(crate) struct Operations {
     pub(crate) init: Option<unsafe extern "C" fn(*mut Socket)>,
@@ -60,6 +61,8 @@ pub(crate) struct Operations {
     name: [c_char; 16],
 }
 
+/// A parameter of an algorithm: its name, help, initial value and bounds, and the function that
+/// sets it.
 #[repr(C)]
 pub(crate) struct Parameter {
     pub(crate) name: *const c_char,
@@ -70,6 +73,7 @@ pub(crate) struct Parameter {
     pub(crate) set: unsafe extern "C" fn(i64),
 }
 
+/// An algorithm as its C file declares it.
 #[repr(C)]
 pub(crate) struct Algorithm {
     operations: *const Operations,
@@ -80,11 +84,13 @@ pub(crate) struct Algorithm {
 unsafe impl Sync for Algorithm {}
 
 impl Algorithm {
+    /// Functions of the algorithm.
     pub(crate) fn operations(&self) -> &'static Operations {
         // SAFETY: points to a constant of the same C file.
         unsafe { &*self.operations }
     }
 
+    /// Parameters of the algorithm.
     pub(crate) fn parameters(&self) -> &'static [&'static Parameter] {
         // SAFETY: a constant array of pointers to constants, which ends with a null pointer.
         unsafe {

@@ -1,6 +1,6 @@
 //! Subjects of options.
 
-/// What an option is about, which decides in which runs it applies.
+/// Subject of an option, which decides in which runs it applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
     /// Any copy, also within this host.

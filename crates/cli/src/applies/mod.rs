@@ -22,7 +22,7 @@ pub(crate) struct Hosts {
     pub(crate) between_two: bool,
 }
 
-/// Why an option does not apply.
+/// Reason why an option does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// All ends are on this host.
@@ -72,8 +72,8 @@ impl Hosts {
 }
 
 impl Concern {
-    /// Why an option about this does not apply to a run with these hosts whose data takes this
-    /// route, if it does not.
+    /// Reason why an option about this does not apply to a run with these hosts whose data takes
+    /// this route; `None` if it applies.
     pub(crate) fn mismatch(self, hosts: Hosts, via: &Route) -> Option<Mismatch> {
         match self {
             Self::Copy | Self::Daemon => None,
@@ -97,7 +97,7 @@ impl Concern {
 }
 
 impl Mismatch {
-    /// Why a setting is not used, as a sentence's end.
+    /// Reason why a setting is not used, as a sentence's end.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NoRemoteHost => "there is no remote host",

@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, size};
 use crate::looking::places::put_path;
 
-/// What is shown of a change.
+/// Form in which a change is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Failures.
@@ -45,7 +45,7 @@ pub(super) enum Consent {
 pub(super) struct Teller<'a> {
     /// Text before a path of the host.
     prefix: String,
-    /// What happens to the items: `made`, `removed`, `would be removed`, `renamed to`.
+    /// Change of the items in words: `made`, `removed`, `would be removed`, `renamed to`.
     verb: &'static str,
     form: Form,
     consent: Consent,
@@ -134,7 +134,7 @@ impl Reporter for Teller<'_> {
     }
 }
 
-/// How much is changed, in words.
+/// Number of changed items, in words.
 fn amount(count: &ChangeCount) -> String {
     let ChangeCount { items, directories, bytes } = *count;
     let directories = match directories {

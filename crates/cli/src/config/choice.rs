@@ -161,7 +161,8 @@ fn two_values(
     )
 }
 
-/// Why a value is of no use on this trip, whose data takes the route `via` where that is said.
+/// Reason why a value is of no use on this trip, whose data takes the route `via` where that is
+/// said; `None` if it is of use.
 fn unused(setting: &Setting, given: &Given, trip: &Trip, via: Option<&Route>) -> Option<&'static str> {
     let own_route = || given.value.to_str().and_then(|text| text.parse().ok());
     let via = if setting.concern == Concern::Route { own_route() } else { via.cloned() };

@@ -48,7 +48,7 @@ pub(super) struct Place {
     pub(super) is_named: bool,
 }
 
-/// Where files are looked for, the user's first; `None` where nothing counts that is not on the
+/// Places of configuration files, the user's first; `None` where nothing counts that is not on the
 /// command line.
 pub(super) fn places() -> Option<Vec<Place>> {
     places_from(env::var_os(USER), env::var_os(SYSTEM), Paths::from_environment().map(|paths| paths.settings))

@@ -63,7 +63,7 @@ impl Applied {
     }
 }
 
-/// Why a command line cannot be carried out.
+/// Reason why a command line cannot be carried out.
 pub(crate) enum ApplyError {
     /// A file or a variable cannot be used.
     Settings(anyhow::Error),

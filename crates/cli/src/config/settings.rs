@@ -15,7 +15,7 @@ pub(crate) struct Setting {
     pub(crate) variable: &'static str,
     /// Form of its value in files.
     pub(crate) form: Form,
-    /// What the setting is about; in a command that has no such thing, it does not count.
+    /// Subject of the setting; in a command that has no such thing, the setting does not count.
     pub(crate) concern: Concern,
     /// Commands that have the option; the setting's values are those that the first one takes.
     pub(crate) commands: &'static [&'static str],
@@ -133,7 +133,7 @@ impl Setting {
         self.concern == Concern::Daemon
     }
 
-    /// What the setting's value has to be, in words for an error message.
+    /// Values that the setting accepts, in words for an error message.
     pub(crate) fn expected(&self) -> &'static str {
         match self.form {
             Form::Text => "a text",

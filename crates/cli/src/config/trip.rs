@@ -59,7 +59,7 @@ impl Trip {
         Self { ends: parse(destination.into()).into_iter().chain(source).collect() }
     }
 
-    /// Which kinds of remote hosts take part, for options that depend on it.
+    /// Kinds of remote hosts that take part, for options that depend on them.
     pub(super) fn hosts(&self) -> Hosts {
         let has = |reach| self.ends.iter().any(|end| end.reach == reach);
         Hosts { by_ssh: has(Reach::Ssh), by_daemon: has(Reach::Daemon), between_two: self.ends.len() > 1 }

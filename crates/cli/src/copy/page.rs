@@ -14,10 +14,10 @@ const BLOCK: f64 = icdc_protocol::BLOCK_SIZE as f64;
 /// The pacing rate is shown up to so many times the greatest rate of the payload.
 const PACING_SHOWN: f64 = 1.25;
 
-/// How a copy ended, for the report's page.
+/// End of a copy, for the report's page.
 pub(crate) struct Ending {
     pub(crate) summary: Summary,
-    /// Why the run could not be completed, or was skipped.
+    /// Reason why the run could not be completed, or was skipped; `None` for a complete one.
     pub(crate) reason: Option<String>,
 }
 

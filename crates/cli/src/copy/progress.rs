@@ -54,6 +54,7 @@ enum Medium {
 }
 
 impl View {
+    /// Display in this form.
     pub(crate) fn new(progress: Progress, console: Console) -> Self {
         let medium = match progress {
             Progress::Off => Medium::Nothing,
@@ -68,6 +69,7 @@ impl View {
         Self { meter: Meter::default(), medium, console }
     }
 
+    /// Shows an event.
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::Scanned { files, complete, .. } => {
@@ -148,7 +150,7 @@ fn columns() -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
-/// What the terminal's last line shows of the progress.
+/// Contents of the terminal's last line, which shows the progress.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     words: String,

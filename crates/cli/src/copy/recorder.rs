@@ -28,7 +28,7 @@ pub(crate) struct Recording {
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) reconnections: u64,
     pub(crate) failures: Vec<String>,
-    /// When the run began, by this host's clock.
+    /// Time at which the run began, by this host's clock; `None` before.
     pub(crate) begun: Option<Time>,
 }
 
@@ -64,6 +64,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
+    /// Records an event.
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
             Event::Progress(sample) => self.sample(sample),

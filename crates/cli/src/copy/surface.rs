@@ -57,6 +57,7 @@ struct Display {
 }
 
 impl Surface {
+    /// Surface of a copy to `destination`; with `record`, a report can be made at the end.
     pub(crate) fn new(console: Console, output: &Output, destination: &Location, record: bool) -> Self {
         let state = Display {
             is_cut: false,

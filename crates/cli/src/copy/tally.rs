@@ -61,6 +61,7 @@ fn result_of(ending: &Ending, code: u8) -> RunResult {
 }
 
 impl Tally {
+    /// Counts an event.
     pub(crate) fn add(&mut self, event: &Event) {
         match event {
             Event::Item { outcome: Outcome::Failed, .. } => self.failed += 1,

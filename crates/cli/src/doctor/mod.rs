@@ -141,7 +141,7 @@ fn refuse(error: &RemedyError, console: &Console) -> u8 {
     exit::FAILED
 }
 
-/// Why settings were not changed; the command that can, where root could.
+/// Sentence that tells why settings were not changed, and the command that can, where root could.
 fn refusal(error: &RemedyError) -> String {
     match error {
         RemedyError::Denied { .. } => {

@@ -114,7 +114,7 @@ fn events(console: &Console) -> MeasureSink {
     })
 }
 
-/// Why a run does not count.
+/// Reason why a run does not count, with the exit code; `None` if it counts.
 fn failure(measurement: &Measurement) -> Option<(String, u8)> {
     if measurement.interrupted {
         return Some((INTERRUPTED.to_owned(), exit::INTERRUPTED));

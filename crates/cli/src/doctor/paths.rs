@@ -50,7 +50,7 @@ struct Shown {
     /// Name of the device that has the local address now.
     interface: Option<String>,
     age: u64,
-    /// Why no connection will begin with the path's values, if so.
+    /// Reason why no connection will begin with the path's values; `None` if some may.
     obstacle: Option<String>,
 }
 

@@ -13,6 +13,7 @@ use clap_complete::{Generator as _, Shell};
 use crate::arguments::{self, CompletedShell, CompletionsArguments, GenerateArguments, Generated};
 use crate::console::Console;
 
+/// Carries out `icdc generate`.
 pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let directory = &arguments.directory;
     let there = fs::metadata(directory).with_context(|| format!("{}: cannot be used", directory.display()))?;

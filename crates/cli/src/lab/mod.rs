@@ -15,6 +15,7 @@ use crate::arguments::lab::{DownArguments, ExecArguments, LabArguments, LabComma
 use crate::console::Console;
 use crate::{exit, logs};
 
+/// Carries out `icdc lab`; returns the exit code.
 pub(crate) fn run(arguments: LabArguments, console: &Console) -> u8 {
     let result = match arguments.command {
         LabCommand::Up(arguments) => return up(&arguments, console),

@@ -32,7 +32,7 @@ const MAX_LINE: usize = 2 * MAX_PATH + 200;
 pub(super) struct Checksums {
     digest: ListDigest,
     files: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What there is to say of the list, as sentences; nothing of one that is no receipt.
+    /// Remarks on the list, a sentence each; empty for a list that is no receipt.
     remarks: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl Checksums {
         Ok(Self { digest: ListDigest::Blake3, files: receipt.files, remarks })
     }
 
-    /// What there is to say of the list, as sentences.
+    /// Remarks on the list, a sentence each.
     pub(super) fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -1,4 +1,4 @@
-//! What a path on another host that is typed in part may become: for shells, which ask at each Tab.
+//! Completions of a path on another host that is typed in part: for shells, which ask at each Tab.
 //!
 //! Nothing is asked of the user, no host is trusted that was not before, and an end comes within
 //! [`LIMIT`]. Names that no shell could show as they are, with control characters or bytes that are no

@@ -1,4 +1,4 @@
-//! What differs between two trees, as lines and JSON objects.
+//! Differences between two trees, as lines and JSON objects.
 
 use icdc_protocol::message::ListedKind;
 use icdc_session::listing::compare::{Difference, Side, Tally};
@@ -14,7 +14,7 @@ use crate::copy::summary::{counted, size};
 /// Width of the column that says how an item differs.
 const COLUMN: usize = 12;
 
-/// Where differences are shown, and how.
+/// Form and place in which differences are shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) console: &'a Console,
@@ -99,7 +99,7 @@ fn of_kind(found: &Found) -> String {
     format!("{}{slash}", shown(&found.path))
 }
 
-/// What is compared of an item.
+/// Compared state of an item, as JSON.
 fn state(found: &Found) -> Value {
     let mut object = json!({ "kind": kind(&found.kind) });
     if let Some(metadata) = &found.metadata {

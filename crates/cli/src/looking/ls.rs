@@ -17,7 +17,7 @@ use crate::exit;
 /// Most items that are sorted by something else than their names, which takes memory for all.
 const MAX_SORTED: usize = 10_000_000;
 
-/// How an item is shown.
+/// Form in which an item is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Its name.

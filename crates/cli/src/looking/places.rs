@@ -18,7 +18,7 @@ use crate::{exit, logs, signals};
 /// Text on standard error when the user asks to stop.
 const STOPPING: &str = "stopping (again: stop at once)";
 
-/// What looks at trees: the options for reaching them, and where notices go.
+/// Access to trees: the options for reaching them, and the sink of notices.
 pub(crate) struct Observer {
     connection: CopyOptions,
     events: EventSink,
@@ -65,7 +65,7 @@ impl Observer {
         &self.stop
     }
 
-    /// How a tree is reached: options, and where notices go; and the request to stop.
+    /// Options for reaching a tree, with the sink of notices; and the request to stop.
     pub(crate) fn reaching(&self) -> ((&CopyOptions, &EventSink), &StopSignal) {
         ((&self.connection, &self.events), &self.stop)
     }

@@ -18,7 +18,7 @@ use crate::arguments::{Command, ConnectionArguments, parse_from};
 use crate::choosing::rule_bytes;
 use crate::plan::CopyPlan;
 
-/// What has to be copied.
+/// Items that have to be copied.
 #[derive(Default)]
 pub(super) struct Repair {
     rules: Vec<Rule>,

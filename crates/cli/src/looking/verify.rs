@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::copy::carry_out;
 use crate::exit;
 
-/// What is compared with the first tree.
+/// Counterpart with which the first tree is compared.
 enum Against {
     /// The second tree, but for these aspects.
     Tree(Location, Vec<Aspect>),

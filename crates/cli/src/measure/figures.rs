@@ -39,6 +39,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// Figures of a measurement and its record.
     pub(crate) fn new(measurement: Measurement, options: &MeasureOptions, record: Record) -> Self {
         let Measurement { received, arrivals, sent, interrupted } = measurement;
         let goodput = match received.nanos {

@@ -12,7 +12,7 @@ use crate::console::Console;
 use crate::copy::summary::{counted, limits, megabits, seconds};
 use crate::exit;
 
-/// Where the measurement is shown, and how.
+/// Form and place in which the measurement is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) console: &'a Console,

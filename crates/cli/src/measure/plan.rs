@@ -27,7 +27,7 @@ pub(crate) struct MeasurePlan {
     pub(crate) output: Output,
 }
 
-/// What a measurement measures.
+/// Subject of a measurement.
 pub(crate) enum Subject {
     /// Plain TCP.
     Tcp(MeasureOptions),
@@ -35,7 +35,7 @@ pub(crate) enum Subject {
     Pipeline(PipelineOptions),
 }
 
-/// How a measurement's result is shown.
+/// Form in which a measurement's result is shown.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) json_series: bool,

@@ -55,8 +55,8 @@ impl Record {
         }
     }
 
-    /// When the sender began, by this host's clock; later by the way of the samples if it is the
-    /// far end.
+    /// Time at which the sender began, by this host's clock; `None` before. If the sender is the
+    /// far end, it is later by the way of the samples.
     pub(crate) fn begun(&self) -> Option<Time> {
         self.begun
     }

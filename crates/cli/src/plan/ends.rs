@@ -78,7 +78,7 @@ pub(super) fn snapshot(arguments: &CopyArguments) -> anyhow::Result<Snapshot> {
     Ok(Snapshot { time, keep: arguments.keep })
 }
 
-/// Where replaced and deleted items are kept, from a copy's command line.
+/// Place of replaced and deleted items, from a copy's command line; `None` if they are not kept.
 fn backup(arguments: &CopyArguments) -> Option<Backup> {
     let bytes = |value: &OsString| value.as_bytes().to_vec();
     let (directory, suffix) = (arguments.backup_dir.as_ref().map(bytes), arguments.suffix.as_ref().map(bytes));
@@ -86,7 +86,7 @@ fn backup(arguments: &CopyArguments) -> Option<Backup> {
     is_given.then(|| Backup { directory, suffix: suffix.unwrap_or_default() })
 }
 
-/// What is done about files that exist at the destination, from a copy's command line.
+/// Treatment of files that exist at the destination, from a copy's command line.
 fn existing(arguments: &CopyArguments) -> Existing {
     let equality = match (arguments.size_only, arguments.checksum) {
         (true, _) => Equality::Size,

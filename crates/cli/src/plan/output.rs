@@ -10,7 +10,7 @@ use icdc_units::Span;
 
 use crate::arguments::ProgressMode;
 
-/// How a copy's progress and result are shown.
+/// Settings of a copy's output: progress, report and metrics.
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) dry_run: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Output {
     pub(crate) summary: bool,
 }
 
-/// How progress is displayed.
+/// Form in which progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Progress is not shown.

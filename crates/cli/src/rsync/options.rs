@@ -13,11 +13,11 @@ pub(super) struct RsyncOption {
     /// Its spellings, with their hyphens.
     pub(super) names: &'static [&'static str],
     pub(super) meaning: Meaning,
-    /// What is different here, for whoever uses the option.
+    /// Difference from rsync, for whoever uses the option; `None` if there is none.
     pub(super) difference: Option<&'static str>,
 }
 
-/// What an option does here.
+/// Meaning of an option of rsync here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// Turns switches on.
@@ -36,7 +36,7 @@ pub(super) enum Meaning {
     Refused(&'static str),
 }
 
-/// What options of rsync turn on, and `--no-OPTION` off.
+/// Switch that an option of rsync turns on, and `--no-OPTION` off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Switch {
     Recursive,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use icdc_client::Location;
 
-/// What a command line's meaning depends on besides its words.
+/// Circumstances besides its words on which a command line's meaning depends.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     /// Whether this process is root.

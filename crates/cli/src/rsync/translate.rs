@@ -14,12 +14,12 @@ use super::places::{Places, Surroundings};
 use super::words::{Word, read};
 use super::{quantity, shell};
 
-/// What a command line of rsync is here.
+/// Translation of a command line of rsync.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Translation {
     /// The words behind `icdc`.
     pub(super) words: Vec<OsString>,
-    /// What differs, a sentence each.
+    /// Differences from rsync, a sentence each.
     pub(super) differences: Vec<String>,
     /// Whether only errors are to be printed.
     pub(super) is_quiet: bool,
@@ -45,7 +45,7 @@ pub(super) fn translate(words: &[OsString], surroundings: &Surroundings) -> Resu
     reading.translation(places)
 }
 
-/// What has been read of a command line.
+/// State of reading a command line: the options and places found so far.
 #[derive(Default)]
 struct Reading {
     switches: BTreeSet<Switch>,

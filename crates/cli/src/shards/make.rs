@@ -114,7 +114,7 @@ fn show(plan: &Plan, out: &Path, errors: usize, json: bool, console: &Console) {
     }
 }
 
-/// What of the sources is planned.
+/// Options by which the planned part of the sources is chosen.
 fn options(content: &PlannedContent) -> anyhow::Result<SendOptions> {
     Ok(SendOptions {
         choice: choosing::choice(&content.choosing)?,

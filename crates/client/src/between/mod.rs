@@ -421,7 +421,7 @@ impl BackConnector<'_> {
     }
 }
 
-/// What the listening end admits.
+/// Admission at the listening end: the key of the transfer and its requests.
 struct Admission {
     /// Key of the driving end.
     key: PublicKey,

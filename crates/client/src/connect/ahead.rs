@@ -43,7 +43,7 @@ pub(crate) struct Need {
     sender: Sender,
 }
 
-/// Which end sends, as far as it decides how many connections are needed.
+/// Sending end, as far as it decides how many connections are needed.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
     /// The other end.

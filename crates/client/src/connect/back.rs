@@ -101,6 +101,9 @@ impl Back {
 
     /// Asks the far end for one connection and waits for it; may be called any number of times,
     /// from any thread.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub fn connect(&self, stop: &StopSignal) -> Result<TcpStream, ConnectError> {
         if stop.is_requested() {
             return Err(ConnectError::Interrupted);

@@ -49,6 +49,9 @@ struct Address {
 impl DaemonFar {
     /// Connects and verifies the daemon's key against `known_hosts`; asks the user about an unknown
     /// one. `need` says how many connections its sessions begin with.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn open(
         host: &str,
         port: u16,
@@ -96,6 +99,7 @@ impl DaemonFar {
         Ok(Self { address, identity, key, stop, ahead, first })
     }
 
+    /// A new link to the daemon.
     pub(crate) fn link(&mut self, events: &EventSink) -> Result<Link, ConnectError> {
         match self.first.take() {
             Some((link, since)) if clock::now() - since < FRESH => Ok(link),

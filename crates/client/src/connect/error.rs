@@ -103,7 +103,7 @@ pub enum ConnectError {
         theirs: String,
         /// Protocol versions of this end.
         ours: String,
-        /// What the user can do.
+        /// Remedy for the user.
         remedy: String,
     },
     /// Another program than icdc answered, or icdc ended early.

@@ -50,6 +50,9 @@ impl Far {
     }
 
     /// Reaches the far end as [`Far::open`], for sessions that need several connections.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn open_for(
         need: Need,
         location: &Location,

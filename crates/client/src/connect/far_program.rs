@@ -41,7 +41,7 @@ pub(super) struct FarProgram {
     pub(super) program: Program,
 }
 
-/// Which icdc program is started on the far side.
+/// Program of icdc that is started on the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// The program is searched for in the usual places.

@@ -29,7 +29,7 @@ pub(super) const CACHE_SAYS: &str = "ICDC-SEND-SELF ";
 /// The line that ssh's LocalCommand prints once a login without questions has succeeded.
 pub(super) const LOGGED_IN: &str = "ICDC-LOGGED-IN";
 
-/// Where the program that was started lies, as the far side's shell reports it.
+/// Path of the program that was started, as the far side's shell reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The program is installed at this path.
@@ -60,7 +60,7 @@ pub(super) enum NoMarker {
     Failed(io::Error),
 }
 
-/// What was read before the marker line.
+/// Output that was read before the marker line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preamble {
     /// Number of bytes that start-up files printed.

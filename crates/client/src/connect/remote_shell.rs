@@ -151,6 +151,9 @@ impl RemoteShell {
     }
 
     /// Starts `command` on the host.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn run(&self, command: &str) -> Result<RemoteProcess, ConnectError> {
         let streams = Streams { stdin: Stdio::piped(), stdout: Stdio::piped(), carries_data: false };
         self.start(Login::AsConfigured, command, streams)
@@ -248,6 +251,9 @@ impl RemoteShell {
 
     /// Name of the host for connections beside ssh: `hostname` of OpenSSH's configuration (`ssh
     /// -G`), else the host as the user wrote it.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn host_name(&mut self, stop: &StopSignal) -> Result<String, ConnectError> {
         let configuration = self.configuration(stop);
         if stop.is_requested() {

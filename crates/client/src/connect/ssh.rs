@@ -129,6 +129,9 @@ impl Running {
 
 impl Starter {
     /// New starter for `host`, which is `[USER@]HOST`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn new(
         host: &str,
         options: &CopyOptions,
@@ -157,6 +160,9 @@ impl Starter {
     }
 
     /// Name of the host for the data connections, as ssh's configuration maps it.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn host_name(&mut self) -> Result<String, ConnectError> {
         if let Some(name) = &self.host_name {
             return Ok(name.clone());
@@ -166,11 +172,17 @@ impl Starter {
     }
 
     /// Starts a far end that serves the holder of a key.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn start_to_serve(&mut self, peer: PublicKey) -> Result<Started, ConnectError> {
         self.start(FarTask::Serve { peer: *peer.as_bytes(), ports: self.ports })
     }
 
     /// Starts a far end that only drives.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn start_to_drive(&mut self) -> Result<Started, ConnectError> {
         self.start(FarTask::Drive)
     }
@@ -293,6 +305,9 @@ impl Drop for Current {
 
 impl SshFar {
     /// Starts a far end on `host`; `need` says how many connections its sessions begin with.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn open(
         host: &str,
         need: Need,
@@ -306,6 +321,9 @@ impl SshFar {
     }
 
     /// Makes the first link of a session; restarts a far end that has ended.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
     pub(crate) fn link(&mut self) -> Result<Link, ConnectError> {
         // A far end that ended just now may still be ending: a refused port is the sign to look
         // again. What has taken longer is no such sign.

@@ -38,6 +38,9 @@ impl Admission {
     /// Shares sessions and temporary keys with a daemon at the other end of `channel` that lets in
     /// the same keys, until the channel ends: its own count here too. `known`: what is known of
     /// those; `told`: what it knows of those here.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn beside(self: &Arc<Self>, channel: Arc<Channel>, known: &Running, told: Running) -> io::Result<()> {
         let number = self.neighbours.enter(Arc::clone(&channel), told);
         self.learn(number, known);

@@ -104,6 +104,9 @@ pub(crate) fn reason_of(kind: RefusalKind) -> RefusedReason {
 impl Admission {
     /// Opens the file of authorized keys. `confined` narrows every key's root; `congestion` is what
     /// all keys may ask for.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
     pub(crate) fn open(
         keys: &Path,
         confined: Option<PathBuf>,
@@ -164,6 +167,9 @@ impl Admission {
 
     /// Admits `key` for one job of one transfer, as long as and as far as the standing key `by` may
     /// do it itself.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
     pub(crate) fn admit(
         &self,
         by: PublicKey,
@@ -199,6 +205,9 @@ impl Admission {
     }
 
     /// Reads the file again, whether it looks changed or not; returns the number of standing keys.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
     pub(crate) fn reload(&self, now: Time) -> Result<usize, TrustError> {
         let keys = self.file.read_again()?;
         self.connections.revoke(&keys, now);

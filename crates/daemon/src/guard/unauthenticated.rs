@@ -347,7 +347,7 @@ mod tests {
         address.parse::<IpAddr>().unwrap().into()
     }
 
-    /// What a lone client of a long path lives through among others.
+    /// Load under which a single client of a long path connects.
     struct Scene {
         unauthenticated: Unauthenticated,
         now: Time,

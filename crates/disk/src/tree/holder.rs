@@ -1,4 +1,5 @@
-//! Which process holds an unfinished file, and whether a run is in progress: by their locks.
+//! The process that holds an unfinished file, and whether a run is in progress: found by their
+//! locks.
 
 use std::fs::File;
 
@@ -9,7 +10,7 @@ use super::metadata::Stat;
 use super::names::{Name, StagingKind, StagingName};
 use crate::user::file_user;
 
-/// Which process holds an unfinished file.
+/// Process that holds an unfinished file.
 #[derive(Debug)]
 pub enum Holder {
     /// Another process holds the file.

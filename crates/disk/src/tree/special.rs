@@ -13,7 +13,7 @@ use super::kind::Kind;
 use super::metadata::{self, Metadata, Stat, permissions};
 use super::names::Name;
 
-/// What an item is that is neither file nor directory nor link.
+/// Kind of an item that is neither file nor directory nor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// A named pipe.
@@ -57,7 +57,7 @@ pub fn device_node(major: u32, minor: u32) -> u64 {
 }
 
 impl Stat {
-    /// What the item is if it is neither file nor directory nor link.
+    /// Kind of the item if it is neither file nor directory nor link; `None` if it is one of these.
     #[must_use]
     pub fn special(&self) -> Option<Special> {
         match self.kind {

@@ -48,7 +48,7 @@ pub struct WalkFailure {
     pub reason: String,
 }
 
-/// What is done with the items of a walk. Errors end it.
+/// Handler of the items of a walk. Errors end it.
 pub trait Visitor {
     /// Error that ends the walk.
     type Error: From<WalkFailure>;

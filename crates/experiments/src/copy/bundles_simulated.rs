@@ -17,6 +17,7 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "bundles-sim",
     about: "simulated: 16 to 64 connections of an ordinary user at 100 and 400 Gbit/s and 300 ms",

@@ -23,6 +23,7 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::in_turns;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-file",
     about: "a file of 3 GiB between two hosts of this machine, on disk and in memory: rate, processor, memory, beside rsync, scp and fio",

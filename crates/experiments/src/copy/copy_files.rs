@@ -18,6 +18,7 @@ use crate::harness::error::ExperimentError;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "copy-files",
     about: "20,000 and 100,000 files of 4 KiB and a sparse one of 1 TiB between two hosts of this machine: time, processor, memory, beside rsync, scp",

@@ -17,6 +17,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-background",
     about: "beside traffic of 10 to 60 % of the path that switches every 5 s: what icdc gets of the rest (ICDC, figures 9 and 10)",

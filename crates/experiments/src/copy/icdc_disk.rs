@@ -23,6 +23,7 @@ use crate::harness::processes::scratch::Scratch;
 use crate::harness::repetition::attempts;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-disk",
     about: "disk to disk over 1 Gbit/s and 300 ms, the rate found by itself: queue, loss, with and without privileges (ICDC, figure 11)",

@@ -25,6 +25,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-fast",
     about: "memory to disk over a short path of 10 Gbit/s: the highest rate that this machine reaches, held for 180 s (ICDC, figure 12)",

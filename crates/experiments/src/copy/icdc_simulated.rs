@@ -24,6 +24,7 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-sim",
     about: "simulated: icdc at 10 and 100 Gbit/s and 300 ms by loss, and beside CUBIC, Reno and itself",

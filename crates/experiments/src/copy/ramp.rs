@@ -22,6 +22,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ramp",
     about: "round trips to 90 % of the rate at 1 Gbit/s and 300 ms, path unknown and known, beside CUBIC and BBR",

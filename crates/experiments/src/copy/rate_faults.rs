@@ -28,6 +28,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "rate-faults",
     about: "route changes, capacity drops, cuts, a suspended receiver, jitter, lost acknowledgements, a policer: how a flow comes through",

@@ -26,6 +26,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "slow-disk",
     about: "a receiver's disk that takes 40 % of the path, and one that stalls for a second at random: rate, TCP's window, ring, losses",

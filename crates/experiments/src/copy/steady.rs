@@ -25,6 +25,7 @@ use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::repetition::resolution::Resolution;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "steady",
     about: "steady goodput, drops and evenness at 10 to 500 ms, 0.1 to 2 Gbit/s, IPv4 and IPv6",

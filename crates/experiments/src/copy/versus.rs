@@ -27,6 +27,7 @@ use crate::harness::measurement::rights::Rights;
 use crate::harness::processes::scratch::{Scratch, contents};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "versus",
     about: "2 GB and 5,000 small files over 1 Gbit/s and 300 ms, command to exit: icdc beside rsync, scp and what else is installed",

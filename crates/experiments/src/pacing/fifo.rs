@@ -26,6 +26,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::FRAME;
 use crate::harness::traffic::shaper::Shaper;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo",
     about: "TCP at 500 Mbit/s and 200 ms by the router's queue: unpaced, token bucket, policy, wire pacer (PSPacer, table 5)",

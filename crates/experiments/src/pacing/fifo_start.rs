@@ -29,6 +29,7 @@ use crate::harness::traffic::shaper::Shaper;
 use crate::pacing::fifo::{CONGESTION, LINE, PAYLOAD, ROUND_TRIP, ROUTER};
 use crate::pacing::spacing::{self, PUBLISHED, Spacing};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fifo-start",
     about: "the first seconds of TCP at 500 Mbit/s and 200 ms in windows of 500 us: unpaced, token bucket, wire pacer (PSPacer, figure 8)",

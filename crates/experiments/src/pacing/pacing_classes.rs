@@ -18,6 +18,7 @@ use crate::harness::figures::spread::Spread;
 use crate::harness::scenario::Scenario;
 use crate::pacing::paced::{self, Paced, error, frames};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-classes",
     about: "the wire pacer with classes of 20, 50, 100, 300 and 500 Mbit/s at once at 1 Gbit/s (PSPacer, table 4, figure 7)",

@@ -15,6 +15,7 @@ use crate::harness::scenario::Scenario;
 use crate::pacing::paced::{self, Paced, error, frames};
 use crate::pacing::spacing::Spacing;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-many",
     about: "the wire pacer with 96 and with 1,000 classes at once at 1 Gbit/s: least and greatest rate, burst (PSPacer, table 3)",

@@ -16,6 +16,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::FRAME;
 use crate::pacing::paced::{self, Paced, error, frames};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pacing-single",
     about: "the wire pacer with one class of 8 kbit/s to 930 Mbit/s at 1 Gbit/s: rate, burst, cost (PSPacer, table 2)",

@@ -38,6 +38,7 @@ use crate::harness::traffic::shaper::{Shaper, Target, WAITING};
 use crate::harness::traffic::wire_pacer::{self, WirePacer};
 use crate::pacing::fifo::{CONGESTION, LINE, ROUND_TRIP, ROUTER, RUNS, SETTLED};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "pairs",
     about: "two pairs of 200 Mbit/s, one after the other, share 500 Mbit/s, 200 ms and a queue of 32 KB, each paced differently (PSPacer, figure 9)",
@@ -63,7 +64,7 @@ const QUICK_SECONDS: u64 = 20;
 /// Delay of the second, which also ends earlier by this time.
 const LATER: Span = Span::from_secs(5);
 
-/// How the traffic of the two senders is shaped.
+/// Shaping of the traffic of the two senders.
 #[derive(Clone, Copy)]
 enum Senders {
     /// Each sender has a line and a shaper of its own.

@@ -27,6 +27,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use crate::harness::traffic::shaper::InForce;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "policy-cost",
     about: "processor time of flows and connections on loopback, with and without a policy",

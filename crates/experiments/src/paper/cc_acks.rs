@@ -21,6 +21,7 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 use crate::paper::cc_table::{ALGORITHMS, LOSSES, SECONDS, settings};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-acks",
     about: "simulated: the algorithms of table 1 by how many packets the receiver's acknowledgements answer (algorithm bench)",

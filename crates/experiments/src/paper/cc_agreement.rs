@@ -23,6 +23,7 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-agreement",
     about: "mean goodput of paced flows, live against simulated, on two to six paths",

@@ -34,6 +34,7 @@ use crate::harness::figures::simulated;
 use crate::harness::hosts::paths::path;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-sweep",
     about: "simulated: goodput of every algorithm by round trip, loss and rate, up to 100 Gbit/s and 500 ms",

@@ -26,6 +26,7 @@ use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "cc-table",
     about: "throughput of eight algorithms at 1 Gbit/s, 300 ms, live and simulated (algorithm bench, table 1)",

@@ -31,6 +31,7 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "fairness",
     about: "simulated: every algorithm beside Reno, beside CUBIC and beside itself, by queue: shares and Jain's index",

@@ -31,6 +31,7 @@ use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 use crate::relay::paper_path::{self, ROUND_TRIPS};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ghstcp-sweep",
     about: "simulated: gHSTCP's parameters, throughput alone against what a Reno flow keeps beside it (split TCP)",

@@ -33,6 +33,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::cross_traffic::CrossTraffic;
 use crate::harness::traffic::shaper::{Shaper, Target};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "icdc-pseudo",
     about: "one stream of BIC over 1 Gbit/s and 302 ms: unpaced, paced, with longer gaps; alone, beside others, from disk to disk (ICDC)",

@@ -17,6 +17,7 @@ use crate::harness::measurement::measured::{failures, marked};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "startup",
     about: "time to 90 % of the rate at round-trip times of 100 to 500 ms (10 Gbit/s IPv6 LFN)",

@@ -23,6 +23,7 @@ use crate::harness::measurement::arrivals::Arrivals;
 use crate::harness::measurement::rate_control::algorithm;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "ten-gigabit",
     about: "simulated: 10 Gbit/s, up to 500 ms, MTU 1500 and 9000: rate by socket buffers, and start-up (10 Gbit/s IPv6 LFN)",

@@ -17,6 +17,7 @@ use crate::harness::measurement::measured::{Measured, failures, marked};
 use crate::harness::measurement::trial::{self, Trial};
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "window",
     about: "rate by socket buffers of 0.5 to 4 × RTT × bandwidth, round-trip time, IPv4 and IPv6, MTU 1500 and 9000 (10 Gbit/s IPv6 LFN)",

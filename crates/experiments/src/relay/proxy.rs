@@ -27,6 +27,7 @@ use crate::relay::paper_path::{ROUND_TRIPS, UNSCALED, between, settings};
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy",
     about: "plain hosts' rate by socket buffer at 70 Mbit/s, 18, 43 and 68 ms: direct, and through relays with Reno, HighSpeed, gHSTCP (TCP proxy)",

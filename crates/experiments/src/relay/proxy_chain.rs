@@ -28,6 +28,7 @@ use crate::harness::scenario::Scenario;
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-chain",
     about: "three sites: two long paths and three relays with CUBIC, HighSpeed or icdc between them, beside one connection over both",

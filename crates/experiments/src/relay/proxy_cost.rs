@@ -36,6 +36,7 @@ use crate::harness::scenario::Scenario;
 use crate::harness::traffic::loopback::{ANY_PORT, Over, PIECE, in_turns, read_until, send};
 use crate::relay::plain_flow::accept;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-cost",
     about: "bytes per second of processor time on loopback: icdc's relay, HAProxy and a copying loop beside a direct flow",

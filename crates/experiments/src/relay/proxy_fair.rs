@@ -24,6 +24,7 @@ use crate::relay::paper_path::{QUEUE, RATE, ROUND_TRIPS, UNSCALED, between, sett
 use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, BesideFlow, Relayed, Relaying};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-fair",
     about: "what a Reno flow keeps beside one that is relayed with Reno, HighSpeed or gHSTCP, 70 Mbit/s (TCP proxy, figure 9)",

@@ -33,6 +33,7 @@ use crate::relay::plain_hosts::Plain;
 use crate::relay::relayed::{self, Relayed, Relaying};
 use crate::relay::relays::Chain;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-lfn",
     about: "hosts with 64 KB buffers over 1 Gbit/s and 300 ms, direct and through two relays, beside the tuned leg alone",

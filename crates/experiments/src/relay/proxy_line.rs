@@ -30,6 +30,7 @@ use crate::relay::paper_path::{ROUND_TRIPS, settings};
 use crate::relay::plain_flow::{Carried, PlainFlow};
 use crate::relay::plain_hosts::{Plain, Row};
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-line",
     about: "the line of the TCP-proxy paper: what 1 to 20 connections carry, and one's round-trip time and window (figures 4, 5)",

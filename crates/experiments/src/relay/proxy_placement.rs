@@ -29,6 +29,7 @@ use crate::harness::hosts::paths::path;
 use crate::harness::measurement::rate_control;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "proxy-placement",
     about: "simulated: where relays stand best between two ends, by the split of the round trip, leg by leg (TCP proxy)",

@@ -35,7 +35,7 @@ const BURST_WINDOW: Span = Span::from_secs(1);
 const PAUSE_DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x01];
 const PAUSE_TYPE: [u8; 2] = [0x88, 0x08];
 
-/// What a lane did in one turn.
+/// Work of a lane in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Moved {
     /// No packet was due.

@@ -67,6 +67,9 @@ impl Listing {
 }
 
 /// Reads the part of a list that is published.
+///
+/// # Errors
+/// The kernel refuses a system call.
 pub fn read(path: &Path) -> io::Result<Vec<Listed>> {
     let text = fs::read(path)?;
     let listed = |record: &[u8; RECORD]| {

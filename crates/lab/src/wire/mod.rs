@@ -54,6 +54,9 @@ const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Builds the lab and runs its path until a signal comes. To be called by a process made for it,
 /// before any other thread is started.
+///
+/// # Errors
+/// See [`LabError`].
 pub fn main() -> Result<(), LabError> {
     let request = read_request()?;
     match build(&request) {

@@ -182,6 +182,9 @@ impl Page {
     }
 
     /// Opens and maps an existing page, to be read only.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.len() != LENGTH as u64 {

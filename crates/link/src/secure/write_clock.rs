@@ -284,7 +284,7 @@ mod tests {
             }
         }
 
-        /// What left of all from `from` to `to`.
+        /// Bytes that left from `from` to `to`.
         fn left(&self, from: Time, to: Time) -> u64 {
             let of_all = self.next.iter().flat_map(|(_, left)| left);
             of_all.filter(|(at, _)| (from..to).contains(at)).map(|(_, count)| count).sum()

@@ -51,7 +51,7 @@ pub enum WireError {
     Classes {
         /// Path of the file with the classes.
         path: PathBuf,
-        /// What is wrong in the file.
+        /// Fault of the file.
         reason: String,
     },
     /// The classes of the file cannot be.
@@ -59,7 +59,7 @@ pub enum WireError {
     Tree {
         /// Path of the file with the classes.
         path: PathBuf,
-        /// What is wrong with the tree of classes.
+        /// Fault of the tree of classes.
         cause: TreeError,
     },
     /// There is no such device.

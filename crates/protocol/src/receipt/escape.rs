@@ -6,7 +6,8 @@
 
 use icdc_units::{hexadecimal, of_hexadecimal};
 
-/// Text of a path; the same bytes if nothing in it is escaped.
+/// Path as a receipt has it: backslashes, control characters and bytes that are not part of UTF-8
+/// are escaped (`\\`, `\n`, `\xHH`), all else is left as it is.
 #[must_use]
 pub fn escaped(path: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(path.len());

@@ -18,7 +18,7 @@ pub struct Items {
     tree: blake3::Hasher,
 }
 
-/// Counts of lines.
+/// Counts over a receipt's lines, of which each is an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of lines.

@@ -22,7 +22,7 @@ const NONE: &[u8] = b"-";
 /// Word before the digest of a sparse file's data.
 const SPARSE: &[u8] = b"map:";
 
-/// What the receiving end has done about an item.
+/// Action of the receiving end on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// This run has stored it: it arrived, or was there and was read, with this digest.
@@ -36,7 +36,7 @@ pub enum Status {
     Linked,
     /// It was there under another name, was read, and has this digest.
     Renamed,
-    /// What has its name at the destination stays as it is, as the user asked; it may be anything.
+    /// The item's name at the destination keeps what it has, of whatever kind, as the user asked.
     Kept,
 }
 
@@ -58,7 +58,7 @@ pub enum Kind {
 /// Line of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What the receiving end has done about it.
+    /// Action of the receiving end on it.
     pub status: Status,
     /// Kind of the item.
     pub kind: Kind,

@@ -77,7 +77,7 @@ pub struct RouteDraft {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleDraft {
-    /// What the rule does with a connection it matches: `allow` or `deny`.
+    /// Action of the rule on a connection it matches: `allow` or `deny`.
     pub action: String,
     /// Kind of listener that the rule is for.
     pub listener: Option<String>,

@@ -62,6 +62,7 @@ impl ListenerKind {
         matches!(self, Self::Socks5(Some(_)) | Self::Peer(Some(_)))
     }
 
+    /// Whether clients of the listener speak SOCKS.
     pub(crate) fn is_socks(&self) -> bool {
         matches!(self, Self::Socks5(_))
     }

@@ -66,7 +66,7 @@ pub enum ConfigError {
     Value {
         /// The listener, route, rule or setting.
         place: String,
-        /// What is wrong with the value.
+        /// Fault of the value.
         what: String,
     },
     /// The configuration has no listener.

@@ -41,7 +41,7 @@ enum Peer {
     Header { input: Vec<u8> },
 }
 
-/// What to do next in the greeting of a client.
+/// Next step in the greeting of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Complete the TLS handshake, if the leg has TLS; then call [`Greeting::handshake_completed`].

@@ -76,12 +76,14 @@ pub(crate) enum Fate {
 }
 
 impl Connection {
+    /// A connection that a listener has accepted.
     pub(crate) fn new(id: u64, accepted: Accepted, now: Time) -> io::Result<Self> {
         let inbound = Inbound::new(id, accepted, now)?;
         let greeting = Greeting::new(&inbound.listener.kind, &inbound.config.limits, now);
         Ok(Self { inbound, stage: Stage::Greeting(greeting), buffered: ByteCount::ZERO })
     }
 
+    /// Leg to the client.
     pub(crate) fn near(&self) -> &Leg {
         &self.inbound.near
     }

@@ -102,7 +102,7 @@ pub(super) struct Closing {
     pub(super) via: Option<String>,
 }
 
-/// What a stage's step leads to.
+/// Result of a stage's step.
 pub(super) enum Transition {
     /// The connection stays in this stage and waits for an event.
     Wait(Stage),
@@ -114,7 +114,7 @@ pub(super) enum Transition {
     End(Stage, End),
 }
 
-/// How a relayed connection ended.
+/// End of a relayed connection.
 #[derive(Debug)]
 pub(super) enum End {
     /// Both sides have ended their direction.

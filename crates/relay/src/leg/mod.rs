@@ -54,6 +54,9 @@ pub(crate) struct Leg {
 
 impl Leg {
     /// Takes over a socket that does not block.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         let options = SockRef::from(&socket);
@@ -79,10 +82,12 @@ impl Leg {
         self.tls = Some(Box::new(Tls::new(session)));
     }
 
+    /// The leg's socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
+    /// Whether the leg is not encrypted.
     pub(crate) fn is_clear(&self) -> bool {
         self.tls.is_none()
     }
@@ -99,10 +104,12 @@ impl Leg {
         self.tls.as_ref().and_then(|tls| tls.peer_key())
     }
 
+    /// Address of the other end; `None` if the kernel does not tell it.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok().map(canonical)
     }
 
+    /// Address of this end; `None` if the kernel does not tell it.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok().map(canonical)
     }
@@ -173,6 +180,9 @@ impl Leg {
     }
 
     /// Continues the TLS handshake; returns true once it is complete, or without TLS.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -186,6 +196,9 @@ impl Leg {
     }
 
     /// Sends what waits in user space; false if the socket did not take all of it.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while !self.prefix.is_empty() {
             let prefix = std::mem::take(&mut self.prefix);
@@ -204,6 +217,9 @@ impl Leg {
 
     /// Writes what the leg takes; returns the number of bytes taken, zero while bytes before them
     /// wait.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.prefix.is_empty() || self.flush()? { self.write_now(bytes) } else { Ok(0) }
     }
@@ -224,6 +240,9 @@ impl Leg {
     }
 
     /// Moves what has arrived into an empty pipe within the kernel. For legs without TLS only.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn splice_in(&mut self, pipe: &Pipe, most: usize) -> io::Result<Received> {
         if !self.readable {
             return Ok(Received::WouldBlock);
@@ -241,6 +260,9 @@ impl Leg {
     }
 
     /// Moves bytes out of a pipe that holds `most` of them; returns how many the socket took.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn splice_out(&mut self, pipe: &Pipe, most: usize) -> io::Result<usize> {
         if !self.writable {
             return Ok(0);
@@ -256,6 +278,9 @@ impl Leg {
     }
 
     /// Shuts the sending direction down; false if bytes before that still wait.
+    ///
+    /// # Errors
+    /// The kernel refuses a system call.
     pub(crate) fn shut_down_writing(&mut self) -> io::Result<bool> {
         if !self.flush()? {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What a plot shows: series over an axis, with the unit of their values.
+//! The contents of a plot: series over an axis, with the unit of their values.
 
 use serde::Serialize;
 

@@ -12,7 +12,7 @@ use icdc_protocol::message::{ListedKind, ListedMetadata};
 
 use super::course::{Found, Record};
 
-/// What two items are compared in.
+/// Property in which two items are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
     /// The item is in A and not in B.
@@ -157,7 +157,7 @@ impl<E> Stream<'_, E> {
     }
 }
 
-/// What is at the front of both listings.
+/// Records at the front of both listings.
 enum Front {
     Unread(Side),
     Leave,
@@ -275,7 +275,7 @@ impl<'a, E> Comparison<'a, E> {
     }
 }
 
-/// What is at the front of two listings of one directory.
+/// Records at the front of two listings of one directory.
 fn front(a: &Record, b: &Record) -> Front {
     match (a, b) {
         (Record::Unread { .. }, _) => Front::Unread(Side::A),

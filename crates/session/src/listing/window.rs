@@ -12,7 +12,7 @@ pub fn weight(records: &[Listed]) -> usize {
     records.iter().map(Listed::weight).sum()
 }
 
-/// What the sending end knows: the weight of what it has sent and the other end has not used.
+/// Account of the sending end: the weight of what it has sent and the other end has not used.
 #[derive(Debug, Default)]
 pub struct Sent {
     ahead: usize,
@@ -38,7 +38,7 @@ impl Sent {
     }
 }
 
-/// What the receiving end knows: the weight of what has arrived and is not used.
+/// Account of the receiving end: the weight of what has arrived and is not used.
 #[derive(Debug, Default)]
 pub struct Received {
     ahead: usize,

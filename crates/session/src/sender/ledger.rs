@@ -69,7 +69,7 @@ pub struct Item {
     pub first: Option<Digest>,
     /// Bytes of its contents that are kept in memory until it is settled.
     pub held: usize,
-    /// When it is removed at the source.
+    /// Time of its removal at the source.
     pub removal: Removal,
 }
 
@@ -310,7 +310,7 @@ impl Ledger {
         Some(path)
     }
 
-    /// When a directory that has not ended is removed at the source, and its path.
+    /// Time of removal at the source, and path, of a directory that has not ended.
     pub(super) fn directory_removal(&self, id: EntryId) -> Option<(Removal, &[u8])> {
         self.directories.get(&id).map(|directory| (directory.removal, directory.path.as_slice()))
     }

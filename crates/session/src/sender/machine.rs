@@ -75,7 +75,7 @@ pub struct Found {
     pub first: Option<Digest>,
     /// Bytes of contents kept in memory: see [`Item::held`].
     pub held: usize,
-    /// When it is removed at the source.
+    /// Time of its removal at the source.
     pub removal: Removal,
 }
 

@@ -1,11 +1,11 @@
-//! What a move removes at the source, and when.
+//! Removal of moved items at the source.
 
 use icdc_protocol::limits::MAX_NOTICED;
 use icdc_protocol::message::{ChangedItem, Notice, NoticeKind};
 
 use crate::item_batch::ItemBatch;
 
-/// When an item is removed at the source.
+/// Time at which an item is removed at the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Removal {
     /// The item stays.

@@ -136,6 +136,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// Sender with this algorithm; `mss` in bytes.
     pub(crate) fn new(mut algorithm: Connection, mss: u32, setup: &Setup) -> Self {
         let socket = &mut algorithm.socket;
         socket.mss_cache = mss;
@@ -342,14 +343,17 @@ impl Sender {
         socket.sk_pacing_status = PACING_NEEDED;
     }
 
+    /// Counters of the sender.
     pub(crate) fn counters(&self) -> SenderCounters {
         self.counters
     }
 
+    /// Least round-trip time measured.
     pub(crate) fn least_rtt(&self) -> Span {
         self.rtt.least()
     }
 
+    /// State of the sender as the records have it.
     pub(crate) fn state(&self) -> SenderState {
         let socket = &self.algorithm.socket;
         SenderState {

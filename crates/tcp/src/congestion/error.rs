@@ -28,7 +28,7 @@ pub enum LoadError {
         name: &'static str,
         /// Name of the algorithm in the kernel.
         kernel_name: String,
-        /// What keeps the existing registration loaded.
+        /// Holder that keeps the existing registration loaded.
         holder: Holder,
     },
     /// The kernel refused to load the algorithm.
@@ -66,7 +66,7 @@ pub enum UnloadError {
     Held {
         /// Name of the algorithm.
         name: &'static str,
-        /// What keeps the algorithm loaded.
+        /// Holder that keeps the algorithm loaded.
         holder: Holder,
     },
     /// The pin could not be removed, or the registration not be taken back.

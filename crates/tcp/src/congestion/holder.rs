@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What keeps an algorithm loaded in the kernel.
+/// Holder that keeps an algorithm loaded in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A pin that `icdc cc load --pin` made; it outlasts processes.

@@ -8,7 +8,7 @@ use icdc_rate::known_paths::Resumption;
 /// Hints about a socket that its congestion control algorithm receives before the socket takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathHints {
-    /// What earlier connections found about the path: rate and round-trip time; `None` if nothing
+    /// Rate and round-trip time of the path, as earlier connections found them; `None` if nothing
     /// is known.
     pub known: Option<Resumption>,
     /// Bundle of connections that the socket belongs to; `None` for a connection by itself.

@@ -48,6 +48,9 @@ fn listed(names: &[String]) -> String {
 const MAX_NAME: usize = 15;
 
 /// Sets the congestion control of the socket to `name`, as the kernel calls it (`cubic`, `bbr`).
+///
+/// # Errors
+/// See [`CongestionError`].
 pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError> {
     let unknown =
         || CongestionError::Unknown { name: name.escape_default().to_string(), available: available_congestion() };
@@ -63,6 +66,9 @@ pub fn set_congestion(fd: &impl AsFd, name: &str) -> Result<(), CongestionError>
 }
 
 /// Kernel name of the congestion control that the socket uses.
+///
+/// # Errors
+/// See [`OptionError`].
 pub fn congestion(fd: &impl AsFd) -> Result<String, OptionError> {
     sockopt::tcp_congestion(fd).map_err(|errno| OptionError::of(fd, "getsockopt(TCP_CONGESTION)", errno))
 }

@@ -31,7 +31,7 @@ use crate::path_text;
 /// Bytes that are compared at a time.
 const PIECE: usize = 1 << 20;
 
-/// Where the old items of a session are kept.
+/// Place of the old items of a session.
 pub(super) struct Backups {
     /// The directory for them; `None` where each is kept in its own.
     root: Option<Root>,
@@ -62,7 +62,7 @@ pub(super) struct Old<'a> {
     pub(super) name: &'a Name,
 }
 
-/// What has a name that an item is about to get.
+/// Old item under a name that another is about to get.
 #[derive(Clone)]
 pub(super) enum Before {
     /// Nothing.
@@ -76,7 +76,7 @@ pub(super) enum Before {
     Unlinked(Stat, Directory, Name),
 }
 
-/// What the items of a batch replace, as far as it is kept.
+/// Old items that a batch replaces, as far as they are kept, by the items that replace them.
 pub(super) type Kept = ById<Result<Before, Failure>>;
 
 impl Backups {

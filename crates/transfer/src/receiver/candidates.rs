@@ -45,7 +45,7 @@ pub(super) struct Candidates {
 struct Entry {
     /// Number of the directory.
     above: u32,
-    /// Where the name begins in the names.
+    /// Offset in bytes of the name in the names.
     name: u32,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct FoundFile {
     pub(super) stat: Stat,
 }
 
-/// Where a file is.
+/// Location of a file.
 #[derive(Clone)]
 pub(super) enum Location {
     /// In an open directory.

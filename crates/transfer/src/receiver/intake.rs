@@ -28,7 +28,7 @@ pub(super) struct Intake<'a> {
     pub(super) account: &'a Account,
 }
 
-/// Whether the receive loop goes on after a message.
+/// Continuation of the receive loop after a message.
 enum Flow {
     /// Receive the next message.
     Continue,

@@ -304,7 +304,7 @@ fn make_journal(directory: &Directory, staging: Staging) -> Result<File, TreeErr
     }
 }
 
-/// What an earlier session has left of an item.
+/// Part of an item that an earlier session has left.
 pub(super) struct LeftPart {
     /// The unfinished file, locked; `None` if there is none, or none any more.
     pub(super) part: Option<(Staging, File)>,

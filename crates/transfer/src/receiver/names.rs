@@ -111,7 +111,8 @@ pub(super) struct FileExecutor<'a> {
     compared: ById<Stat>,
     /// Reference directories; `None` until the sources are placed, and if there are none.
     references: Option<References>,
-    /// Where replaced and deleted items are kept; `None` until the sources are placed, and if none are.
+    /// Place of replaced and deleted items; `None` until the sources are placed, and if none are
+    /// kept.
     backups: Option<Backups>,
     /// The snapshots of the destination; `None` until the sources are placed, and if none is made.
     snapshots: Option<Snapshots>,
@@ -120,7 +121,7 @@ pub(super) struct FileExecutor<'a> {
     /// Files of the destination that may have become new items.
     renames: Renames,
     kept_times: KeptTimes,
-    /// How the directories were reached that have items the source has not: they are reopened once
+    /// Ways to the directories that have items the source has not: they are reopened by them once
     /// everything else is done.
     reached: HashMap<DirectoryPlace, Whereabouts>,
     /// Directories that are filled under staging names, because theirs belong to something else.

@@ -53,7 +53,7 @@ pub(super) enum Parents {
     Made,
 }
 
-/// How the destination relates to the sources.
+/// Relation of the destination to the sources.
 #[derive(Debug)]
 enum Destination {
     /// The sources are placed in this directory.
@@ -64,7 +64,7 @@ enum Destination {
     Named(Directory, Name),
 }
 
-/// How a destination is chosen beside what exists there.
+/// Options for the choice of a destination, besides what exists there.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) parents: Parents,

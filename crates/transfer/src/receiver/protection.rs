@@ -36,7 +36,7 @@ pub(super) struct Protection<'a> {
     pub(super) unfinished: Unfinished,
 }
 
-/// What becomes of unfinished files of icdc.
+/// Treatment of unfinished files of icdc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfinished {
     /// They stay: they are those of other copies.

@@ -92,7 +92,7 @@ impl Made {
     }
 }
 
-/// What an item may replace when it gets its name.
+/// Item that another may replace when it gets its name.
 #[derive(Clone, Copy)]
 pub(super) enum Replaced<'a> {
     /// Nothing: the name must be free.

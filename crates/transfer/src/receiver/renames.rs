@@ -1,4 +1,4 @@
-//! Which files of a mirror's destination are taken for new items, each for one.
+//! Files of a mirror's destination that are taken for new items, each for one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Renames {
         self.found.remove(&id);
     }
 
-    /// Where the file at this position is.
+    /// Location of the file at this position; `None` if there is none.
     pub(super) fn location(&self, position: usize) -> Option<Location> {
         Some(Location::Indexed(Arc::clone(self.index.as_ref()?), position))
     }

@@ -37,7 +37,8 @@ pub(super) struct SnapshotRun<'a> {
     pub(super) named: Option<NamedSnapshot>,
 }
 
-/// Where the sources of a snapshot are placed, and what they are compared with.
+/// Snapshots of a destination, with the directory for the sources and the one they are compared
+/// with.
 pub(super) struct Opened {
     pub(super) snapshots: Snapshots,
     /// The unfinished snapshot; in a dry run without one, the newest complete one. `None` if
@@ -47,7 +48,7 @@ pub(super) struct Opened {
     pub(super) newest: Option<Directory>,
 }
 
-/// How the unfinished snapshot of a run is opened.
+/// Way in which the unfinished snapshot of a run is opened.
 #[derive(Clone, Copy)]
 pub(super) enum Opening {
     /// An existing one is opened, and none is made (dry run).

@@ -108,7 +108,7 @@ impl<'scope> Session<'scope> {
         }
     }
 
-    /// What the receiver wants of the file.
+    /// The receiver's request for blocks of the file.
     fn want(&mut self) -> Want {
         self.hear(|message| match message {
             Message::Wants(wants) => wants.answers.first().copied(),

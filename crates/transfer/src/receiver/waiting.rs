@@ -28,7 +28,7 @@ pub(super) trait WaitPolicy {
     fn ends(&self) {}
 }
 
-/// What a lock covers that another process holds: it decides what is done about it.
+/// Extent of a lock that another process holds: it decides what is done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locked {
     /// The lock covers all that the session is about.

@@ -15,13 +15,13 @@ pub(super) const CACHE_TAG: &[u8] = b"CACHEDIR.TAG";
 /// First bytes of that file.
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// What is copied: a [`Choice`] with its rules compiled.
+/// Choice of what is copied: a [`Choice`] with its rules compiled.
 pub(super) struct Chosen {
     rules: Rules,
     choice: Choice,
 }
 
-/// Why something that exists at the source is left out on purpose.
+/// Reason why something that exists at the source is left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// A rule excludes the item, and what is beneath it.
@@ -55,9 +55,9 @@ impl Chosen {
         [false, true].into_iter().all(|is_directory| self.excludes(path, is_directory))
     }
 
-    /// Why the item at `path`, relative to the transfer root, is left out; `None` if it is copied.
-    /// If it is `known` that [`Self::excludes`] is false for an item of this kind, rules are not
-    /// asked once more.
+    /// Reason why the item at `path`, relative to the transfer root, is left out; `None` if it is
+    /// copied. If it is `known` that [`Self::excludes`] is false for an item of this kind, rules
+    /// are not asked once more.
     pub(super) fn leaves_out(&self, path: &[u8], stat: &Stat, known: Option<Kind>) -> Option<Left> {
         let is_directory = stat.kind == Kind::Directory;
         let is_known = known.is_some_and(|kind| (kind == Kind::Directory) == is_directory);
@@ -79,8 +79,8 @@ impl Chosen {
         }
     }
 
-    /// Why the contents of a directory are left out, although the directory is copied; `None` if
-    /// they are copied. `device` is the one of its source.
+    /// Reason why the contents of a directory are left out, although the directory is copied;
+    /// `None` if they are copied. `device` is the one of its source.
     pub(super) fn leaves_contents_out(&self, directory: &Directory, device: u64) -> Option<Left> {
         if self.choice.one_file_system && directory.own_stat().is_ok_and(|stat| stat.dev != device) {
             return Some(Left::FileSystem);

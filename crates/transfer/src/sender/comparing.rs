@@ -11,7 +11,7 @@ use super::sources::Root;
 #[derive(Default)]
 pub(super) struct AskedAbout {
     roots: Vec<(u32, Root)>,
-    /// What is copied of them; `None` if nothing may be asked.
+    /// Choice of what is copied of them; `None` if nothing may be asked.
     chosen: Option<Chosen>,
 }
 

@@ -115,7 +115,7 @@ struct SessionState {
     places: ById<Place>,
     /// Queues of the reading threads; `None` when the session is over.
     jobs: Option<Jobs>,
-    /// What is to be removed at the source.
+    /// Items to be removed at the source.
     removals: Removals,
     /// Reasons of the connections that have ended early at this end, by number.
     early_ends: BTreeMap<u8, EarlyEnd>,
@@ -203,11 +203,11 @@ pub(super) struct Work {
     pub(super) packs: Queue<Vec<EntryId>>,
     /// Jobs for the first reading thread of large files.
     pub(super) reads: Queue<ReadJob>,
-    /// What is to be removed at the source.
+    /// Items to be removed at the source.
     pub(super) removals: Queue<RemovalJob>,
 }
 
-/// What the connections send.
+/// Queues of what the connections send.
 pub(super) struct Outgoing {
     pub(super) data: Queue<Parcel>,
     /// Parts of the last blocks.

@@ -13,7 +13,7 @@ pub(super) fn changed() -> GivenUp {
     GivenUp { reason: CHANGED.to_owned(), same_version: false }
 }
 
-/// Why the item is given up: it no longer has the `announced` bytes, but `size` bytes.
+/// Failure of an item that no longer has the `announced` bytes, but `size` bytes.
 pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
     let how = match size.cmp(&announced) {
         Ordering::Greater => "grew",
@@ -27,13 +27,13 @@ pub(super) fn resized(announced: u64, size: u64) -> GivenUp {
     GivenUp { reason, same_version: false }
 }
 
-/// Why the item is given up: it could not be read, for a reason that may be temporary.
+/// Failure of an item that could not be read, for a reason that may be temporary.
 pub(super) fn unreadable(reason: String) -> GivenUp {
     GivenUp { reason, same_version: true }
 }
 
-/// Why the item is given up: it could not be opened; `is_another` returns whether its name refers
-/// to another one now.
+/// Failure of an item that could not be opened; `is_another` returns whether its name refers to
+/// another one now.
 pub(super) fn unopened(error: &TreeError, is_another: impl FnOnce() -> bool) -> GivenUp {
     // A source that is one file may be opened itself, and no file that took its place.
     if matches!(error, TreeError::Denied { .. }) && is_another() {

@@ -11,7 +11,7 @@ use icdc_protocol::digest::first_name;
 use icdc_protocol::limits::MAX_LINKED;
 use icdc_protocol::message::{Digest, EntryId};
 
-/// How a file with this name is announced.
+/// Role of a name among those of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameOf {
     /// A file with no other name.

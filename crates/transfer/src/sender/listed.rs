@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Number of the next pass through a list that is asked for in this process.
 static PASSES: AtomicU32 = AtomicU32::new(0);
 
-/// Where a sender has its list of names from.
+/// Origin of a sender's list of names.
 pub(crate) enum ListSource<'a> {
     /// The list is in this process.
     Own(NameList),

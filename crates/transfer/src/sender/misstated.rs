@@ -125,7 +125,7 @@ pub(super) fn extends_beyond(file: &File, size: u64) -> bool {
     file.read_at(&mut [0; 1], size).is_ok_and(|read| read > 0)
 }
 
-/// Why a file is given up that has not changed and whose `contents` are shorter or longer than the
+/// Failure of a file that has not changed and whose `contents` are shorter or longer than the
 /// stated `size`.
 pub(super) fn misstated(contents: Ordering, size: u64) -> GivenUp {
     let than = if contents == Ordering::Less { "fewer" } else { "more" };

@@ -12,9 +12,9 @@ use icdc_protocol::message::EntryId;
 use icdc_session::ById;
 use icdc_session::sender::Removed;
 
-/// Why an item stays that is not in the announced version any more.
+/// Reason why an item stays that is not in the announced version any more.
 const CHANGED: &str = "was copied, and has changed at the source since; it stays there: copy it again";
-/// Why an item stays that cannot be kept for the end.
+/// Reason why an item stays that cannot be kept for the end.
 pub(super) const TOO_MANY: &str = "was copied, and stays at the source: too many files with several names wait to be removed; run the same command again";
 
 /// Work for the thread that removes items.

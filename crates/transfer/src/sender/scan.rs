@@ -76,7 +76,7 @@ pub(super) struct Scan<'a> {
     left_out: Option<ById<Vec<Vec<u8>>>>,
     /// Whether the receiver deletes what rules exclude, too.
     deletes_excluded: bool,
-    /// What removes items at the source; `None` if they stay.
+    /// Removal of items at the source; `None` if they stay.
     moving: Option<Moving>,
     /// Names below the only source that are copied; `None` for everything.
     listed: Option<Listed<'a>>,

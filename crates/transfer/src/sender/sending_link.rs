@@ -15,7 +15,7 @@ use icdc_tuning::Tuned;
 pub struct SendingLink {
     /// The connection.
     pub link: Link,
-    /// How the connection's socket is tuned; `None` for a link that is not TCP.
+    /// Tuning of the connection's socket; `None` for a link that is not TCP.
     pub tuned: Option<Tuned>,
     /// The receiver's features, as far as they are known before it answers.
     pub peer: Features,

@@ -67,8 +67,8 @@ pub struct Sources {
     pub(crate) unseen: Option<String>,
     /// Part of the sources that is copied; `None` for everything.
     pub(crate) selection: Option<Arc<Selection>>,
-    /// Where the names below the only source that are copied come from; `None` where the other end
-    /// has the list, or for everything.
+    /// Origin of the names below the only source that are copied; `None` where the other end has
+    /// the list, or for everything.
     pub(crate) listed: Option<ListSource<'static>>,
     /// Takes the receipt that the receiver is to give; `None` if none is.
     pub(crate) receipt: Option<Arc<dyn ReceiptSink>>,
@@ -206,8 +206,8 @@ pub fn find(tree: &Tree, paths: &[Vec<u8>], options: &SendOptions) -> Sources {
     }
 }
 
-/// Why a source that was found is not copied, behind its path; `None` if it is. It would fail later,
-/// when something was made for it.
+/// Reason why a source that was found is not copied, behind its path; `None` if it is. It would
+/// fail later, when something was made for it.
 fn obstacle(root: &Root, path: &[u8], options: &SendOptions) -> Option<String> {
     if path.split(|byte| *byte == b'/').any(is_staging) {
         return Some(format!(": {UNFINISHED}"));

@@ -36,7 +36,7 @@ pub(super) struct Steering<'a> {
     more: More<'a>,
 }
 
-/// Where more connections come from when the path or the processors need them.
+/// Origin of more connections, when the path or the processors need them.
 enum More<'a> {
     /// Nowhere: the user has set the number of connections.
     Never,
@@ -207,7 +207,7 @@ pub(super) fn controller(
     Controller::new(mode(link, tuned, options), setup, Ceilings::of(key, options.rate))
 }
 
-/// How the rate controller finds the path's rate for a session over this link.
+/// Mode of the rate controller for a session over this link.
 fn mode(link: &LinkControl, tuned: Option<&Tuned>, options: &SendOptions) -> Mode {
     if tuned.is_some_and(|tuned| finds_the_rate(&tuned.congestion())) {
         let is_one_flow = tuned.is_some_and(|tuned| tuned.bundle().is_some());

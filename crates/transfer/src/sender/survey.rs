@@ -57,7 +57,7 @@ struct Task {
     paths: usize,
 }
 
-/// What decisions about a source's items need of it.
+/// Facts about a source on which decisions about its items depend.
 #[derive(Clone, Copy)]
 struct SourceRoot {
     /// Bytes at the start of its items' paths that are above the transfer root.

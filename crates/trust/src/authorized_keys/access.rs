@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Identifier of a drop box: the 32 bytes of the public key that owns it.
 pub type Owner = [u8; 32];
 
-/// What a key may do with the files beneath its root.
+/// Access of a key to the files beneath its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
     /// Files may be fetched only.

@@ -28,7 +28,7 @@ pub struct Limits {
 pub struct Grant {
     /// Absolute path of the only directory that the key can see.
     pub root: PathBuf,
-    /// What the key may do in that directory.
+    /// Access of the key in that directory.
     pub access: Access,
     /// System user to act as; `None` for the user that the daemon runs as.
     pub user: Option<String>,

@@ -18,7 +18,7 @@ struct Pattern {
     matches: Matches,
 }
 
-/// What a pattern of the list matches.
+/// Addresses or names that a pattern of the list matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Matches {
     /// The addresses of a network (`ADDRESS/BITS`).

@@ -74,7 +74,7 @@ fn pace(arguments: &WireArguments, console: &Console) -> Result<()> {
     })
 }
 
-/// What signals ask of the running pacer.
+/// Requests to the running pacer, made by signals.
 struct Requests<'a> {
     stop: &'a StopSignal,
     /// Whether the classes are to be read anew (SIGHUP).

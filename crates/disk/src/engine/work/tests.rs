@@ -7,7 +7,7 @@ use rustix::io::{pread, pwrite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What the kernel does to one step.
+/// Outcome that the kernel gives one step.
 #[derive(Clone, Debug)]
 enum Weather {
     Fine,

@@ -41,6 +41,7 @@ use crate::harness::processes::programs::installed;
 use crate::harness::processes::scratch::Scratch;
 use crate::harness::scenario::Scenario;
 
+/// The scenario that this module describes.
 pub(crate) const SCENARIO: Scenario = Scenario {
     name: "any-host",
     about: "copies of an ordinary user on stock hosts, also where only port 22 is open, and beside others: command to exit",

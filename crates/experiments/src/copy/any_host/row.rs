@@ -26,8 +26,8 @@ pub(super) trait Row: Copy + 'static {
 
     fn name(&self) -> &'static str;
 
-    /// Whether a file or a tree is copied, and the size of the file in a full run; a quick run
-    /// takes a tenth of it, and a tree has files of 16 KiB whatever the size.
+    /// Load of the row: a file or a tree, and its size in a full run; a quick run takes a tenth of
+    /// it, and a tree has files of 16 KiB whatever the size.
     fn load(&self) -> (Load, ByteCount);
 
     /// Runs the row once, in `round`.

@@ -20,7 +20,7 @@ use crate::tests::{noise, spawn};
 
 const ROLES: [Role; 2] = [Role::Client, Role::Server];
 
-/// How a receiver takes a stream.
+/// End of a stream at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// It waits for more.
@@ -31,7 +31,7 @@ enum End {
     Refused,
 }
 
-/// What a receiver makes of a stream: the data, and how it ends.
+/// Data that a receiver reads from a stream, and the stream's end.
 type Verdict = (Vec<u8>, End);
 
 /// A stream of records, and the two that receive it.
@@ -46,7 +46,7 @@ struct Duel {
     /// Opens what rustls sends.
     back: Opener,
     wire: Vec<u8>,
-    /// Where its records begin.
+    /// Offsets in bytes at which its records begin.
     starts: Vec<usize>,
 }
 
@@ -207,7 +207,7 @@ fn opener_reads(opener: &mut Opener, wire: &[u8], piece: usize) -> Verdict {
     (data, End::Open)
 }
 
-/// What this end may send.
+/// Step of the sending end.
 #[derive(Clone, Debug)]
 enum Step {
     Data { length: usize, padding: usize },
@@ -218,7 +218,7 @@ enum Step {
     Clear(&'static [u8]),
 }
 
-/// What may happen to the stream on its way.
+/// Change of the stream on its way.
 #[derive(Clone, Debug)]
 enum Accident {
     Nothing,

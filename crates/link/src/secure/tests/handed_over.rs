@@ -34,7 +34,7 @@ fn send_pings(link: &mut Link, count: usize) {
     }
 }
 
-/// What arrives at the other process.
+/// State of a link as it arrives at the other process.
 fn travelled(state: &LinkState) -> LinkState {
     postcard::from_bytes(&postcard::to_allocvec(state).unwrap()).unwrap()
 }

@@ -191,7 +191,7 @@ impl Rogue {
 /// Kind and content.
 type Record<'a> = (Kind, &'a [u8]);
 
-/// How a link takes these records.
+/// Error of a link that receives these records.
 fn verdict(records: &[Record<'_>]) -> LinkError {
     let mut rogue = Rogue::new();
     for (kind, content) in records {

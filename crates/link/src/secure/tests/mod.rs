@@ -66,7 +66,7 @@ fn pair() -> (Link, Link) {
     pair_over(sockets(), settings())
 }
 
-/// What a proxy does with bytes on their way from client to server, of which the first is number
+/// Function of a proxy on bytes on their way from client to server, of which the first is number
 /// `offset`. Returns how many of them to pass on; fewer than all ends both connections behind them.
 type Tamper = Box<dyn FnMut(u64, &mut [u8]) -> usize + Send>;
 

@@ -350,8 +350,8 @@ pub struct Extra {
     pub inode: u64,
     /// Whether it is a directory.
     pub is_directory: bool,
-    /// What is to have its name instead, and is complete under a staging name; `None` if the source
-    /// has nothing of that name.
+    /// Item that is to have its name instead, and is complete under a staging name; `None` if the
+    /// source has nothing of that name.
     pub replaced_by: Option<EntryId>,
 }
 
@@ -392,25 +392,25 @@ pub struct Examination {
 /// Question of an examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether anything is wanted of the item, and if so what.
+    /// Anything that is wanted of the item; nothing has been decided about it.
     Anything,
-    /// Which contents are wanted of an item that is not published as it should be.
+    /// Contents that are wanted of an item which is not published as it should be.
     Contents,
-    /// What is wanted of an item with whose contents those of the existing file were equal when they
-    /// were compared.
+    /// Attributes that are wanted of an item whose contents were equal to those of the existing
+    /// file when they were compared.
     Attributes,
 }
 
 /// A file of equal size and modification time from which an item is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Where the file is.
+    /// Place of the file.
     pub place: ReferencePlace,
-    /// How the item is made from it.
+    /// Method by which the item is made from it.
     pub method: Method,
 }
 
-/// Where the file is from which an item is made.
+/// Place of the file from which an item is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferencePlace {
     /// It is the item's counterpart in the reference directory of this number, from 0.
@@ -432,7 +432,7 @@ pub struct CandidateRoot {
     pub source_path: Vec<u8>,
 }
 
-/// How an item is made from another file.
+/// Method by which an item is made from another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The item becomes a further name (hard link) of it: all attributes are equal.
@@ -590,7 +590,7 @@ pub enum Notification {
         /// The reason, as a sentence for the user.
         reason: String,
     },
-    /// What has become of the snapshot, or of an older one.
+    /// Outcome of the snapshot, or of an older one.
     Snapshot(SnapshotNews),
     /// A further name of a file is made as a file of its own.
     Unlinked {

@@ -188,8 +188,8 @@ impl<P> Book<P> {
         Ok(Position { directory: DirectoryId::Source(number), name, path, depth: 0, state })
     }
 
-    /// Why no item may have this name: unfinished files have such names, or items that are kept
-    /// beside those which replace them.
+    /// Reason why no item may have this name: unfinished files have such names, or items that are
+    /// kept beside those which replace them; `None` if one may.
     fn refused_name(&self, name: &[u8]) -> Option<String> {
         if (self.settings.is_reserved)(name) {
             return Some("its name is one that icdc keeps for unfinished files".to_owned());

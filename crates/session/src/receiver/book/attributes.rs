@@ -42,8 +42,8 @@ fn is_restored(name: &[u8], preserve: Preserve) -> bool {
     }
 }
 
-/// Why an entry is not received: a named pipe, socket or device that was not asked for; `None` if it
-/// may be.
+/// Reason why an entry is not received: a named pipe, socket or device that was not asked for;
+/// `None` if it may be.
 pub(super) fn refused_special(entry: &Entry, preserve: Preserve) -> Option<String> {
     let EntryKind::Special(special) = entry.kind else { return None };
     refusal(special, preserve)

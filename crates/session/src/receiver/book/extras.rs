@@ -32,7 +32,7 @@ pub(super) struct Obstacle {
     pub(super) replacement: Replacement,
 }
 
-/// What is to have the name of an obstacle.
+/// Item or directory that is to have the name of an obstacle.
 #[derive(Debug)]
 pub(super) enum Replacement {
     /// It is not complete, or this is a dry run.
@@ -71,13 +71,13 @@ pub(super) struct Extras {
     pub(super) sources: HashMap<DirectoryPlace, HashSet<Vec<u8>>>,
     /// Directories that several sources go into.
     pub(super) shared: HashSet<DirectoryPlace>,
-    /// What has the name of an announced directory or item, and is of another kind.
+    /// Obstacles: what has the name of an announced directory or item, and is of another kind.
     pub(super) obstacles: BTreeMap<EntryId, Obstacle>,
     /// Number of items in all listed directories.
     pub(super) listed: u64,
     /// Number of extra items in `found`.
     pub(super) count: usize,
-    /// Why nothing may be deleted: the first reason found.
+    /// First reason found why nothing may be deleted; `None` if there is none.
     pub(super) refusal: Option<String>,
     pub(super) stage: Stage,
 }

@@ -151,8 +151,8 @@ fn is_there(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Ver
     Some(Verdict::Compare { digest, is_noted: false, shown })
 }
 
-/// Why the destination stays as it is at the item's name, whatever the item's contents; `None` if
-/// these count.
+/// Reason why the destination stays as it is at the item's name, whatever the item's contents;
+/// `None` if these count.
 fn is_kept(item: &Item, terms: Terms<'_>, facts: &mut impl Facts) -> Option<Kept> {
     let Terms { options, only_new } = terms;
     if only_new {

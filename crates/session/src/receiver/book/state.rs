@@ -53,7 +53,7 @@ impl SessionStage {
     }
 }
 
-/// Whether the sender is known to be connected, before the run has begun.
+/// Confirmation that the sender is connected, before the run has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confirmation {
     /// The sender is taken to be connected because this end has not waited. `Ready` is still to be

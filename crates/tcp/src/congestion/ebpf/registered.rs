@@ -58,7 +58,7 @@ fn is_in_use(map: &MapHandle) -> bool {
     value.get(4..8).and_then(|state| state.try_into().ok()).is_some_and(|state| u32::from_ne_bytes(state) == IN_USE)
 }
 
-/// What keeps `algorithm`, which is registered, loaded.
+/// Holder that keeps `algorithm`, which is registered, loaded.
 pub(in crate::congestion) fn holder(algorithm: &Algorithm) -> Holder {
     let Some(found) = find(algorithm) else {
         let may_ask = MapInfoIter::default().next().is_some() || rustix::process::geteuid().is_root();

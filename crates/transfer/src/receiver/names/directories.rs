@@ -27,7 +27,7 @@ pub(super) struct Directories {
     /// Each file system that is written to, by its device number; a directory on it where the file
     /// system itself could not be opened.
     file_systems: HashMap<u64, Result<FileSystem, Directory>>,
-    /// Where the finished directories are that hold the first name of a file with several.
+    /// Places of the finished directories that hold the first name of a file with several.
     finished: ById<Whereabouts>,
     /// Directories that existed before, in a session that may not change existing items.
     untouchable: HashSet<EntryId>,

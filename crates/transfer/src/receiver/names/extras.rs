@@ -205,8 +205,8 @@ impl FileExecutor<'_> {
         Ok(rules)
     }
 
-    /// What becomes of unfinished files: those in an unfinished snapshot, which nothing else writes to,
-    /// are what an earlier run has left.
+    /// Treatment of unfinished files: those in an unfinished snapshot, which nothing else writes
+    /// to, are what an earlier run has left.
     fn unfinished(&self) -> Unfinished {
         if self.shared.options.snapshot.is_some() { Unfinished::Goes } else { Unfinished::Stays }
     }

@@ -82,27 +82,27 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// The same with the attributes that are restored.
+    /// This examiner with the attributes that are restored.
     pub(super) fn preserving(self, preserve: Preserve) -> Self {
         Self { preserve, ..self }
     }
 
-    /// The same with the directories in which the item's counterparts may be.
+    /// This examiner with the directories in which the item's counterparts may be.
     pub(super) fn with_references(self, references: &'a [Option<Directory>]) -> Self {
         Self { references, ..self }
     }
 
-    /// The same with the files that may have become the item.
+    /// This examiner with the files that may have become the item.
     pub(super) fn with_renames(self, renames: &'a Renames) -> Self {
         Self { renames: Some(renames), ..self }
     }
 
-    /// The same with the file that is left alone and of which the item is a further name.
+    /// This examiner with the file that is left alone and of which the item is a further name.
     pub(super) fn with_first(self, first: Option<(EntryId, FileIdentity)>) -> Self {
         Self { first, ..self }
     }
 
-    /// The same with the file that was compared with the item.
+    /// This examiner with the file that was compared with the item.
     pub(super) fn with_compared(self, compared: Option<Found>) -> Self {
         Self { compared, ..self }
     }

@@ -48,7 +48,7 @@ impl Shared<'_> {
     }
 }
 
-/// How an item ended.
+/// End of an item.
 enum Fate {
     /// It is there; with the digest of a regular file.
     Published(Option<FileDigest>),

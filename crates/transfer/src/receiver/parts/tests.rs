@@ -15,7 +15,7 @@ fn part(length: usize, number: u8) -> Part {
     Part { id: 1, index: 5, value: [5; 32], length: length as u32, number }
 }
 
-/// What the byte at `offset` of every block is.
+/// Byte at `offset` of every block.
 fn byte(offset: usize) -> u8 {
     (offset / 1000 % 251) as u8
 }

@@ -6,9 +6,9 @@ use icdc_disk::tree::{Kind, Listing, TreeError};
 
 use super::super::selection::{Child, Selection};
 
-/// What is said of an item that was listed and is gone. A session of a move that has not noticed yet
-/// that its connection is lost may still remove what is at the destination, which is no failure of
-/// the next one.
+/// Reason given for an item that was listed and is gone. A session of a move that has not noticed
+/// yet that its connection is lost may still remove what is at the destination, which is no failure
+/// of the next one.
 pub(super) const VANISHED: &str = "vanished while the directory was read";
 
 /// Entries of a directory that are yet to be visited.
@@ -32,8 +32,8 @@ pub(super) struct Named {
     pub(super) extent: Extent,
 }
 
-/// How much is announced at a name: everything there, or only what a selection (a shard's plan)
-/// holds.
+/// Extent of the announcement at a name: everything there, or only what a selection (a shard's
+/// plan) or a list of names holds.
 #[derive(Clone)]
 pub(super) enum Extent {
     /// Everything at the name, with what is beneath it.

@@ -1,13 +1,13 @@
-//! Whether a directory being walked is announced yet.
+//! The announcement of a directory that is being walked, which may wait.
 
 use icdc_protocol::message::EntryId;
 use icdc_session::sender::Found;
 
 use crate::sender::moved::Leaving;
 
-/// Whether a directory being walked is announced.
+/// State of the announcement of a directory that is being walked.
 pub(super) enum Entered {
-    /// It is, as this entry.
+    /// It has been announced, as this entry.
     Announced(EntryId),
     /// It waits for an item in it that is no directory.
     Waiting(Box<Waiting>),
@@ -15,7 +15,8 @@ pub(super) enum Entered {
 
 /// A directory that is not announced yet.
 pub(super) struct Waiting {
-    /// What is announced; the parent is that of a source's directory, and otherwise set when it is.
+    /// Item that is announced; the parent is that of a source's directory, and otherwise set when
+    /// it is.
     pub(super) found: Found,
     pub(super) leaving: Option<Leaving>,
     /// Names in it that rules exclude, noted for a receiver that deletes what the source has not.

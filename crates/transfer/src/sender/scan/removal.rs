@@ -8,7 +8,7 @@ use super::super::moved::Leaving;
 use super::{Level, Moving, Scan};
 
 impl Scan<'_> {
-    /// When an item that is no directory is removed at the source, and how it is found then.
+    /// Time of removal at the source of an item that is no directory, and the way to find it then.
     pub(super) fn removal(
         &self,
         directory: &Directory,
@@ -24,7 +24,7 @@ impl Scan<'_> {
         (if is_last { Removal::AtEnd } else { Removal::WhenPublished }, Some(leaving))
     }
 
-    /// How a directory is found that is to be removed at the source, `name` in the directory
+    /// Way to find a directory that is to be removed at the source, `name` in the directory
     /// `above`; `None` if it stays.
     pub(super) fn leaving_directory(
         &self,

@@ -9,7 +9,7 @@ use super::Scan;
 use super::children::Extent;
 
 impl Scan<'_> {
-    /// How much is announced of a source; `None` for nothing.
+    /// Extent of the announcement of a source; `None` for nothing.
     pub(super) fn extent_of(&self, source: u32) -> Option<Extent> {
         let Some(selection) = &self.selection else {
             return Some(if self.listed.is_some() { Extent::Listed } else { Extent::All });

@@ -1,4 +1,4 @@
-//! What the source does not have.
+//! Items that the source does not have.
 
 use icdc_protocol::message::{Delete, LeftOut, MaxDelete, Message, Problem, ReceiveOptions, SourceKind};
 

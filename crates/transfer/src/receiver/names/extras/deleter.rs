@@ -23,8 +23,8 @@ pub(super) struct Deleter<'a> {
     report: ItemBatch,
     /// Path of the first item that could not be deleted.
     failed: Option<Vec<u8>>,
-    /// Where the items are kept, with the directory in which the source is placed that has not those
-    /// which are being deleted; `None` if they are not kept.
+    /// Place where the items are kept, with the directory in which the source is placed that has
+    /// not those which are being deleted; `None` if they are not kept.
     pub(super) keeping: Option<(Backups, Directory)>,
 }
 

@@ -10,7 +10,7 @@ use icdc_protocol::limits::MAX_DEPTH;
 use super::super::super::failure::{self, Failure};
 use super::super::super::protection::{Item, Protection, Unfinished};
 
-/// What is done with the items of a walk.
+/// Handler of the items of a walk.
 pub(super) trait Visitor {
     /// Prepares a directory for being read and emptied.
     ///

@@ -1,4 +1,4 @@
-//! What earlier runs have published or left, as their journals tell.
+//! Items that earlier runs have published or left, as their journals tell.
 
 use icdc_protocol::message::{EntryKind, FileDigest, Preserve, ReceiveOptions};
 
