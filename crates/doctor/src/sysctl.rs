@@ -36,7 +36,7 @@ pub(crate) const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 pub(crate) const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 /// Name of the default queueing discipline.
 pub(crate) const DEFAULT_QDISC: &str = "net.core.default_qdisc";
-/// Who may use io_uring: 0 for everybody, 2 for nobody.
+/// Permission to use io_uring: 0 for everybody, 2 for nobody.
 pub(crate) const URING_DISABLED: &str = "kernel.io_uring_disabled";
 
 /// Names of the kernel settings that are read.

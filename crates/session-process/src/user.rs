@@ -45,7 +45,7 @@ impl User {
     /// Looks up a user by name, with primary and supplementary groups.
     ///
     /// # Errors
-    /// See [`UserError`].
+    /// There is no such user, or users cannot be looked up.
     pub fn of_name(name: &str) -> Result<Self, UserError> {
         let no_such_user = || UserError::NoSuchUser { user: name.to_owned() };
         let failed = |call| move |cause| UserError::Lookup { user: name.to_owned(), call, cause };

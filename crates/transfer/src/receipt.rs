@@ -121,7 +121,7 @@ impl KeyNotary {
         Self { identity, known, start: PathBuf::new(), stage: Mutex::new(Stage::Fresh) }
     }
 
-    /// The same where relative paths start in this directory; a receipt is read elsewhere.
+    /// This receipt with the directory in which relative paths start: it may be read elsewhere.
     #[must_use]
     pub fn starting_in(self, start: PathBuf) -> Self {
         Self { start, ..self }

@@ -45,7 +45,7 @@ pub(super) struct Made {
     form: Form,
 }
 
-/// What lies under the staging name of an item.
+/// Item under its staging name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// A file or another item of its own.
