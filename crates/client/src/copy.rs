@@ -46,54 +46,12 @@ pub fn copy(
         }
         (Some(paths), far) => {
             refuse_within_copy(options.receipt.as_deref(), &paths, None)?;
-            let signer = match far {
-                Location::Daemon { .. } => PushedSigner::LinkKey,
-                _ => PushedSigner::LoginKey,
-            };
-            let tree = here()?;
-            let far = Far::open_for(Need::of_push(options), far, options, events, stop);
-            let mut far = far.map_err(|error| not_reached(error, stop))?;
-            let order = PushRequest {
-                transfer: new_transfer().map_err(CopyError::Failed)?,
-                tree: &tree,
-                paths: &paths,
-                selection: options.selection.as_ref(),
-                listed: options.listed.as_ref().map_or(PushedNames::All, PushedNames::Listed),
-                send: &options.send,
-                privileges: &Privileges::own(),
-                destination: far.path().to_vec(),
-                receive: options.receive.clone(),
-                retry_for: options.retry_for,
-                account: &Account::new(clock::now()),
-                receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
-            };
-            push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
+            push(&paths, far, options, events, stop)
         }
         (None, _) if options.selection.is_some() => {
             Err(CopyError::Usage("what is planned is copied from this host: its sources are local paths".into()))
         }
-        (None, Location::Local(destination)) => {
-            let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
-            let paths = paths_on_one_host(sources, first)?;
-            refuse_within_copy(options.receipt.as_deref(), &[], Some(destination))?;
-            let transfer = new_transfer().map_err(CopyError::Failed)?;
-            let receipt = own_receipt(options, &transfer, first.to_string())?;
-            let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
-            let mut far = far.map_err(|error| not_reached(error, stop))?;
-            let order = PullRequest {
-                transfer,
-                tree: &here()?,
-                sources: &paths,
-                listed: options.listed.as_ref(),
-                send: &options.send,
-                destination: destination.as_os_str().as_bytes(),
-                receive: &options.receive,
-                retry_for: options.retry_for,
-                account: &Account::new(clock::now()),
-                notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
-            };
-            pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
-        }
+        (None, Location::Local(destination)) => pull(sources, destination, options, events, stop),
         (None, _) if options.receipt.is_some() => {
             Err(CopyError::Usage("--receipt is of a copy with one end on this host: run it on one of both".into()))
         }
@@ -102,6 +60,68 @@ pub fn copy(
             other => other,
         }),
     }
+}
+
+/// Copies what is at `paths` of this host to the far end `to`.
+fn push(
+    paths: &[Vec<u8>],
+    to: &Location,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let signer = match to {
+        Location::Daemon { .. } => PushedSigner::LinkKey,
+        _ => PushedSigner::LoginKey,
+    };
+    let tree = here()?;
+    let far = Far::open_for(Need::of_push(options), to, options, events, stop);
+    let mut far = far.map_err(|error| not_reached(error, stop))?;
+    let order = PushRequest {
+        transfer: new_transfer().map_err(CopyError::Failed)?,
+        tree: &tree,
+        paths,
+        selection: options.selection.as_ref(),
+        listed: options.listed.as_ref().map_or(PushedNames::All, PushedNames::Listed),
+        send: &options.send,
+        privileges: &Privileges::own(),
+        destination: far.path().to_vec(),
+        receive: options.receive.clone(),
+        retry_for: options.retry_for,
+        account: &Account::new(clock::now()),
+        receipt: options.receipt.as_ref().map(|file| PushedReceipt { file, signer }),
+    };
+    push_over(&mut Marked::new(&mut far, options.marker.as_ref(), true), &order, events, stop)
+}
+
+/// Copies `sources`, which are on one far end, to `destination` on this host.
+fn pull(
+    sources: &[Location],
+    destination: &Path,
+    options: &CopyOptions,
+    events: &EventSink,
+    stop: &StopSignal,
+) -> Result<Summary, CopyError> {
+    let Some(first) = sources.first() else { return Err(CopyError::Usage("no source is given".into())) };
+    let paths = paths_on_one_host(sources, first)?;
+    refuse_within_copy(options.receipt.as_deref(), &[], Some(destination))?;
+    let transfer = new_transfer().map_err(CopyError::Failed)?;
+    let receipt = own_receipt(options, &transfer, first.to_string())?;
+    let far = Far::open_for(Need::of_pull(options), first, options, events, stop);
+    let mut far = far.map_err(|error| not_reached(error, stop))?;
+    let order = PullRequest {
+        transfer,
+        tree: &here()?,
+        sources: &paths,
+        listed: options.listed.as_ref(),
+        send: &options.send,
+        destination: destination.as_os_str().as_bytes(),
+        receive: &options.receive,
+        retry_for: options.retry_for,
+        account: &Account::new(clock::now()),
+        notary: receipt.as_ref().map(|receipt| receipt as &dyn Notary),
+    };
+    pull_over(&mut Marked::new(&mut far, options.marker.as_ref(), false), &order, events, stop)
 }
 
 /// Converts a connection error: to itself, or to [`CopyError::Interrupted`] after a request to

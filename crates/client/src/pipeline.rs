@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use icdc_protocol::message::{Diskless, Preserve, ReceiveOptions, SendOptions};
 use icdc_stop::StopSignal;
 use icdc_tcp::{Privileges, clock};
-use icdc_transfer::{Account, Event, EventSink, Outcome};
+use icdc_transfer::{Account, Event, EventSink, Outcome, Summary};
 use icdc_units::{ByteCount, Rate, Span};
 
 use crate::connect::{Far, Need};
@@ -76,10 +76,7 @@ pub fn measure_pipeline(
     stop: &StopSignal,
 ) -> Result<Pipeline, CopyError> {
     icdc_tcp::raise_descriptor_limit();
-    let (preserve, diskless) = (Preserve::NOTHING, Some(order.diskless));
-    let SendOptions { rate, congestion, streams, .. } = options.send.clone();
-    let send = SendOptions { rate, congestion, streams, preserve, diskless, ..SendOptions::default() };
-    let receive = ReceiveOptions { preserve, diskless, ..ReceiveOptions::default() };
+    let (send, receive) = without_disks(order, options);
     let need = if order.reverse { Need::of_pull(options) } else { Need::of_push(options) };
     let mut far = Far::open_for(need, target, options, events, stop)
         .map_err(|error| if stop.is_requested() { CopyError::Interrupted } else { error.into() })?;
@@ -126,19 +123,32 @@ pub fn measure_pipeline(
         };
         push_over(&mut far, &order, &events, &over)
     };
-    let Progress { first, mut last, failure } =
-        std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let first = seen.first;
+    let last = last_sample(outcome, seen, over.is_requested())?;
+    Ok(Pipeline::between(first, last, account, stop.is_requested()))
+}
+
+/// Options of both ends of a copy without disks.
+fn without_disks(order: &PipelineOptions, options: &CopyOptions) -> (SendOptions, ReceiveOptions) {
+    let (preserve, diskless) = (Preserve::NOTHING, Some(order.diskless));
+    let SendOptions { rate, congestion, streams, .. } = options.send.clone();
+    let send = SendOptions { rate, congestion, streams, preserve, diskless, ..SendOptions::default() };
+    (send, ReceiveOptions { preserve, diskless, ..ReceiveOptions::default() })
+}
+
+/// Seconds and bytes at the end of a run, by its outcome or, if it `was_ended` before, by its last
+/// sample.
+fn last_sample(outcome: Result<Summary, CopyError>, seen: Progress, was_ended: bool) -> Result<(f64, u64), CopyError> {
     match outcome {
         Ok(summary) if summary.errors > 0 => {
-            return Err(CopyError::Failed(failure.unwrap_or_else(|| "the copy has failed".to_owned())));
+            Err(CopyError::Failed(seen.failure.unwrap_or_else(|| "the copy has failed".to_owned())))
         }
         // The last sample was taken before all had arrived.
-        Ok(summary) => last = Some((summary.seconds, summary.bytes)),
-        Err(error) if !over.is_requested() => return Err(error),
-        Err(_) => {}
+        Ok(summary) => Ok((summary.seconds, summary.bytes)),
+        Err(error) if !was_ended => Err(error),
+        Err(_) => seen.last.ok_or(CopyError::Interrupted),
     }
-    let Some(last) = last else { return Err(CopyError::Interrupted) };
-    Ok(Pipeline::between(first, last, account, stop.is_requested()))
 }
 
 impl Pipeline {

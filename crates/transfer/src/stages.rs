@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use icdc_link::{LinkControl, SendTimes};
 use icdc_rate::ceilings::{Limit, Limiter};
+use icdc_tcp::TcpInfo;
 use icdc_units::{Rate, Span, Time};
 
 use crate::event::Stage;
@@ -94,15 +95,8 @@ impl StageClock {
         let mut charged = self.charged.lock().expect("no panic while charging");
         let Some(last) = charged.last.replace(sampled) else { return };
         let elapsed = now - last.at;
-        let at_limit = |limit: &Limit| {
-            // The kernel keeps whole bytes per second.
-            let least = limit.rate - Rate::from_bytes_per_second(1);
-            tcp.as_ref().is_some_and(|info| {
-                let is_paced_at = info.pacing_rate.is_none_or(|rate| rate >= least);
-                !info.is_silent() && is_paced_at && info.delivery_rate * 2 >= least
-            })
-        };
-        let path = limit.filter(at_limit).map_or(Stage::Network, |limit| limit.limiter.into());
+        let is_reached = |limit: &Limit| tcp.as_ref().is_some_and(|info| is_at(limit.rate, info));
+        let path = limit.filter(is_reached).map_or(Stage::Network, |limit| limit.limiter.into());
         if !self.send.is_busy() {
             let is_left = tcp.as_ref().is_some_and(|info| !info.not_sent.is_zero());
             let stage = if self.hash.is_busy() {
@@ -173,4 +167,12 @@ pub(crate) fn shares(times: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
         return BTreeMap::new();
     }
     times.iter().map(|(stage, nanos)| (stage.clone(), *nanos as f64 / total as f64)).collect()
+}
+
+/// Whether a connection sends at this limit of the rate, and the other end takes it.
+fn is_at(limit: Rate, info: &TcpInfo) -> bool {
+    // The kernel keeps whole bytes per second.
+    let least = limit - Rate::from_bytes_per_second(1);
+    let is_paced_at = info.pacing_rate.is_none_or(|rate| rate >= least);
+    !info.is_silent() && is_paced_at && info.delivery_rate * 2 >= least
 }

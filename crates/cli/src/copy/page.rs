@@ -21,13 +21,12 @@ pub(crate) struct Ending {
     pub(crate) reason: Option<String>,
 }
 
-impl Recording {
-    /// The page about a run to a destination.
-    pub(crate) fn into_report(mut self, ending: &Ending, destination: &str) -> Report {
-        let plots = self.plots();
-        let Ending { summary, reason } = ending;
+impl Ending {
+    /// A sentence on the run's end.
+    fn outcome(&self) -> String {
+        let Self { summary, reason } = self;
         let failed = summary.errors > 0;
-        let outcome = match reason {
+        match reason {
             Some(reason) if failed => reason.clone(),
             Some(reason) => format!("Nothing was copied: {reason}"),
             None if failed => format!("Done, but {} failed", counted(summary.errors, "item")),
@@ -37,7 +36,50 @@ impl Recording {
                 counted(summary.taken_over_files, "file")
             ),
             None => "Done; every byte was checked on arrival".into(),
-        };
+        }
+    }
+}
+
+/// Digests of the run, by name, as far as they are known.
+fn digests(summary: &Summary) -> impl Iterator<Item = (String, String)> {
+    let digests = [
+        ("BLAKE3", &summary.digest),
+        ("Digest of data blocks", &summary.sparse_digest),
+        ("Tree digest", &summary.tree_digest),
+    ];
+    digests.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+}
+
+impl Recording {
+    /// The page about a run to a destination.
+    pub(crate) fn into_report(mut self, ending: &Ending, destination: &str) -> Report {
+        let plots = self.plots();
+        let Ending { summary, reason } = ending;
+        let mut facts = self.facts(summary);
+        facts.push(("Destination".into(), destination.to_owned()));
+        facts.append(&mut self.facts);
+        facts.extend(version::made_by());
+        facts.extend(digests(summary));
+        Report {
+            title: "icdc copy".into(),
+            command: command_line(std::env::args_os()),
+            outcome: ending.outcome(),
+            judgement: match reason {
+                _ if summary.errors > 0 => Judgement::Failed,
+                Some(_) => Judgement::Limited,
+                None => Judgement::Good,
+            },
+            summary: facts,
+            stages: stages(summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share))),
+            plots,
+            origin: self.begun,
+            failures: self.failures,
+            ..Report::default()
+        }
+    }
+
+    /// Facts about the run, by name.
+    fn facts(&self, summary: &Summary) -> Vec<(String, String)> {
         let mut facts = vec![
             ("Goodput".to_owned(), megabits(summary.goodput_bps)),
             ("Data".into(), format!("{} in {}", size(summary.bytes), contents(summary))),
@@ -61,31 +103,7 @@ impl Recording {
             ("Reconnections", (self.reconnections > 0).then(|| self.reconnections.to_string())),
         ];
         facts.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-        facts.push(("Destination".into(), destination.to_owned()));
-        facts.append(&mut self.facts);
-        facts.extend(version::made_by());
-        let digests = [
-            ("BLAKE3", &summary.digest),
-            ("Digest of data blocks", &summary.sparse_digest),
-            ("Tree digest", &summary.tree_digest),
-        ];
-        facts.extend(digests.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
-        Report {
-            title: "icdc copy".into(),
-            command: command_line(std::env::args_os()),
-            outcome,
-            judgement: match reason {
-                _ if failed => Judgement::Failed,
-                Some(_) => Judgement::Limited,
-                None => Judgement::Good,
-            },
-            summary: facts,
-            stages: stages(summary.limited_by.iter().map(|(name, share)| (name.as_str(), *share))),
-            plots,
-            origin: self.begun,
-            failures: self.failures,
-            ..Report::default()
-        }
+        facts
     }
 
     fn plots(&self) -> Vec<Plot> {

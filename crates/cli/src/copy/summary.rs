@@ -35,30 +35,7 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
             size(summary.taken_over_bytes)
         ));
     }
-    if summary.skipped > 0 {
-        parts.push(format!("{} skipped", counted(summary.skipped, "file")));
-    }
-    if summary.linked > 0 {
-        parts.push(format!("{} linked at the destination", counted(summary.linked, "file")));
-    }
-    if summary.renamed > 0 {
-        parts.push(format!("{} renamed at the destination", counted(summary.renamed, "file")));
-    }
-    if summary.kept_newer > 0 {
-        parts.push(format!("{} NOT REPLACED, newer at the destination", counted(summary.kept_newer, "file")));
-    }
-    if summary.kept_existing > 0 {
-        parts.push(format!("{} NOT REPLACED, at the destination already", counted(summary.kept_existing, "item")));
-    }
-    if summary.not_made > 0 {
-        parts.push(format!("{} NOT MADE, not at the destination", counted(summary.not_made, "item")));
-    }
-    if summary.deleted > 0 {
-        parts.push(format!("{} deleted at the destination", counted(summary.deleted, "item")));
-    }
-    if summary.removed > 0 {
-        parts.push(format!("{} removed at the source", counted(summary.removed, "item")));
-    }
+    parts.extend(other_items(summary));
     if summary.seconds >= BRIEF
         && let Some(limits) = limits(&summary.limited_by, summary.max_rate_bps)
     {
@@ -80,6 +57,22 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
         lines.push(format!("digest of the data blocks {digest}"));
     }
     lines
+}
+
+/// Numbers of items that were not simply copied, each with what became of them.
+fn other_items(summary: &Summary) -> impl Iterator<Item = String> {
+    let counts = [
+        (summary.skipped, "file", "skipped"),
+        (summary.linked, "file", "linked at the destination"),
+        (summary.renamed, "file", "renamed at the destination"),
+        (summary.kept_newer, "file", "NOT REPLACED, newer at the destination"),
+        (summary.kept_existing, "item", "NOT REPLACED, at the destination already"),
+        (summary.not_made, "item", "NOT MADE, not at the destination"),
+        (summary.deleted, "item", "deleted at the destination"),
+        (summary.removed, "item", "removed at the source"),
+    ];
+    let told = counts.into_iter().filter(|(count, ..)| *count > 0);
+    told.map(|(count, what, outcome)| format!("{} {outcome}", counted(count, what)))
 }
 
 /// A location as text with its host, so that a forgotten colon is seen.

@@ -163,16 +163,7 @@ impl Surface {
                 line.iter().for_each(|line| self.console.complain(line));
             }
             Event::Item { path, bytes, outcome, .. } if self.verbose => {
-                let outcome = match outcome {
-                    Outcome::Skipped => "skipped",
-                    Outcome::Linked => "linked",
-                    Outcome::Renamed => "renamed at the destination, to",
-                    Outcome::KeptNewer => "not replaced, newer at the destination:",
-                    Outcome::KeptExisting => "not replaced, at the destination already:",
-                    Outcome::NotMade => "not made, not at the destination:",
-                    Outcome::Published | Outcome::Failed => "copied",
-                };
-                self.console.complain(&format!("{outcome} {path} ({})", summary::size(*bytes)));
+                self.console.complain(&format!("{} {path} ({})", outcome_text(*outcome), summary::size(*bytes)));
             }
             Event::Deleted { path, is_directory, dry_run } => {
                 let kind = if *is_directory { "/" } else { "" };
@@ -202,29 +193,12 @@ impl Surface {
                 self.console.complain(&format!("connection {stream} to {peer} ({})", details.join(", ")));
             }
             Event::Route { via, reason } if self.verbose => {
-                let route = match via {
-                    Via::Direct => "data goes directly to the far end's port",
-                    Via::Back => "data goes over connections that the far end makes to this host",
-                    Via::Ssh => "data goes through ssh",
-                    Via::Relay => "data goes by way of a relay",
-                    Via::Socks5 => "data goes by way of a SOCKS proxy",
-                };
                 let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-                self.console.complain(&format!("{route}{because}"));
+                self.console.complain(&format!("{}{because}", route_text(*via)));
             }
             Event::Notice { .. } | Event::Running { .. } | Event::Reconnecting { .. } if self.quiet => {}
             Event::Notice { text } => self.console.complain(text),
-            Event::Running { path, pid, age_s, then } => {
-                let who = describe(*pid, *age_s);
-                let end = match then {
-                    IfRunning::Wait => "waiting",
-                    IfRunning::Skip => "this copy is skipped",
-                    // The reason of the end follows.
-                    IfRunning::Fail => return,
-                };
-                let place = summary::beside(&self.location, path);
-                self.console.complain(&format!("another icdc{who} is writing {place}; {end}"));
-            }
+            Event::Running { .. } => self.tell_of_running(event),
             Event::Reconnecting { attempt, pause_ms, reason } => {
                 let pause = icdc_units::Span::from_millis(*pause_ms);
                 self.console.complain(&format!("{reason}; attempt {attempt} to connect again in {pause}"));
@@ -234,6 +208,20 @@ impl Surface {
             }
             _ => {}
         }
+    }
+
+    /// Prints which other process writes the same, and what this copy does.
+    fn tell_of_running(&self, event: &Event) {
+        let Event::Running { path, pid, age_s, then } = event else { return };
+        let who = describe(*pid, *age_s);
+        let end = match then {
+            IfRunning::Wait => "waiting",
+            IfRunning::Skip => "this copy is skipped",
+            // The reason of the end follows.
+            IfRunning::Fail => return,
+        };
+        let place = summary::beside(&self.location, path);
+        self.console.complain(&format!("another icdc{who} is writing {place}; {end}"));
     }
 
     /// Prints what has become of a snapshot.
@@ -285,4 +273,28 @@ struct SummaryLine<'a> {
     #[serde(flatten)]
     event: &'a Event,
     result: &'static str,
+}
+
+/// Outcome of an item in words, before its path.
+fn outcome_text(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Skipped => "skipped",
+        Outcome::Linked => "linked",
+        Outcome::Renamed => "renamed at the destination, to",
+        Outcome::KeptNewer => "not replaced, newer at the destination:",
+        Outcome::KeptExisting => "not replaced, at the destination already:",
+        Outcome::NotMade => "not made, not at the destination:",
+        Outcome::Published | Outcome::Failed => "copied",
+    }
+}
+
+/// Route of the data in words.
+fn route_text(via: Via) -> &'static str {
+    match via {
+        Via::Direct => "data goes directly to the far end's port",
+        Via::Back => "data goes over connections that the far end makes to this host",
+        Via::Ssh => "data goes through ssh",
+        Via::Relay => "data goes by way of a relay",
+        Via::Socks5 => "data goes by way of a SOCKS proxy",
+    }
 }

@@ -1,8 +1,8 @@
 //! Sessions that get to begin only after their client has gone: a newer run of the same command may be complete by then,
 //! and nothing may be changed beneath it.
 
+use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use icdc_protocol::Message;
 use icdc_protocol::digest::block_value;
@@ -18,6 +18,16 @@ use crate::support::{Site, leftovers};
 struct Scene {
     site: Site,
     daemon: Daemon,
+}
+
+/// Whether a socket of this host has an open connection to this port of the other end (proc(5)).
+fn is_established_to(port: u16) -> bool {
+    let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let (port, established) = (format!(":{port:04X}"), "01");
+    sockets.iter().flat_map(|sockets| sockets.lines()).any(|socket| {
+        let fields: Vec<_> = socket.split_whitespace().collect();
+        fields.len() > 3 && fields[2].ends_with(&port) && fields[3] == established
+    })
 }
 
 impl Scene {
@@ -69,8 +79,9 @@ impl Scene {
         let daemon = self.daemon.run().pid();
         kill_process(daemon, Signal::STOP).unwrap();
         last(&mut peer);
+        let port = peer.port();
         drop(peer);
-        std::thread::sleep(Duration::from_millis(100));
+        assert!(eventually(|| !is_established_to(port)), "the end of the connection does not arrive");
         kill_process(daemon, Signal::CONT).unwrap();
     }
 

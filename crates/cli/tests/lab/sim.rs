@@ -6,6 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::support::Site;
+use crate::support::process::eventually;
 
 const PATH: [&str; 8] = ["--rate", "100mbit", "--rtt", "40ms", "--queue", "250kB", "--seconds", "20"];
 
@@ -61,7 +62,12 @@ fn a_report_stays_until_another_takes_its_place() {
     fs::write(&report, "kept").unwrap();
     let words = ["lab", "sim", "--rate", "10gbit", "--rtt", "300ms", "--seconds", "100000", "--report"];
     let mut long = site.icdc(&words).arg(&report).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let descriptors = format!("/proc/{}/fd", long.id());
+    let is_open = || {
+        let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        open.filter_map(|descriptor| fs::read_link(descriptor.path()).ok()).any(|file| file == report)
+    };
+    assert!(eventually(is_open), "the report was not opened");
     long.kill().unwrap();
     long.wait().unwrap();
     assert_eq!(fs::read_to_string(&report).unwrap(), "kept");

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use crate::support;
 use crate::support::calm::{holds, in_a_calm_moment, machine};
@@ -131,8 +130,13 @@ fn a_connection_that_becomes_slow_does_not_hold_up_the_end() {
             "four connections"
         );
         let port = last.unwrap();
-        // It has been handed a block by then.
-        thread::sleep(Duration::from_millis(800));
+        let has_sent = || {
+            let told = Command::new("ss").args(["-tinH", "sport", "=", &format!(":{port}")]).output().unwrap();
+            let told = String::from_utf8(told.stdout).unwrap();
+            let sent = told.split_whitespace().find_map(|word| word.strip_prefix("bytes_sent:")?.parse().ok());
+            sent.is_some_and(|bytes: u64| bytes > MIB)
+        };
+        assert!(eventually(has_sent), "it is handed no block");
         let rule = format!(
             "add table inet slow; add chain inet slow output {{ type filter hook output priority 0; }}; add rule \
              inet slow output tcp sport {port} limit rate over 20 kbytes/second burst 20 kbytes counter drop"

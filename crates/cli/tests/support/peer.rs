@@ -173,6 +173,11 @@ impl Peer {
         while inlet.receive(&pool).is_ok() {}
     }
 
+    /// Port of this end of the connection.
+    pub fn port(&self) -> u16 {
+        self.link.control.socket().unwrap().local_addr().unwrap().port()
+    }
+
     /// Breaks the connection.
     pub fn cut(&self) {
         self.link.control.shutdown();

@@ -113,16 +113,21 @@ impl<P> Book<P> {
                 Some(want)
             }
             Ok(Verdict::Taken(failure)) => {
-                if let Some(Tracked { item, .. }) = self.items.get(&id)
-                    && item.size() > ByteCount::from(BLOCK_SIZE)
-                {
-                    // Nothing will come of what an earlier session has left of it.
-                    let (directory, name) = (item.directory, item.place.name.clone());
-                    self.ask(Action::RemoveLeft { directory, name, with_data: true });
-                }
+                self.remove_left_of(id);
                 self.items.contains_key(&id).then(|| self.refuse_tracked(id, failure))
             }
             Err(failure) => self.items.contains_key(&id).then(|| self.refuse_tracked(id, failure)),
+        }
+    }
+
+    /// Removes what an earlier session has left of an item that gets no name: nothing will come of
+    /// it.
+    fn remove_left_of(&mut self, id: EntryId) {
+        if let Some(Tracked { item, .. }) = self.items.get(&id)
+            && item.size() > ByteCount::from(BLOCK_SIZE)
+        {
+            let (directory, name) = (item.directory, item.place.name.clone());
+            self.ask(Action::RemoveLeft { directory, name, with_data: true });
         }
     }
 

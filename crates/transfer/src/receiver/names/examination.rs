@@ -1,5 +1,6 @@
 //! Examination of items at the destination, and the attributes that existing files lack.
 
+use icdc_disk::tree::Stat;
 use icdc_protocol::message::{EntryId, EntryKind};
 use icdc_session::receiver::book::action::{Examination, Reference, ReferencePlace};
 use icdc_session::receiver::book::resume::verdict::Verdict;
@@ -28,6 +29,7 @@ impl FileExecutor<'_> {
         self.book.on_examined(examined);
     }
 
+    /// Examines one item, and remembers what later steps need of it.
     fn examine(&mut self, examination: Examination) -> Result<Verdict, Failure> {
         let references = self.references_of(examination.id);
         let compared = self.compared.remove(&examination.id);
@@ -47,31 +49,12 @@ impl FileExecutor<'_> {
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;
         let (directory, place, is_first) = (directory.clone(), item.place.directory, is_first_name(item));
-        let is_found = !matches!(
-            verdict,
-            Verdict::Contents { .. }
-                | Verdict::Reference(_)
-                | Verdict::SameSize
-                | Verdict::Undecided
-                | Verdict::Candidates(_)
-                | Verdict::Taken(_)
-        );
+        let is_found = is_found(&verdict);
         let counterpart_name = name.clone();
         let spelling = Spelling { directory: &directory, place, name: &name };
         self.spellings.check(spelling, found.as_ref().map(|found| (found, is_found)))?;
-        if let (Verdict::SameSize, Some(found)) = (&verdict, found) {
-            self.compared.insert(examination.id, found);
-        }
-        if let Some(found) = found.as_ref().map(FileIdentity::of) {
-            if verdict == (Verdict::Skip { amend: true }) {
-                self.to_amend.insert(examination.id, found);
-            }
-            if is_found && is_first && !matches!(verdict, Verdict::Keep(_)) {
-                self.remember_first(examination.id, found);
-                if verdict == (Verdict::Skip { amend: false }) && self.first_files.contains_key(&examination.id) {
-                    self.left_firsts.insert(examination.id);
-                }
-            }
+        if let Some(found) = found {
+            self.remember_found(examination.id, &verdict, found, is_first);
         }
         if let Verdict::Reference(Reference { place, .. }) = verdict
             && let Some((directory, found)) = match place {
@@ -99,6 +82,24 @@ impl FileExecutor<'_> {
         Ok(verdict)
     }
 
+    /// Remembers the file that an examination has `found` under an item's name, as far as the verdict
+    /// needs it later; `is_first` if the name is the first of several.
+    fn remember_found(&mut self, id: EntryId, verdict: &Verdict, found: Stat, is_first: bool) {
+        if *verdict == Verdict::SameSize {
+            self.compared.insert(id, found);
+        }
+        let file = FileIdentity::of(&found);
+        if *verdict == (Verdict::Skip { amend: true }) {
+            self.to_amend.insert(id, file);
+        }
+        if is_found(verdict) && is_first && !matches!(verdict, Verdict::Keep(_)) {
+            self.remember_first(id, file);
+            if *verdict == (Verdict::Skip { amend: false }) && self.first_files.contains_key(&id) {
+                self.left_firsts.insert(id);
+            }
+        }
+    }
+
     /// Sets attributes that an existing file lacks, if it is still the one that was examined;
     /// returns whether something was changed.
     pub(super) fn amend(&mut self, id: EntryId) -> Result<bool, Failure> {
@@ -119,4 +120,17 @@ impl FileExecutor<'_> {
             failure::of_tree(&error)
         })
     }
+}
+
+/// Whether the destination has the item, or keeps what is under its name.
+fn is_found(verdict: &Verdict) -> bool {
+    !matches!(
+        verdict,
+        Verdict::Contents { .. }
+            | Verdict::Reference(_)
+            | Verdict::SameSize
+            | Verdict::Undecided
+            | Verdict::Candidates(_)
+            | Verdict::Taken(_)
+    )
 }
