@@ -33,10 +33,10 @@ pub struct NamedOwner {
     pub name: Vec<u8>,
 }
 
-/// How the receiver finds owners and groups for the numbers that the sender announces.
+/// Rules by which the receiver finds owners and groups for the numbers that the sender announces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerMapping {
-    /// What decides where no rule matches.
+    /// Decision where no rule matches.
     pub by: OwnersBy,
     /// Rules for users; the first that matches decides.
     pub users: Vec<OwnerRule>,
@@ -44,7 +44,7 @@ pub struct OwnerMapping {
     pub groups: Vec<OwnerRule>,
 }
 
-/// What makes a user or group of the sender and one of the receiver the same.
+/// Property that makes a user or group of the sender and one of the receiver the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnersBy {
     /// Their number.
@@ -59,7 +59,7 @@ pub enum OwnersBy {
 pub struct OwnerRule {
     /// Whom the rule is about.
     pub from: OwnerPattern,
-    /// Who they become.
+    /// User or group that they become.
     pub to: OwnerTarget,
 }
 

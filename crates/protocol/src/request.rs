@@ -213,7 +213,7 @@ pub struct ReceiveOptions {
     pub receipt: bool,
     /// Changes of the modes that the sender announces, made in their order.
     pub chmod: Vec<ModeChange>,
-    /// How owners are found for the numbers that the sender announces.
+    /// Mapping of owners from the numbers that the sender announces.
     pub owners: Box<OwnerMapping>,
 }
 

@@ -1,4 +1,4 @@
-//! How owners are found at the destination, from a copy's command line.
+//! The mapping of owners at the destination, from a copy's command line.
 
 use anyhow::ensure;
 use icdc_filter::NamePattern;
@@ -9,7 +9,7 @@ use crate::applies::Hosts;
 use crate::arguments::CopyArguments;
 use crate::owner_rules::OwnerRules;
 
-/// How owners are found at the destination of a copy with these hosts; every error is one of usage.
+/// Mapping of owners at the destination of a copy with these hosts; every error is one of usage.
 pub(super) fn mapping(arguments: &CopyArguments, hosts: Hosts) -> anyhow::Result<OwnerMapping> {
     let sets_owners = arguments.preserve.owner || arguments.preserve.acl;
     for (option, is_given) in [("--usermap", arguments.usermap.is_some()), ("--groupmap", arguments.groupmap.is_some())]

@@ -14,7 +14,7 @@ pub(super) struct OwnerLookup {
     accounts: Option<Accounts>,
     /// Numbers of the targets of the rules for owners.
     pub(super) targets: Targets,
-    /// Why the session cannot begin.
+    /// Reason why the session cannot begin; `None` if it can.
     refused: Option<SessionError>,
 }
 
