@@ -7,10 +7,11 @@
 #
 # MB sent is counted on the path, from the near host to the far one and back; MiB is the most memory that each end held.
 #
-#   [JOBS='many one same few'] [PEERS='rsync rclone'] bench/daily.sh [RUNS [DIRECTORIES [FILES]]]      (5 runs of 10,000 directories of 100 files)
+#   [JOBS='many one part same few'] [PEERS='rsync rclone'] bench/daily.sh [RUNS [DIRECTORIES [FILES]]]      (5 runs of 10,000 directories of 100 files)
 #
 #   many   a new tree of 5,000 small files in 50 directories (46 MB)
 #   one    a new file of 1 GB
+#   part   the same file, with 1 % of its 64 KiB pages changed in a random place of each
 #   same   a mirror of the tree of DIRECTORIES x FILES small files in which nothing has changed
 #   few    the same mirror, with 1 % of the files changed, 1 % renamed, 1 % deleted
 #
@@ -20,7 +21,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 runs=${1:-5} directories=${2:-10000} files=${3:-100}
-jobs=${JOBS:-many one same few}
+jobs=${JOBS:-many one part same few}
 peers=${PEERS:-rsync rclone}
 icdc=$(realpath "${ICDC:-${CARGO_TARGET_DIR:-target}/release/icdc}")
 lab=daily$$
@@ -184,6 +185,25 @@ print(f"run {run}: {changed / 1e6:.2f} MB in changed files", file=sys.stderr)
 CHANGE
 }
 
+# large: a file of 1 GB.
+large() {
+    [ -e "$scratch/one" ] || { mkdir "$scratch/one" && head -c 1000000000 /dev/urandom >"$scratch/one/large"; } || exit 1
+}
+
+# change_pages RUN: 16 bytes of 1 % of the large file's pages are changed, by a seed.
+change_pages() {
+    python3 - "$scratch/one/large" "$1" <<'CHANGE' || exit 1
+import os, random, sys
+path, run = sys.argv[1], int(sys.argv[2])
+chosen, pages = random.Random(run), os.path.getsize(path) // 65536
+with open(path, "r+b") as file:
+    for page in chosen.sample(range(pages), pages // 100):
+        file.seek(page * 65536 + chosen.randrange(65536 - 16))
+        file.write(chosen.randbytes(16))
+print(f"run {run}: {pages // 100} of {pages} pages changed", file=sys.stderr)
+CHANGE
+}
+
 for program in icdc $peers; do "start_$program"; done
 case $jobs in
 *same* | *few*)
@@ -201,9 +221,17 @@ for job in $jobs; do
             each many "$run" "$scratch/many"
             ;;
         one)
-            [ -e "$scratch/one" ] || { mkdir "$scratch/one" && head -c 1000000000 /dev/urandom >"$scratch/one/large"; } || exit 1
+            large
             rm -rf "$scratch"/far/one-*
             each one "$run" "$scratch/one"
+            ;;
+        part)
+            large
+            for program in icdc $peers; do
+                [ -e "$scratch/far/one-$program" ] || cp -a "$scratch/one" "$scratch/far/one-$program" || exit 1
+            done
+            change_pages "$run"
+            each part "$run" "$scratch/one"
             ;;
         same)
             found "$run" tree
@@ -215,7 +243,7 @@ for job in $jobs; do
             each few "$run" "$scratch/tree"
             ;;
         *)
-            echo "there is no job '$job': many, one, same or few" >&2
+            echo "there is no job '$job': many, one, part, same or few" >&2
             exit 2
             ;;
         esac

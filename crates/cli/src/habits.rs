@@ -116,15 +116,14 @@ const COPY: &[Habit] = &[
     ),
     (
         &["--append", "--append-verify"],
-        "there is none: data is never added to a file that is there, a file that has grown is sent whole; a copy of icdc that was \
-         interrupted goes on by the same command",
+        "there is none: data is never added to a file that is there; of one that has grown only what is new is sent, into a new \
+         file that replaces it; a copy of icdc that was interrupted goes on by the same command",
     ),
     (
         &["--inplace"],
         "there is none: a file that is there is never written into, so that nobody sees half of it; it needs room for the new one \
          beside the old one until it is replaced",
     ),
-    (&["-W", "--whole-file"], "not needed: files are always sent whole, there is no comparison by parts"),
     (
         &["--ignore-times", "-I"],
         "not needed: every file is sent, unless --skip-equal or --update skips those of equal size and modification time",
@@ -184,7 +183,10 @@ const COPY: &[Habit] = &[
         &["-T", "--temp-dir", "--delay-updates"],
         "there is none: each file is completed beside its place, and then gets its name",
     ),
-    (&["--no-whole-file", "--no-W"], "there is none: files are sent whole, parts are not compared"),
+    (
+        &["--no-whole-file", "--no-W"],
+        "not needed: of a large file that has changed only what differs is sent to another host; --whole-file sends all of it",
+    ),
     (
         &["-d", "--dirs", "--old-dirs", "--no-recursive", "--no-r"],
         "there is none: leave directories out by --exclude '*/'",

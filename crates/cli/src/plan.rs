@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn options_reach_the_transfer() {
-        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --if-running skip --mkpath --exclude *.o --include *.nc --exclude b/ \
+        let words = "--rate 8kbit --cc cubic --streams 3 --ring 64MiB --buffered --verify --no-resume --update --if-running skip --mkpath --whole-file --exclude *.o --include *.nc --exclude b/ \
                      --preserve mode -6 --port 7-9 --retry-for 5s --ssh x --remote-icdc y a:b c";
         let plan = plan(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let CopyOptions { send, receive, ports, family, ssh, remote_icdc, retry_for, .. } = plan.options;
@@ -168,6 +168,7 @@ mod tests {
             receive.verify
                 && !receive.resume
                 && receive.mkpath
+                && receive.whole_files
                 && receive.existing == Existing::Update(Equality::SizeAndTime)
         );
         assert_eq!(receive.if_running, IfRunning::Skip);

@@ -3,7 +3,7 @@
 //! ```text
 //! prefix (8 bytes)                       head            payload
 //! ┌──────────────────┬──────────────────┬───────────────┬────────────────────────────┐
-//! │ head length      │ payload length   │ postcard of   │ data of Block, Part, Pack  │
+//! │ head length      │ payload length   │ postcard of   │ data of blocks and packs   │
 //! │ u32 LE, 1..=1 Mi │ u32 LE, 0..=4 Mi │ the message   │ (others: nothing)          │
 //! └──────────────────┴──────────────────┴───────────────┴────────────────────────────┘
 //! ```

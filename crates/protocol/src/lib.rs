@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod basis;
 pub mod block_journal;
 pub mod block_map;
 mod blocks;

@@ -8,6 +8,10 @@ pub const DEAD_AFTER: Span = Span::from_secs(15);
 /// Size of a block in bytes: the unit of transfer, hashing, journal and Direct I/O. A power of two
 /// of BLAKE3 chunks, so that every block is a subtree of the file's hash tree.
 pub const BLOCK_SIZE: usize = 4 << 20;
+/// Length of a leaf in bytes: the unit in which a block is compared with that of another file.
+pub const LEAF_SIZE: usize = 64 << 10;
+/// Most blocks whose leaves are described in one message.
+pub const MAX_BASIS_BLOCKS: usize = 16;
 /// Size of a part of a block in bytes; the last blocks of a session travel in parts.
 pub const PART_SIZE: usize = 256 << 10;
 /// Largest head of a frame (a message without its payload), in bytes.

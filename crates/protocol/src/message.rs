@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! client → server   Request ─────────────► Accepted | Refused
-//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
+//! sender → receiver Congestion, Sources*, Begin, Confirmed, Connections*, Entries*, (Block | Difference | Part | Pack)*, FileEnd*, DirEnd*, Totals, End, Goodbye
 //!                   LeftOut* (of a mirror, ahead of the DirEnd of its directory), Removed* (of a move),
 //!                   OwnerNames* (of owners by name, ahead of the entries), NamesWanted* (of listed names),
-//!                   CandidateAnswer* (of a mirror)
-//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
+//!                   CandidateAnswer* (of a mirror), Holes* (for a Basis)
+//! receiver → sender Placed?, Running*, Ready, Held*, Wants*, Basis*, Resend*, Done*, Feedback*, Candidates* and Deletion* (of a mirror),
 //!                   Snapshot* (ahead of the last Deletion), Names* (for a NamesWanted), Receipt* (where one is asked for)
 //! either way        Left, Notice*, Ping, Interrupt, Abort
 //! of a listing      List (see [`ListMessage`])
@@ -14,13 +14,14 @@
 //! of a measurement  Measure (see [`crate::measure`])
 //! ```
 //!
-//! Only `Block`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`]
+//! Only `Block`, `Difference`, `Part` and `Pack` carry a payload. What arrives is bounded by [`crate::limits`]
 //! before anything is allocated.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::basis::Basis;
 pub use crate::bootstrap::{Bootstrap, ConnectBack, FarTask, Listening};
 pub use crate::change::{ChangeCount, ChangeMessage, ChangeRequest, ChangedItem};
 pub use crate::choice::{Choice, TimeStamp};
@@ -134,7 +135,7 @@ pub enum Message {
     Left {
         /// Number of the connection, see [`Job::Join`].
         connection: u8,
-        /// Number of data frames (`Block`, `Part`, `Pack`, `FileEnd`) that the sender handed to the
+        /// Number of data frames (`Block`, `Difference`, `Part`, `Pack`, `FileEnd`) that the sender handed to the
         /// connection, or that arrived over it at the receiver.
         frames: u64,
     },
@@ -223,6 +224,18 @@ pub enum Message {
     /// Names of users and groups, ahead of the first entry that has their numbers, from a sender that
     /// was [asked](SendOptions::owner_names) for them.
     OwnerNames(OwnerNames),
+    /// Digests of the receiver's file for which it has answered [`Want::Difference`].
+    Basis(Basis),
+    /// A block that the receiver puts together from its [`Basis`] and from the data of the header's
+    /// ranges, of which there may be none; the payload holds that data back to back.
+    Difference(BlockHeader),
+    /// Blocks that a [`Basis`] has described and that are holes at the source: they do not travel.
+    Holes {
+        /// Id of the file.
+        id: EntryId,
+        /// Numbers of the blocks.
+        blocks: Vec<u32>,
+    },
 }
 
 impl Message {
@@ -230,7 +243,7 @@ impl Message {
     /// [`Message::Left`].
     #[must_use]
     pub fn is_data(&self) -> bool {
-        matches!(self, Self::Block(_) | Self::Part(_) | Self::Pack(_) | Self::FileEnd(_))
+        matches!(self, Self::Block(_) | Self::Difference(_) | Self::Part(_) | Self::Pack(_) | Self::FileEnd(_))
     }
 
     /// Name of the message's variant, for people.
@@ -287,6 +300,9 @@ impl Message {
             Self::Change(_) => "Change",
             Self::Receipt(_) => "Receipt",
             Self::OwnerNames(_) => "OwnerNames",
+            Self::Basis(_) => "Basis",
+            Self::Difference(_) => "Difference",
+            Self::Holes { .. } => "Holes",
         }
     }
 }
@@ -552,6 +568,9 @@ pub enum Want {
     /// Nothing is wanted: one of the [`Candidates`] with this digest, the one that the sender has told, has
     /// become this item, and is durable. `None` in a dry run: it would be compared.
     Renamed(Option<FileDigest>),
+    /// Only blocks that no `Held` named are wanted, each as its difference to the [`Basis`] that
+    /// follows.
+    Difference,
 }
 
 /// Reason why the destination stays as it is at the name of an item that may differ.

@@ -215,6 +215,8 @@ pub struct ReceiveOptions {
     pub chmod: Vec<ModeChange>,
     /// Mapping of owners from the numbers that the sender announces.
     pub owners: Box<OwnerMapping>,
+    /// Whether files travel whole even where existing ones may have parts in common with them.
+    pub whole_files: bool,
 }
 
 /// Place of the items that are replaced or deleted at the destination.

@@ -15,9 +15,10 @@ mod receipt;
 mod rules;
 mod snapshot;
 
+use crate::basis::{Basis, LEAVES};
 use crate::limits::{
-    BLOCK_SIZE, MAX_ADDRESSES, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED, MAX_PACK_ITEMS,
-    MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
+    BLOCK_SIZE, MAX_ADDRESSES, MAX_BASIS_BLOCKS, MAX_CANDIDATES, MAX_ENTRIES, MAX_FILE_SIZE, MAX_HELD, MAX_NOTICED,
+    MAX_PACK_ITEMS, MAX_RANGES, MAX_SHOWN_PATH, MAX_SOURCES, MAX_STAGES, MAX_STREAMS, MAX_TEXT, PACK_FILE_LIMIT,
 };
 use crate::measure;
 use crate::message::{
@@ -58,6 +59,9 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Block(header) => {
             return in_message("Block", Some(header.id), block(header, payload_length));
         }
+        Message::Difference(header) => {
+            return in_message("Difference", Some(header.id), difference(header, payload_length));
+        }
         Message::Part(part) => return in_message("Part", Some(part.id), self::part(part, payload_length)),
         Message::Pack(items) => return in_message("Pack", None, pack(items, payload_length)),
         Message::Entries(entries) => {
@@ -78,6 +82,8 @@ pub fn message(message: &Message, payload_length: usize) -> Result<(), Violation
         Message::Held(held) => ("Held", self::held(held)),
         Message::Wants(wants) => ("Wants", self::wants(wants)),
         Message::Resend { index, .. } => ("Resend", block_number(*index)),
+        Message::Basis(basis) => ("Basis", self::basis(basis)),
+        Message::Holes { blocks, .. } => ("Holes", require(blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")),
         Message::Done(items) => (
             "Done",
             require(items.len() <= MAX_ENTRIES, "too many items")
@@ -160,6 +166,26 @@ fn block(header: &BlockHeader, payload_length: usize) -> Checked {
     if header.ranges.is_empty() {
         return Ok(());
     }
+    ranges(header, payload_length)
+}
+
+fn difference(header: &BlockHeader, payload_length: usize) -> Checked {
+    block_number(header.index)?;
+    require(payload_length <= BLOCK_SIZE, "more data than a block holds")?;
+    require(header.ranges.len() <= MAX_RANGES, "too many data ranges")?;
+    ranges(header, payload_length)
+}
+
+fn basis(basis: &Basis) -> Checked {
+    require(basis.blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")?;
+    require(basis.blocks.iter().all(|leaves| leaves.len() <= LEAVES), "more leaves than a block has")?;
+    require(!basis.blocks.is_empty() || basis.complete, "it describes nothing")?;
+    let end = basis.first.checked_add(basis.blocks.len() as u32);
+    require(end.is_some(), "a block number that no file reaches")
+}
+
+/// Checks the data ranges of a block, with the length of the payload that they are about.
+fn ranges(header: &BlockHeader, payload_length: usize) -> Checked {
     let mut end = 0;
     let mut sum = 0;
     for &(offset, length) in &header.ranges {

@@ -174,6 +174,9 @@ impl Features {
     pub const CHANGES: Self = Self(1 << 10);
     /// The end tells, and finds, owners by their names ([`crate::owners`]).
     pub const OWNER_NAMES: Self = Self(1 << 11);
+    /// As the sender, the end sends only the difference between a file and the one that it replaces
+    /// ([`Basis`](crate::message::Basis)).
+    pub const DIFFERENCES: Self = Self(1 << 12);
     /// The features of this release.
     pub const OURS: Self = Self(
         Self::DISKLESS.0
@@ -187,7 +190,8 @@ impl Features {
             | Self::ATTRIBUTES.0
             | Self::RECEIPT.0
             | Self::CHANGES.0
-            | Self::OWNER_NAMES.0,
+            | Self::OWNER_NAMES.0
+            | Self::DIFFERENCES.0,
     );
 
     /// The set of these bits, whatever they mean.
@@ -212,6 +216,12 @@ impl Features {
     #[must_use]
     pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
+    }
+
+    /// This set without these features.
+    #[must_use]
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
     }
 
     /// Sentence on what an end with these features cannot do, with the remedy, if one of `needed`

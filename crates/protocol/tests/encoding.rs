@@ -18,12 +18,14 @@ use icdc_units::{ByteCount, Rate};
 const ENCODING: (u32, &[(&str, &str)]) = (
     2,
     &[
-        ("Request", "3a9f0d0e"),
+        ("Request", "90e9f450"),
         ("Accepted", "ba18aed3"),
         ("Sources", "3885a2cd"),
         ("Begin", "a1a33749"),
         ("Entries", "ee102dd0"),
         ("Block", "5d599d8e"),
+        ("Difference", "07d64479"),
+        ("Holes", "6a1731f9"),
         ("Part", "326d24e2"),
         ("Pack", "5acc7aac"),
         ("FileEnd", "1b4b3a62"),
@@ -42,7 +44,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Connections", "96c7b125"),
         ("Ready", "3c49ac2c"),
         ("Held", "c64b532c"),
-        ("Wants", "841f2f6f"),
+        ("Wants", "01baff5d"),
         ("Resend", "e9276093"),
         ("Done", "ea407dac"),
         ("Feedback", "6faecbcf"),
@@ -53,6 +55,7 @@ const ENCODING: (u32, &[(&str, &str)]) = (
         ("Candidates", "537adb66"),
         ("Snapshot", "85fa1537"),
         ("Receipt", "97783c88"),
+        ("Basis", "f17d267f"),
         ("Refused", "c2a94cc6"),
         ("Left", "93d7c101"),
         ("MaxRate", "db3edbb5"),
@@ -114,7 +117,9 @@ fn every_seed_of_a_frame_is_one() {
 
 fn payload(message: &Message) -> usize {
     match message {
-        Message::Block(header) => header.ranges.iter().map(|(_, length)| *length as usize).sum(),
+        Message::Block(header) | Message::Difference(header) => {
+            header.ranges.iter().map(|(_, length)| *length as usize).sum()
+        }
         Message::Part(part) => part.range().len(),
         Message::Pack(items) => items.iter().map(|item| item.length as usize).sum(),
         _ => 0,
@@ -223,6 +228,7 @@ fn requests() -> Vec<Message> {
         receipt: false,
         chmod: mode_changes(),
         owners: owner_mapping().into(),
+        whole_files: true,
     };
     let drive = Drive {
         host: "far".into(),
@@ -364,6 +370,9 @@ fn from_sender() -> Vec<Message> {
         Message::Begin(Begin { job: [6; 32], sources }),
         Message::Entries(entries()),
         Message::Block(BlockHeader { id: 300, index: 2, value: [7; 32], ranges: vec![(0, 4096), (8192, 512)] }),
+        Message::Difference(BlockHeader { id: 300, index: 3, value: [7; 32], ranges: vec![(65536, 65536)] }),
+        Message::Difference(BlockHeader { id: 300, index: 4, value: [9; 32], ranges: Vec::new() }),
+        Message::Holes { id: 300, blocks: vec![5, 9] },
         Message::Part(Part { id: 300, index: 2, value: [7; 32], length: 600_000, number: 2 }),
         Message::Pack(vec![PackItem { id: 301, length: 10, digest: [8; 32] }]),
         end(Ok(FileDigest::Blake3([1; 32]))),
@@ -435,6 +444,7 @@ fn from_receiver() -> Vec<Message> {
         Want::Linked,
         Want::Renamed(Some(digest)),
         Want::Renamed(None),
+        Want::Difference,
     ];
     let done = |outcome| Done { id: 400, outcome };
     let feedback = |write_rate| {
@@ -479,6 +489,8 @@ fn from_receiver() -> Vec<Message> {
             signature: [[2; 32], [3; 32]],
         }),
         Message::Receipt(ReceiptPart::Refused("an item failed".into())),
+        Message::Basis(Basis { id: 300, first: 3, blocks: vec![vec![[1; 16], [2; 16]], Vec::new()], complete: false }),
+        Message::Basis(Basis { id: 300, first: 5, blocks: Vec::new(), complete: true }),
     ]
 }
 

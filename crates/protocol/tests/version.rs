@@ -110,6 +110,7 @@ fn unknown_features_mean_nothing() {
         Features::RECEIPT,
         Features::ATTRIBUTES,
         Features::OWNER_NAMES,
+        Features::DIFFERENCES,
     ];
     assert_eq!(known.into_iter().fold(Features::NONE, Features::union), Features::OURS);
     let preserve = Preserve { specials: true, ..Preserve::default() };

@@ -28,7 +28,8 @@ pub struct Rights {
 impl Rights {
     /// Limits that the session sets to its receiving end.
     pub fn allowed(&self) -> Allowed {
-        Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate }
+        let conceals = !self.access.reads();
+        Allowed { drop_box: self.access.drop_box(), max_rate: self.max_rate, conceals }
     }
 }
 

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`book`] | names: what is wanted, and when an item, a directory and the run are done |
+//! | [`comparisons`] | large files and those that they replace: what is compared, and how far ahead |
 //! | [`ending`] | the end of the session, and the last messages |
 //! | [`frames_arrived`] | data frames that arrived over each connection after the first |
 //! | [`stalls`] | stalls of these connections while the first one is active |
@@ -11,6 +12,7 @@
 //! | [`tally`] | counts of what was announced, and of what became of it |
 
 pub mod book;
+pub mod comparisons;
 pub mod ending;
 pub mod files;
 pub mod frames_arrived;

@@ -590,6 +590,9 @@ pub struct Summary {
     pub removed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed_bytes: u64,
+    /// Bytes of changed files that did not travel, as the files that they replace have them.
+    #[serde(default)]
+    pub unchanged_bytes: u64,
     /// Number of files that an earlier run had published and whose contents were not read in this
     /// one: their size, modification time, mode and owner are right. They are included in `files`.
     #[serde(default)]

@@ -229,6 +229,10 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "LIST", default_value = "mode,times,links,sparse", value_parser = preserve, help_heading = "What to copy and how")]
     pub(crate) preserve: Preserve,
 
+    /// Send files whole that have changed, instead of what differs from the file at the destination
+    #[arg(short = 'W', long, help_heading = "Data path")]
+    pub(crate) whole_file: bool,
+
     /// Change the modes that the source has: D2755,F644 for directories and others, or letters as for
     /// chmod, such as Du=rwx,go=rX. May be given several times
     #[arg(long, value_name = "CHANGES", action = ArgAction::Append, allow_hyphen_values = true, value_parser = mode_changes, help_heading = "What to copy and how")]

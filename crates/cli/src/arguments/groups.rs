@@ -35,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "keep",
         ],
     ),
-    ("Data path", &["rate", "cc", "streams", "ring", "buffered"]),
+    ("Data path", &["rate", "cc", "streams", "whole_file", "ring", "buffered"]),
     (
         "Reaching hosts",
         &[

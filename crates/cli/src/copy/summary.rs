@@ -28,6 +28,9 @@ pub(crate) fn lines(summary: &Summary, destination: &str, ended: bool) -> Vec<St
     if summary.resumed_bytes > 0 {
         parts.push(format!("{} kept from before an interruption", size(summary.resumed_bytes)));
     }
+    if summary.unchanged_bytes > 0 {
+        parts.push(format!("{} not sent, equal in the files that were replaced", size(summary.unchanged_bytes)));
+    }
     if summary.taken_over_files > 0 {
         parts.push(format!(
             "{}, {}, taken over from an earlier run by size and time, NOT READ (to read them, too, run it again with --verify)",
@@ -228,6 +231,7 @@ mod tests {
         let summary = Summary {
             digest: Some("abc".into()),
             resumed_bytes: 1_000_000_000,
+            unchanged_bytes: 3_000_000,
             taken_over_files: 3,
             taken_over_bytes: 5_000_000,
             bytes_sent: 250_000_000,
@@ -243,6 +247,7 @@ mod tests {
         for words in [
             "250MB sent",
             "1GB kept from before an interruption",
+            "3MB not sent, equal in the files that were replaced",
             "3 files, 5MB, taken over from an earlier run by size and time, NOT READ",
             "2 files skipped",
             "4 files linked at the destination",

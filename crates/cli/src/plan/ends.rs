@@ -69,6 +69,7 @@ pub(super) fn receiving(arguments: &CopyArguments, rules: &[Rule]) -> ReceiveOpt
         receipt: false,
         chmod: arguments.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
         owners: Box::default(),
+        whole_files: arguments.whole_file,
     }
 }
 

@@ -175,7 +175,7 @@ const OPTIONS: &[RsyncOption] = &[
     option(&["--info"], Value(Valued::Info)),
     option(&["--debug", "--stderr", "--outbuf", "--max-alloc"], Meaning::NeedlessValue),
     option(&["-h", "--human-readable", "--stats", "-8", "--8-bit-output", "--no-motd"], Needless),
-    option(&["--partial", "-W", "--whole-file", "-y", "--fuzzy", "--preallocate", "--fsync"], Needless),
+    option(&["--partial", "-y", "--fuzzy", "--preallocate", "--fsync"], Needless),
     option(&["--inc-recursive", "--i-r", "--no-inc-recursive", "--no-i-r"], Needless),
     option(&["-s", "--secluded-args", "--protect-args", "--blocking-io"], Needless),
     option(&["--partial-dir", "-B", "--block-size"], Meaning::NeedlessValue),
@@ -196,7 +196,8 @@ const OPTIONS: &[RsyncOption] = &[
         ],
         Meaning::NeedlessValue,
     ),
-    option(&["--no-whole-file", "--no-W"], Needless).but("a file that has changed is sent whole"),
+    option(&["--no-whole-file", "--no-W"], Needless),
+    option(&["-W", "--whole-file"], Pass("--whole-file")),
     // Options of icdc that rsync's cannot stand for.
     option(&["--remote-icdc"], PassValue("--remote-icdc")),
     option(&["--send-self"], Pass("--send-self")),

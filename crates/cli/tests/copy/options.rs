@@ -363,6 +363,7 @@ fn json_lines_are_as_the_page_on_copying_says() {
             "errors",
             "skipped",
             "resumed_bytes",
+            "unchanged_bytes",
             "taken_over_files",
             "taken_over_bytes",
         ] {

@@ -152,12 +152,21 @@ fn from_receiver() -> impl Strategy<Value = Message> {
         candidates().prop_map(Message::Candidates),
         snapshot_news().prop_map(Message::Snapshot),
         receipt_part().prop_map(Message::Receipt),
+        basis().prop_map(Message::Basis),
         any::<(u64, u64, u32, u32, Option<u64>)>().prop_map(
             |(received, durable, ring_used, ring_blocks, write_rate)| {
                 Message::Feedback(Feedback { received, durable, ring_used, ring_blocks, write_rate })
             }
         ),
     ]
+}
+
+fn basis() -> impl Strategy<Value = Basis> {
+    let blocks = vec(vec(any::<[u8; 16]>(), 0..=64), 0..=16);
+    (any::<u32>(), 0..u32::MAX - 100, blocks, any::<bool>()).prop_map(|(id, first, blocks, complete)| {
+        let complete = complete || blocks.is_empty();
+        Basis { id, first, blocks, complete }
+    })
 }
 
 fn either_way() -> impl Strategy<Value = Message> {
@@ -198,8 +207,9 @@ fn either_way() -> impl Strategy<Value = Message> {
 
 fn block() -> impl Strategy<Value = (Message, usize)> {
     let steps = vec((0_u32..3000, 1_u32..3000), 0..200);
-    (any::<u32>(), 0..u32::MAX, any::<Digest>(), steps, 1..=icdc_protocol::BLOCK_SIZE).prop_map(
-        |(id, index, value, steps, whole)| {
+    let bytes = (1..=icdc_protocol::BLOCK_SIZE, any::<bool>());
+    (any::<u32>(), 0..u32::MAX, any::<Digest>(), steps, bytes).prop_map(
+        |(id, index, value, steps, (whole, is_difference))| {
             let mut end = 0;
             let ranges: Vec<(u32, u32)> = steps
                 .into_iter()
@@ -210,6 +220,9 @@ fn block() -> impl Strategy<Value = (Message, usize)> {
                 })
                 .collect();
             let sum: usize = ranges.iter().map(|(_, length)| *length as usize).sum();
+            if is_difference {
+                return (Message::Difference(BlockHeader { id, index, value, ranges }), sum);
+            }
             let payload = if ranges.is_empty() { whole } else { sum };
             (Message::Block(BlockHeader { id, index, value, ranges }), payload)
         },
@@ -483,7 +496,7 @@ fn backup() -> impl Strategy<Value = Backup> {
 
 fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     let usual = (
-        any::<[bool; 7]>(),
+        any::<[bool; 8]>(),
         existing(),
         if_running(),
         preserve(),
@@ -496,7 +509,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
     )
         .prop_map(
             |(
-                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt],
+                [verify, resume, mkpath, dry_run, buffered, keeps_name, receipt, whole_files],
                 existing,
                 if_running,
                 preserve,
@@ -528,6 +541,7 @@ fn receive_options() -> impl Strategy<Value = ReceiveOptions> {
                     receipt: receipt && !dry_run && !missing,
                     chmod,
                     owners: owners.into(),
+                    whole_files,
                 }
             },
         );
@@ -725,6 +739,7 @@ fn want() -> impl Strategy<Value = Want> {
         digest().prop_map(Want::Have),
         digest().prop_map(Want::TakenOver),
         Just(Want::Skip),
+        Just(Want::Difference),
         Just(Want::Failed),
         Just(Want::Contents),
         prop_oneof![Just(Kept::Newer), Just(Kept::Existing), Just(Kept::Missing)].prop_map(Want::Keep),

@@ -65,6 +65,12 @@ impl<B> Files<B> {
         self.with(id, |file, context| file.on_block(index, value, block, context));
     }
 
+    /// Handles a difference to the file at the destination that has arrived, and from which the block
+    /// cannot be put together: that file has changed meanwhile.
+    pub fn on_outdated(&mut self, id: EntryId, index: u32) {
+        self.with(id, |file, context| file.on_outdated(index, context));
+    }
+
     /// Handles the sender's end of an item: all of it has been sent, or it is given up.
     pub fn on_end(&mut self, end: FileEnd) {
         if !self.files.contains_key(&end.id) {

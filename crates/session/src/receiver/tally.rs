@@ -35,6 +35,8 @@ pub struct Tally {
     pub failed: u64,
     /// Bytes that an earlier run had made durable and that did not travel again.
     pub resumed: ByteCount,
+    /// Bytes of blocks that were taken from the files that are replaced, as they are equal.
+    pub unchanged: ByteCount,
     /// Number of files that an earlier run published and that were not read; they are included in
     /// `files`.
     pub taken_over_files: u64,
@@ -87,6 +89,11 @@ impl Tally {
     /// Counts items that the sender has removed at the source.
     pub fn on_removed(&mut self, items: u64) {
         self.removed = self.removed.saturating_add(items);
+    }
+
+    /// Counts bytes that were taken from files that are replaced.
+    pub fn on_unchanged(&mut self, bytes: ByteCount) {
+        self.unchanged += bytes;
     }
 
     /// Counts bytes that have been made durable.

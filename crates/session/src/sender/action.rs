@@ -2,7 +2,8 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Place, Problem, Running, SnapshotNews,
+    Basis, Candidates, ChangedItem, Deletion, Digest, EntryId, FileDigest, Kept, Notice, Place, Problem, Running,
+    SnapshotNews,
 };
 use icdc_units::ByteCount;
 
@@ -27,7 +28,13 @@ pub enum Action {
         id: EntryId,
         /// Blocks that the receiver holds, with their digests; `None` if it holds none.
         held: Option<BlockMap>,
+        /// Whether its blocks are read only as a [`ReadDescribed`](Self::ReadDescribed) asks.
+        described: bool,
     },
+    /// Read and send the next blocks of a large file, those that are described as their
+    /// differences: up to the last of them, or with `complete` to the end of the file. Then
+    /// [`on_description_read`](super::Sender::on_description_read).
+    ReadDescribed(Basis),
     /// Read one block of a large file once more and send it.
     ReadAgain {
         /// Id of the file.

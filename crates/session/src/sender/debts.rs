@@ -130,7 +130,9 @@ impl Debt {
     /// The debt for a message; `None` if it is not a data frame.
     pub(super) fn of(message: &Message) -> Option<Self> {
         match message {
-            Message::Block(header) => Some(Self::Block { id: header.id, index: header.index }),
+            Message::Block(header) | Message::Difference(header) => {
+                Some(Self::Block { id: header.id, index: header.index })
+            }
             // What did not arrive of a block is read with all of it.
             Message::Part(part) => Some(Self::Block { id: part.id, index: part.index }),
             Message::Pack(items) => Some(Self::Pack(items.iter().map(|item| item.id).collect())),

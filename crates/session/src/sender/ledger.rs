@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use icdc_protocol::block_map::{BlockMap, block_count};
 use icdc_protocol::digest::{self, TreeHasher};
 use icdc_protocol::limits::{MAX_PENDING, MAX_PENDING_BYTES};
-use icdc_protocol::message::{Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Kept, Parent, Totals};
+use icdc_protocol::message::{
+    Basis, Digest, Entry, EntryId, EntryKind, FileDigest, FileEnd, GivenUp, Kept, Parent, Totals,
+};
 use icdc_units::ByteCount;
 
 use super::action::Fate;
@@ -132,6 +134,8 @@ pub struct Counts {
     pub removed: u64,
     /// Bytes that an earlier run had left durable and that were not transferred again.
     pub resumed_bytes: ByteCount,
+    /// Bytes of blocks that the receiver has taken from the files that are replaced, as they are equal.
+    pub unchanged_bytes: ByteCount,
     /// Number of files that an earlier run had published and that were not read in this one.
     pub taken_over_files: u64,
     /// Sum of the sizes of these taken-over files, in bytes.
@@ -143,7 +147,7 @@ impl Counts {
     /// complete.
     #[must_use]
     pub fn to_send(&self) -> Option<ByteCount> {
-        let has = self.resumed_bytes + self.skipped_bytes;
+        let has = self.resumed_bytes + self.unchanged_bytes + self.skipped_bytes;
         self.totals.complete.then(|| ByteCount::new(self.totals.bytes) - has)
     }
 }
@@ -160,9 +164,19 @@ enum Slot {
 /// An item that is not settled.
 struct Open {
     item: Item,
-    /// Number of held blocks that the receiver may still find damaged.
+    /// Number of blocks that the receiver has, or has described, and may ask for after all.
     resendable: u32,
+    /// The file at the receiver with which it is compared; `None` if the receiver has not said that
+    /// there is one, or has described all of it.
+    basis: Option<BasisAhead>,
     stage: ItemStage,
+}
+
+/// Descriptions that are to come of the file at the receiver.
+#[derive(Clone, Copy, Default)]
+struct BasisAhead {
+    /// Number of the first block that the next description may be about.
+    next: u32,
 }
 
 /// Progress of an item that is not settled.
@@ -280,7 +294,7 @@ impl Ledger {
         self.pending += 1;
         self.weight += item.weight();
         *self.open.entry(item.entry.parent).or_default() += 1;
-        let open = Open { item, resendable: 0, stage: ItemStage::Announced { held: None } };
+        let open = Open { item, resendable: 0, basis: None, stage: ItemStage::Announced { held: None } };
         self.slots.push_back(Slot::Pending(Box::new(open)));
     }
 
@@ -415,13 +429,41 @@ impl Ledger {
         if matches!(open.stage, ItemStage::Compared(_)) {
             open.stage = ItemStage::Announced { held: None };
         }
-        let Open { item, resendable, stage: ItemStage::Announced { held } } = open else { return false };
+        let Open { item, resendable, stage: ItemStage::Announced { held }, .. } = open else { return false };
         let map = held.get_or_insert_with(|| BlockMap::new(item.size().as_u64()));
         let all_known = (0..)
             .zip(values)
             .all(|(number, value)| first.checked_add(number).is_some_and(|index| map.insert(index, *value).is_ok()));
         *resendable = map.count();
         all_known
+    }
+
+    /// Notes that descriptions follow of the file at the receiver with which an item is compared.
+    pub(super) fn expect_basis(&mut self, id: EntryId) {
+        if let Some(open) = self.open_mut(id) {
+            open.basis = Some(BasisAhead::default());
+        }
+    }
+
+    /// Notes a description of the file at the receiver with which an item is compared. Returns `None`
+    /// if the item is settled; false if none is to come, or the blocks were passed already or are not
+    /// those of the item.
+    pub(super) fn describe(&mut self, basis: &Basis) -> Option<bool> {
+        let open = self.open_mut(basis.id)?;
+        let Some(BasisAhead { next }) = open.basis else { return Some(false) };
+        let described = basis.blocks.len() as u32;
+        let Some(end) = basis.first.checked_add(described) else { return Some(false) };
+        if basis.first < next || end > block_count(open.item.size().as_u64()) {
+            return Some(false);
+        }
+        open.resendable += described;
+        open.basis = (!basis.complete).then_some(BasisAhead { next: end });
+        Some(true)
+    }
+
+    /// Counts bytes of a block that the receiver takes from the file that is replaced.
+    pub(super) fn unchanged(&mut self, bytes: ByteCount) {
+        self.counts.unchanged_bytes += bytes;
     }
 
     /// Counts bytes that need not be transmitted.

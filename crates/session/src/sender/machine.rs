@@ -13,7 +13,7 @@ use icdc_protocol::message::{
     Notice, OwnerNames, PackItem, Parent, Problem,
 };
 use icdc_protocol::receipt::line::Status;
-use icdc_units::Time;
+use icdc_units::{ByteCount, Time};
 
 use super::action::{Action, Fate};
 use super::announcement::Batch;
@@ -102,6 +102,9 @@ pub enum Grant {
     Over,
 }
 
+/// Most descriptions of a receiver's files that wait to be read: twice as many as it has under way
+/// of one file, and a receiver describes one after the other.
+const MAX_DESCRIPTIONS: u32 = 64;
 /// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
@@ -122,6 +125,8 @@ pub struct Sender {
     /// The receipt that is still to come; `None` if none is, or it is here.
     receipt: Option<Receipt>,
     removals: Removals,
+    /// Number of descriptions of the receiver's files that are still to be read.
+    descriptions: u32,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -147,6 +152,7 @@ impl Sender {
             receiver_has_begun: false,
             receipt: settings.awaits_receipt.then(Receipt::default),
             removals: Removals::default(),
+            descriptions: 0,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -284,6 +290,20 @@ impl Sender {
     /// blocks, or `None` if the other end has given the file up.
     pub fn on_read(&mut self, id: EntryId, blocks: u32, outcome: Result<FileDigest, GivenUp>) -> Option<FileEnd> {
         self.ledger.read(id, blocks, outcome)
+    }
+
+    /// Handles the end of [`Action::ReadDescribed`]: these blocks of the file `id` were described and
+    /// are holes.
+    pub fn on_description_read(&mut self, id: EntryId, holes: Vec<u32>) {
+        self.descriptions = self.descriptions.saturating_sub(1);
+        if !holes.is_empty() {
+            self.queue(Message::Holes { id, blocks: holes });
+        }
+    }
+
+    /// Counts bytes of a block that are equal to those of the receiver's file, and are not sent.
+    pub fn on_unchanged(&mut self, bytes: ByteCount) {
+        self.ledger.unchanged(bytes);
     }
 
     /// Handles the outcome of [`Action::Compare`].

@@ -73,6 +73,10 @@ pub(crate) enum Mutation {
     CandidatesAreTrusted,
     /// The receiver does not add the lines to the receipt that it makes of what it has published.
     LinesAreLost,
+    /// A block that cannot be put together from the file that is replaced is not asked for.
+    OutdatedIsForgotten,
+    /// The receiver is not told that what it has described are holes.
+    HolesAreNotTold,
     /// A directory that had the journal in it does not get its time once more.
     ContentsKeepTheTime,
 }
@@ -137,6 +141,12 @@ fn what_leaves_an_end_waiting_is_found() {
 #[test]
 fn blocks_that_are_lost_with_their_connection_are_found() {
     finds(Mutation::DebtsAreForgotten, &["nothing happens any more"]);
+}
+
+#[test]
+fn differences_that_lead_to_nothing_are_found() {
+    finds(Mutation::OutdatedIsForgotten, &["nothing happens any more"]);
+    finds(Mutation::HolesAreNotTold, &["nothing happens any more"]);
 }
 
 #[test]

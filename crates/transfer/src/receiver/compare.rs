@@ -1,13 +1,13 @@
 //! Compares files that an earlier run has published with the digest under which it did so, and
 //! copies files from reference directories. Finds the files of a mirror that may have been renamed,
-//! and compares and copies these.
+//! and compares and copies these. Describes files to the sender that are replaced.
 //!
 //! With `--verify` nothing counts that was not read from the medium. Comparing takes as long as the
 //! files are large, so it has a thread and blocks of its own: what is missing arrives meanwhile.
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use crossbeam_channel::{Receiver as Queue, Sender as Channel, TryRecvError};
 use icdc_disk::tree::Stat;
 use icdc_disk::{BlockPool, Completion, DiskFile, Engine, EngineKind, Job, open_engine, sparse};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
@@ -28,8 +28,24 @@ const DEPTH: usize = 4;
 /// Compares and copies files until the queue is closed or the session fails; results go to `names`.
 pub(super) fn run(shared: &Shared<'_>, queue: &Queue<DiskJob>, names: &Channel<NameJob>) {
     let mut reader: Option<Reader> = None;
-    for job in queue {
+    let mut buffer = Vec::new();
+    let mut describes = false;
+    loop {
+        // Other jobs come first: the comparisons may take as long as the copy.
+        let job = match queue.try_recv() {
+            Err(TryRecvError::Empty) if describes => DiskJob::Describe,
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => match queue.recv() {
+                Ok(job) => job,
+                Err(_) => return,
+            },
+            Ok(job) => job,
+        };
         let job = match job {
+            DiskJob::Describe => {
+                describes = !shared.has_failed() && shared.bases.step(&mut buffer, |basis| shared.reply(basis));
+                continue;
+            }
             DiskJob::Compare(job) => job,
             DiskJob::Copy(job) => {
                 let how = (shared.options, shared.whose());

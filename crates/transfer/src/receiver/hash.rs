@@ -1,33 +1,85 @@
 //! Checks that every block is what its header promises, between the socket and the disk.
 
-use crossbeam_channel::{Receiver as Queue, Sender as Channel};
+use crossbeam_channel::{Receiver as Queue, SendError, Sender as Channel};
 use icdc_disk::Block;
 use icdc_protocol::block_map::{block_count, block_length, block_offset};
-use icdc_protocol::message::{BlockHeader, Diskless};
+use icdc_protocol::digest;
+use icdc_protocol::message::{BlockHeader, Diskless, EntryId};
 use icdc_session::SessionError;
 use icdc_units::ByteCount;
 
 use super::disk_rate::Arrived;
-use super::jobs::{HashJob, StoreJob};
+use super::jobs::{DiskJob, HashJob, StoreJob};
 use super::shared::Shared;
 use crate::diskless;
 
 /// Checks blocks until the queue is closed, beside other threads that do the same; good blocks go
 /// to `store`.
-pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>) {
+pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<StoreJob>, reads: &Channel<DiskJob>) {
     for job in queue {
         let handed = match job {
             HashJob::Confirmed => store.send(StoreJob::Confirmed),
             HashJob::End(end) => shared.large_files.on_end(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
             HashJob::Block { header, payload } => {
-                let id = header.id;
+                let (id, index) = (header.id, header.index);
                 let handed = block(shared, header, payload).map_or(Ok(()), |job| store.send(job));
-                let end = shared.large_files.on_checked(id);
-                handed.and_then(|()| end.map_or(Ok(()), |end| store.send(StoreJob::End(end))))
+                DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, false));
+                handed.and_then(|()| checked(shared, id, store))
+            }
+            HashJob::Difference { header, payload } => {
+                let (id, index) = (header.id, header.index);
+                let handed = difference(shared, header, payload).map_or(Ok(()), |job| store.send(job));
+                DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, true));
+                handed.and_then(|()| checked(shared, id, store))
             }
         };
         if handed.is_err() {
             return;
+        }
+    }
+}
+
+/// Notes that a block of the file has been checked, and passes on the file's end if that waited.
+fn checked(shared: &Shared<'_>, id: EntryId, store: &Channel<StoreJob>) -> Result<(), SendError<StoreJob>> {
+    let end = shared.large_files.on_checked(id);
+    end.map_or(Ok(()), |end| store.send(StoreJob::End(end)))
+}
+
+/// Puts a block together from the file that is replaced and from what differs, and returns the job to
+/// store it; or, if it does not have its digest then, the job to ask for all of it. `None` for a block
+/// of a file that has failed, or where the session fails.
+fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Option<StoreJob> {
+    let size = shared.large_files.size(header.id)?.as_u64();
+    let BlockHeader { id, index, value, ranges } = header;
+    let Arrived { mut block, waits, .. } = arrived;
+    let put = if index < block_count(size) {
+        let existing = shared.bases.existing(id);
+        let existing = existing.ok_or_else(|| format!("item {id} comes as a difference to a file that is not there"));
+        existing.and_then(|existing| {
+            let length = block_length(size, index);
+            let mut is_whole = true;
+            let equal = |offset: usize, data: &mut [u8]| {
+                is_whole = is_whole && existing.fill(block_offset(index) + offset as u64, data);
+            };
+            spread(&mut block, &ranges, length, equal)
+                .map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
+            let is_right = is_whole && digest::block_value(block_offset(index), &block[..length], size) == value;
+            Ok(is_right.then_some(length))
+        })
+    } else {
+        Err(format!("block {index} of item {id} is beyond its end"))
+    };
+    match put {
+        Ok(Some(length)) => {
+            let sent = ranges.iter().map(|(_, length)| *length as usize).sum::<usize>();
+            shared.tally().on_unchanged(ByteCount::from(length - sent));
+            let header = BlockHeader { id, index, value, ranges: Vec::new() };
+            Some(StoreJob::Block { header, block: Arrived { block, length, waits } })
+        }
+        Ok(None) => Some(StoreJob::Outdated { id, index }),
+        Err(reason) => {
+            shared.fail(SessionError::Protocol(reason));
+            None
         }
     }
 }
@@ -67,7 +119,7 @@ fn check(
             return Err(format!("block {index} of item {id} has {received} bytes in place of {length}"));
         }
     } else {
-        spread(&mut block, ranges, length)
+        spread(&mut block, ranges, length, |_, gap| gap.fill(0))
             .map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
     }
     if diskless::block_value(diskless, block_offset(*index), &block[..length], size) != *value {
@@ -76,9 +128,14 @@ fn check(
     Ok(Arrived { block, length, waits })
 }
 
-/// Moves data that lies back to back in a block to the (offset, length) `ranges` where it belongs,
-/// and fills with zeros between.
-fn spread(block: &mut Block, ranges: &[(u32, u32)], length: usize) -> Result<(), ()> {
+/// Moves data that lies back to back in a block to the (offset, length) `ranges` where it belongs, and
+/// has what lies between, which `fill` gets with its offset, filled.
+fn spread(
+    block: &mut Block,
+    ranges: &[(u32, u32)],
+    length: usize,
+    mut fill: impl FnMut(usize, &mut [u8]),
+) -> Result<(), ()> {
     let mut packed: usize = ranges.iter().map(|(_, data)| *data as usize).sum();
     let mut end = length;
     // From the back, because every range lies at or behind the place of its data.
@@ -89,9 +146,9 @@ fn spread(block: &mut Block, ranges: &[(u32, u32)], length: usize) -> Result<(),
             return Err(());
         }
         block.copy_within(packed..packed + data, offset);
-        block[offset + data..end].fill(0);
+        fill(offset + data, &mut block[offset + data..end]);
         end = offset;
     }
-    block[..end].fill(0);
+    fill(0, &mut block[..end]);
     Ok(())
 }

@@ -6,6 +6,7 @@ use crossbeam_channel::Sender as Channel;
 use icdc_disk::Block;
 use icdc_limits::thread::NoThread;
 use icdc_link::{Inlet, LinkError, Parcel};
+use icdc_protocol::block_map::block_length;
 use icdc_protocol::message::{BlockHeader, Congestion, Goodbye, Message, Part, Problem, Refusal, RefusalKind};
 use icdc_session::SessionError;
 use icdc_session::receiver::ending::LinkEnd;
@@ -131,6 +132,7 @@ impl Intake<'_> {
                 self.shared.large_files.on_block(header.id, header.index);
                 self.hash(header, payload.map(arrived));
             }
+            Message::Difference(header) => self.difference(header, payload)?,
             Message::Part(part) => {
                 if let Some((header, block)) = self.join(&part, payload)? {
                     self.hash(header, Some(arrived((block, part.length as usize))));
@@ -215,6 +217,20 @@ impl Intake<'_> {
     fn max_rate(&self, limit: Rate) {
         self.account.note_max_rate(limit);
         *self.shared.max_rate() = Some(limit);
+    }
+
+    /// Hands the difference of a block to the hashing threads, in a block of the ring.
+    fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+        let block = match payload {
+            Some((block, _)) => block,
+            None => self.shared.pool.take().map_err(|_| SessionError::of_link(LinkError::Stopped))?,
+        };
+        let size = self.shared.large_files.size(header.id).unwrap_or(ByteCount::ZERO);
+        let length = block_length(size.as_u64(), header.index);
+        self.shared.large_files.on_block(header.id, header.index);
+        let payload = self.shared.waiting.arrived(block, length);
+        let _ = self.hash.send(HashJob::Difference { header, payload });
+        Ok(())
     }
 
     /// Hands a received block to the hashing threads.

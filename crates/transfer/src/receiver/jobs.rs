@@ -1,5 +1,6 @@
 //! Jobs that the threads of a receiving session queue for each other.
 
+use crossbeam_channel::Sender as Channel;
 use icdc_disk::tree::Stat;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{BlockHeader, EntryId, FileDigest, FileEnd, Message, PackItem};
@@ -38,6 +39,8 @@ pub(super) enum NameJob {
 pub(super) enum HashJob {
     /// A block whose digest is to be checked.
     Block { header: BlockHeader, payload: Option<Arrived> },
+    /// A block that is to be put together from the file that is replaced and from what differs.
+    Difference { header: BlockHeader, payload: Arrived },
     /// No more blocks of a file will come, or it is given up.
     End(FileEnd),
     /// The sender has answered a `Ready`.
@@ -50,6 +53,8 @@ pub(super) enum StoreJob {
     Expect { plan: Box<Plan>, held: Option<BlockMap> },
     /// A block to be written, whose digest was right.
     Block { header: BlockHeader, block: Arrived },
+    /// A block that cannot be put together, because the file that is replaced has changed.
+    Outdated { id: EntryId, index: u32 },
     /// No more blocks of a file will come, or the file is given up.
     End(FileEnd),
     /// The sender has answered a `Ready`.
@@ -64,6 +69,17 @@ pub(super) enum DiskJob {
     Copy(Box<CopyJob>),
     /// The files of the destination are to be found that may have been renamed.
     Find(Search),
+    /// Files are to be compared with those that they replace, as far as that is possible now.
+    Describe,
+}
+
+impl DiskJob {
+    /// Has the thread that reads files go on with the comparisons, if it can.
+    pub(super) fn describe_on(reads: &Channel<Self>, can_go_on: bool) {
+        if can_go_on {
+            let _ = reads.send(Self::Describe);
+        }
+    }
 }
 
 /// A file whose contents are to be compared with a digest.

@@ -13,6 +13,7 @@
 //! arrived becomes durable and is not sent again.
 
 mod backups;
+mod bases;
 mod beside;
 mod candidates;
 mod compare;
@@ -66,6 +67,7 @@ use icdc_session::SessionError;
 use icdc_session::receiver::tally::Tally;
 use icdc_units::ByteCount;
 
+use self::bases::Bases;
 use self::disk_rate::DiskQueue;
 use self::intake::Intake;
 use self::large_files::LargeFiles;
@@ -155,6 +157,7 @@ fn receive(
         connections: Mutex::default(),
         peer: AtomicU64::new(request.peer.bits()),
         large_files: LargeFiles::default(),
+        bases: Bases::default(),
         wanted: joining.wanted,
         ending: Mutex::default(),
         draining: Once::default(),
@@ -208,7 +211,7 @@ fn run_threads(
                 return Err(error);
             }
         };
-        let executor = FileExecutor::new(shared, to_store.clone(), to_compare);
+        let executor = FileExecutor::new(shared, to_store.clone(), to_compare.clone());
         let (sends, sent) = watched();
         reply.run(move || {
             let _sends = sends;
@@ -216,12 +219,12 @@ fn run_threads(
         });
         let executor = names.run(move || executor.run(&names_queue, &stored_queue));
         for _ in 1..hashers {
-            let (queue, to_store) = (hash_queue.clone(), to_store.clone());
-            if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store)).is_err() {
+            let (queue, to_store, reads) = (hash_queue.clone(), to_store.clone(), to_compare.clone());
+            if try_start(scope, "hash", move || hash::run(shared, &queue, &to_store, &reads)).is_err() {
                 break;
             }
         }
-        hash.run(move || hash::run(shared, &hash_queue, &to_store));
+        hash.run(move || hash::run(shared, &hash_queue, &to_store, &to_compare));
         let compared = stored.clone();
         compare.run(move || compare::run(shared, &compare_queue, &compared));
         store.run(move || store::run(shared, &store_queue, stored));

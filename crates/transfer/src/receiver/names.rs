@@ -27,6 +27,7 @@
 //! | `staging` | small files, symbolic links and special files under staging names |
 
 mod backups;
+mod bases;
 mod beginning;
 mod checksum;
 mod directories;
@@ -231,6 +232,7 @@ impl<'a> FileExecutor<'a> {
                 let (users, groups) = self.shared.owners.known(names);
                 self.book.on_owner_names(&users, &groups);
             }
+            NameJob::Message(Message::Holes { id, blocks }) => self.on_holes(id, &blocks),
             NameJob::Message(message) => self.book.on_message(now, message),
             NameJob::Pack(items, payload) => {
                 let length = payload.as_ref().map_or(0, |arrived| arrived.length);
@@ -279,7 +281,7 @@ impl<'a> FileExecutor<'a> {
                 self.book.on_amended(amended);
             }
             Action::NoteStaged { id, path } => self.note_staged(id, &path),
-            Action::Expect { id, held } => self.expect(id, held),
+            Action::Expect { id, held, basis } => self.expect(id, held, basis),
             Action::Compare { id, digest } => self.compare(id, digest),
             Action::TakeReference { id, reference } => self.take_reference(id, reference),
             Action::CompareExisting { id, digest } => self.compare_existing(id, digest),
@@ -344,7 +346,7 @@ impl<'a> FileExecutor<'a> {
             Action::AddToReceipt(lines) => self.add_to_receipt(lines),
             Action::EndReceipt(outcome) => self.end_receipt(outcome),
             Action::PutAway { contents } => self.put_away(contents),
-            Action::Reply(message) => self.shared.reply(message),
+            Action::Reply(message) => self.reply(message),
             Action::Notify(notification) => self.shared.notify(notification),
             Action::Complete => self.shared.on_ending(|ending, _| ending.on_complete()),
             Action::Fail(error) => self.shared.fail(error),

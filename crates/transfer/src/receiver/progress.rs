@@ -50,7 +50,7 @@ impl Progress {
         let full = feedback.ring_used * 10 >= feedback.ring_blocks * 9;
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
-            bytes_done: (feedback.received + tally.resumed.as_u64()).min(totals.bytes),
+            bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(totals.bytes),
             bytes_total: totals.bytes,
             files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked + tally.renamed,
             rate_bps: rate.as_bits_per_second(),

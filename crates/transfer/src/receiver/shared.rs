@@ -16,6 +16,7 @@ use icdc_session::receiver::frames_arrived::Connections;
 use icdc_session::receiver::tally::Tally;
 use icdc_units::{ByteCount, Rate, Span, Time};
 
+use super::bases::Bases;
 use super::disk_rate::DiskQueue;
 use super::large_files::LargeFiles;
 use super::owners::OwnerLookup;
@@ -71,6 +72,8 @@ pub struct Allowed {
     pub drop_box: Option<[u8; 32]>,
     /// Rate limit for all connections of the session together.
     pub max_rate: Option<Rate>,
+    /// Whether the other end must not learn what existing files contain.
+    pub conceals: bool,
 }
 
 /// Work for the thread that sends to the other end.
@@ -101,6 +104,8 @@ pub(super) struct Shared<'a> {
     /// Accounting of the blocks that have arrived over the connections after the first.
     pub(super) connections: Mutex<Connections>,
     pub(super) large_files: LargeFiles,
+    /// Files at the destination with which large files are compared.
+    pub(super) bases: Bases,
     /// Takes how many connections the sender needs; `None` at the end that does not make them.
     pub(super) wanted: Option<&'a Channel<u8>>,
     pub(super) ending: Mutex<Ending>,
@@ -167,6 +172,13 @@ impl Shared<'_> {
     /// Whether the session may only make items that do not exist yet (drop box).
     pub(super) fn only_new(&self) -> bool {
         self.order.allowed.drop_box.is_some()
+    }
+
+    /// Whether files may travel as their differences to those at the destination: the sender can do
+    /// so, and may learn what they contain.
+    pub(super) fn describes_files(&self) -> bool {
+        let Allowed { conceals, .. } = self.order.allowed;
+        !conceals && !self.only_new() && self.peer().has(Features::DIFFERENCES)
     }
 
     /// Owner of the unfinished files that are found and made.

@@ -122,6 +122,7 @@ impl Store<'_> {
                 let BlockHeader { id, index, value, ranges } = header;
                 self.machine.on_block(id, index, value, Arrival { block, ranges });
             }
+            StoreJob::Outdated { id, index } => self.machine.on_outdated(id, index),
             StoreJob::End(end) => self.machine.on_end(end),
             StoreJob::Confirmed => self.machine.on_confirmed(),
         }
@@ -163,7 +164,7 @@ impl Store<'_> {
             }
             Action::Resend { id, index } => {
                 let path = self.files.get(&id).map(LargeFile::path).unwrap_or_default();
-                tracing::warn!(%path, index, "a block kept by an earlier run is damaged; it travels again");
+                tracing::warn!(%path, index, "a block of an earlier run, or of the file that is replaced, has changed; it travels");
                 self.shared.reply(Message::Resend { id, index });
             }
             Action::Foreign(end) => self.report(NameJob::Message(Message::FileEnd(end))),

@@ -16,7 +16,7 @@ use icdc_link::{LinkControl, Parcel};
 use icdc_protocol::Features;
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::{
-    self, Candidates, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message,
+    self, Basis, Candidates, Digest, Diskless, EntryId, EntryKind, Feedback, FileDigest, GivenUp, ListedNames, Message,
     SendOptions,
 };
 use icdc_rate::bundle::Number;
@@ -55,6 +55,10 @@ const NO_PANIC: &str = "no panic while the session's state is locked";
 pub(super) enum ReadJob {
     /// Reads all blocks of a file but those that the receiver holds.
     File(EntryId, Option<BlockMap>),
+    /// Waits for the receiver's descriptions of what it has of a file, besides these blocks.
+    Compared(EntryId, Option<BlockMap>),
+    /// Reads the blocks of a file that the receiver has described.
+    Described(Basis),
     /// Reads one block again for a retransmission.
     Again(EntryId, u32),
     /// Reads a file for its digest, unless the source has something at all of these places.
@@ -321,14 +325,25 @@ impl<'a> Executor<'a> {
                     let _ = jobs.packs.send(ids);
                 }
             }
-            Action::Read { id, held } => {
+            Action::Read { id, held, described } => {
                 if let Some(held) = &held {
                     outside.events.push(Event::Resumed { bytes: held.bytes() });
                 }
-                read(state, id, ReadJob::File(id, held));
+                let job = if described { ReadJob::Compared(id, held) } else { ReadJob::File(id, held) };
+                read(state, id, job);
             }
-            Action::ReadAgain { id, index } => read(state, id, ReadJob::Again(id, index)),
-            Action::Compare(candidates) => read(state, candidates.id, ReadJob::Compare(candidates)),
+            Action::ReadDescribed(basis) => {
+                let id = basis.id;
+                if !read(state, id, ReadJob::Described(basis)) {
+                    state.machine.on_description_read(id, Vec::new());
+                }
+            }
+            Action::ReadAgain { id, index } => {
+                read(state, id, ReadJob::Again(id, index));
+            }
+            Action::Compare(candidates) => {
+                read(state, candidates.id, ReadJob::Compare(candidates));
+            }
             Action::Granted => {
                 state.granted = true;
                 self.granted.notify_all();
@@ -681,9 +696,14 @@ fn until_deadline(machine: &Sender) -> Option<Span> {
     machine.next_deadline().map(|deadline| deadline - clock::now())
 }
 
-fn read(state: &mut SessionState, id: EntryId, job: ReadJob) {
-    if let (Some(jobs), Some(place)) = (&mut state.jobs, state.places.get(&id)) {
-        jobs.read(place.device, job);
+/// Queues a job for the thread that reads from the item's device; false if there is none any more.
+fn read(state: &mut SessionState, id: EntryId, job: ReadJob) -> bool {
+    match (&mut state.jobs, state.places.get(&id)) {
+        (Some(jobs), Some(place)) => {
+            jobs.read(place.device, job);
+            true
+        }
+        _ => false,
     }
 }
 

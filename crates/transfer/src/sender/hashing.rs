@@ -6,15 +6,18 @@
 //! file's last step queues the end of the file for the receiver, behind its blocks.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_channel::Receiver as Queue;
 use icdc_disk::Block;
 use icdc_link::Parcel;
+use icdc_protocol::basis::{LeafDigest, differences};
 use icdc_protocol::block_map::block_offset;
 use icdc_protocol::digest::{self, RootHasher};
 use icdc_protocol::limits::BLOCK_SIZE;
 use icdc_protocol::message::{BlockHeader, CandidateAnswer, Digest, EntryId, FileDigest, GivenUp, Message};
+use icdc_units::ByteCount;
 
 use super::executor::Executor;
 use crate::diskless;
@@ -25,12 +28,34 @@ pub(super) enum Step {
     Held { file: Arc<Hashing>, index: u32, value: Digest },
     /// A block without data (a hole in the file).
     Hole { file: Arc<Hashing>, index: u32 },
-    /// A block to be sent: of its `length` bytes those in the (offset, length) of `ranges`, or all.
-    Data { file: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, block: Block, length: usize },
+    /// A block to be sent: of its `length` bytes those that `extent` names.
+    Data { file: Arc<Hashing>, index: u32, extent: Extent, block: Block, length: usize },
     /// A block that was read again for a retransmission.
     Again { id: EntryId, size: u64, index: u32, block: Block, length: usize },
     /// End of the file: it is read, or cannot be read any further, after `steps` steps.
     End { file: Arc<Hashing>, steps: u32, outcome: Result<(), GivenUp> },
+}
+
+/// Bytes of a block that are sent.
+pub(super) enum Extent {
+    /// All of it.
+    Whole,
+    /// Those in these ranges, (offset, length): the rest is a hole.
+    Data(Vec<(u32, u32)>),
+    /// Those in leaves that do not have these digests, as the receiver's file has them.
+    Difference(Vec<LeafDigest>),
+}
+
+impl Step {
+    /// The file that the step belongs to; `None` for a block that was read again.
+    pub(super) fn file(&self) -> Option<&Arc<Hashing>> {
+        match self {
+            Self::Held { file, .. } | Self::Hole { file, .. } | Self::Data { file, .. } | Self::End { file, .. } => {
+                Some(file)
+            }
+            Self::Again { .. } => None,
+        }
+    }
 }
 
 /// Purpose for which a file is read.
@@ -51,6 +76,10 @@ pub(super) struct Hashing {
     /// Whether zeros between the file's data are hashed as any block.
     hash_holes: bool,
     purpose: Purpose,
+    /// Number of steps that the reading thread has handed on.
+    handed: AtomicU32,
+    /// Whether reading the file has failed: further steps are dropped.
+    failed: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -104,9 +133,10 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
             let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
             file.finish_step(executor, |state| state.note(index, Some(value)))
         }
-        Step::Data { file, index, ranges, block, length } => {
+        Step::Data { file, index, extent, block, length } => {
             let value = diskless::block_value(executor.diskless, block_offset(index), &block[..length], file.size);
-            let parcel = data(BlockHeader { id: file.id, index, value, ranges }, block, length);
+            let header = BlockHeader { id: file.id, index, value, ranges: Vec::new() };
+            let parcel = frame(executor, header, extent, (block, length));
             // Before it is queued, which may take long: values of later blocks wait for this one.
             file.lock().note(index, Some(value));
             drop(busy);
@@ -117,19 +147,41 @@ fn take(executor: &Executor<'_>, step: Step) -> Option<()> {
     }
 }
 
-/// Frame for a block, with its data ranges moved together.
-fn data(header: BlockHeader, mut block: Block, length: usize) -> Parcel {
-    let mut payload = length;
-    if !header.ranges.is_empty() {
-        payload = 0;
-        for (offset, data) in &header.ranges {
-            let from = *offset as usize;
-            block.copy_within(from..from + *data as usize, payload);
-            payload += *data as usize;
+/// Frame for a block of `length` bytes.
+fn frame(executor: &Executor<'_>, header: BlockHeader, extent: Extent, (mut block, length): (Block, usize)) -> Parcel {
+    match extent {
+        Extent::Data(ranges) if !ranges.is_empty() => {
+            let payload = gather(&mut block, &ranges);
+            let header = BlockHeader { ranges, ..header };
+            Parcel { message: Message::Block(header), payload: Some((block, payload).into()) }
+        }
+        Extent::Difference(leaves) => {
+            let ranges = differences(&block[..length], &leaves);
+            let payload = gather(&mut block, &ranges);
+            if payload == length {
+                return Parcel { message: Message::Block(header), payload: Some((block, length).into()) };
+            }
+            executor.with(|machine| machine.on_unchanged(ByteCount::from(length - payload)));
+            let header = BlockHeader { ranges, ..header };
+            let payload = (payload > 0).then(|| (block, payload).into());
+            Parcel { message: Message::Difference(header), payload }
+        }
+        Extent::Whole | Extent::Data(_) => {
+            Parcel { message: Message::Block(header), payload: Some((block, length).into()) }
         }
     }
-    debug_assert!(payload <= BLOCK_SIZE);
-    Parcel { message: Message::Block(header), payload: Some((block, payload).into()) }
+}
+
+/// Moves the bytes of these ranges, (offset, length), to the start of the block; returns their number.
+fn gather(block: &mut Block, ranges: &[(u32, u32)]) -> usize {
+    let mut gathered = 0;
+    for (offset, length) in ranges {
+        let (from, length) = (*offset as usize, *length as usize);
+        block.copy_within(from..from + length, gathered);
+        gathered += length;
+    }
+    debug_assert!(gathered <= BLOCK_SIZE);
+    gathered
 }
 
 impl Hashing {
@@ -138,7 +190,24 @@ impl Hashing {
     pub(super) fn new(id: EntryId, size: u64, hash_holes: bool, purpose: Purpose) -> Self {
         let digest = if hash_holes { DigestState::Root(RootHasher::new(size)) } else { DigestState::Map(Vec::new()) };
         let state = State { digest, next: 0, early: BTreeMap::new(), sent: 0, steps: 0, end: None };
-        Self { id, size, hash_holes, purpose, state: Mutex::new(state) }
+        let (handed, failed) = (AtomicU32::new(0), AtomicBool::new(false));
+        Self { id, size, hash_holes, purpose, handed, failed, state: Mutex::new(state) }
+    }
+
+    /// Counts a step that is handed on; false if reading the file has failed before.
+    pub(super) fn hand_on(&self) -> bool {
+        let has_failed = self.failed.load(Ordering::Relaxed);
+        if !has_failed {
+            self.handed.fetch_add(1, Ordering::Relaxed);
+        }
+        !has_failed
+    }
+
+    /// The last step of the file, by which reading it ends so; `None` if it has failed before.
+    pub(super) fn end(self: Arc<Self>, outcome: Result<(), GivenUp>) -> Option<Step> {
+        let steps = self.handed.load(Ordering::Relaxed);
+        let had_failed = self.failed.swap(outcome.is_err(), Ordering::Relaxed);
+        (!had_failed).then(|| Step::End { file: self, steps, outcome })
     }
 
     /// Counts a step as done and updates the state by `note`. `None` when the session is over.

@@ -4,12 +4,13 @@
 //! read.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver as Queue, Sender as Channel};
 use icdc_disk::tree::Stat;
 use icdc_disk::{DiskFile, Engine, Job, open_engine, sparse};
+use icdc_protocol::basis::{Basis, LeafDigest};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length, block_offset};
 use icdc_protocol::data_ranges;
 use icdc_protocol::limits::MAX_HASHED_HOLES;
@@ -18,7 +19,7 @@ use icdc_session::SessionError;
 
 use super::executor::{Contents, Executor, ReadJob};
 use super::given_up::{changed, resized, unopened, unreadable};
-use super::hashing::{Hashing, Purpose, Step};
+use super::hashing::{Extent, Hashing, Purpose, Step};
 use super::misstated::{extends_beyond, misstated};
 use super::source_version::{is_another, version};
 use crate::diskless;
@@ -33,11 +34,9 @@ const GIVEN_UP: &str = "given up at the other end";
 
 /// A step for the hashing threads, or one that waits for its read to complete.
 enum Queued {
-    /// Start of a file: the following steps belong to it.
-    Start,
     /// A step that can be handed on.
     Ready(Step),
-    /// The file at the front cannot be read any further.
+    /// The file cannot be read any further.
     Failed(Arc<Hashing>, GivenUp),
     /// A step whose read is in flight.
     Reading { tag: u64, step: Pending, length: usize },
@@ -50,7 +49,7 @@ enum Queued {
 /// A read in flight, with what its step needs.
 enum Pending {
     /// A block of a file that is sent for the first time.
-    Data { hashing: Arc<Hashing>, index: u32, ranges: Vec<(u32, u32)>, announced: Announced },
+    Data { hashing: Arc<Hashing>, index: u32, extent: Extent, announced: Announced },
     /// A block that is read again for a retransmission.
     Again { id: EntryId, index: u32, announced: Announced },
 }
@@ -74,10 +73,38 @@ struct Reader<'a> {
     depth: usize,
     queue: VecDeque<Queued>,
     next_tag: u64,
-    /// Number of steps handed on of the file at the front of the queue.
-    steps: u32,
-    /// Whether reading that file has failed: its remaining steps are dropped.
-    failed: bool,
+    /// Files of which the receiver describes what it has, with the blocks that it holds.
+    compared: HashMap<EntryId, Compared>,
+}
+
+/// A file that is read as far as the receiver describes what it has.
+enum Compared {
+    /// Nothing is described yet, and the file is not open.
+    Not { held: Option<BlockMap> },
+    /// It is read up to some block.
+    Partly(Box<Reading>),
+}
+
+/// What the receiver has described of blocks.
+#[derive(Default)]
+struct Described<'a> {
+    /// Digests of leaves, block by block.
+    leaves: std::vec::IntoIter<Vec<LeafDigest>>,
+    /// Takes the numbers of those blocks that are holes.
+    holes: Option<&'a mut Vec<u32>>,
+}
+
+/// A file that is being read.
+struct Reading {
+    id: EntryId,
+    announced: Announced,
+    hashing: Arc<Hashing>,
+    /// Where it has data; `None` if it has no holes that count.
+    map: Option<DataMap>,
+    /// Blocks that the receiver holds.
+    held: Option<BlockMap>,
+    /// Number of the next block to read.
+    next: u32,
 }
 
 /// Error: the session is over, so nothing more is read.
@@ -95,7 +122,7 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         Err(error) => return executor.fail(SessionError::Local(error.to_string())),
     };
     let mut reader =
-        Reader { executor, hashers, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, steps: 0, failed: false };
+        Reader { executor, hashers, engine, depth: 1, queue: VecDeque::new(), next_tag: 0, compared: HashMap::new() };
     loop {
         // With reads in flight the queue is only looked at: their completions come first.
         let job = if next.is_some() {
@@ -116,6 +143,17 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
         let Some(job) = job else { return };
         let outcome = match job {
             ReadJob::File(id, held) => reader.read_file(id, held),
+            ReadJob::Compared(id, held) => {
+                reader.compared.retain(|id, _| executor.is_pending(*id));
+                reader.compared.insert(id, Compared::Not { held });
+                Ok(())
+            }
+            ReadJob::Described(basis) => {
+                let (id, mut holes) = (basis.id, Vec::new());
+                let read = reader.read_described(basis, &mut holes);
+                executor.with(|machine| machine.on_description_read(id, holes));
+                read
+            }
             ReadJob::Again(id, index) => reader.read_again(id, index),
             ReadJob::Compare(candidates) => reader.compare(&candidates),
         };
@@ -129,7 +167,7 @@ impl Reader<'_> {
     fn read_file(&mut self, id: EntryId, held: Option<BlockMap>) -> Result<(), Over> {
         let Some(contents) = self.executor.contents(id) else { return Ok(()) };
         match open(&contents, self.executor.buffered) {
-            Ok(announced) => self.read_blocks(&contents, &announced, held.as_ref(), Purpose::Send),
+            Ok(announced) => self.read_all(Reading::new(&contents, announced, held, Purpose::Send)),
             Err(given_up) => {
                 self.executor.give_up(id, given_up);
                 Ok(())
@@ -145,48 +183,85 @@ impl Reader<'_> {
         // One that cannot be opened is given up when its contents are asked for.
         let is_asked = places.is_empty() || (gone != 0 && !self.executor.dry_run);
         if is_asked && let Ok(announced) = open(&contents, self.executor.buffered) {
-            return self.read_blocks(&contents, &announced, None, Purpose::Compare { gone });
+            return self.read_all(Reading::new(&contents, announced, None, Purpose::Compare { gone }));
         }
         self.executor.with(|machine| machine.on_compared(CandidateAnswer { id, gone, digest: None }));
         Ok(())
     }
 
-    fn read_blocks(
-        &mut self,
-        contents: &Contents,
-        announced: &Announced,
-        held: Option<&BlockMap>,
-        purpose: Purpose,
-    ) -> Result<(), Over> {
-        let &Contents { id, size, sparse, .. } = contents;
-        let map = if sparse { DataMap::of(&announced.file, size) } else { None };
-        let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
-        let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES, purpose));
-        self.queue.push_back(Queued::Start);
-        for index in 0..block_count(size) {
-            if !self.executor.is_pending(id) {
-                // The receiver has given it up.
-                return self.push(Queued::Failed(hashing, unreadable(GIVEN_UP.to_owned())));
+    fn read_all(&mut self, mut reading: Reading) -> Result<(), Over> {
+        let end = block_count(reading.announced.size);
+        if self.read_blocks(&mut reading, end, Described::default())? {
+            self.queue.push_back(Queued::Check { hashing: reading.hashing, announced: reading.announced });
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of a file up to the last that is described, or to its end; adds those to `holes`
+    /// that were described and are holes.
+    fn read_described(&mut self, basis: Basis, holes: &mut Vec<u32>) -> Result<(), Over> {
+        let Basis { id, first, blocks, complete } = basis;
+        let mut reading = match self.compared.remove(&id) {
+            None => return Ok(()),
+            Some(Compared::Partly(reading)) => reading,
+            Some(Compared::Not { held }) => {
+                let Some(contents) = self.executor.contents(id) else { return Ok(()) };
+                match open(&contents, self.executor.buffered) {
+                    Ok(announced) => Box::new(Reading::new(&contents, announced, held, Purpose::Send)),
+                    Err(given_up) => {
+                        self.executor.give_up(id, given_up);
+                        return Ok(());
+                    }
+                }
             }
-            if let Some(value) = held.and_then(|held| held.get(index)) {
-                self.push(Queued::Ready(Step::Held { file: hashing.clone(), index, value }))?;
+        };
+        let end = first.saturating_add(blocks.len() as u32);
+        let goes_on = self.read_blocks(&mut reading, first, Described::default())?
+            && self.read_blocks(&mut reading, end, Described { leaves: blocks.into_iter(), holes: Some(holes) })?;
+        if goes_on && complete {
+            return self.read_all(*reading);
+        }
+        if goes_on {
+            self.compared.insert(id, Compared::Partly(reading));
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of a file before the block `end`, of which the receiver describes what it has;
+    /// false if the receiver has given the file up.
+    fn read_blocks(&mut self, reading: &mut Reading, end: u32, mut described: Described<'_>) -> Result<bool, Over> {
+        while reading.next < end {
+            let index = reading.next;
+            reading.next += 1;
+            let leaves = described.leaves.next();
+            if !self.executor.is_pending(reading.id) {
+                self.push(Queued::Failed(reading.hashing.clone(), unreadable(GIVEN_UP.to_owned())))?;
+                return Ok(false);
+            }
+            let file = reading.hashing.clone();
+            if let Some(value) = reading.held.as_ref().and_then(|held| held.get(index)) {
+                self.push(Queued::Ready(Step::Held { file, index, value }))?;
                 continue;
             }
-            let ranges = match &map {
-                None => Vec::new(),
-                Some(map) => match map.within(index, block_length(size, index)) {
-                    Some(ranges) => ranges,
+            let length = block_length(reading.announced.size, index);
+            let extent = match (&reading.map, leaves) {
+                (None, None) => Extent::Whole,
+                (None, Some(leaves)) => Extent::Difference(leaves),
+                (Some(map), leaves) => match map.within(index, length) {
+                    Some(ranges) if ranges.is_empty() => leaves.map_or(Extent::Whole, Extent::Difference),
+                    Some(ranges) => Extent::Data(ranges),
                     None => {
-                        self.push(Queued::Ready(Step::Hole { file: hashing.clone(), index }))?;
+                        if let (Some(_), Some(holes)) = (leaves, &mut described.holes) {
+                            holes.push(index);
+                        }
+                        self.push(Queued::Ready(Step::Hole { file, index }))?;
                         continue;
                     }
                 },
             };
-            let (file, announced) = (hashing.clone(), announced.clone());
-            self.submit(index, Pending::Data { hashing: file, index, ranges, announced })?;
+            self.submit(index, Pending::Data { hashing: file, index, extent, announced: reading.announced.clone() })?;
         }
-        self.queue.push_back(Queued::Check { hashing, announced: announced.clone() });
-        Ok(())
+        Ok(true)
     }
 
     fn read_again(&mut self, id: EntryId, index: u32) -> Result<(), Over> {
@@ -263,8 +338,8 @@ impl Reader<'_> {
                 (Err(error), _) => Err(unreadable(error.to_string())),
             };
             match (outcome, step) {
-                (Ok(block), Pending::Data { hashing, index, ranges, .. }) => {
-                    *slot = Queued::Ready(Step::Data { file: hashing, index, ranges, block, length });
+                (Ok(block), Pending::Data { hashing, index, extent, .. }) => {
+                    *slot = Queued::Ready(Step::Data { file: hashing, index, extent, block, length });
                 }
                 (Ok(block), Pending::Again { id, index, announced }) => {
                     *slot = Queued::Ready(Step::Again { id, size: announced.size, index, block, length });
@@ -284,31 +359,34 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 Queued::Dropped => continue,
-                Queued::Start => {
-                    (self.steps, self.failed) = (0, false);
-                    continue;
-                }
-                Queued::Ready(step @ Step::Again { .. }) => step,
-                _ if self.failed => continue,
                 Queued::Ready(step) => {
-                    self.steps += 1;
-                    step
+                    if step.file().is_some_and(|file| !file.hand_on()) {
+                        continue;
+                    }
+                    Some(step)
                 }
-                Queued::Failed(file, given_up) => self.end(file, Err(given_up)),
+                Queued::Failed(file, given_up) => file.end(Err(given_up)),
                 Queued::Check { hashing, announced } => {
                     let is_longer = extends_beyond(announced.file.as_file(), announced.size);
                     let length = if is_longer { Ordering::Greater } else { Ordering::Equal };
-                    self.end(hashing, announced.compare(length))
+                    hashing.end(announced.compare(length))
                 }
             };
+            let Some(step) = step else { continue };
             self.hashers.send(step).map_err(|_| Over)?;
         }
         Ok(())
     }
+}
 
-    fn end(&mut self, file: Arc<Hashing>, outcome: Result<(), GivenUp>) -> Step {
-        self.failed = outcome.is_err();
-        Step::End { file, steps: self.steps, outcome }
+impl Reading {
+    /// An open file of which nothing is read yet.
+    fn new(contents: &Contents, announced: Announced, held: Option<BlockMap>, purpose: Purpose) -> Self {
+        let &Contents { id, size, sparse, .. } = contents;
+        let map = if sparse { DataMap::of(&announced.file, size) } else { None };
+        let holes = map.as_ref().map_or(0, |map| size.saturating_sub(map.total));
+        let hashing = Arc::new(Hashing::new(id, size, holes <= MAX_HASHED_HOLES, purpose));
+        Self { id, announced, hashing, map, held, next: 0 }
     }
 }
 

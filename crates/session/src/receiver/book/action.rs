@@ -52,6 +52,9 @@ pub enum Action<P> {
         id: EntryId,
         /// Blocks that an earlier run left, in the part that its examination has claimed.
         held: Option<BlockMap>,
+        /// The file from which blocks are put together. It is described to the sender behind the
+        /// answer for the item. `None` if all blocks travel whole.
+        basis: Option<ReferencePlace>,
     },
     /// Read the file that has an item's name: `on_compared`.
     Compare {

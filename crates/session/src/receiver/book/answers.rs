@@ -9,12 +9,24 @@ use icdc_protocol::receipt::line::Status;
 use icdc_units::{ByteCount, Time};
 
 use super::Book;
-use super::action::{Action, Answer, Examination, Names, Notification, Question};
+use super::action::{Action, Answer, Examination, Names, Notification, Question, ReferencePlace};
 use super::item::{DirectoryId, ModificationTime, size_of};
 use super::links::{Linking, Progress};
 use super::resume::verdict::Verdict;
 use super::state::{ItemState, NameFlush, Tracked};
 use crate::Failure;
+
+/// Contents of a large file that are requested.
+pub(super) struct LargeContents {
+    /// Length of the file in bytes.
+    pub(super) size: u64,
+    /// Path of the item below the destination.
+    pub(super) path: Vec<u8>,
+    /// Blocks that an earlier run has left.
+    pub(super) held: Option<BlockMap>,
+    /// File from which blocks are put together; `None` if they travel whole.
+    pub(super) basis: Option<ReferencePlace>,
+}
 
 impl<P> Book<P> {
     /// Handles the outcomes of examining items, in the order of the request.
@@ -99,6 +111,10 @@ impl<P> Book<P> {
                 self.ask_about_candidates(id, places);
                 None
             }
+            Ok(Verdict::Difference { held, basis }) => {
+                self.want(id, held, Some(basis));
+                Some(Want::Difference)
+            }
             Ok(Verdict::Contents { held }) => {
                 let want = if held.is_some() { Want::Rest } else { Want::All };
                 if self.settings.options.dry_run {
@@ -108,7 +124,7 @@ impl<P> Book<P> {
                     }
                     self.leave(id, Progress::Published);
                 } else {
-                    self.want(id, held);
+                    self.want(id, held, None);
                 }
                 Some(want)
             }
@@ -234,9 +250,9 @@ impl<P> Book<P> {
         Want::Have(digest)
     }
 
-    /// Requests the contents of an item except for the blocks in `held`; links need nothing more
-    /// from the sender.
-    fn want(&mut self, id: EntryId, held: Option<BlockMap>) {
+    /// Requests the contents of an item except for the blocks in `held`, and for what is equal in
+    /// `basis`; links need nothing more from the sender.
+    fn want(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
         let Some(tracked) = self.items.get_mut(&id) else { return };
         tracked.state = ItemState::Wanted;
         self.wanted += 1;
@@ -248,7 +264,8 @@ impl<P> Book<P> {
                 let path = tracked.item.path.clone();
                 self.remember(id, Progress::Coming);
                 if size > PACK_FILE_LIMIT {
-                    self.expect(id, size, path, held);
+                    let what = LargeContents { size, path, held, basis };
+                    self.expect(id, what);
                 }
             }
             EntryKind::Directory => {}
@@ -257,7 +274,8 @@ impl<P> Book<P> {
 
     /// Registers a large file with the files' machine before its first block can be requested, and
     /// reports the held blocks to the sender before it learns that the rest is wanted.
-    pub(super) fn expect(&mut self, id: EntryId, size: u64, path: Vec<u8>, held: Option<BlockMap>) {
+    pub(super) fn expect(&mut self, id: EntryId, what: LargeContents) {
+        let LargeContents { size, path, held, basis } = what;
         if let Some(held) = &held {
             for held in held.held(id) {
                 self.reply(Message::Held(held));
@@ -267,7 +285,7 @@ impl<P> Book<P> {
         if self.is_journaled && size > BLOCK_SIZE as u64 {
             self.ask(Action::NoteStaged { id, path });
         }
-        self.ask(Action::Expect { id, held });
+        self.ask(Action::Expect { id, held, basis });
     }
 
     /// Makes a further name of a file, unless it has to wait for the first one.

@@ -11,6 +11,7 @@ use icdc_units::{ByteCount, Time};
 
 use super::Book;
 use super::action::{Action, Answer, Apart, Names, NotStaged, Notification, Piece, Publication, PublishedFile, Stored};
+use super::answers::LargeContents;
 use super::item::{DirectoryId, ModificationTime};
 use super::links::Progress;
 use super::state::{ItemState, NameFlush, Origin, SessionStage, Tracked};
@@ -141,7 +142,7 @@ impl<P> Book<P> {
         let path = item.path.clone();
         self.notify(Notification::Unlinked { path: path.clone(), why });
         if size > PACK_FILE_LIMIT {
-            self.expect(id, size, path, None);
+            self.expect(id, LargeContents { size, path, held: None, basis: None });
         }
         self.answer(id, vec![Want::Contents]);
     }

@@ -18,6 +18,7 @@ pub mod references;
 mod tests;
 pub mod verdict;
 
+use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{EntryKind, Equality, Existing, Kept, Missing, ReceiveOptions};
 use icdc_units::ByteCount;
@@ -25,7 +26,7 @@ use icdc_units::ByteCount;
 use self::equality::{amendment, as_published, equal, is_newer, is_same_link, same_special};
 use self::facts::{Facts, Kind, Lookup, PublishedBy};
 use self::journal::{renamed, whole_digest};
-use self::references::find_reference;
+use self::references::{find_basis, find_reference};
 use self::verdict::{Verdict, cannot_replace, is_in_the_way, taken};
 use super::action::{Method, Question, Reference, ReferencePlace};
 use super::item::Item;
@@ -49,7 +50,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     let Terms { options, only_new } = terms;
     if only_new && options.dry_run {
         // Verdicts from the destination would disclose names without leaving a trace.
-        return Ok(Verdict::Contents { held: None });
+        return Ok(EVERYTHING);
     }
     if question == Question::Anything {
         if let Some(verdict) = is_there(item, terms, facts) {
@@ -84,7 +85,7 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     }
     let verdict = contents(item, question, options, facts)?;
     if question == Question::Anything
-        && verdict == (Verdict::Contents { held: None })
+        && matches!(verdict, Verdict::Contents { held: None } | Verdict::Difference { held: None, .. })
         && may_be_renamed(item, options, facts)
     {
         return Ok(match facts.candidates() {
@@ -95,6 +96,9 @@ pub fn decide(item: &Item, question: Question, terms: Terms<'_>, facts: &mut imp
     }
     Ok(verdict)
 }
+
+/// All contents of an item are wanted.
+const EVERYTHING: Verdict = Verdict::Contents { held: None };
 
 /// The item is made as a copy of the file that has its name.
 const ITSELF: Verdict = Verdict::Reference(Reference { place: ReferencePlace::Itself, method: Method::Copy });
@@ -174,10 +178,9 @@ fn contents(
     options: &ReceiveOptions,
     facts: &mut impl Facts,
 ) -> Result<Verdict, Failure> {
-    let nothing_held = Ok(Verdict::Contents { held: None });
-    let EntryKind::File { sparse, .. } = item.entry.kind else { return nothing_held };
+    let EntryKind::File { sparse, .. } = item.entry.kind else { return Ok(EVERYTHING) };
     if item.size() <= ByteCount::new(PACK_FILE_LIMIT) || options.dry_run {
-        return nothing_held;
+        return Ok(EVERYTHING);
     }
     match facts.stat().map(|stat| stat.kind) {
         // With a mirror it is replaced at the end.
@@ -187,14 +190,23 @@ fn contents(
         Some(Kind::Other(what)) => return Err(cannot_replace(&facts.shown(), what)),
         _ => {}
     }
+    let basis = find_basis(options, facts);
     if !options.resume || item.size() <= ByteCount::from(BLOCK_SIZE) {
-        return nothing_held;
+        return Ok(wanted(None, basis));
     }
     // The blocks of a file without holes all arrive; they need no cleared space.
     let held = facts.claim_part(sparse)?;
     let published =
         if held.is_none() && question == Question::Anything { published_meanwhile(item, options, facts) } else { None };
-    Ok(published.unwrap_or(Verdict::Contents { held }))
+    Ok(published.unwrap_or_else(|| wanted(held, basis)))
+}
+
+/// The contents of an item are wanted, but for the blocks held, or their difference to another file.
+fn wanted(held: Option<BlockMap>, basis: Option<ReferencePlace>) -> Verdict {
+    match basis {
+        Some(basis) => Verdict::Difference { held, basis },
+        None => Verdict::Contents { held },
+    }
 }
 
 /// Verdict on a file that another session has finished while its unfinished file was waited for.

@@ -37,6 +37,8 @@ enum Phase<B> {
         held: Option<BlockMap>,
         /// Blocks that have arrived meanwhile: number, digest and contents.
         waiting: Vec<(u32, Digest, B)>,
+        /// Numbers of the blocks whose differences were outdated when they arrived.
+        outdated: Vec<u32>,
         end: Option<Result<End, Loss>>,
     },
     /// Blocks are arriving.
@@ -120,6 +122,30 @@ impl<B> File<B> {
         }
     }
 
+    pub(super) fn on_outdated(&mut self, index: u32, context: &mut Context<B>) {
+        if matches!(self.phase, Phase::Expected) {
+            self.open(None, context);
+        }
+        match &mut self.phase {
+            Phase::Opening { outdated, end: None | Some(Ok(_)), .. } => outdated.push(index),
+            Phase::Receiving(receiving) if !receiving.blocks.map().contains(index) => {
+                receiving.arrived += 1;
+                receiving.asked_again += 1;
+                context.push(Action::Resend { id: self.id, index });
+            }
+            // It is given up, or has the block.
+            Phase::Expected
+            | Phase::Opening { .. }
+            | Phase::Receiving(_)
+            | Phase::Finishing { .. }
+            | Phase::Flushing { .. }
+            | Phase::FindingData { .. }
+            | Phase::ReadingBack { .. }
+            | Phase::Leaving { .. }
+            | Phase::Ended => {}
+        }
+    }
+
     pub(super) fn on_end(&mut self, blocks: u32, digest: FileDigest, context: &mut Context<B>) {
         if matches!(self.phase, Phase::Expected) {
             self.open(None, context);
@@ -147,7 +173,7 @@ impl<B> File<B> {
                 Phase::Ended
             }
             Phase::Opening { held, end: None | Some(Ok(_)), .. } => {
-                Phase::Opening { held, waiting: Vec::new(), end: Some(Err(loss)) }
+                Phase::Opening { held, waiting: Vec::new(), outdated: Vec::new(), end: Some(Err(loss)) }
             }
             Phase::Receiving(Receiving { blocks, .. })
             | Phase::Finishing { blocks, .. }
@@ -160,7 +186,9 @@ impl<B> File<B> {
     }
 
     pub(super) fn on_opened(&mut self, outcome: Result<Opened, Failure>, context: &mut Context<B>) {
-        let Phase::Opening { held, waiting, end } = std::mem::replace(&mut self.phase, Phase::Ended) else { return };
+        let Phase::Opening { held, waiting, outdated, end } = std::mem::replace(&mut self.phase, Phase::Ended) else {
+            return;
+        };
         self.pending -= 1;
         let Opened { journaled, has_waited } = match outcome {
             Ok(opened) => opened,
@@ -185,6 +213,9 @@ impl<B> File<B> {
         self.phase = Phase::Receiving(Receiving { blocks, arrived: 0, asked_again: 0, unchecked, end, sender });
         for (index, value, block) in waiting {
             self.on_block(index, value, block, context);
+        }
+        for index in outdated {
+            self.on_outdated(index, context);
         }
         self.advance(context);
     }
@@ -458,7 +489,7 @@ impl<B> File<B> {
     }
 
     fn open(&mut self, held: Option<BlockMap>, context: &mut Context<B>) {
-        self.phase = Phase::Opening { held, waiting: Vec::new(), end: None };
+        self.phase = Phase::Opening { held, waiting: Vec::new(), outdated: Vec::new(), end: None };
         self.pending += 1;
         context.push(Action::Open { id: self.id });
     }

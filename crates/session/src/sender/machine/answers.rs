@@ -2,14 +2,14 @@
 
 use icdc_protocol::limits::PACK_FILE_LIMIT;
 use icdc_protocol::message::{
-    Candidates, Deletion, Done, EntryId, FileDigest, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
+    Basis, Candidates, Deletion, Done, EntryId, FileDigest, Message, Refusal, RefusalKind, SnapshotNews, Want, Wants,
 };
 use icdc_protocol::receipt::line::Status;
 use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
 use super::super::ledger::Settlement;
-use super::Sender;
+use super::{MAX_DESCRIPTIONS, Sender};
 use crate::error::SessionError;
 
 impl Sender {
@@ -39,6 +39,7 @@ impl Sender {
                 ))),
                 None => Ok(()),
             },
+            Message::Basis(basis) => self.describe(basis),
             Message::Done(done) => done.into_iter().try_for_each(|done| self.done(done)),
             Message::Notice(notice) => {
                 self.actions.push_back(Action::Noticed(notice));
@@ -109,6 +110,22 @@ impl Sender {
         }
     }
 
+    /// Handles a description of the receiver's file with which an item is compared.
+    fn describe(&mut self, basis: Basis) -> Result<(), SessionError> {
+        match self.ledger.describe(&basis) {
+            Some(true) if self.descriptions < MAX_DESCRIPTIONS => {
+                self.descriptions += 1;
+                self.actions.push_back(Action::ReadDescribed(basis));
+                Ok(())
+            }
+            None => Ok(()),
+            Some(is_proper) => {
+                let what = if is_proper { "more than is asked for" } else { "what is not to be compared" };
+                Err(SessionError::Protocol(format!("describes its file for item {}: {what}", basis.id)))
+            }
+        }
+    }
+
     fn wants(&mut self, wants: Wants) -> Result<(), SessionError> {
         self.receiver_has_begun = true;
         let mut small = Vec::new();
@@ -141,15 +158,19 @@ impl Sender {
             self.note_pending_delivered(id, status, digest)?;
         }
         match want {
-            Want::All | Want::Rest if self.settings.dry_run => {
+            Want::All | Want::Rest | Want::Difference if self.settings.dry_run => {
                 self.settle_durable(id, Settlement::Published(None), Fate::WouldSend);
             }
             Want::All if is_file && size <= ByteCount::new(PACK_FILE_LIMIT) => small.push((id, size)),
-            Want::All | Want::Rest if is_file => {
+            Want::All | Want::Rest | Want::Difference if is_file => {
                 self.ledger.resumed(held.as_ref().map_or(ByteCount::ZERO, |held| ByteCount::new(held.bytes())));
-                self.actions.push_back(Action::Read { id, held });
+                let described = want == Want::Difference;
+                if described {
+                    self.ledger.expect_basis(id);
+                }
+                self.actions.push_back(Action::Read { id, held, described });
             }
-            Want::All | Want::Rest | Want::Failed | Want::Contents => {}
+            Want::All | Want::Rest | Want::Difference | Want::Failed | Want::Contents => {}
             Want::Have(digest) => {
                 self.ledger.resumed(size);
                 self.settle_durable(id, Settlement::Published(Some(digest)), Fate::Kept);
@@ -179,7 +200,7 @@ impl Sender {
         if size <= ByteCount::new(PACK_FILE_LIMIT) {
             small.push((id, size));
         } else {
-            self.actions.push_back(Action::Read { id, held: None });
+            self.actions.push_back(Action::Read { id, held: None, described: false });
         }
         // More is to be sent than the announced totals.
         self.queue(Message::Totals(self.ledger.counts().totals));
@@ -227,6 +248,6 @@ fn delivered(want: Want) -> Option<(Status, Option<FileDigest>)> {
         Want::Keep(_) => Some((Status::Kept, None)),
         Want::Linked => Some((Status::Linked, None)),
         Want::Renamed(digest) => Some((Status::Renamed, digest)),
-        Want::All | Want::Rest | Want::Failed | Want::Contents => None,
+        Want::All | Want::Rest | Want::Difference | Want::Failed | Want::Contents => None,
     }
 }

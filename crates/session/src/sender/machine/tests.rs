@@ -5,8 +5,8 @@
 use icdc_protocol::block_map::block_count;
 use icdc_protocol::limits::{BLOCK_SIZE, PACK_FILE_LIMIT};
 use icdc_protocol::message::{
-    CandidatePlace, Candidates, ChangedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal, RefusalKind, Want,
-    Wants,
+    Basis, CandidatePlace, Candidates, ChangedItem, Deletion, Done, Held, Kept, NoticeKind, Ready, Refusal,
+    RefusalKind, Want, Wants,
 };
 use icdc_protocol::owners::NamedOwner;
 use icdc_units::ByteCount;
@@ -123,7 +123,7 @@ fn a_session_from_its_first_message_to_its_last() {
     assert_eq!(actions(&mut sender), [Action::Answered]);
     assert_eq!(messages(&mut sender), [Message::Confirmed]);
     sender.on_message(NOW, wants(0, vec![Want::All, Want::All]));
-    let read = Action::Read { id: large, held: None };
+    let read = Action::Read { id: large, held: None, described: false };
     assert_eq!(actions(&mut sender), [read, Action::Pack(vec![small])]);
     sender.on_packed(&[PackItem { id: small, length: SMALL as u32, digest: [1; 32] }]);
     let digest = FileDigest::Blake3([2; 32]);
@@ -396,7 +396,7 @@ fn contents_of_a_further_name_are_sent_where_it_cannot_be_a_link() {
     sender.on_message(NOW, wants(small, vec![Want::Contents]));
     assert_eq!(actions(&mut sender), [Action::Pack(vec![small])]);
     sender.on_message(NOW, wants(large, vec![Want::Contents]));
-    assert_eq!(actions(&mut sender), [Action::Read { id: large, held: None }]);
+    assert_eq!(actions(&mut sender), [Action::Read { id: large, held: None, described: false }]);
     let told = messages(&mut sender);
     let totals = sender.counts().totals;
     assert_eq!(told.last(), Some(&Message::Totals(totals)), "{told:?}");
@@ -770,7 +770,7 @@ fn a_file_that_the_receiver_has_under_another_name_is_read_once_and_settled_by_i
     let (mut wanted, id) = asked(false);
     wanted.on_compared(answer(id));
     wanted.on_message(NOW, wants(id, vec![Want::All]));
-    assert_eq!(actions(&mut wanted), [Action::Read { id, held: None }]);
+    assert_eq!(actions(&mut wanted), [Action::Read { id, held: None, described: false }]);
     let (mut early, id) = asked(false);
     early.on_message(NOW, wants(id, vec![Want::All]));
     early.on_compared(answer(id));
@@ -797,4 +797,78 @@ fn a_file_that_the_receiver_has_under_another_name_is_read_once_and_settled_by_i
     let id = no_mirror.announce(file(LARGE));
     no_mirror.on_message(NOW, Message::Candidates(candidates(id)));
     assert!(protocol_error(&actions(&mut no_mirror)));
+}
+
+/// A sender with a large file of which the receiver wants the difference.
+fn compared() -> (Sender, EntryId) {
+    let mut sender = sender();
+    let id = sender.announce(file(LARGE));
+    sender.on_scanned(NOW);
+    sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
+    actions(&mut sender);
+    sender.on_message(NOW, wants(id, vec![Want::Difference]));
+    assert_eq!(actions(&mut sender), [Action::Read { id, held: None, described: true }]);
+    messages(&mut sender);
+    (sender, id)
+}
+
+fn basis(id: EntryId, first: u32, blocks: usize, complete: bool) -> Basis {
+    Basis { id, first, blocks: vec![vec![[1; 16]]; blocks], complete }
+}
+
+#[test]
+fn a_file_is_read_as_the_receiver_describes_its_own() {
+    let (mut sender, id) = compared();
+    for (described, holes) in [(basis(id, 0, 1, false), vec![]), (basis(id, 1, 0, true), vec![0])] {
+        sender.on_message(NOW, Message::Basis(described.clone()));
+        assert_eq!(actions(&mut sender), [Action::ReadDescribed(described)]);
+        sender.on_description_read(id, holes);
+    }
+    assert_eq!(messages(&mut sender), [Message::Holes { id, blocks: vec![0] }]);
+    sender.on_unchanged(ByteCount::new(100));
+    assert_eq!(sender.counts().to_send(), Some(ByteCount::new(LARGE - 100)));
+    // The receiver's file has changed meanwhile: a block that was described may be asked for.
+    sender.on_message(NOW, Message::Resend { id, index: 0 });
+    assert_eq!(actions(&mut sender), [Action::ReadAgain { id, index: 0 }]);
+    sender.on_message(NOW, Message::Resend { id, index: 0 });
+    assert!(protocol_error(&actions(&mut sender)), "it has described one block");
+}
+
+#[test]
+fn descriptions_out_of_order_or_beyond_the_file_or_of_another_one_end_the_session() {
+    let cases: [&[(u32, usize, bool)]; 5] = [
+        &[(1, 2, false), (1, 1, false)],
+        &[(0, 4, false)],
+        &[(3, 1, true)],
+        &[(0, 1, true), (1, 1, false)],
+        &[(u32::MAX, 1, false)],
+    ];
+    for case in cases {
+        let (mut sender, id) = compared();
+        for (first, blocks, complete) in case {
+            sender.on_message(NOW, Message::Basis(basis(id, *first, *blocks, *complete)));
+        }
+        assert!(protocol_error(&actions(&mut sender)), "{case:?}");
+    }
+    let mut unasked = sender();
+    let id = unasked.announce(file(LARGE));
+    unasked.on_message(NOW, wants(id, vec![Want::All]));
+    unasked.on_message(NOW, Message::Basis(basis(id, 0, 1, true)));
+    assert!(protocol_error(&actions(&mut unasked)));
+}
+
+#[test]
+fn descriptions_that_wait_to_be_read_are_bounded() {
+    let mut sender = sender();
+    let id = sender.announce(file(1000 * BLOCK_SIZE as u64));
+    sender.on_message(NOW, wants(id, vec![Want::Difference]));
+    for first in 0..64 {
+        sender.on_message(NOW, Message::Basis(basis(id, first, 1, false)));
+    }
+    assert!(!protocol_error(&actions(&mut sender)));
+    sender.on_description_read(id, Vec::new());
+    sender.on_message(NOW, Message::Basis(basis(id, 64, 1, false)));
+    assert!(!protocol_error(&actions(&mut sender)));
+    sender.on_message(NOW, Message::Basis(basis(id, 65, 1, false)));
+    assert!(protocol_error(&actions(&mut sender)));
 }

@@ -33,6 +33,7 @@ pub(crate) const LOCK_PATIENCE: Span = Span::from_secs(30);
 pub(crate) enum Job {
     Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
     Block { header: BlockHeader, block: Block },
+    Outdated { id: EntryId, index: u32 },
     End(FileEnd),
     Confirmed,
     LinkEnded,
@@ -217,6 +218,7 @@ impl Data {
                 self.check_is_news(&header, env);
                 self.files.on_block(header.id, header.index, header.value, block);
             }
+            Job::Outdated { id, index } => self.files.on_outdated(id, index),
             Job::End(end) => self.files.on_end(end),
             Job::Confirmed => self.files.on_confirmed(),
             Job::LinkEnded => {

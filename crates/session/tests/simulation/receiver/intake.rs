@@ -27,7 +27,7 @@ impl ReceiverEnd {
         }
         let has_room = match connections.peek(connection, Side::Receiver) {
             None => return,
-            Some(Arrival::Frame(frame)) => frame.payload.is_none() || self.has_room(env),
+            Some(Arrival::Frame(frame)) => !needs_room(frame) || self.has_room(env),
             Some(Arrival::End(_)) => true,
         };
         if !has_room {
@@ -73,6 +73,20 @@ impl ReceiverEnd {
                 let block = self.ring.take().with(number);
                 self.hash(header, block, 1, env);
             }
+            (Message::Difference(header), None) => {
+                self.parts.came_whole(header.id, header.index);
+                let BlockHeader { id, index, value, .. } = header;
+                let number = self.bases.number(id, index, env);
+                let block = self.ring.take().with(number);
+                self.bases.on_arrived(id, index, true);
+                // A file that is replaced may be written to meanwhile, or fail to be read.
+                if value_of(number) == value && !env.random.permille(env.faults.read) {
+                    self.data.push(data::Job::Block { header, block });
+                } else if !env.has(Mutation::OutdatedIsForgotten) {
+                    self.data.push(data::Job::Outdated { id, index });
+                }
+            }
+            (Message::Holes { id, blocks }, _) => blocks.iter().for_each(|index| self.bases.on_hole(id, *index)),
             (Message::Part(part), Some(Payload::Block(number))) => self.take_part(&part, number, env),
             (Message::Pack(items), payload) => {
                 let bytes = match payload {
@@ -144,6 +158,7 @@ impl ReceiverEnd {
 
     /// Looks whether a block of so many parts is what the sender tells of it.
     fn hash(&mut self, header: BlockHeader, block: Block, parts: u32, env: &mut Environment) {
+        self.bases.on_arrived(header.id, header.index, false);
         if value_of(block.number) == header.value && block.is_whole(parts) {
             return self.data.push(data::Job::Block { header, block });
         }
@@ -164,4 +179,9 @@ impl ReceiverEnd {
             self.ending.on_failure(env.agenda.now(), error);
         }
     }
+}
+
+/// Whether a frame needs a place in the ring.
+pub(super) fn needs_room(frame: &Frame) -> bool {
+    frame.payload.is_some() || matches!(frame.message, Message::Difference(_))
 }

@@ -1,5 +1,6 @@
 //! The executor of the receiving end: its threads are tasks that take turns as chance has it.
 
+mod bases;
 mod compare;
 mod data;
 mod file_journal;
@@ -21,6 +22,8 @@ use icdc_session::receiver::frames_arrived::Connections as Arrived;
 use icdc_session::receiver::parts::Parts;
 use icdc_units::Time;
 
+use self::bases::Bases;
+pub(crate) use self::bases::leaf_of;
 use self::compare::Compare;
 use self::data::{Again, Data, LOOK_AGAIN};
 use self::names::Names;
@@ -43,6 +46,7 @@ pub(crate) enum Task {
     /// The disk is through with the operation of this number.
     Disk(u64),
     Compare,
+    Describe,
     Outlet,
     /// Whoever looks at the clock.
     Clock,
@@ -59,6 +63,7 @@ pub(crate) struct ReceiverEnd {
     pub(crate) names: Names,
     data: Data,
     compare: Compare,
+    bases: Bases,
     ending: Ending,
     arrived: Arrived,
     /// A bug has the journal put away.
@@ -119,6 +124,7 @@ impl ReceiverEnd {
             names: Names::new(holder, transfer, options.clone(), Book::new(settings)),
             data: Data::new(holder, options.verify, ring.clone()),
             compare: Compare::default(),
+            bases: Bases::default(),
             ending: Ending::default(),
             arrived: Arrived::default(),
             is_mistaken: false,
@@ -187,6 +193,10 @@ impl ReceiverEnd {
                 if let Some((id, same)) = self.compare.step(env) {
                     self.names.push(names::Job::Compared { id, same });
                 }
+            }
+            Task::Describe => {
+                let told = self.bases.step(env).map(|basis| Reply::Message(Box::new(basis)));
+                self.replies.extend(told);
             }
             Task::Outlet => self.put_out(env, connections),
             Task::Clock => {
@@ -323,7 +333,7 @@ impl ReceiverEnd {
             let is_ready = match connections.peek(connection, Side::Receiver) {
                 None => false,
                 Some(_) if self.ended.contains(&connection) => false,
-                Some(Arrival::Frame(frame)) if frame.payload.is_some() && !self.has_room(env) => false,
+                Some(Arrival::Frame(frame)) if intake::needs_room(frame) && !self.has_room(env) => false,
                 Some(_) => self.names.backlog() < NAMES_QUEUE && self.data.backlog() < DATA_QUEUE,
             };
             if is_ready {
@@ -339,6 +349,10 @@ impl ReceiverEnd {
         if self.compare.is_ready() && self.scheduled.insert(Task::Compare) {
             let after = env.disk_time();
             env.agenda.after(after, Event::Receiver { session: self.session, task: Task::Compare });
+        }
+        if self.bases.is_ready() && self.scheduled.insert(Task::Describe) {
+            let after = env.disk_time();
+            env.agenda.after(after, Event::Receiver { session: self.session, task: Task::Describe });
         }
         if !self.replies.is_empty() {
             self.wake_task(Task::Outlet, env);
@@ -365,11 +379,20 @@ impl ReceiverEnd {
                 self.overtaken.push(*message);
             }
             names::Report::Reply(message) => {
+                if let Message::Wants(wants) = &*message {
+                    self.bases.begin(wants);
+                }
                 self.replies.push_back(Reply::Message(message));
                 self.replies
                     .extend(std::mem::take(&mut self.overtaken).into_iter().map(|held| Reply::Message(Box::new(held))));
             }
-            names::Report::Expect { id, plan, expected } => self.data.push(data::Job::Expect { id, plan, expected }),
+            names::Report::Expect { id, plan, expected, existing } => {
+                if let Some(existing) = existing {
+                    self.bases.expect(id, expected.size, expected.held.clone(), existing);
+                }
+                self.data.push(data::Job::Expect { id, plan, expected });
+            }
+            names::Report::Forget(id) => self.bases.forget(id),
             names::Report::Compare { id, inode, digest } => self.compare.push(id, inode, digest),
             names::Report::Complete => self.ending.on_complete(),
             names::Report::Fail(error) => {

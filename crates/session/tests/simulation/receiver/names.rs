@@ -76,7 +76,8 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) enum Report {
     Reply(Box<Message>),
-    Expect { id: EntryId, plan: Box<Plan>, expected: Expected },
+    Expect { id: EntryId, plan: Box<Plan>, expected: Expected, existing: Option<Inode> },
+    Forget(EntryId),
     Compare { id: EntryId, inode: Option<Inode>, digest: FileDigest },
     Complete,
     Fail(SessionError),

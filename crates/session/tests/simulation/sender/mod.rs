@@ -3,11 +3,11 @@
 pub(crate) mod reader;
 pub(crate) mod scan;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use icdc_protocol::Features;
 use icdc_protocol::message::{
-    Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, Message, PackItem, Source as Named,
+    Basis, Begin, BlockHeader, CandidateAnswer, CandidatePlace, Candidates, EntryId, Message, PackItem, Source as Named,
 };
 use icdc_session::SessionError;
 use icdc_session::sender::{Action, Grant, Need, ReceiptText, Removed, Sender, Settings, Window};
@@ -39,7 +39,9 @@ pub(crate) enum Task {
 /// Work for the reader.
 #[derive(Debug)]
 enum Job {
-    File(Reading),
+    File(Box<Reading>),
+    /// A file is read as far as the receiver describes what it has.
+    Described(Basis),
     Again {
         id: EntryId,
         index: u32,
@@ -72,6 +74,8 @@ pub(crate) struct SenderEnd {
     scanned: bool,
     packs: VecDeque<Vec<EntryId>>,
     jobs: VecDeque<Job>,
+    /// Files of which the receiver describes what it has.
+    described: BTreeMap<EntryId, Reading>,
     /// What is to be removed at the source, for the world to do.
     pub(crate) removals: VecDeque<Removing>,
     /// Paths of what is to be removed at the end.
@@ -142,6 +146,7 @@ impl SenderEnd {
             scanned: false,
             packs: VecDeque::new(),
             jobs: VecDeque::new(),
+            described: BTreeMap::new(),
             removals: VecDeque::new(),
             at_end: Vec::new(),
             data: VecDeque::new(),
@@ -212,10 +217,16 @@ impl SenderEnd {
             env.note(format_args!("{} sender does {action:?}", self.session));
             match action {
                 Action::Pack(ids) => self.packs.push_back(ids),
-                Action::Read { id, held } => {
+                Action::Read { id, held, described } => {
                     let announced = self.scan.announced[&id].clone();
-                    self.jobs.push_back(Job::File(Reading::new(id, announced, held)));
+                    let reading = Reading::new(id, announced, held);
+                    if described {
+                        self.described.insert(id, reading);
+                    } else {
+                        self.jobs.push_back(Job::File(Box::new(reading)));
+                    }
                 }
+                Action::ReadDescribed(basis) => self.jobs.push_back(Job::Described(basis)),
                 Action::ReadAgain { id, index }
                     if env.has(Mutation::PartsAreNotOwed) && self.divided.contains(&(id, index)) => {}
                 Action::ReadAgain { id, index } => self.jobs.push_back(Job::Again { id, index }),
@@ -446,11 +457,24 @@ impl SenderEnd {
                 let digest = if is_told { digest_now(&self.scan.announced[&id], source) } else { None };
                 self.machine.on_compared(CandidateAnswer { id, gone, digest });
             }
+            Some(Job::Described(basis)) => {
+                let reading = self.described.remove(&basis.id);
+                let job = reading.map(|reading| Job::File(Box::new(reading.described(basis))));
+                self.jobs.pop_front();
+                match job {
+                    Some(job) => self.jobs.push_front(job),
+                    None => self.machine.on_description_read(0, Vec::new()),
+                }
+            }
             Some(Job::File(reading)) => {
                 let id = reading.id;
+                let is_described = reading.is_described();
                 if self.machine.item(id).is_none() {
                     // The receiver has given it up.
                     self.jobs.pop_front();
+                    if is_described {
+                        self.machine.on_description_read(id, Vec::new());
+                    }
                     return;
                 }
                 match reading.step(source) {
@@ -468,12 +492,28 @@ impl SenderEnd {
                         }
                     }
                     Read::Nothing => {}
+                    Read::UpToTheDescription => {
+                        let holes = reading.take_holes();
+                        if let Some(Job::File(reading)) = self.jobs.pop_front() {
+                            self.described.insert(id, *reading);
+                        }
+                        if env.has(Mutation::HolesAreNotTold) {
+                            return;
+                        }
+                        self.machine.on_description_read(id, holes);
+                    }
                     Read::Unreadable(given_up) => {
                         self.jobs.pop_front();
+                        if is_described {
+                            self.machine.on_description_read(id, Vec::new());
+                        }
                         self.machine.on_unreadable(now, id, given_up);
                     }
                     Read::End { blocks, outcome } => {
                         self.jobs.pop_front();
+                        if is_described {
+                            self.machine.on_description_read(id, Vec::new());
+                        }
                         let is_read = outcome.is_ok();
                         if let Some(end) = self.machine.on_read(id, blocks, outcome)
                             && !env.has(Mutation::FileEndIsLost)

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use icdc_protocol::basis::{Basis, LeafDigest};
 use icdc_protocol::block_map::{BlockMap, block_count, block_length};
 use icdc_protocol::digest;
 use icdc_protocol::limits::PART_SIZE;
 use icdc_protocol::message::{BlockHeader, Digest, EntryId, FileDigest, GivenUp, Message, Part};
 
 use crate::disk::Number;
+use crate::receiver::leaf_of;
 use crate::source::{Body, File, Node, Source, value_of};
 use crate::wire::{Frame, Payload};
 
@@ -22,6 +24,19 @@ pub(crate) struct Reading {
     next: u32,
     sent: u32,
     values: BTreeMap<u32, Digest>,
+    /// What the receiver describes; `None` if it describes nothing.
+    description: Option<Description>,
+    /// Blocks that were described and are holes.
+    holes: Vec<u32>,
+}
+
+/// What the receiver has of a file.
+#[derive(Debug)]
+struct Description {
+    /// Its leaf of each block, `None` where it has not all of it.
+    leaves: BTreeMap<u32, Option<LeafDigest>>,
+    /// The block behind the last; `None` for the end of the file.
+    end: Option<u32>,
 }
 
 /// What a step of reading comes to.
@@ -29,6 +44,8 @@ pub(crate) enum Read {
     Block(Box<Frame>),
     /// A hole, or a block that the receiver holds.
     Nothing,
+    /// What is described has been read.
+    UpToTheDescription,
     End {
         blocks: u32,
         outcome: Result<FileDigest, GivenUp>,
@@ -74,7 +91,24 @@ fn block(file: &File, index: u32) -> Number {
 
 impl Reading {
     pub(crate) fn new(id: EntryId, announced: Announced, held: Option<BlockMap>) -> Self {
-        Self { id, announced, held, next: 0, sent: 0, values: BTreeMap::new() }
+        Self { id, announced, held, next: 0, sent: 0, values: BTreeMap::new(), description: None, holes: Vec::new() }
+    }
+
+    /// The file with a further description of what the receiver has.
+    pub(crate) fn described(mut self, basis: &Basis) -> Self {
+        let leaves = (basis.first..).zip(&basis.blocks);
+        let leaves = leaves.map(|(index, leaves)| (index, leaves.first().copied())).collect();
+        let end = basis.first + basis.blocks.len() as u32;
+        self.description = Some(Description { leaves, end: (!basis.complete).then_some(end) });
+        self
+    }
+
+    pub(crate) fn take_holes(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.holes)
+    }
+
+    pub(crate) fn is_described(&self) -> bool {
+        self.description.is_some()
     }
 
     /// Reads the next block.
@@ -90,11 +124,19 @@ impl Reading {
             return Read::Unreadable(changed());
         };
         // What is a hole is told by the file as it was opened.
+        let until = self.description.as_ref().and_then(|description| description.end);
         while self.next < block_count(*size) {
             let index = self.next;
+            if until.is_some_and(|end| index >= end) {
+                return Read::UpToTheDescription;
+            }
             let held = self.held.as_ref().and_then(|held| held.get(index));
             if held.is_none() && *sparse && !blocks.contains_key(&index) {
-                self.next = blocks.range(index..).next().map_or(block_count(*size), |(next, _)| *next);
+                let next = blocks.range(index..).next().map_or(block_count(*size), |(next, _)| *next);
+                self.next = until.map_or(next, |until| next.min(until));
+                if let Some(Description { leaves, .. }) = &self.description {
+                    self.holes.extend(leaves.range(index..self.next).map(|(index, _)| *index));
+                }
                 continue;
             }
             self.next += 1;
@@ -106,7 +148,15 @@ impl Reading {
             let value = value_of(number);
             self.values.insert(index, value);
             self.sent += 1;
+            let leaf = self.description.as_ref().and_then(|description| description.leaves.get(&index));
+            if leaf == Some(&Some(leaf_of(number))) {
+                let header = BlockHeader { id: self.id, index, value, ranges: Vec::new() };
+                return Read::Block(Box::new(Message::Difference(header).into()));
+            }
             return Read::Block(Box::new(frame(self.id, index, number)));
+        }
+        if until.is_some() {
+            return Read::UpToTheDescription;
         }
         let outcome = if is_same { Ok(digest_of(*size, *sparse, &self.values)) } else { Err(changed()) };
         self.end(outcome)

@@ -45,6 +45,7 @@ impl FileExecutor<'_> {
         {
             examiner = examiner.with_first(self.first_files.get(&to).copied().map(|file| (to, file)));
         }
+        examiner = examiner.describing_files(self.shared.describes_files());
         let verdict = self.book.decide(examination, &mut examiner)?;
         let (found, claimed, counterparts) = (examiner.found, examiner.claimed, examiner.counterparts);
         let candidates = examiner.candidates;
@@ -127,6 +128,7 @@ fn is_found(verdict: &Verdict) -> bool {
     !matches!(
         verdict,
         Verdict::Contents { .. }
+            | Verdict::Difference { .. }
             | Verdict::Reference(_)
             | Verdict::SameSize
             | Verdict::Undecided

@@ -48,6 +48,8 @@ pub(super) struct Examiner<'a> {
     pub(super) counterparts: Vec<(usize, Found)>,
     /// The files that may have become the item; `None` if they are not known.
     pub(super) candidates: Option<Vec<FoundFile>>,
+    /// Whether files at the destination may be described to the sender.
+    describes_files: bool,
     /// Unfinished file of an earlier run that was claimed.
     pub(super) claimed: Option<Continued>,
 }
@@ -79,6 +81,7 @@ impl<'a> Examiner<'a> {
             counterparts: Vec::new(),
             candidates: None,
             claimed: None,
+            describes_files: false,
         }
     }
 
@@ -100,6 +103,11 @@ impl<'a> Examiner<'a> {
     /// This examiner with the file that is left alone and of which the item is a further name.
     pub(super) fn with_first(self, first: Option<(EntryId, FileIdentity)>) -> Self {
         Self { first, ..self }
+    }
+
+    /// This examiner, where files at the destination may be described to the sender.
+    pub(super) fn describing_files(self, describes_files: bool) -> Self {
+        Self { describes_files, ..self }
     }
 
     /// This examiner with the file that was compared with the item.
@@ -136,6 +144,10 @@ pub(super) fn header(item: &Item, name: &Name) -> Header {
 }
 
 impl Facts for Examiner<'_> {
+    fn describes_files(&self) -> bool {
+        self.describes_files
+    }
+
     fn stat(&mut self) -> Option<Stat> {
         *self.stat.get_or_insert_with(|| {
             let found = self.directory.stat(self.name).ok()?;

@@ -2,16 +2,20 @@
 
 use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::EntryId;
+use icdc_session::receiver::book::action::ReferencePlace;
 
-use super::super::jobs::StoreJob;
+use super::super::jobs::{DiskJob, StoreJob};
 use super::super::large_file::Plan;
 use super::FileExecutor;
 use super::facts::header;
 
 impl FileExecutor<'_> {
     /// Tells the store of a large file whose blocks are requested from now on, except for those in
-    /// `held`, which the claimed part has.
-    pub(super) fn expect(&mut self, id: EntryId, held: Option<BlockMap>) {
+    /// `held`, which the claimed part has, and as their differences to `basis`.
+    pub(super) fn expect(&mut self, id: EntryId, held: Option<BlockMap>, basis: Option<ReferencePlace>) {
+        if let Some(basis) = basis {
+            self.expect_basis(id, held.clone(), basis);
+        }
         let continued = self.claimed.remove(&id).zip(held);
         let (Some(store), Ok(item)) = (&self.store, self.item(id)) else { return };
         let Ok((directory, name)) = self.place(item) else { return };
@@ -30,5 +34,9 @@ impl FileExecutor<'_> {
     pub(super) fn forget(&mut self, id: EntryId) {
         self.claimed.remove(&id);
         self.shared.large_files.forget(id);
+        let can_go_on = self.shared.bases.forget(id);
+        if let Some(reads) = &self.reads {
+            DiskJob::describe_on(reads, can_go_on);
+        }
     }
 }

@@ -108,8 +108,7 @@ fn a_block_that_is_read_once_more_is_not_sent_if_the_file_changes_meanwhile() {
         depth: 1,
         queue: VecDeque::new(),
         next_tag: 0,
-        steps: 0,
-        failed: false,
+        compared: HashMap::new(),
     };
     assert!(reader.read_again(*id, 1).is_ok() && reader.drain().is_ok());
     assert!(matches!(read.try_recv(), Ok(Step::Again { index: 1, .. })));
@@ -132,7 +131,7 @@ fn a_block_that_is_read_once_more_goes_whole_whatever_its_parts_were() {
     let (id, length, size) = (*id, BLOCK_SIZE, u64::from(BLOCKS) * BLOCK_SIZE as u64);
     let block = || executor.pool.take().unwrap();
     let file = Arc::new(Hashing::new(id, size, false, Purpose::Send));
-    let data = |index| Step::Data { file: file.clone(), index, ranges: Vec::new(), block: block(), length };
+    let data = |index| Step::Data { file: file.clone(), index, extent: Extent::Whole, block: block(), length };
     let (steps, read) = unbounded();
     let send = |step| steps.send(step).unwrap();
     (0..BLOCKS).for_each(|index| send(data(index)));

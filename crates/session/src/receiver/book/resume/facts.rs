@@ -72,6 +72,10 @@ pub trait Facts {
     /// Numeric id of the user to whom new files belong.
     fn user(&self) -> u32;
 
+    /// Whether both ends can put a file together from another one, and this end's files may be
+    /// described to the other.
+    fn describes_files(&self) -> bool;
+
     /// Files of the destination with the item's size and modification time, which is rounded as the
     /// file system does it; only for an item whose name nothing has.
     fn candidates(&mut self) -> Lookup;

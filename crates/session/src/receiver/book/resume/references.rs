@@ -1,6 +1,8 @@
 //! Counterparts of files in reference directories, from which they are made.
 
+use icdc_protocol::limits::LEAF_SIZE;
 use icdc_protocol::message::{EntryKind, ReceiveOptions};
+use icdc_units::ByteCount;
 
 use super::super::action::{Method, Reference, ReferencePlace};
 use super::super::item::{Item, Restored};
@@ -27,6 +29,20 @@ pub(super) fn find_reference(item: &Item, options: &ReceiveOptions, facts: &mut 
         copied.get_or_insert(Reference { place: ReferencePlace::Older(number), method: Method::Copy });
     }
     copied
+}
+
+/// The file at the destination with which a large file is compared: the one that has its name, or
+/// else its counterpart in the first reference directory that has one.
+pub(super) fn find_basis(options: &ReceiveOptions, facts: &mut impl Facts) -> Option<ReferencePlace> {
+    if options.whole_files || !facts.describes_files() {
+        return None;
+    }
+    let has_leaves = |stat: Stat| stat.kind == Kind::File && stat.size >= ByteCount::from(LEAF_SIZE);
+    if facts.stat().is_some_and(has_leaves) {
+        return Some(ReferencePlace::Itself);
+    }
+    let older = (0..facts.references()).find(|number| facts.reference(*number).is_some_and(has_leaves));
+    older.map(ReferencePlace::Older)
 }
 
 /// Whether a file with these attributes can have the item's name as well: they are those that the

@@ -423,7 +423,10 @@ pub(super) const SHOWN: ModificationTime = ModificationTime { seconds: 1, nanos:
 /// An action without an outcome.
 fn short(action: &Action<&'static str>) -> String {
     match action {
-        Action::Expect { id, held } => format!("expect {id}{}", if held.is_some() { " held" } else { "" }),
+        Action::Expect { id, held, basis } => {
+            let held = if held.is_some() { " held" } else { "" };
+            format!("expect {id}{held}{}", if basis.is_some() { " compared" } else { "" })
+        }
         Action::NotePublished(records) => format!("note-published {}", records.len()),
         Action::RemoveJournals(ids) => format!("remove-journals {ids:?}"),
         Action::RemoveLeft { name, with_data, .. } => {
@@ -472,6 +475,7 @@ fn want(want: &Want) -> &'static str {
         Want::Keep(_) => "keep",
         Want::Linked => "linked",
         Want::Renamed(_) => "renamed",
+        Want::Difference => "difference",
     }
 }
 

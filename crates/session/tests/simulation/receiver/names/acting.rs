@@ -6,7 +6,7 @@ use icdc_protocol::message::{EntryId, EntryKind, Message, ReceiptPart, SnapshotN
 use icdc_protocol::receipt::facts::Facts;
 use icdc_session::SessionError;
 use icdc_session::failure::Failure;
-use icdc_session::receiver::book::action::{Action, Notification, Placed};
+use icdc_session::receiver::book::action::{Action, Notification, Placed, ReferencePlace};
 use icdc_session::receiver::book::resume::verdict::Verdict;
 use icdc_session::receiver::files::Expected;
 use icdc_units::ByteCount;
@@ -16,6 +16,7 @@ use super::facts::Known;
 use super::placing::{base_of, place};
 use super::{Contents, Done, Names, Report, header_of, revision_of};
 use crate::audit::Unfinished;
+use crate::disk::Inode;
 use crate::environment::Environment;
 use crate::mutations::Mutation;
 use crate::older;
@@ -159,7 +160,10 @@ impl Names {
                     }
                 }
             }
-            Action::Expect { id, held } => self.expect(id, held, env, reports),
+            Action::Expect { id, held, basis } => {
+                let existing = basis.and_then(|basis| self.existing(id, basis, env));
+                self.expect((id, held, existing), env, reports);
+            }
             Action::Compare { id, digest } | Action::CompareExisting { id, digest } => {
                 let inode = self.place_of(id).and_then(|(directory, name)| env.disk.find(directory, &name));
                 reports.push(Report::Compare { id, inode, digest });
@@ -257,6 +261,7 @@ impl Names {
                 }
             }
             Action::Forget(id) => {
+                reports.push(Report::Forget(id));
                 if let Some(claimed) = self.claimed.remove(&id) {
                     env.disk.unlock(claimed.part, self.holder);
                 }
@@ -351,7 +356,21 @@ impl Names {
         }
     }
 
-    fn expect(&mut self, id: EntryId, held: Option<BlockMap>, env: &mut Environment, reports: &mut Vec<Report>) {
+    /// The file with which an item is compared.
+    fn existing(&self, id: EntryId, basis: ReferencePlace, env: &Environment) -> Option<Inode> {
+        let (directory, name) = self.place_of(id)?;
+        match basis {
+            ReferencePlace::Itself => env.disk.find(directory, &name),
+            ReferencePlace::Older(_) => older::counterpart(&env.disk, &self.path_of(directory, &name)),
+        }
+    }
+
+    fn expect(
+        &mut self,
+        (id, held, existing): (EntryId, Option<BlockMap>, Option<Inode>),
+        env: &mut Environment,
+        reports: &mut Vec<Report>,
+    ) {
         let (Some(item), Some((directory, name))) = (self.book.item(id), self.place_of(id)) else {
             return env.violate(format!("expects file {id}, which is not in the book"));
         };
@@ -373,6 +392,6 @@ impl Names {
             claimed,
         };
         let expected = Expected { size: ByteCount::new(size), sparse, held };
-        reports.push(Report::Expect { id, plan: Box::new(plan), expected });
+        reports.push(Report::Expect { id, plan: Box::new(plan), expected, existing });
     }
 }

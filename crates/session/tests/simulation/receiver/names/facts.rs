@@ -56,6 +56,10 @@ impl Facts for Known<'_> {
         Some(self.attributes(inode))
     }
 
+    fn describes_files(&self) -> bool {
+        true
+    }
+
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
         wanted
     }

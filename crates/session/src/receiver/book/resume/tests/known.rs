@@ -40,6 +40,7 @@ pub(super) struct Known {
     pub(super) first: Option<EntryId>,
     /// Whether the file was changed since it was compared.
     pub(super) was_changed: bool,
+    pub(super) describes_files: bool,
 }
 
 impl Facts for Known {
@@ -48,6 +49,9 @@ impl Facts for Known {
     }
     fn shown_time(&mut self, wanted: ModificationTime) -> ModificationTime {
         ModificationTime { nanos: wanted.nanos - wanted.nanos % self.granularity.max(1), ..wanted }
+    }
+    fn describes_files(&self) -> bool {
+        self.describes_files
     }
     fn special(&mut self) -> Option<Special> {
         self.special

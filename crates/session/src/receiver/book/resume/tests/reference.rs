@@ -110,3 +110,33 @@ fn attributes_of_a_file_with_several_names_are_not_set_in_place() {
         assert_eq!(anything(&file(9), &options, facts), expected);
     }
 }
+
+#[test]
+fn a_large_file_is_compared_with_the_one_that_it_replaces_or_with_its_counterpart() {
+    let stat = |size: u64| Some(stat(Kind::File, size));
+    let of =
+        |stat, references: Vec<Option<Stat>>| Known { stat, references, describes_files: true, ..Known::default() };
+    let difference = |basis| Verdict::Difference { held: None, basis };
+    for (known, expected) in [
+        (of(stat(LARGE), vec![stat(LARGE + 1)]), difference(ReferencePlace::Itself)),
+        (of(stat(100_000), vec![]), difference(ReferencePlace::Itself)),
+        (of(stat(65_535), vec![None, stat(65_536)]), difference(ReferencePlace::Older(1))),
+        (of(None, vec![stat(70_000)]), difference(ReferencePlace::Older(0))),
+        (of(None, vec![]), Verdict::Contents { held: None }),
+        (Known { describes_files: false, ..of(stat(LARGE), vec![]) }, Verdict::Contents { held: None }),
+    ] {
+        assert_eq!(anything(&file(LARGE), &options(), known), expected);
+    }
+    let whole = ReceiveOptions { whole_files: true, ..options() };
+    assert_eq!(anything(&file(LARGE), &whole, of(stat(LARGE), vec![])), Verdict::Contents { held: None });
+    let dry = ReceiveOptions { dry_run: true, ..options() };
+    assert_eq!(anything(&file(LARGE), &dry, of(stat(LARGE), vec![])), Verdict::Contents { held: None });
+    assert_eq!(
+        anything(&file(9), &options(), of(stat(LARGE), vec![])),
+        Verdict::Contents { held: None },
+        "it is small"
+    );
+    let part = Some(blocks(LARGE, 1));
+    let resumed = anything(&file(LARGE), &options(), Known { part: part.clone(), ..of(stat(LARGE), vec![]) });
+    assert_eq!(resumed, Verdict::Difference { held: part, basis: ReferencePlace::Itself });
+}

@@ -1,0 +1,169 @@
+//! Files at the destination with which large files are compared that replace them: described to the
+//! sender, and read once more for what is equal.
+//!
+//! ```text
+//! names ── Want::Difference ──► begin ─► Comparisons ◄── on_arrived ── hash
+//!                                            │ steps
+//!               compare thread: open, read, Basis ──► sender
+//! ```
+//!
+//! A file is opened once, and held until the one that replaces it is complete. What becomes of it
+//! meanwhile does no harm: every block that is put together is compared with its digest.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use icdc_disk::tree::{Directory, Kind, Name};
+use icdc_protocol::basis::{Basis, leaf_digests};
+use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
+use icdc_protocol::limits::{BLOCK_SIZE, LEAF_SIZE};
+use icdc_protocol::message::{EntryId, Message};
+use icdc_session::receiver::comparisons::{Comparisons, Step};
+use icdc_units::ByteCount;
+
+/// The files of one session with which others are compared. It is shared by the session's threads and
+/// locked by each call.
+#[derive(Default)]
+pub(super) struct Bases(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    machine: Comparisons,
+    files: HashMap<EntryId, Compared>,
+}
+
+/// A file that replaces another one.
+struct Compared {
+    /// Length of the file.
+    size: ByteCount,
+    /// Blocks that an earlier run has left, until the comparison begins.
+    held: Option<BlockMap>,
+    /// Directory and name of the file that is replaced.
+    place: (Directory, Name),
+    /// That file; `None` until it is opened, and if it cannot be.
+    opened: Option<Arc<Existing>>,
+}
+
+/// An open file at the destination.
+pub(super) struct Existing {
+    file: File,
+    size: u64,
+}
+
+impl Bases {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no panic while comparisons are noted")
+    }
+
+    /// Notes where the file is with which this one, of `size`, is compared, apart from the blocks held.
+    pub(super) fn expect(&self, id: EntryId, size: ByteCount, held: Option<BlockMap>, place: (Directory, Name)) {
+        self.lock().files.insert(id, Compared { size, held, place, opened: None });
+    }
+
+    /// Begins the comparison of a file: the sender waits for it.
+    pub(super) fn begin(&self, id: EntryId) {
+        let Table { machine, files } = &mut *self.lock();
+        let (size, held) = match files.get_mut(&id) {
+            Some(file) => (file.size, file.held.take()),
+            None => (ByteCount::ZERO, None),
+        };
+        machine.begin(id, size, held);
+    }
+
+    /// The open file with which this one is compared; `None` if there is none.
+    pub(super) fn existing(&self, id: EntryId) -> Option<Arc<Existing>> {
+        self.lock().files.get(&id)?.opened.clone()
+    }
+
+    /// Records that a block has arrived, of which some is equal or nothing; true if the comparing
+    /// thread can go on.
+    pub(super) fn on_arrived(&self, id: EntryId, index: u32, is_alike: bool) -> bool {
+        let machine = &mut self.lock().machine;
+        let could = machine.has_step();
+        machine.on_arrived(id, index, is_alike);
+        !could && machine.has_step()
+    }
+
+    /// Records that these blocks were described and are holes at the source; true if the comparing
+    /// thread can go on.
+    pub(super) fn on_holes(&self, id: EntryId, blocks: &[u32]) -> bool {
+        let machine = &mut self.lock().machine;
+        let could = machine.has_step();
+        blocks.iter().for_each(|index| machine.on_hole(id, *index));
+        !could && machine.has_step()
+    }
+
+    /// Forgets a file that is complete or given up; true if the comparing thread can go on.
+    pub(super) fn forget(&self, id: EntryId) -> bool {
+        let Table { machine, files } = &mut *self.lock();
+        if files.remove(&id).is_none() {
+            return false;
+        }
+        machine.forget(id);
+        machine.has_step()
+    }
+
+    /// Takes the next step of the comparisons, with a buffer for a block; what the sender is told is given
+    /// to `reply`. True if there is another step.
+    pub(super) fn step(&self, buffer: &mut Vec<u8>, reply: impl Fn(Message)) -> bool {
+        let step = self.lock().machine.next_step();
+        match step {
+            None => return false,
+            Some(Step::Open(id)) => {
+                let place = self.lock().files.get(&id).map(|file| file.place.clone());
+                let opened = place.and_then(|(directory, name)| open(&directory, &name)).map(Arc::new);
+                let Table { machine, files } = &mut *self.lock();
+                machine.on_opened(id, opened.as_ref().map(|existing| ByteCount::new(existing.size)));
+                if let Some(file) = files.get_mut(&id) {
+                    file.opened = opened;
+                }
+            }
+            Some(Step::Read { id, blocks }) => {
+                let (first, existing) = (blocks.start, self.existing(id));
+                let size = self.lock().files.get(&id).map_or(0, |file| file.size.as_u64());
+                let read = |index| describe(existing.as_deref()?, size, index, buffer);
+                let blocks: Vec<_> = blocks.map_while(read).collect();
+                let described = blocks.len() as u32;
+                if described > 0 {
+                    reply(Message::Basis(Basis { id, first, blocks, complete: false }));
+                }
+                self.lock().machine.on_described(id, described);
+            }
+            Some(Step::Complete { id, first }) => {
+                reply(Message::Basis(Basis { id, first, blocks: Vec::new(), complete: true }));
+            }
+        }
+        self.lock().machine.has_step()
+    }
+}
+
+fn open(directory: &Directory, name: &Name) -> Option<Existing> {
+    let opened = directory.open_file(name);
+    let (file, stat) =
+        opened.inspect_err(|error| tracing::debug!(%error, "a file is not compared with the one it replaces")).ok()?;
+    (stat.kind == Kind::File).then_some(Existing { file, size: stat.size })
+}
+
+/// Digests of the leaves of a block that a file of `size` bytes has in common with the existing one;
+/// `None` if it cannot be read.
+fn describe(existing: &Existing, size: u64, index: u32, buffer: &mut Vec<u8>) -> Option<Vec<[u8; 16]>> {
+    buffer.resize(BLOCK_SIZE, 0);
+    let offset = block_offset(index);
+    let length = block_length(size, index);
+    let there = usize::try_from(existing.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    // A leaf of which only a part is there is not that of the new file.
+    let common = if there < length { there - there % LEAF_SIZE } else { length };
+    let block = buffer.get_mut(..common)?;
+    let read = existing.file.read_exact_at(block, offset);
+    read.inspect_err(|error| tracing::debug!(%error, "a file cannot be compared any further")).ok()?;
+    Some(leaf_digests(block))
+}
+
+impl Existing {
+    /// Reads what lies at an offset; false if the file has become shorter or cannot be read.
+    pub(super) fn fill(&self, offset: u64, data: &mut [u8]) -> bool {
+        self.file.read_exact_at(data, offset).is_ok()
+    }
+}

@@ -1,0 +1,50 @@
+//! Items that are compared with the files of the destination that they replace.
+
+use icdc_protocol::block_map::BlockMap;
+use icdc_protocol::message::{EntryId, Message, Want};
+use icdc_session::receiver::book::action::ReferencePlace;
+
+use super::super::jobs::DiskJob;
+use super::FileExecutor;
+
+impl FileExecutor<'_> {
+    /// Notes where the file is with which an item is compared.
+    pub(super) fn expect_basis(&mut self, id: EntryId, held: Option<BlockMap>, basis: ReferencePlace) {
+        let references = match basis {
+            ReferencePlace::Older(_) => self.references_of(id),
+            ReferencePlace::Itself => Default::default(),
+        };
+        let Ok(item) = self.item(id) else { return };
+        let Ok((directory, name)) = self.place(item) else { return };
+        let directory = match basis {
+            ReferencePlace::Older(number) => references.get(number).and_then(Option::as_ref),
+            ReferencePlace::Itself => Some(directory),
+        };
+        if let Some(directory) = directory {
+            self.shared.bases.expect(id, item.size(), held, (directory.clone(), name));
+        }
+    }
+
+    /// Notes that these blocks do not arrive, as they are holes at the source.
+    pub(super) fn on_holes(&self, id: EntryId, blocks: &[u32]) {
+        let can_go_on = self.shared.bases.on_holes(id, blocks);
+        if let Some(reads) = &self.reads {
+            DiskJob::describe_on(reads, can_go_on);
+        }
+    }
+
+    /// Sends a message, and begins the comparisons that it promises.
+    pub(super) fn reply(&self, message: Message) {
+        let compared: Vec<EntryId> = match &message {
+            Message::Wants(wants) => {
+                let wants = (wants.first..).zip(&wants.answers);
+                wants.filter(|(_, want)| **want == Want::Difference).map(|(id, _)| id).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.shared.reply(message);
+        let Some(reads) = self.reads.as_ref().filter(|_| !compared.is_empty()) else { return };
+        compared.into_iter().for_each(|id| self.shared.bases.begin(id));
+        DiskJob::describe_on(reads, true);
+    }
+}
