@@ -60,7 +60,7 @@ fn a_report_stays_until_another_takes_its_place() {
     let site = Site::new();
     let report = site.path("report.html");
     fs::write(&report, "kept").unwrap();
-    let words = ["lab", "sim", "--rate", "10gbit", "--rtt", "300ms", "--seconds", "100000", "--report"];
+    let words = ["lab", "sim", "--rate", "10gbit", "--rtt", "300ms", "--seconds", "86400", "--report"];
     let mut long = site.icdc(&words).arg(&report).spawn().unwrap();
     let descriptors = format!("/proc/{}/fd", long.id());
     let is_open = || {
