@@ -16,8 +16,8 @@ const LEAST_BLOCKS: u64 = 8;
 /// cache.
 const BESIDES: ByteCount = ByteCount::from_mib(48);
 /// File descriptors that a session needs besides directories: threads' files, rings, connections,
-/// and those of the other end in a copy within this process.
-const OTHERS: u64 = 64;
+/// files with which others are compared, and those of the other end in a copy within this process.
+const OTHERS: u64 = 80;
 /// Number of session ends that may run in this process at once.
 const ENDS: u64 = 2;
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::support::compare::state;
+use crate::support::compare::{same_contents, state};
 use crate::support::daemon::Daemon;
 use crate::support::data::{Noise, age};
 use crate::support::{Ended, MIB, Route, RoutedSite, Site, Start, assert_no_leftovers, assert_same, data};
@@ -237,5 +237,35 @@ fn holes_of_any_length_that_were_data_become_holes() {
         let ended = routed.copy(&[], &["tree/"], "copy").expect_code(0);
         assert_eq!(ended.number("bytes_sent"), MIB + LEAF, "{route:?}: {ended}");
         assert_same(&routed.path("tree"), &routed.path("copy"));
+    }
+}
+
+#[test]
+fn files_that_are_gone_meanwhile_are_sent_whole() {
+    for route in [Route::Push, Route::ToDaemon] {
+        let routed = RoutedSite::new(route);
+        let (tree, copy) = (routed.path("tree"), routed.path("copy"));
+        fs::create_dir(&tree).unwrap();
+        // More than are held open.
+        let names: Vec<String> = (0..100).map(|number| format!("f{number}")).collect();
+        for (number, name) in (0..).zip(&names) {
+            data::file(&tree.join(name), MIB, number);
+        }
+        routed.copy(&[], &["tree/"], "copy").expect_code(0);
+        for name in &names {
+            change(&tree.join(name), 20, &[(0, MIB / 2)]);
+        }
+        let run = routed.start(&["--rate", "80mbit"], &["tree/"], "copy");
+        assert!(run.wait_for_bytes(2 * MIB), "{route:?}: {}", run.stderr());
+        for name in &names {
+            // One that is there already is the new one, or becomes it.
+            let _ = fs::rename(copy.join(name), routed.path("away"));
+            let _ = fs::rename(routed.path("away"), copy.join(name).with_extension("away"));
+        }
+        run.finish().expect_code(0);
+        for name in &names {
+            let new = [copy.join(name), copy.join(name).with_extension("away")];
+            assert!(new.iter().any(|path| path.exists() && same_contents(&tree.join(name), path)), "{route:?}: {name}");
+        }
     }
 }

@@ -161,6 +161,19 @@ impl Comparisons {
         self.ahead.remove(&(id, index));
     }
 
+    /// Whether a block is described and has not arrived.
+    #[must_use]
+    pub fn is_described(&self, id: EntryId, index: u32) -> bool {
+        self.ahead.contains(&(id, index))
+    }
+
+    /// Whether the file at the destination that this one replaces is still read.
+    #[must_use]
+    pub fn is_needed(&self, id: EntryId) -> bool {
+        let is_active = self.active.as_ref().is_some_and(|active| active.file.id == id);
+        is_active || self.ahead.range((id, 0)..=(id, u32::MAX)).next().is_some()
+    }
+
     /// Forgets a file that is complete or given up.
     pub fn forget(&mut self, id: EntryId) {
         self.waiting.retain(|file| file.id != id);
@@ -304,6 +317,17 @@ mod tests {
             let next = comparisons.next_step();
             assert_eq!(matches!(next, Some(Step::Complete { .. })), alike.is_none(), "{next:?}");
         }
+    }
+
+    #[test]
+    fn a_file_is_needed_until_all_that_is_described_of_it_has_arrived() {
+        let mut comparisons = opened(blocks(2), blocks(2), None);
+        assert!(comparisons.is_needed(1) && !comparisons.is_described(1, 0));
+        describe(&mut comparisons);
+        comparisons.on_arrived(1, 1, true);
+        assert!(comparisons.is_needed(1) && comparisons.is_described(1, 0) && !comparisons.is_described(1, 1));
+        comparisons.on_arrived(1, 0, false);
+        assert!(!comparisons.is_needed(1));
     }
 
     #[test]

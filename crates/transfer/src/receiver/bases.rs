@@ -7,8 +7,8 @@
 //!               compare thread: open, read, Basis ──► sender
 //! ```
 //!
-//! A file is opened once, and held until the one that replaces it is complete. What becomes of it
-//! meanwhile does no harm: every block that is put together is compared with its digest.
+//! A few files are held open; more are opened again for each block. What becomes of them meanwhile does
+//! no harm: every block that is put together is compared with its digest.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,6 +23,9 @@ use icdc_protocol::message::{EntryId, Message};
 use icdc_session::receiver::comparisons::{Comparisons, Step};
 use icdc_units::ByteCount;
 
+/// Most files that are held open when they are described.
+pub(super) const HELD_OPEN: usize = 16;
+
 /// The files of one session with which others are compared. It is shared by the session's threads and
 /// locked by each call.
 #[derive(Default)]
@@ -34,6 +37,18 @@ struct Table {
     files: HashMap<EntryId, Compared>,
 }
 
+impl Table {
+    /// Closes the file with which this one is compared, if too many are open or it is not read any more.
+    fn release(&mut self, id: EntryId) {
+        let open = self.files.values().filter(|file| file.opened.is_some()).count();
+        if let Some(file) = self.files.get_mut(&id)
+            && (open > HELD_OPEN || !self.machine.is_needed(id))
+        {
+            file.opened = None;
+        }
+    }
+}
+
 /// A file that replaces another one.
 struct Compared {
     /// Length of the file.
@@ -42,7 +57,7 @@ struct Compared {
     held: Option<BlockMap>,
     /// Directory and name of the file that is replaced.
     place: (Directory, Name),
-    /// That file; `None` until it is opened, and if it cannot be.
+    /// That file, while it is held open.
     opened: Option<Arc<Existing>>,
 }
 
@@ -72,17 +87,30 @@ impl Bases {
         machine.begin(id, size, held);
     }
 
-    /// The open file with which this one is compared; `None` if there is none.
+    /// The file with which this one is compared; `None` if there is none any more.
     pub(super) fn existing(&self, id: EntryId) -> Option<Arc<Existing>> {
-        self.lock().files.get(&id)?.opened.clone()
+        let (opened, (directory, name)) = {
+            let table = self.lock();
+            let file = table.files.get(&id)?;
+            (file.opened.clone(), file.place.clone())
+        };
+        opened.or_else(|| open(&directory, &name).map(Arc::new))
+    }
+
+    /// Whether a block of the file is described, and may come as a difference.
+    pub(super) fn is_described(&self, id: EntryId, index: u32) -> bool {
+        self.lock().machine.is_described(id, index)
     }
 
     /// Records that a block has arrived, of which some is equal or nothing; true if the comparing
     /// thread can go on.
     pub(super) fn on_arrived(&self, id: EntryId, index: u32, is_alike: bool) -> bool {
-        let machine = &mut self.lock().machine;
+        let Table { machine, files } = &mut *self.lock();
         let could = machine.has_step();
         machine.on_arrived(id, index, is_alike);
+        if let Some(file) = files.get_mut(&id).filter(|_| !machine.is_needed(id)) {
+            file.opened = None;
+        }
         !could && machine.has_step()
     }
 
@@ -132,6 +160,7 @@ impl Bases {
                 self.lock().machine.on_described(id, described);
             }
             Some(Step::Complete { id, first }) => {
+                self.lock().release(id);
                 reply(Message::Basis(Basis { id, first, blocks: Vec::new(), complete: true }));
             }
         }

@@ -52,33 +52,25 @@ fn difference(shared: &Shared<'_>, header: BlockHeader, arrived: Arrived) -> Opt
     let size = shared.large_files.size(header.id)?.as_u64();
     let BlockHeader { id, index, value, ranges } = header;
     let Arrived { mut block, waits, .. } = arrived;
-    let put = if index < block_count(size) {
-        let existing = shared.bases.existing(id);
-        let existing = existing.ok_or_else(|| format!("item {id} comes as a difference to a file that is not there"));
-        existing.and_then(|existing| {
-            let length = block_length(size, index);
-            let mut is_whole = true;
-            let equal = |offset: usize, data: &mut [u8]| {
-                is_whole = is_whole && existing.fill(block_offset(index) + offset as u64, data);
-            };
-            spread(&mut block, &ranges, length, equal)
-                .map_err(|()| format!("block {index} of item {id} has data beyond its end"))?;
-            let is_right = is_whole && digest::block_value(block_offset(index), &block[..length], size) == value;
-            Ok(is_right.then_some(length))
-        })
-    } else {
-        Err(format!("block {index} of item {id} is beyond its end"))
-    };
-    match put {
-        Ok(Some(length)) => {
+    let length = block_length(size, index);
+    // It may be gone by now.
+    let is_whole = shared.bases.existing(id).map_or(Ok(false), |existing| {
+        let mut is_whole = true;
+        let equal = |offset: usize, gap: &mut [u8]| {
+            is_whole = is_whole && existing.fill(block_offset(index) + offset as u64, gap);
+        };
+        spread(&mut block, &ranges, length, equal).map(|()| is_whole)
+    });
+    match is_whole {
+        Ok(true) if digest::block_value(block_offset(index), &block[..length], size) == value => {
             let sent = ranges.iter().map(|(_, length)| *length as usize).sum::<usize>();
             shared.tally().on_unchanged(ByteCount::from(length - sent));
             let header = BlockHeader { id, index, value, ranges: Vec::new() };
             Some(StoreJob::Block { header, block: Arrived { block, length, waits } })
         }
-        Ok(None) => Some(StoreJob::Outdated { id, index }),
-        Err(reason) => {
-            shared.fail(SessionError::Protocol(reason));
+        Ok(_) => Some(StoreJob::Outdated { id, index }),
+        Err(()) => {
+            shared.fail(SessionError::Protocol(format!("block {index} of item {id} has data beyond its end")));
             None
         }
     }

@@ -221,6 +221,10 @@ impl Intake<'_> {
 
     /// Hands the difference of a block to the hashing threads, in a block of the ring.
     fn difference(&self, header: BlockHeader, payload: Option<(Block, usize)>) -> Result<(), SessionError> {
+        let (id, index) = (header.id, header.index);
+        if self.shared.large_files.size(id).is_some() && !self.shared.bases.is_described(id, index) {
+            return Err(SessionError::Protocol(format!("block {index} of item {id} is a difference to nothing")));
+        }
         let block = match payload {
             Some((block, _)) => block,
             None => self.shared.pool.take().map_err(|_| SessionError::of_link(LinkError::Stopped))?,

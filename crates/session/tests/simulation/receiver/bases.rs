@@ -95,6 +95,11 @@ impl Bases {
         self.machine.on_arrived(id, index, is_alike);
     }
 
+    /// Whether a block of a file that is not through is described; blocks of others are of no use.
+    pub(crate) fn is_described(&self, id: EntryId, index: u32) -> bool {
+        !self.files.contains_key(&id) || self.machine.is_described(id, index)
+    }
+
     pub(crate) fn on_hole(&mut self, id: EntryId, index: u32) {
         self.machine.on_hole(id, index);
     }

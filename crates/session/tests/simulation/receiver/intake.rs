@@ -76,6 +76,9 @@ impl ReceiverEnd {
             (Message::Difference(header), None) => {
                 self.parts.came_whole(header.id, header.index);
                 let BlockHeader { id, index, value, .. } = header;
+                if !self.bases.is_described(id, index) {
+                    env.violate(format!("block {index} of file {id} is a difference to nothing"));
+                }
                 let number = self.bases.number(id, index, env);
                 let block = self.ring.take().with(number);
                 self.bases.on_arrived(id, index, true);
