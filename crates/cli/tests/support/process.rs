@@ -293,6 +293,11 @@ impl Ended {
         self.summary()[key].as_u64().unwrap_or_else(|| panic!("{key} is no number: {self}"))
     }
 
+    /// Bytes of contents that were sent, or that the files which they replaced had.
+    pub fn compared_or_sent(&self) -> u64 {
+        self.number("bytes_sent") + self.number("unchanged_bytes")
+    }
+
     /// Bytes that it says an earlier run had left.
     pub fn resumed(&self) -> u64 {
         self.number("resumed_bytes")

@@ -102,9 +102,9 @@ pub enum Grant {
     Over,
 }
 
-/// Most descriptions of a receiver's files that wait to be read: twice as many as it has under way
-/// of one file, and a receiver describes one after the other.
-const MAX_DESCRIPTIONS: u32 = 64;
+/// Most blocks of a receiver's files that are described and wait to be read: four times as many as it
+/// describes ahead of what arrives. A description without blocks ends that of its file.
+const MAX_DESCRIBED: u32 = 1024;
 /// Most waits of a receiver that are reported; each is a line for the user.
 const MAX_WAITS: u32 = 1000;
 
@@ -125,8 +125,8 @@ pub struct Sender {
     /// The receipt that is still to come; `None` if none is, or it is here.
     receipt: Option<Receipt>,
     removals: Removals,
-    /// Number of descriptions of the receiver's files that are still to be read.
-    descriptions: u32,
+    /// Number of blocks of the receiver's files that are described and still to be read.
+    described: u32,
     /// Number of waits for other sessions that may still be reported.
     waits: u32,
     /// Whether the receiver waits for another session and the user was informed.
@@ -152,7 +152,7 @@ impl Sender {
             receiver_has_begun: false,
             receipt: settings.awaits_receipt.then(Receipt::default),
             removals: Removals::default(),
-            descriptions: 0,
+            described: 0,
             waits: MAX_WAITS,
             is_waiting: false,
             ending: Ending::Open(Outgoing::Open),
@@ -292,10 +292,10 @@ impl Sender {
         self.ledger.read(id, blocks, outcome)
     }
 
-    /// Handles the end of [`Action::ReadDescribed`]: these blocks of the file `id` were described and
+    /// Handles the end of [`Action::ReadDescribed`] for `blocks` blocks of the file `id`, of which these
     /// are holes.
-    pub fn on_description_read(&mut self, id: EntryId, holes: Vec<u32>) {
-        self.descriptions = self.descriptions.saturating_sub(1);
+    pub fn on_description_read(&mut self, id: EntryId, blocks: usize, holes: Vec<u32>) {
+        self.described = self.described.saturating_sub(blocks as u32);
         if !holes.is_empty() {
             self.queue(Message::Holes { id, blocks: holes });
         }

@@ -333,9 +333,9 @@ impl<'a> Executor<'a> {
                 read(state, id, job);
             }
             Action::ReadDescribed(basis) => {
-                let id = basis.id;
+                let (id, blocks) = (basis.id, basis.blocks.len());
                 if !read(state, id, ReadJob::Described(basis)) {
-                    state.machine.on_description_read(id, Vec::new());
+                    state.machine.on_description_read(id, blocks, Vec::new());
                 }
             }
             Action::ReadAgain { id, index } => {

@@ -149,9 +149,9 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
                 Ok(())
             }
             ReadJob::Described(basis) => {
-                let (id, mut holes) = (basis.id, Vec::new());
+                let (id, blocks, mut holes) = (basis.id, basis.blocks.len(), Vec::new());
                 let read = reader.read_described(basis, &mut holes);
-                executor.with(|machine| machine.on_description_read(id, holes));
+                executor.with(|machine| machine.on_description_read(id, blocks, holes));
                 read
             }
             ReadJob::Again(id, index) => reader.read_again(id, index),

@@ -9,7 +9,7 @@ use icdc_units::ByteCount;
 
 use super::super::action::{Action, Fate};
 use super::super::ledger::Settlement;
-use super::{MAX_DESCRIPTIONS, Sender};
+use super::{MAX_DESCRIBED, Sender};
 use crate::error::SessionError;
 
 impl Sender {
@@ -112,9 +112,10 @@ impl Sender {
 
     /// Handles a description of the receiver's file with which an item is compared.
     fn describe(&mut self, basis: Basis) -> Result<(), SessionError> {
+        let blocks = basis.blocks.len() as u32;
         match self.ledger.describe(&basis) {
-            Some(true) if self.descriptions < MAX_DESCRIPTIONS => {
-                self.descriptions += 1;
+            Some(true) if self.described + blocks <= MAX_DESCRIBED => {
+                self.described += blocks;
                 self.actions.push_back(Action::ReadDescribed(basis));
                 Ok(())
             }

@@ -801,8 +801,13 @@ fn a_file_that_the_receiver_has_under_another_name_is_read_once_and_settled_by_i
 
 /// A sender with a large file of which the receiver wants the difference.
 fn compared() -> (Sender, EntryId) {
+    compared_blocks(3)
+}
+
+/// A sender with such a file of this number of blocks, the last of which is short.
+fn compared_blocks(blocks: u64) -> (Sender, EntryId) {
     let mut sender = sender();
-    let id = sender.announce(file(LARGE));
+    let id = sender.announce(file(if blocks == 3 { LARGE } else { blocks * BLOCK_SIZE as u64 }));
     sender.on_scanned(NOW);
     sender.on_message(NOW, Message::Ready(Ready { resuming: false, ring_blocks: 1 }));
     actions(&mut sender);
@@ -820,9 +825,10 @@ fn basis(id: EntryId, first: u32, blocks: usize, complete: bool) -> Basis {
 fn a_file_is_read_as_the_receiver_describes_its_own() {
     let (mut sender, id) = compared();
     for (described, holes) in [(basis(id, 0, 1, false), vec![]), (basis(id, 1, 0, true), vec![0])] {
+        let described_blocks = described.blocks.len();
         sender.on_message(NOW, Message::Basis(described.clone()));
         assert_eq!(actions(&mut sender), [Action::ReadDescribed(described)]);
-        sender.on_description_read(id, holes);
+        sender.on_description_read(id, described_blocks, holes);
     }
     assert_eq!(messages(&mut sender), [Message::Holes { id, blocks: vec![0] }]);
     sender.on_unchanged(ByteCount::new(100));
@@ -858,17 +864,24 @@ fn descriptions_out_of_order_or_beyond_the_file_or_of_another_one_end_the_sessio
 }
 
 #[test]
-fn descriptions_that_wait_to_be_read_are_bounded() {
-    let mut sender = sender();
-    let id = sender.announce(file(1000 * BLOCK_SIZE as u64));
-    sender.on_message(NOW, wants(id, vec![Want::Difference]));
-    for first in 0..64 {
-        sender.on_message(NOW, Message::Basis(basis(id, first, 1, false)));
+fn descriptions_that_wait_to_be_read_are_bounded_by_their_blocks() {
+    let mut of_many = sender();
+    let ids: Vec<EntryId> = (0..200).map(|_| of_many.announce(file(LARGE))).collect();
+    of_many.on_message(NOW, wants(ids[0], vec![Want::Difference; ids.len()]));
+    for id in ids {
+        of_many.on_message(NOW, Message::Basis(basis(id, 0, 3, false)));
+        of_many.on_message(NOW, Message::Basis(basis(id, 3, 0, true)));
+    }
+    assert!(!protocol_error(&actions(&mut of_many)), "they are many, and have few blocks");
+
+    let (mut sender, id) = compared_blocks(1040);
+    for number in 0..64 {
+        sender.on_message(NOW, Message::Basis(basis(id, number * 16, 16, false)));
     }
     assert!(!protocol_error(&actions(&mut sender)));
-    sender.on_description_read(id, Vec::new());
-    sender.on_message(NOW, Message::Basis(basis(id, 64, 1, false)));
+    sender.on_description_read(id, 1, Vec::new());
+    sender.on_message(NOW, Message::Basis(basis(id, 1024, 1, false)));
     assert!(!protocol_error(&actions(&mut sender)));
-    sender.on_message(NOW, Message::Basis(basis(id, 65, 1, false)));
+    sender.on_message(NOW, Message::Basis(basis(id, 1025, 1, false)));
     assert!(protocol_error(&actions(&mut sender)));
 }

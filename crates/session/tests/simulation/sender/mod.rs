@@ -458,22 +458,23 @@ impl SenderEnd {
                 self.machine.on_compared(CandidateAnswer { id, gone, digest });
             }
             Some(Job::Described(basis)) => {
+                let blocks = basis.blocks.len();
                 let reading = self.described.remove(&basis.id);
                 let job = reading.map(|reading| Job::File(Box::new(reading.described(basis))));
                 self.jobs.pop_front();
                 match job {
                     Some(job) => self.jobs.push_front(job),
-                    None => self.machine.on_description_read(0, Vec::new()),
+                    None => self.machine.on_description_read(0, blocks, Vec::new()),
                 }
             }
             Some(Job::File(reading)) => {
                 let id = reading.id;
-                let is_described = reading.is_described();
+                let (is_described, described) = (reading.is_described(), reading.described_blocks());
                 if self.machine.item(id).is_none() {
                     // The receiver has given it up.
                     self.jobs.pop_front();
                     if is_described {
-                        self.machine.on_description_read(id, Vec::new());
+                        self.machine.on_description_read(id, described, Vec::new());
                     }
                     return;
                 }
@@ -500,19 +501,19 @@ impl SenderEnd {
                         if env.has(Mutation::HolesAreNotTold) {
                             return;
                         }
-                        self.machine.on_description_read(id, holes);
+                        self.machine.on_description_read(id, described, holes);
                     }
                     Read::Unreadable(given_up) => {
                         self.jobs.pop_front();
                         if is_described {
-                            self.machine.on_description_read(id, Vec::new());
+                            self.machine.on_description_read(id, described, Vec::new());
                         }
                         self.machine.on_unreadable(now, id, given_up);
                     }
                     Read::End { blocks, outcome } => {
                         self.jobs.pop_front();
                         if is_described {
-                            self.machine.on_description_read(id, Vec::new());
+                            self.machine.on_description_read(id, described, Vec::new());
                         }
                         let is_read = outcome.is_ok();
                         if let Some(end) = self.machine.on_read(id, blocks, outcome)

@@ -107,6 +107,11 @@ impl Reading {
         std::mem::take(&mut self.holes)
     }
 
+    /// Number of blocks of the present description.
+    pub(crate) fn described_blocks(&self) -> usize {
+        self.description.as_ref().map_or(0, |description| description.leaves.len())
+    }
+
     pub(crate) fn is_described(&self) -> bool {
         self.description.is_some()
     }
