@@ -32,7 +32,7 @@ for run in $(seq "$runs"); do
     sync
     seconds=$(bound)
     sync
-    "$icdc" copy --json --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/source" "127.0.0.1:$place/copied" >"$place/said" || exit 1
+    "$icdc" copy --json --whole-file --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/source" "127.0.0.1:$place/copied" >"$place/said" || exit 1
     rate=$(goodput "$place/said")
     rm "$place/copied"
     echo "$seconds $rate $size $run" | awk '{ bound = $3 * 8 * 2 ^ 30 / $1; printf "%d,%.0f,%.0f,%.1f\n", $4, bound / 1e6, $2 / 1e6, 100 * $2 / bound }'

@@ -26,7 +26,7 @@ for run in $(seq "$runs"); do
     plain=$(echo "$(date +%s.%N) $begin $size" | awk '{ printf "%.0f", $3 * 8000 / ($1 - $2) }')
     rm "$place/out"
     before=$(times)
-    "$icdc" copy --json --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
+    "$icdc" copy --json --whole-file --ssh "$ssh" --remote-icdc "$icdc" "$@" "$place/big" "127.0.0.1:$place/out" >"$place/said" || exit 1
     after=$(times)
     rate=$(goodput "$place/said")
     echo "$before $after $rate $size $run $plain" | awk '{

@@ -18,7 +18,7 @@ held() {
 
 echo "connections,sending end MiB,receiving end MiB"
 for connections; do
-    "$icdc" copy --json --streams "$connections" --ssh "$ssh" --remote-icdc "$icdc" "$place/source" "127.0.0.1:$place/copied" \
+    "$icdc" copy --json --whole-file --streams "$connections" --ssh "$ssh" --remote-icdc "$icdc" "$place/source" "127.0.0.1:$place/copied" \
         >"$place/said" &
     copy=$! sent='' received=''
     while kill -0 "$copy" 2>/dev/null; do
