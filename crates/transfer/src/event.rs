@@ -402,8 +402,12 @@ impl Outcome {
 pub struct Sample {
     /// Seconds since the start of the run.
     pub seconds: f64,
-    /// Payload bytes that have arrived at the receiver so far, those of an earlier run included.
+    /// Payload bytes that have arrived at the receiver so far, those of an earlier run included, and
+    /// those that the files which are replaced have.
     pub bytes_done: u64,
+    /// Bytes of these that the files which are replaced have, and that did not travel.
+    #[serde(default)]
+    pub unchanged_bytes: u64,
     /// Total bytes that the scan has found so far.
     pub bytes_total: u64,
     /// Number of files that are published or skipped so far.

@@ -122,7 +122,8 @@ impl Tally {
 
     /// A summary of what has been seen so far.
     pub(crate) fn summary(&self) -> Summary {
-        let sent = ByteCount::new(self.last.bytes_done.saturating_sub(self.resumed));
+        let others = self.resumed.saturating_add(self.last.unchanged_bytes);
+        let sent = ByteCount::new(self.last.bytes_done.saturating_sub(others));
         let nanos = (self.last.seconds.max(0.0) * 1e9) as u64;
         let goodput = if nanos == 0 { Rate::ZERO } else { sent / Span::from_nanos(nanos) };
         Summary {
@@ -146,6 +147,7 @@ impl Tally {
             removed: self.removed,
             notices: self.notices.clone(),
             resumed_bytes: self.resumed,
+            unchanged_bytes: self.last.unchanged_bytes,
             ..Summary::default()
         }
     }
@@ -169,11 +171,17 @@ mod tests {
         tally.add(&item(Some("00"), Outcome::Published, 500));
         tally.add(&item(None, Outcome::Published, 0));
         tally.add(&item(None, Outcome::Skipped, 7));
-        tally.add(&Event::Progress(Sample { seconds: 2.0, bytes_done: 2000, ..Sample::default() }));
+        tally.add(&Event::Progress(Sample {
+            seconds: 2.0,
+            bytes_done: 2300,
+            unchanged_bytes: 300,
+            ..Sample::default()
+        }));
         let summary = tally.summary();
         assert_eq!((summary.files, summary.links, summary.bytes), (1, 1, 500));
         assert_eq!((summary.skipped, summary.errors), (1, 1));
         assert_eq!((summary.bytes_sent, summary.goodput_bps, summary.resumed_bytes), (1000, 4000, 1000));
+        assert_eq!(summary.unchanged_bytes, 300);
         assert!(!summary.verified);
     }
 

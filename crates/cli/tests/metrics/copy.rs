@@ -46,6 +46,7 @@ fn the_file_agrees_with_the_summary() {
         ("icdc_copy_retransmitted_segments_total", "retransmitted_segments"),
         ("icdc_copy_errors_total", "errors"),
         ("icdc_copy_resumed_bytes_total", "resumed_bytes"),
+        ("icdc_copy_unchanged_bytes_total", "unchanged_bytes"),
     ] {
         assert_eq!(number(metric), ended.number(key) as f64, "{metric}");
     }

@@ -51,6 +51,7 @@ impl Progress {
         (shared.events)(Event::Progress(Sample {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (tally.resumed + tally.unchanged).as_u64()).min(totals.bytes),
+            unchanged_bytes: tally.unchanged.as_u64(),
             bytes_total: totals.bytes,
             files_done: tally.files + tally.skipped + tally.kept.all() + tally.linked + tally.renamed,
             rate_bps: rate.as_bits_per_second(),

@@ -61,6 +61,7 @@ impl Progress {
             seconds: (now - self.start).as_secs_f64(),
             bytes_done: (feedback.received + (counts.resumed_bytes + counts.unchanged_bytes).as_u64())
                 .min(counts.totals.bytes),
+            unchanged_bytes: counts.unchanged_bytes.as_u64(),
             bytes_total: counts.totals.bytes,
             files_done: counts.files_done + counts.skipped + counts.kept.all() + counts.linked + counts.renamed,
             rate_bps: rate.as_bits_per_second(),
