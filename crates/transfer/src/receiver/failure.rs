@@ -2,7 +2,7 @@
 
 use std::io;
 
-use icdc_disk::tree::TreeError;
+use icdc_disk::tree::{Directory, TreeError};
 pub(super) use icdc_session::Failure;
 
 /// Failure of the item at `path`, in which the system call `call` (write, read or flush) failed.
@@ -21,6 +21,13 @@ pub(super) fn of_tree(error: &TreeError) -> Failure {
     };
     let reason = error.to_string();
     if is_disk { Failure::Passing(reason) } else { Failure::Final(reason) }
+}
+
+/// Failure of the item at `path` whose directory has been removed meanwhile; `None` if that is there.
+pub(super) fn of_removed(directory: &Directory, path: &str) -> Option<Failure> {
+    let is_removed = directory.own_stat().is_ok_and(|stat| stat.nlink == 0);
+    let reason = "the directory that it was to be in has been removed meanwhile; run the same command again";
+    is_removed.then(|| format!("{path}: {reason}").into())
 }
 
 /// Whether the error means that the storage medium, or the server that holds it, failed.

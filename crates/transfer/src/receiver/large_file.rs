@@ -85,7 +85,8 @@ impl Plan {
                 return Err(Failure::Passing(format!("{shown}: {reason}")));
             }
             let part = left.part.as_ref().map(|(_, file)| file);
-            let made = leftovers::make_files(directory, name, shared.whose(), part, is_journaled)?;
+            let made = leftovers::make_files(directory, name, shared.whose(), part, is_journaled)
+                .map_err(|failure| failure::of_removed(directory, &shown).unwrap_or(failure))?;
             let Some(MadeFiles { file, journal, staging }) = made else {
                 has_waited = true;
                 continue;

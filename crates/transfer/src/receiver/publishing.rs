@@ -291,13 +291,11 @@ impl Staged {
 
     fn not_ours(&self) -> Failure {
         let path = self.path();
-        let reason = if self.directory.own_stat().is_ok_and(|stat| stat.nlink == 0) {
-            "the directory that it was to be in has been removed meanwhile; run the same command again"
-        } else {
-            "another program has replaced or removed what was written of it; run the same command again when that is \
-             through"
-        };
-        format!("{path}: {reason}").into()
+        failure::of_removed(&self.directory, &path).unwrap_or_else(|| {
+            let reason = "another program has replaced or removed what was written of it; run the same command again when \
+                          that is through";
+            format!("{path}: {reason}").into()
+        })
     }
 
     /// Final path of the item, printable.
