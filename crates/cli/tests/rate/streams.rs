@@ -33,7 +33,8 @@ fn closed(ended: &Ended) -> usize {
 fn run(lab: &Lab, site: &Site, before: &[&str], options: &[&str], from: &OsStr, to: &OsStr) -> Ended {
     let shell = format!("{ICDC} lab exec --name {} --shell", lab.name);
     let exec = ["lab", "exec", "--name", &lab.name, "a", "--"];
-    let words = [ICDC, "copy", "--json", "--ssh", &shell, "--remote-icdc", ICDC];
+    // What an earlier copy has left is sent again.
+    let words = [ICDC, "copy", "--json", "--whole-file", "--ssh", &shell, "--remote-icdc", ICDC];
     let mut command = site.icdc(&[&exec[..], before, &words, options].concat());
     let ended = command.args([from, to]).start().finish().expect_code(0);
     assert_eq!(ended.summary()["verified"], true, "{ended}");

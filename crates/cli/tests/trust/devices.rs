@@ -149,7 +149,7 @@ fn an_address_that_does_not_lead_there_is_told_as_the_reason() {
     let reason = "has no IPv6 address";
     // The first connection cannot leave by it, and another route is taken; or a later one, and it is missing.
     for (bind, is_first) in [("::1,127.0.0.2", true), ("127.0.0.2,::1", false)] {
-        let mut copy = site.copy(&["--ssh", &site.ssh(), "--rate", "40mbit", "--bind", bind, "here"]);
+        let mut copy = site.copy(&["--whole-file", "--ssh", &site.ssh(), "--rate", "40mbit", "--bind", bind, "here"]);
         let ended = copy.arg(site.by_ssh("there")).run().expect_code(0);
         let told: Vec<_> = ended.all("notice").filter_map(|event| event["text"].as_str()).collect();
         let about = if is_first { "--bind has no effect (" } else { "1 of 2 connections were made" };
