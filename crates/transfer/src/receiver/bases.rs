@@ -153,11 +153,11 @@ impl Bases {
                 let size = self.lock().files.get(&id).map_or(0, |file| file.size.as_u64());
                 let read = |index| describe(existing.as_deref()?, size, index, buffer);
                 let blocks: Vec<_> = blocks.map_while(read).collect();
-                let described = blocks.len() as u32;
-                if described > 0 {
+                // Before the sender knows: its answer may be here at once.
+                self.lock().machine.on_described(id, blocks.len() as u32);
+                if !blocks.is_empty() {
                     reply(Message::Basis(Basis { id, first, blocks, complete: false }));
                 }
-                self.lock().machine.on_described(id, described);
             }
             Some(Step::Complete { id, first }) => {
                 self.lock().release(id);
