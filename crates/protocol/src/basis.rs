@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{BLOCK_SIZE, LEAF_SIZE};
 use crate::message::EntryId;
 
+/// Number of leaves of a whole block.
+pub const LEAVES: usize = BLOCK_SIZE / LEAF_SIZE;
+
 /// First half of the BLAKE3 digest of a leaf's bytes.
 pub type LeafDigest = [u8; 16];
 
@@ -64,9 +67,6 @@ pub fn differences(block: &[u8], basis: &[LeafDigest]) -> Vec<(u32, u32)> {
     }
     ranges
 }
-
-/// Number of leaves of a whole block.
-pub const LEAVES: usize = BLOCK_SIZE / LEAF_SIZE;
 
 #[cfg(test)]
 mod tests {

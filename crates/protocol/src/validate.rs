@@ -155,37 +155,23 @@ fn in_message(message: &'static str, entry: Option<u32>, checked: Checked) -> Re
 }
 
 fn require_no_payload(payload_length: usize) -> Checked {
-    require(payload_length == 0, "it has a payload, which only Block, Part and Pack may have")
+    require(payload_length == 0, "it has a payload, which only Block, Difference, Part and Pack may have")
 }
 
 fn block(header: &BlockHeader, payload_length: usize) -> Checked {
-    block_number(header.index)?;
     require(payload_length > 0, "it has no data")?;
-    require(payload_length <= BLOCK_SIZE, "more data than a block holds")?;
-    require(header.ranges.len() <= MAX_RANGES, "too many data ranges")?;
     if header.ranges.is_empty() {
-        return Ok(());
+        block_number(header.index)?;
+        return require(payload_length <= BLOCK_SIZE, "more data than a block holds");
     }
-    ranges(header, payload_length)
+    difference(header, payload_length)
 }
 
+/// Checks a block of which the payload is the data of its ranges.
 fn difference(header: &BlockHeader, payload_length: usize) -> Checked {
     block_number(header.index)?;
     require(payload_length <= BLOCK_SIZE, "more data than a block holds")?;
     require(header.ranges.len() <= MAX_RANGES, "too many data ranges")?;
-    ranges(header, payload_length)
-}
-
-fn basis(basis: &Basis) -> Checked {
-    require(basis.blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")?;
-    require(basis.blocks.iter().all(|leaves| leaves.len() <= LEAVES), "more leaves than a block has")?;
-    require(!basis.blocks.is_empty() || basis.complete, "it describes nothing")?;
-    let end = basis.first.checked_add(basis.blocks.len() as u32);
-    require(end.is_some(), "a block number that no file reaches")
-}
-
-/// Checks the data ranges of a block, with the length of the payload that they are about.
-fn ranges(header: &BlockHeader, payload_length: usize) -> Checked {
     let mut end = 0;
     let mut sum = 0;
     for &(offset, length) in &header.ranges {
@@ -196,6 +182,14 @@ fn ranges(header: &BlockHeader, payload_length: usize) -> Checked {
     }
     require(end <= BLOCK_SIZE as u64, "a data range beyond the end of the block")?;
     require(sum == payload_length as u64, "data ranges that do not add up to the payload")
+}
+
+fn basis(basis: &Basis) -> Checked {
+    require(basis.blocks.len() <= MAX_BASIS_BLOCKS, "too many blocks")?;
+    require(basis.blocks.iter().all(|leaves| leaves.len() <= LEAVES), "more leaves than a block has")?;
+    require(!basis.blocks.is_empty() || basis.complete, "it describes nothing")?;
+    let end = basis.first.checked_add(basis.blocks.len() as u32);
+    require(end.is_some(), "a block number that no file reaches")
 }
 
 fn part(part: &Part, payload_length: usize) -> Checked {

@@ -99,7 +99,6 @@ impl Comparisons {
             return Some(step);
         }
         let active = self.active.as_mut().filter(|active| active.pending.is_none())?;
-        active.skip_held();
         if active.is_over() {
             let step = Step::Complete { id: active.file.id, first: active.next };
             self.active = None;
@@ -131,6 +130,7 @@ impl Comparisons {
         let size = active.file.size;
         let common = existing.unwrap_or(ByteCount::ZERO).min(size).as_u64().div_ceil(BLOCK_SIZE as u64);
         active.common = u32::try_from(common).unwrap_or(u32::MAX).min(block_count(size.as_u64()));
+        active.skip_held();
     }
 
     /// Handles the outcome of [`Step::Read`]: this number of blocks is described. If these are fewer
@@ -141,11 +141,12 @@ impl Comparisons {
             return;
         };
         let Some(active) = self.answered(id) else { return };
-        active.next = asked.start.saturating_add(blocks).min(asked.end);
+        let described = asked.start..asked.start.saturating_add(blocks).min(asked.end);
+        active.next = described.end;
         if active.next < asked.end {
             active.common = active.next;
         }
-        let described = asked.start..active.next;
+        active.skip_held();
         self.ahead.extend(described.map(|index| (id, index)));
     }
 

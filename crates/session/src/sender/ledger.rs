@@ -166,17 +166,10 @@ struct Open {
     item: Item,
     /// Number of blocks that the receiver has, or has described, and may ask for after all.
     resendable: u32,
-    /// The file at the receiver with which it is compared; `None` if the receiver has not said that
-    /// there is one, or has described all of it.
-    basis: Option<BasisAhead>,
+    /// Number of the first block that the receiver's next description of its file may be about; `None`
+    /// if none is to come.
+    basis: Option<u32>,
     stage: ItemStage,
-}
-
-/// Descriptions that are to come of the file at the receiver.
-#[derive(Clone, Copy, Default)]
-struct BasisAhead {
-    /// Number of the first block that the next description may be about.
-    next: u32,
 }
 
 /// Progress of an item that is not settled.
@@ -441,7 +434,7 @@ impl Ledger {
     /// Notes that descriptions follow of the file at the receiver with which an item is compared.
     pub(super) fn expect_basis(&mut self, id: EntryId) {
         if let Some(open) = self.open_mut(id) {
-            open.basis = Some(BasisAhead::default());
+            open.basis = Some(0);
         }
     }
 
@@ -450,14 +443,14 @@ impl Ledger {
     /// those of the item.
     pub(super) fn describe(&mut self, basis: &Basis) -> Option<bool> {
         let open = self.open_mut(basis.id)?;
-        let Some(BasisAhead { next }) = open.basis else { return Some(false) };
+        let Some(next) = open.basis else { return Some(false) };
         let described = basis.blocks.len() as u32;
         let Some(end) = basis.first.checked_add(described) else { return Some(false) };
         if basis.first < next || end > block_count(open.item.size().as_u64()) {
             return Some(false);
         }
         open.resendable += described;
-        open.basis = (!basis.complete).then_some(BasisAhead { next: end });
+        open.basis = (!basis.complete).then_some(end);
         Some(true)
     }
 

@@ -10,21 +10,21 @@
 //! A few files are held open; more are opened again for each block. What becomes of them meanwhile does
 //! no harm: every block that is put together is compared with its digest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use icdc_disk::tree::{Directory, Kind, Name};
-use icdc_protocol::basis::{Basis, leaf_digests};
+use icdc_protocol::basis::{Basis, LeafDigest, leaf_digests};
 use icdc_protocol::block_map::{BlockMap, block_length, block_offset};
 use icdc_protocol::limits::{BLOCK_SIZE, LEAF_SIZE};
 use icdc_protocol::message::{EntryId, Message};
 use icdc_session::receiver::comparisons::{Comparisons, Step};
 use icdc_units::ByteCount;
 
-/// Most files that are held open when they are described.
-pub(super) const HELD_OPEN: usize = 16;
+/// Most files that are held open.
+const HELD_OPEN: usize = 16;
 
 /// The files of one session with which others are compared. It is shared by the session's threads and
 /// locked by each call.
@@ -35,16 +35,23 @@ pub(super) struct Bases(Mutex<Table>);
 struct Table {
     machine: Comparisons,
     files: HashMap<EntryId, Compared>,
+    /// Files that are held open, by those that replace them; the one that was opened last is behind.
+    open: VecDeque<(EntryId, Arc<Existing>)>,
 }
 
 impl Table {
-    /// Closes the file with which this one is compared, if too many are open or it is not read any more.
-    fn release(&mut self, id: EntryId) {
-        let open = self.files.values().filter(|file| file.opened.is_some()).count();
-        if let Some(file) = self.files.get_mut(&id)
-            && (open > HELD_OPEN || !self.machine.is_needed(id))
-        {
-            file.opened = None;
+    /// Passes an event about a file on; true if the comparing thread can go on by it.
+    fn update(&mut self, id: EntryId, event: impl FnOnce(&mut Comparisons)) -> bool {
+        let could = self.machine.has_step();
+        event(&mut self.machine);
+        self.close_unneeded(id);
+        !could && self.machine.has_step()
+    }
+
+    /// Closes the file with which this one is compared if it is not read any more.
+    fn close_unneeded(&mut self, id: EntryId) {
+        if !self.machine.is_needed(id) {
+            self.open.retain(|(of, _)| *of != id);
         }
     }
 }
@@ -57,8 +64,6 @@ struct Compared {
     held: Option<BlockMap>,
     /// Directory and name of the file that is replaced.
     place: (Directory, Name),
-    /// That file, while it is held open.
-    opened: Option<Arc<Existing>>,
 }
 
 /// An open file at the destination.
@@ -74,27 +79,26 @@ impl Bases {
 
     /// Notes where the file is with which this one, of `size`, is compared, apart from the blocks held.
     pub(super) fn expect(&self, id: EntryId, size: ByteCount, held: Option<BlockMap>, place: (Directory, Name)) {
-        self.lock().files.insert(id, Compared { size, held, place, opened: None });
+        self.lock().files.insert(id, Compared { size, held, place });
     }
 
     /// Begins the comparison of a file: the sender waits for it.
     pub(super) fn begin(&self, id: EntryId) {
-        let Table { machine, files } = &mut *self.lock();
-        let (size, held) = match files.get_mut(&id) {
-            Some(file) => (file.size, file.held.take()),
-            None => (ByteCount::ZERO, None),
-        };
+        let Table { machine, files, .. } = &mut *self.lock();
+        let (size, held) = files.get_mut(&id).map_or((ByteCount::ZERO, None), |file| (file.size, file.held.take()));
         machine.begin(id, size, held);
     }
 
     /// The file with which this one is compared; `None` if there is none any more.
     pub(super) fn existing(&self, id: EntryId) -> Option<Arc<Existing>> {
-        let (opened, (directory, name)) = {
+        let (directory, name) = {
             let table = self.lock();
-            let file = table.files.get(&id)?;
-            (file.opened.clone(), file.place.clone())
+            if let Some((_, existing)) = table.open.iter().find(|(of, _)| *of == id) {
+                return Some(existing.clone());
+            }
+            table.files.get(&id)?.place.clone()
         };
-        opened.or_else(|| open(&directory, &name).map(Arc::new))
+        open(&directory, &name).map(Arc::new)
     }
 
     /// Whether a block of the file is described, and may come as a difference.
@@ -105,32 +109,19 @@ impl Bases {
     /// Records that a block has arrived, of which some is equal or nothing; true if the comparing
     /// thread can go on.
     pub(super) fn on_arrived(&self, id: EntryId, index: u32, is_alike: bool) -> bool {
-        let Table { machine, files } = &mut *self.lock();
-        let could = machine.has_step();
-        machine.on_arrived(id, index, is_alike);
-        if let Some(file) = files.get_mut(&id).filter(|_| !machine.is_needed(id)) {
-            file.opened = None;
-        }
-        !could && machine.has_step()
+        self.lock().update(id, |machine| machine.on_arrived(id, index, is_alike))
     }
 
     /// Records that these blocks were described and are holes at the source; true if the comparing
     /// thread can go on.
     pub(super) fn on_holes(&self, id: EntryId, blocks: &[u32]) -> bool {
-        let machine = &mut self.lock().machine;
-        let could = machine.has_step();
-        blocks.iter().for_each(|index| machine.on_hole(id, *index));
-        !could && machine.has_step()
+        self.lock().update(id, |machine| blocks.iter().for_each(|index| machine.on_hole(id, *index)))
     }
 
     /// Forgets a file that is complete or given up; true if the comparing thread can go on.
     pub(super) fn forget(&self, id: EntryId) -> bool {
-        let Table { machine, files } = &mut *self.lock();
-        if files.remove(&id).is_none() {
-            return false;
-        }
-        machine.forget(id);
-        machine.has_step()
+        let mut table = self.lock();
+        table.files.remove(&id).is_some() && table.update(id, |machine| machine.forget(id))
     }
 
     /// Takes the next step of the comparisons, with a buffer for a block; what the sender is told is given
@@ -140,12 +131,12 @@ impl Bases {
         match step {
             None => return false,
             Some(Step::Open(id)) => {
-                let place = self.lock().files.get(&id).map(|file| file.place.clone());
-                let opened = place.and_then(|(directory, name)| open(&directory, &name)).map(Arc::new);
-                let Table { machine, files } = &mut *self.lock();
-                machine.on_opened(id, opened.as_ref().map(|existing| ByteCount::new(existing.size)));
-                if let Some(file) = files.get_mut(&id) {
-                    file.opened = opened;
+                let existing = self.existing(id);
+                let mut table = self.lock();
+                table.machine.on_opened(id, existing.as_ref().map(|existing| ByteCount::new(existing.size)));
+                table.open.extend(existing.map(|existing| (id, existing)));
+                if table.open.len() > HELD_OPEN {
+                    table.open.pop_front();
                 }
             }
             Some(Step::Read { id, blocks }) => {
@@ -160,7 +151,7 @@ impl Bases {
                 }
             }
             Some(Step::Complete { id, first }) => {
-                self.lock().release(id);
+                self.lock().close_unneeded(id);
                 reply(Message::Basis(Basis { id, first, blocks: Vec::new(), complete: true }));
             }
         }
@@ -177,7 +168,7 @@ fn open(directory: &Directory, name: &Name) -> Option<Existing> {
 
 /// Digests of the leaves of a block that a file of `size` bytes has in common with the existing one;
 /// `None` if it cannot be read.
-fn describe(existing: &Existing, size: u64, index: u32, buffer: &mut Vec<u8>) -> Option<Vec<[u8; 16]>> {
+fn describe(existing: &Existing, size: u64, index: u32, buffer: &mut Vec<u8>) -> Option<Vec<LeafDigest>> {
     buffer.resize(BLOCK_SIZE, 0);
     let offset = block_offset(index);
     let length = block_length(size, index);

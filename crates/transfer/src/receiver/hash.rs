@@ -22,15 +22,15 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
             HashJob::End(end) => shared.large_files.on_end(end).map_or(Ok(()), |end| store.send(StoreJob::End(end))),
             HashJob::Block { header, payload } => {
                 let (id, index) = (header.id, header.index);
-                let handed = block(shared, header, payload).map_or(Ok(()), |job| store.send(job));
+                let job = block(shared, header, payload);
                 DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, false));
-                handed.and_then(|()| checked(shared, id, store))
+                pass_on(shared, id, job, store)
             }
             HashJob::Difference { header, payload } => {
                 let (id, index) = (header.id, header.index);
-                let handed = difference(shared, header, payload).map_or(Ok(()), |job| store.send(job));
+                let job = difference(shared, header, payload);
                 DiskJob::describe_on(reads, shared.bases.on_arrived(id, index, true));
-                handed.and_then(|()| checked(shared, id, store))
+                pass_on(shared, id, job, store)
             }
         };
         if handed.is_err() {
@@ -39,8 +39,15 @@ pub(super) fn run(shared: &Shared<'_>, queue: &Queue<HashJob>, store: &Channel<S
     }
 }
 
-/// Notes that a block of the file has been checked, and passes on the file's end if that waited.
-fn checked(shared: &Shared<'_>, id: EntryId, store: &Channel<StoreJob>) -> Result<(), SendError<StoreJob>> {
+/// Passes the job of a block of the file that has been checked on, and the file's end if that waited for
+/// it.
+fn pass_on(
+    shared: &Shared<'_>,
+    id: EntryId,
+    job: Option<StoreJob>,
+    store: &Channel<StoreJob>,
+) -> Result<(), SendError<StoreJob>> {
+    job.map_or(Ok(()), |job| store.send(job))?;
     let end = shared.large_files.on_checked(id);
     end.map_or(Ok(()), |end| store.send(StoreJob::End(end)))
 }

@@ -50,17 +50,14 @@ impl OwnerLookup {
     /// Users and groups of the sender, with the numbers that their names have here.
     pub(super) fn known(&self, OwnerNames { users, groups }: OwnerNames) -> (Vec<KnownOwner>, Vec<KnownOwner>) {
         let Some(accounts) = &self.accounts else { return (Vec::new(), Vec::new()) };
-        let known = |named: NamedOwner, here: Option<u32>| KnownOwner { id: named.id, name: named.name, here };
-        let user = |named: NamedOwner| {
-            let here = accounts.user_id(named.name.clone());
-            known(named, here)
-        };
-        let group = |named: NamedOwner| {
-            let here = accounts.group_id(named.name.clone());
-            known(named, here)
-        };
-        (users.into_iter().map(user).collect(), groups.into_iter().map(group).collect())
+        (known(users, |name| accounts.user_id(name)), known(groups, |name| accounts.group_id(name)))
     }
+}
+
+/// Users, or groups, of the sender, with the numbers that their names have here.
+fn known(told: Vec<NamedOwner>, look_up: impl Fn(Vec<u8>) -> Option<u32>) -> Vec<KnownOwner> {
+    let known = |NamedOwner { id, name }| KnownOwner { id, here: look_up(name.clone()), name };
+    told.into_iter().map(known).collect()
 }
 
 /// Number of the target of a rule.

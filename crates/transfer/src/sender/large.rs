@@ -79,13 +79,13 @@ struct Reader<'a> {
 
 /// A file that is read as far as the receiver describes what it has.
 enum Compared {
-    /// Nothing is described yet, and the file is not open.
-    Not { held: Option<BlockMap> },
+    /// Nothing is described yet.
+    Unopened { held: Option<BlockMap> },
     /// It is read up to some block.
-    Partly(Box<Reading>),
+    Opened(Box<Reading>),
 }
 
-/// What the receiver has described of blocks.
+/// Descriptions of consecutive blocks of the receiver's file.
 #[derive(Default)]
 struct Described<'a> {
     /// Digests of leaves, block by block.
@@ -145,7 +145,7 @@ pub(super) fn read(executor: &Executor<'_>, number: usize, jobs: &Queue<ReadJob>
             ReadJob::File(id, held) => reader.read_file(id, held),
             ReadJob::Compared(id, held) => {
                 reader.compared.retain(|id, _| executor.is_pending(*id));
-                reader.compared.insert(id, Compared::Not { held });
+                reader.compared.insert(id, Compared::Unopened { held });
                 Ok(())
             }
             ReadJob::Described(basis) => {
@@ -203,8 +203,8 @@ impl Reader<'_> {
         let Basis { id, first, blocks, complete } = basis;
         let mut reading = match self.compared.remove(&id) {
             None => return Ok(()),
-            Some(Compared::Partly(reading)) => reading,
-            Some(Compared::Not { held }) => {
+            Some(Compared::Opened(reading)) => reading,
+            Some(Compared::Unopened { held }) => {
                 let Some(contents) = self.executor.contents(id) else { return Ok(()) };
                 match open(&contents, self.executor.buffered) {
                     Ok(announced) => Box::new(Reading::new(&contents, announced, held, Purpose::Send)),
@@ -222,7 +222,7 @@ impl Reader<'_> {
             return self.read_all(*reading);
         }
         if goes_on {
-            self.compared.insert(id, Compared::Partly(reading));
+            self.compared.insert(id, Compared::Opened(reading));
         }
         Ok(())
     }

@@ -27,10 +27,7 @@ impl FileExecutor<'_> {
 
     /// Notes that these blocks do not arrive, as they are holes at the source.
     pub(super) fn on_holes(&self, id: EntryId, blocks: &[u32]) {
-        let can_go_on = self.shared.bases.on_holes(id, blocks);
-        if let Some(reads) = &self.reads {
-            DiskJob::describe_on(reads, can_go_on);
-        }
+        self.compare_on(self.shared.bases.on_holes(id, blocks));
     }
 
     /// Sends a message, and begins the comparisons that it promises.
@@ -43,8 +40,15 @@ impl FileExecutor<'_> {
             _ => Vec::new(),
         };
         self.shared.reply(message);
-        let Some(reads) = self.reads.as_ref().filter(|_| !compared.is_empty()) else { return };
+        let is_any = !compared.is_empty();
         compared.into_iter().for_each(|id| self.shared.bases.begin(id));
-        DiskJob::describe_on(reads, true);
+        self.compare_on(is_any);
+    }
+
+    /// Has the thread that reads files go on with the comparisons, if it can.
+    pub(super) fn compare_on(&self, can_go_on: bool) {
+        if let Some(reads) = &self.reads {
+            DiskJob::describe_on(reads, can_go_on);
+        }
     }
 }

@@ -4,7 +4,7 @@ use icdc_protocol::block_map::BlockMap;
 use icdc_protocol::message::EntryId;
 use icdc_session::receiver::book::action::ReferencePlace;
 
-use super::super::jobs::{DiskJob, StoreJob};
+use super::super::jobs::StoreJob;
 use super::super::large_file::Plan;
 use super::FileExecutor;
 use super::facts::header;
@@ -34,9 +34,6 @@ impl FileExecutor<'_> {
     pub(super) fn forget(&mut self, id: EntryId) {
         self.claimed.remove(&id);
         self.shared.large_files.forget(id);
-        let can_go_on = self.shared.bases.forget(id);
-        if let Some(reads) = &self.reads {
-            DiskJob::describe_on(reads, can_go_on);
-        }
+        self.compare_on(self.shared.bases.forget(id));
     }
 }
