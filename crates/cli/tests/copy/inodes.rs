@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use icdc_protocol::limits::MAX_PENDING;
 
@@ -39,17 +40,23 @@ fn a_further_name_that_has_other_contents_meanwhile_is_a_file_of_its_own() {
     assert_no_leftovers(site.root());
 }
 
+/// A small file and a large one, each with a name in the tree, one in `d`, and a further one in this
+/// directory.
+fn with_three_names(tree: &Path, again: &str) {
+    fs::create_dir_all(tree.join("d")).unwrap();
+    for (name, size) in [("small", 70_000), ("large", 9 * MIB + 1)] {
+        data::file(&tree.join(name), size, size);
+        fs::hard_link(tree.join(name), tree.join("d").join(name)).unwrap();
+        fs::hard_link(tree.join(name), tree.join(again).join(format!("{name} again"))).unwrap();
+    }
+}
+
 #[test]
 fn of_a_file_with_several_names_nothing_is_sent_where_its_attributes_alone_have_changed() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         let (tree, copy) = (routed.path("tree"), routed.path("copy"));
-        fs::create_dir_all(tree.join("d")).unwrap();
-        for (name, size) in [("small", 70_000), ("large", 9 * MIB + 1)] {
-            data::file(&tree.join(name), size, size);
-            fs::hard_link(tree.join(name), tree.join("d").join(name)).unwrap();
-            fs::hard_link(tree.join(name), tree.join("d").join(format!("{name} again"))).unwrap();
-        }
+        with_three_names(&tree, "d");
         let options = ["--skip-equal"];
         routed.copy(&options, &["tree/"], "copy").expect_code(0);
         // A name of which the source knows nothing.
@@ -93,12 +100,7 @@ fn a_further_name_that_is_right_already_is_left_alone() {
     for route in Route::ALL {
         let routed = RoutedSite::new(route);
         let (tree, copy) = (routed.path("tree"), routed.path("copy"));
-        fs::create_dir_all(tree.join("d")).unwrap();
-        for (name, size) in [("small", 70_000), ("large", 9 * MIB + 1)] {
-            data::file(&tree.join(name), size, size);
-            fs::hard_link(tree.join(name), tree.join("d").join(name)).unwrap();
-            fs::hard_link(tree.join(name), tree.join(format!("{name} again"))).unwrap();
-        }
+        with_three_names(&tree, "");
         let options = ["--skip-equal"];
         routed.copy(&options, &["tree/"], "copy").expect_code(0);
         let ctime = |name: &str| {

@@ -85,7 +85,7 @@ impl Bases {
         Some(is_there.then(|| leaf_of(self.number(id, index, env))).into_iter().collect())
     }
 
-    /// What the file that is replaced has in a block.
+    /// Contents of a block of the file that is replaced.
     pub(crate) fn number(&self, id: EntryId, index: u32, env: &Environment) -> Number {
         let existing = self.files.get(&id).map(|file| env.disk.contents(file.existing));
         existing.and_then(|contents| contents.blocks.get(&index)).copied().unwrap_or_default()

@@ -77,7 +77,7 @@ impl ReceiverEnd {
                 self.parts.came_whole(header.id, header.index);
                 let BlockHeader { id, index, value, .. } = header;
                 if !self.bases.is_described(id, index) {
-                    env.violate(format!("block {index} of file {id} is a difference to nothing"));
+                    return self.broken(format!("block {index} of file {id} is a difference to nothing"), env);
                 }
                 let number = self.bases.number(id, index, env);
                 let block = self.ring.take().with(number);
@@ -165,11 +165,15 @@ impl ReceiverEnd {
         if value_of(block.number) == header.value && block.is_whole(parts) {
             return self.data.push(data::Job::Block { header, block });
         }
-        let damaged = format!("block {} of file {} is damaged", header.index, header.id);
+        self.broken(format!("block {} of file {} is damaged", header.index, header.id), env);
+    }
+
+    /// The sender has broken the protocol: it does so only where messages were forged.
+    fn broken(&mut self, what: String, env: &mut Environment) {
         if env.forged {
-            self.ending.on_failure(env.agenda.now(), SessionError::Protocol(damaged));
+            self.ending.on_failure(env.agenda.now(), SessionError::Protocol(what));
         } else {
-            env.violate(damaged);
+            env.violate(what);
         }
     }
 

@@ -24,13 +24,13 @@ pub(crate) struct Reading {
     next: u32,
     sent: u32,
     values: BTreeMap<u32, Digest>,
-    /// What the receiver describes; `None` if it describes nothing.
+    /// Present description of the receiver's file; `None` if there is none.
     description: Option<Description>,
     /// Blocks that were described and are holes.
     holes: Vec<u32>,
 }
 
-/// What the receiver has of a file.
+/// Description of the file that the receiver has.
 #[derive(Debug)]
 struct Description {
     /// Its leaf of each block, `None` where it has not all of it.
@@ -44,7 +44,7 @@ pub(crate) enum Read {
     Block(Box<Frame>),
     /// A hole, or a block that the receiver holds.
     Nothing,
-    /// What is described has been read.
+    /// All blocks that are described have been read.
     UpToTheDescription,
     End {
         blocks: u32,
